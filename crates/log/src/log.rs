@@ -329,7 +329,7 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
-        self.try_gather(record, PayloadSum::of(record), None)
+        self.try_gather(record, PayloadSum::of(record), None, true)
     }
 
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
@@ -381,11 +381,13 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
-        self.try_gather(parts, sum_of(parts), None)
+        self.try_gather(parts, sum_of(parts), None, true)
     }
 
-    /// As [`Log::try_append_parts`]; on [`Error::Busy`] the waker is woken when it is worth trying
-    /// again, or when the log has ended.
+    /// As [`Log::try_append_parts`], for a caller who holds a lock of its own, which callbacks must
+    /// not meet: it writes nothing on this thread, also in a log without threads. On
+    /// [`Error::Busy`] the waker, if there is one, is woken when it is worth trying again, or when
+    /// the log has ended; [`Log::make_room`] waits for that.
     ///
     /// # Errors
     /// As [`Log::try_append`].
@@ -393,22 +395,24 @@ impl Log {
     /// # Durability
     /// None on return: wait for the handle.
     #[doc(hidden)]
-    pub fn try_append_parts_or_wake(
+    pub fn try_append_parts_under_lock(
         &self,
         parts: &[IoSlice<'_>],
-        waker: &Waker,
+        waker: Option<&Waker>,
     ) -> Result<Append<'_>> {
         self.check_size(parts)?;
         let sum = sum_of(parts);
-        match self.try_gather(parts, sum, None) {
-            Err(Error::Busy) => self.try_gather(parts, sum, Some((&mut None, waker.clone()))),
-            other => other,
+        match (self.try_gather(parts, sum, None, false), waker) {
+            (Err(Error::Busy), Some(waker)) => {
+                self.try_gather(parts, sum, Some((&mut None, waker.clone())), false)
+            }
+            (other, _) => other,
         }
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
     /// nothing: another thread may take the room. For a caller who appends under a lock of its own
-    /// by [`Log::try_append_parts`], and may not wait there.
+    /// by [`Log::try_append_parts_under_lock`], and may not wait there.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -512,6 +516,12 @@ impl Log {
         &self.choice
     }
 
+    /// Whether it has threads of its own ([`Options::own_thread`]).
+    #[doc(hidden)]
+    pub fn has_own_thread(&self) -> bool {
+        self.shared.options.own_thread
+    }
+
     /// What the log has done since it was opened. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
         if self.shared.is_forked() {
@@ -569,12 +579,15 @@ impl Log {
 
 impl Log {
     /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
+    /// A log without threads makes room here if `writes` says so.
     fn try_gather<P: Payload>(
         &self,
         record: P,
         sum: PayloadSum,
         waker: Option<(&mut Option<Ticket>, Waker)>,
+        writes: bool,
     ) -> Result<Append<'_>> {
+        let writes = writes && !self.shared.options.own_thread;
         let records = [(record, sum)];
         self.shared.check_process()?;
         let mut state = self.shared.lock();
@@ -586,13 +599,13 @@ impl Log {
                 Err(refused) => refused,
             };
             state = match refused {
-                EncodeError::SegmentFull { .. } if !self.shared.options.own_thread => {
+                EncodeError::SegmentFull { .. } if writes => {
                     self.shared.roll(state, needed_bytes(&records))?
                 }
-                EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
-                    self.shared.commit(state)?
-                }
-                EncodeError::BufferFull { .. } if state.is_turn_free() => {
+                EncodeError::BufferFull { .. } if writes => self.shared.commit(state)?,
+                EncodeError::BufferFull { .. }
+                    if self.shared.options.own_thread && state.is_turn_free() =>
+                {
                     self.shared.hand_over(state)?
                 }
                 _ => {
@@ -617,11 +630,11 @@ impl Log {
     ) -> Result<Append<'_>> {
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
-            let mut tried = self.try_gather(record, sum, None);
+            let mut tried = self.try_gather(record, sum, None, true);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
-                tried =
-                    self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
+                let waker = Some((&mut line.ticket, context.waker().clone()));
+                tried = self.try_gather(record, sum, waker, true);
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,

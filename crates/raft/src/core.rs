@@ -1,11 +1,12 @@
 //! What writers and readers of a raft log share.
 //!
-//! *Owns*: the state with the tail of entries under one lock, which is never held while the log is
-//! called. *May not touch*: the order of writes (`log.rs`).
+//! *Owns*: the state with the tail of entries under one lock, which is never held while a call
+//! waits for the log. *May not touch*: the order of writes (`log.rs`, `group.rs`).
 
 use std::sync::{Arc, Weak};
 
 use inkstone::{AnyDirectory, Lsn, Reader};
+use inkstone_streams::StreamsReader;
 
 use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
@@ -20,7 +21,16 @@ pub(crate) struct Core {
     pub(crate) reader: Reader,
     pub(crate) directory: AnyDirectory,
     pub(crate) callbacks: Arc<Callbacks>,
+    pub(crate) source: Source,
     is_closed: AtomicBool,
+}
+
+/// Where entries are that are not in memory.
+pub(crate) enum Source {
+    /// Each is a record of the log.
+    Log,
+    /// Each is a record of the stream that has the number of the raft group.
+    Stream(StreamsReader, u64),
 }
 
 /// What is known without reading.
@@ -35,6 +45,8 @@ pub(crate) struct Memory {
     pub(crate) vote_lsn: Lsn,
     /// The last vote that is durable, and its record.
     pub(crate) vote: (Lsn, Option<Vote>),
+    /// The index that was saved as committed last, as long as no record has it.
+    pub(crate) to_say: Option<u64>,
 }
 
 impl Memory {
@@ -66,6 +78,25 @@ impl Memory {
         self.mind_bounds();
     }
 
+    /// Notes what is committed. It gets a record with the next change, or at the end.
+    pub(crate) fn save_committed(&mut self, index: u64) -> Result<()> {
+        let change = Change::Commit(index);
+        self.state.check(&change)?;
+        if !self.state.is_done(&change) {
+            self.state.apply(&change);
+            self.to_say = Some(index);
+        }
+        Ok(())
+    }
+
+    /// Lets go of entries, but of none that is not durable. Returns the first of those.
+    pub(crate) fn shrink(&mut self, bytes_max: usize, durable: Lsn) -> u64 {
+        let State { places, next, .. } = &self.state;
+        let first = durable.next().map_or(*next, |behind| places.first_from(behind, *next));
+        self.tail.shrink(bytes_max, first);
+        first
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);
@@ -79,15 +110,23 @@ impl Core {
         reader: Reader,
         directory: AnyDirectory,
         callbacks: Arc<Callbacks>,
+        source: Source,
     ) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
-        let memory =
-            Memory { state, tail: Tail::default(), truncations: 0, vote_lsn: Lsn::ZERO, vote };
+        let memory = Memory {
+            state,
+            tail: Tail::default(),
+            truncations: 0,
+            vote_lsn: Lsn::ZERO,
+            vote,
+            to_say: None,
+        };
         Self {
             memory: Mutex::new(memory),
             reader,
             directory,
             callbacks,
+            source,
             is_closed: AtomicBool::new(false),
         }
     }
@@ -111,6 +150,14 @@ impl Core {
             None => Ok(()),
             Some(inkstone::Error::Closed) => Err(Error::Closed),
             Some(error) => self.noted(Err(error)),
+        }
+    }
+
+    /// The result with an error that names the group, if this is one of many.
+    pub(crate) fn named<T>(&self, result: Result<T>) -> Result<T> {
+        match (result, &self.source) {
+            (Err(error), Source::Stream(_, group)) => Err(error.in_group(*group)),
+            (result, _) => result,
         }
     }
 
@@ -147,9 +194,14 @@ impl Core {
         }
     }
 
+    /// From now on calls get [`Error::Closed`].
+    pub(crate) fn stop(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
     /// The end: callbacks that are left get an error.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.stop();
         if !self.directory.is_forked() {
             self.fail(&Error::Closed);
             self.callbacks.call();

@@ -138,12 +138,55 @@ pub enum Error {
     },
     /// The raft log is closed.
     Closed,
+    /// There is no raft group of this number in the log.
+    NoGroup {
+        /// The group that was asked for.
+        group: u64,
+    },
+    /// What the log has under this number is no raft group, or breaks the rules.
+    BadGroup {
+        /// The directory.
+        path: PathBuf,
+        /// The group.
+        group: u64,
+        /// Which rule, with what was expected and what came.
+        why: String,
+    },
+    /// A call of one of many groups broke a rule ([`Error::cause`]).
+    InGroup {
+        /// The group.
+        group: u64,
+        /// What it is.
+        error: Box<Error>,
+    },
 }
 
 impl Error {
     /// Whether the same call can succeed later, without opening the raft log again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Log(error) if error.is_retryable())
+    }
+
+    /// The error without the group in which it happened.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::InGroup { error, .. } => error.cause(),
+            error => error,
+        }
+    }
+
+    /// Names the group, unless the error has a place already, or is of all groups.
+    pub(crate) fn in_group(self, group: u64) -> Self {
+        match self {
+            Self::Log(_)
+            | Self::Foreign { .. }
+            | Self::Newer { .. }
+            | Self::Contradiction { .. }
+            | Self::NoGroup { .. }
+            | Self::BadGroup { .. }
+            | Self::InGroup { .. } => self,
+            error => Self::InGroup { group, error: Box::new(error) },
+        }
     }
 
     /// Whether the raft log must be opened again.
@@ -159,18 +202,42 @@ impl From<inkstone::Error> for Error {
     }
 }
 
+impl From<inkstone_streams::Error> for Error {
+    fn from(error: inkstone_streams::Error) -> Self {
+        use inkstone_streams::Error as Streams;
+        match error {
+            Streams::Log(error) => Self::Log(error),
+            Streams::TooLarge { bytes, limit_bytes } => {
+                Self::Log(inkstone::Error::TooLarge { bytes, limit_bytes })
+            }
+            Streams::NoStream { stream } => Self::NoGroup { group: stream },
+            Streams::Truncated { number, first, .. } => Self::IsPurged { index: number, first },
+            Streams::NotYet { number, next, .. } => Self::NotHere { index: number, next },
+            Streams::Foreign { path, lsn } => {
+                Self::Foreign { path, lsn, why: "is none of a log of many groups".into() }
+            }
+            Streams::Newer { path, lsn, what } => Self::Newer { path, lsn, what },
+            Streams::Contradiction { path, lsn, why } => Self::Contradiction { path, lsn, why },
+            other => Self::Log(inkstone::Error::Invalid(other.to_string())),
+        }
+    }
+}
+
 /// For callers whose functions return [`std::io::Error`]. The error itself is inside
 /// ([`std::io::Error::get_ref`]). The kind is that of the log's error; `InvalidInput` for a call
 /// that breaks the rules of raft, `InvalidData` for what a directory holds.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         use std::io::ErrorKind;
-        let kind = match &error {
+        let kind = match error.cause() {
             Error::Log(log) => Self::from(log.clone()).kind(),
-            Error::IsPurged { .. } | Error::NotHere { .. } => ErrorKind::NotFound,
-            Error::Foreign { .. } | Error::OtherRaftGroup { .. } | Error::Contradiction { .. } => {
-                ErrorKind::InvalidData
+            Error::IsPurged { .. } | Error::NotHere { .. } | Error::NoGroup { .. } => {
+                ErrorKind::NotFound
             }
+            Error::Foreign { .. }
+            | Error::OtherRaftGroup { .. }
+            | Error::Contradiction { .. }
+            | Error::BadGroup { .. } => ErrorKind::InvalidData,
             Error::Newer { .. } => ErrorKind::Unsupported,
             Error::Closed => ErrorKind::Other,
             _ => ErrorKind::InvalidInput,
@@ -272,6 +339,11 @@ impl fmt::Display for Error {
                 write!(f, "{}: record {lsn} breaks a rule of the raft log: {why}", path.display())
             }
             Self::Closed => write!(f, "the raft log is closed: open it again to continue"),
+            Self::NoGroup { group } => write!(f, "there is no raft group {group} in the log"),
+            Self::BadGroup { path, group, why } => {
+                write!(f, "{}: stream {group} is not as one of a raft group: {why}", path.display())
+            }
+            Self::InGroup { group, error } => write!(f, "raft group {group}: {error}"),
         }
     }
 }

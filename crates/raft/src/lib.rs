@@ -29,7 +29,8 @@
 //! # }
 //! ```
 //!
-//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises, and
+//! Begin with [`RaftLog`] and [`Options`], or with [`Groups`] for many raft groups in one log: they
+//! share every flush. docs/raft.md says what each call promises, and
 //! has the records byte by byte.
 
 #![forbid(unsafe_code)]
@@ -37,11 +38,16 @@
 mod callbacks;
 mod core;
 mod error;
+mod group;
+mod groups;
+mod home;
 pub mod inspect;
 mod listener;
 mod log;
+mod note;
 mod open;
 mod options;
+mod raft_log;
 mod reader;
 mod record;
 mod replay;
@@ -52,8 +58,11 @@ mod tail;
 mod words;
 
 pub use error::{Error, Result};
-pub use log::RaftLog;
+pub use groups::Groups;
+/// How a log of many groups is opened, and what it holds.
+pub use inkstone_streams::{Options as StreamsOptions, Stats as StreamsStats};
 pub use options::Options;
+pub use raft_log::RaftLog;
 pub use reader::RaftReader;
 pub use words::{Bounds, Entry, EntryId, Leader, NewEntry, Vote};
 

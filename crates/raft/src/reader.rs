@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use crate::core::{Core, Memory};
+use crate::core::{Core, Memory, Source};
 use crate::error::{Error, Result};
 use crate::record::{Body, decode};
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
@@ -41,6 +41,8 @@ struct Plan {
     end: u64,
     /// How often entries had been truncated.
     truncations: u64,
+    /// From here on the entries are in memory.
+    in_memory_from: u64,
     /// Those to be read from the log: their indexes, and where the first one lies.
     on_disk: Vec<(u64, u64, Lsn)>,
     /// Those that follow, from memory.
@@ -100,12 +102,15 @@ impl RaftReader {
     /// one cannot be read; the failure that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
         self.core.check()?;
-        let read = match self.read(&range, payload_bytes_max, FIRST_RUNS) {
-            Ok(None) => self.read(&range, payload_bytes_max, usize::MAX),
-            read => read,
+        let mut runs_max = FIRST_RUNS;
+        let read = loop {
+            match self.read(&range, payload_bytes_max, runs_max).transpose() {
+                Some(read) => break read,
+                None => runs_max = usize::MAX,
+            }
         };
-        match read {
-            Ok(entries) => Ok(entries.unwrap_or_default()),
+        self.core.named(match read {
+            Ok(entries) => Ok(entries),
             // The log truncates records only for a purge, which may be about to say so in the
             // state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
@@ -116,7 +121,7 @@ impl RaftReader {
                 Err(Error::IsPurged { index: range.start, first })
             }
             Err(error) => Err(error),
-        }
+        })
     }
 
     /// Reads the entries of a range, at first those of so many runs; `None` if entries were
@@ -132,7 +137,15 @@ impl RaftReader {
         let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
         loop {
             let Plan { to, end, truncations, .. } = plan;
-            if !self.carry_out(plan, &mut taken)? || to >= end {
+            let carried_out = self.carry_out(plan, &mut taken);
+            if let Source::Stream(..) = self.core.source {
+                // A record that was truncated may have another one in its place.
+                self.core.check()?;
+                if self.core.memory().truncations != truncations {
+                    return Ok(None);
+                }
+            }
+            if !carried_out? || to >= end {
                 return Ok(Some(taken.entries));
             }
             runs_max = runs_max.saturating_mul(2);
@@ -155,12 +168,27 @@ impl RaftReader {
             EntryId::new(leader.clone(), index)
         };
         let mut next = plan.from;
+        if let Source::Stream(streams, group) = &self.core.source {
+            let mut cursor = streams.read(*group, plan.from);
+            for index in plan.from..plan.in_memory_from {
+                let Some(record) = cursor.next()? else {
+                    return Err(Error::NotHere { index, next: index });
+                };
+                let payload = self.check_entry(&record.bytes, None, &id_of(index))?;
+                if !taken.take(id_of(index), payload) {
+                    return Ok(false);
+                }
+            }
+            next = plan.in_memory_from;
+        }
         for (from, to, lsn) in plan.on_disk {
             let is_one = to - from == 1;
             let mut cursor = (!is_one).then(|| self.core.reader.from(lsn));
             for index in from..to {
                 let payload = match &mut cursor {
-                    None => self.check_entry(&self.core.reader.get(lsn)?, lsn, &id_of(index))?,
+                    None => {
+                        self.check_entry(&self.core.reader.get(lsn)?, Some(lsn), &id_of(index))?
+                    }
                     Some(cursor) => {
                         let at = cursor.next_lsn();
                         let Some(record) = cursor.next()? else {
@@ -170,7 +198,7 @@ impl RaftReader {
                             }
                             .into());
                         };
-                        self.check_entry(record.bytes, at, &id_of(index))?
+                        self.check_entry(record.bytes, Some(at), &id_of(index))?
                     }
                 };
                 if !taken.take(id_of(index), payload) {
@@ -188,7 +216,7 @@ impl RaftReader {
     }
 
     /// The payload of a record, which must be this entry.
-    fn check_entry(&self, bytes: &[u8], lsn: Lsn, expected: &EntryId) -> Result<Arc<[u8]>> {
+    fn check_entry(&self, bytes: &[u8], lsn: Option<Lsn>, expected: &EntryId) -> Result<Arc<[u8]>> {
         let why = match decode(bytes) {
             Ok(record) => match record.body {
                 Body::Entry(id, payload) if id == *expected => return Ok(Arc::from(payload)),
@@ -197,7 +225,11 @@ impl RaftReader {
             },
             Err(flaw) => format!("it should be {expected}, but {flaw}"),
         };
-        Err(Error::Contradiction { path: self.core.directory.path().into(), lsn, why })
+        let path = self.core.directory.path().into();
+        Err(match (lsn, &self.core.source) {
+            (None, Source::Stream(_, group)) => Error::BadGroup { path, group: *group, why },
+            _ => Error::Contradiction { path, lsn: lsn.unwrap_or(Lsn::ZERO), why },
+        })
     }
 }
 
@@ -240,6 +272,7 @@ fn plan(
         to,
         end,
         truncations: memory.truncations,
+        in_memory_from: from,
         on_disk: Vec::new(),
         in_memory: Vec::new(),
         leaders: Vec::new(),
@@ -251,6 +284,7 @@ fn plan(
         return Err(Error::IsPurged { index: from, first: state.first });
     }
     let remembered = memory.tail.first().unwrap_or(state.next).clamp(from, to.max(from));
+    plan.in_memory_from = remembered;
     plan.on_disk = state.places.stretches(from, remembered);
     let mut bytes = 0_usize;
     for index in remembered..to {

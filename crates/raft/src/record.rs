@@ -80,7 +80,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-type Decoded<T> = Result<T, Flaw>;
+pub(crate) type Decoded<T> = Result<T, Flaw>;
 
 fn header(
     out: &mut Vec<u8>,
@@ -167,20 +167,15 @@ pub(crate) fn encode_state(out: &mut Vec<u8>, state: &State) {
     for count in [state.places.len(), state.leaders.len(), state.states.len(), 0] {
         out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
-    let leader = |out: &mut Vec<u8>, leader: &Leader| {
-        out.extend_from_slice(&leader.term.to_le_bytes());
-        out.push(leader.node.len() as u8);
-        out.extend_from_slice(&leader.node);
-    };
     if let Some(vote) = &state.vote {
-        leader(out, &vote.leader);
+        put_leader(out, &vote.leader);
     }
     if let Some(purged) = &state.purged {
-        leader(out, purged);
+        put_leader(out, purged);
     }
     if let Some(said) = &state.said {
         out.extend_from_slice(&said.index.to_le_bytes());
-        leader(out, &said.leader);
+        put_leader(out, &said.leader);
     }
     for run in state.places.iter() {
         out.extend_from_slice(&run.first.to_le_bytes());
@@ -188,15 +183,22 @@ pub(crate) fn encode_state(out: &mut Vec<u8>, state: &State) {
     }
     for run in state.leaders.iter() {
         out.extend_from_slice(&run.first.to_le_bytes());
-        leader(out, &run.what);
+        put_leader(out, &run.what);
     }
     for lsn in &state.states {
         out.extend_from_slice(&lsn.get().to_le_bytes());
     }
 }
 
+/// Adds a leader, whose name is at most 255 bytes long.
+pub(crate) fn put_leader(out: &mut Vec<u8>, leader: &Leader) {
+    out.extend_from_slice(&leader.term.to_le_bytes());
+    out.push(leader.node.len() as u8);
+    out.extend_from_slice(&leader.node);
+}
+
 /// What is left of a record.
-struct Rest<'a>(&'a [u8]);
+pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Rest<'a> {
     fn bytes(&mut self, count: usize) -> Decoded<&'a [u8]> {
@@ -206,7 +208,7 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(Flaw::Malformed("is too short"))?;
         self.0 = rest;
         Ok(*taken)
@@ -220,7 +222,7 @@ impl<'a> Rest<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Decoded<u64> {
+    pub(crate) fn u64(&mut self) -> Decoded<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -228,7 +230,7 @@ impl<'a> Rest<'a> {
         self.u64().map(Lsn::new)
     }
 
-    fn leader(&mut self) -> Decoded<Leader> {
+    pub(crate) fn leader(&mut self) -> Decoded<Leader> {
         let term = self.u64()?;
         let bytes = self.u8()?;
         Ok(Leader { term, node: self.bytes(bytes.into())?.to_vec() })
@@ -241,7 +243,7 @@ impl<'a> Rest<'a> {
         if fits { Ok(count) } else { Err(Flaw::Malformed("has longer lists than bytes")) }
     }
 
-    fn end(&self) -> Decoded<()> {
+    pub(crate) fn end(&self) -> Decoded<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Flaw::Malformed("is too long")) }
     }
 }

@@ -119,7 +119,7 @@ impl Places {
 
     /// The index of the first entry at or behind an LSN; `next` if there is none.
     pub(crate) fn first_from(&self, lsn: Lsn, next: u64) -> u64 {
-        let Some(number) = self.runs.partition_point(|run| run.what <= lsn).checked_sub(1) else {
+        let Some(number) = self.runs.partition_point(|run| run.what < lsn).checked_sub(1) else {
             return self.runs.front().map_or(next, |run| run.first);
         };
         let end = self.runs.get(number + 1).map_or(next, |run| run.first);

@@ -8,7 +8,7 @@ use inkstone::Lsn;
 
 use crate::error::{Error, Result};
 use crate::runs::{Leaders, Places};
-use crate::words::{Bounds, EntryId, Leader, Vote};
+use crate::words::{Bounds, EntryId, Leader, NewEntry, Vote};
 
 /// Everything but the payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,6 +170,17 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether all entries may be appended, one after the other.
+    pub(crate) fn check_entries(&self, entries: &[NewEntry<'_>]) -> Result<()> {
+        let mut next = self.next_index();
+        let mut before = self.last_leader();
+        for entry in entries {
+            self.check_entry(entry.index, entry.leader, next, before)?;
+            (next, before) = (Some(entry.index + 1), Some(entry.leader));
+        }
+        Ok(())
     }
 
     fn check_commit(&self, index: u64) -> Result<()> {
@@ -343,9 +354,8 @@ impl State {
         self.states.iter().rev().find(|state| entry.is_none_or(|entry| **state <= entry)).copied()
     }
 
-    /// Whether what a state record says can be: an opening believes nothing else.
-    pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
-        let is_empty = self.first == self.next;
+    /// Whether what an opening has found can be: it believes nothing else.
+    pub(crate) fn is_sound_beside_places(&self) -> std::result::Result<(), &'static str> {
         if self.first > self.next {
             return Err("its first index is above its next one");
         }
@@ -369,23 +379,33 @@ impl State {
                 return Err("its saved committed index is above what is committed");
             }
         }
-        let firsts = |of: &mut dyn Iterator<Item = u64>| {
-            let mut before = None;
-            let mut is_sound = true;
-            for first in of {
-                is_sound &= match before {
-                    None => first == self.first,
-                    Some(before) => before < first && first < self.next,
-                };
-                before = Some(first);
-            }
-            is_sound && before.is_none() == is_empty
-        };
-        if !firsts(&mut self.places.iter().map(|run| run.first)) {
-            return Err("its runs of places do not follow each other");
-        }
-        if !firsts(&mut self.leaders.iter().map(|run| run.first)) {
+        if !self.are_firsts(&mut self.leaders.iter().map(|run| run.first)) {
             return Err("its runs of leaders do not follow each other");
+        }
+        let leaders: Vec<_> =
+            self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
+        if !leaders.is_sorted() { Err("its leaders go back") } else { Ok(()) }
+    }
+
+    /// Whether runs can begin there: at the first entry, and before the next one.
+    fn are_firsts(&self, runs: &mut dyn Iterator<Item = u64>) -> bool {
+        let mut before = None;
+        let mut is_sound = true;
+        for first in runs {
+            is_sound &= match before {
+                None => first == self.first,
+                Some(before) => before < first && first < self.next,
+            };
+            before = Some(first);
+        }
+        is_sound && before.is_none() == (self.first == self.next)
+    }
+
+    /// As [`State::is_sound_beside_places`], of what a state record says.
+    pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
+        self.is_sound_beside_places()?;
+        if !self.are_firsts(&mut self.places.iter().map(|run| run.first)) {
+            return Err("its runs of places do not follow each other");
         }
         let mut places = self.places.iter().peekable();
         while let Some(run) = places.next() {
@@ -396,11 +416,6 @@ impl State {
             {
                 return Err("its places overlap");
             }
-        }
-        let leaders: Vec<_> =
-            self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
-        if !leaders.is_sorted() {
-            return Err("its leaders go back");
         }
         if !self.states.is_sorted() { Err("its states are not in order") } else { Ok(()) }
     }

@@ -6,7 +6,7 @@
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_raft::{EntryId, Groups, Leader, NewEntry, Options, RaftLog, StreamsOptions, Vote};
 use inkstone_sim::{DiskOptions, SimDisk};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -180,4 +180,31 @@ fn a_read_of_one_entry_does_not_note_the_whole_range() {
     assert!(taken(1, 1) < 16 << 10, "{} bytes for one entry", taken(1, 1));
     assert!(taken(100, 100) < 64 << 10, "{} bytes for a hundred", taken(100, 100));
     raft.close().unwrap();
+}
+
+#[test]
+fn a_group_that_nobody_holds_takes_nothing_beside_its_stream() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let log = inkstone::Options::small().own_thread(false).tail_bytes(0);
+    let options = StreamsOptions::new().log(log).own_mover(false);
+    let groups = Groups::open_in(Arc::new(disk.directory("/groups")), options).unwrap();
+    let open = || {
+        let held: Vec<_> = (0..1000).map(|id| groups.group(id).unwrap()).collect();
+        let with = bytes_in_use();
+        drop(held);
+        (with, bytes_in_use())
+    };
+    for id in 0..1000 {
+        append(&groups.group(id).unwrap(), 1, 1, 10, &[7; 100]);
+    }
+    groups.group(0).unwrap().sync().unwrap();
+    // What grows once, such as the table of those that are open, has its size then.
+    open();
+    open();
+    let before = bytes_in_use();
+    let (with, after) = open();
+    assert!(after <= before, "{after} bytes after, {before} before");
+    assert!((with - before) / 1000 < 1200, "{} bytes for each", (with - before) / 1000);
+    groups.close().unwrap();
 }

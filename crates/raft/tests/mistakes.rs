@@ -10,25 +10,36 @@
 #[path = "support/explore.rs"]
 mod explore;
 
-use explore::{Effort, Tally, explore, small};
-use inkstone_raft::mistake::Mistake;
+use explore::{Effort, Home, Tally, explore, groups, small};
+use inkstone_raft::mistake::{Mistake, set};
 
 /// Explores seeds until a promise is seen broken; says how, and after how many states.
-fn caught(mistake: Mistake) {
-    let options = small().with_mistake(mistake);
+fn caught_in(mistake: Mistake, home: &Home) {
     let effort = Effort { calls: 60, samples: 2, deep: 12 };
+    let mistaken = match home.clone() {
+        Home::Alone(options) => Home::Alone(options.with_mistake(mistake)),
+        groups => groups,
+    };
     let mut tally = Tally::default();
     for seed in 0..400 {
-        let Err(why) = explore(seed, &options, effort, &mut tally) else { continue };
+        set(Some(mistake));
+        let explored = explore(seed, &mistaken, effort, &mut tally);
+        set(None);
+        let Err(why) = explored else { continue };
         println!("{mistake}: {} states: {}", tally.states, why.lines().next().unwrap_or_default());
         let mut sound = Tally::default();
         for seed in 0..=seed {
-            explore(seed, &small(), effort, &mut sound)
-                .expect("the same history without the mistake");
+            explore(seed, home, effort, &mut sound).expect("the same history without the mistake");
         }
         return;
     }
     panic!("{mistake} was not caught in {tally:?}");
+}
+
+/// Of one raft log, and of groups in one log.
+fn caught(mistake: Mistake) {
+    caught_in(mistake, &small());
+    caught_in(mistake, &groups());
 }
 
 #[test]
@@ -38,7 +49,7 @@ fn a_vote_that_is_not_synced() {
 
 #[test]
 fn a_vote_that_is_synced_before_the_truncation_it_follows() {
-    caught(Mistake::VoteBeforeTruncation);
+    caught_in(Mistake::VoteBeforeTruncation, &small());
 }
 
 #[test]
@@ -58,7 +69,7 @@ fn a_truncation_that_is_not_synced() {
 
 #[test]
 fn a_front_that_is_truncated_before_the_state_at_the_new_front_is_durable() {
-    caught(Mistake::PurgeBeforeState);
+    caught_in(Mistake::PurgeBeforeState, &small());
 }
 
 #[test]

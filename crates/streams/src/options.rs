@@ -66,6 +66,12 @@ impl Options {
         Self { own_mover, ..self }
     }
 
+    /// Those of the log below.
+    #[doc(hidden)]
+    pub fn log_options(&self) -> &inkstone::Options {
+        &self.log
+    }
+
     /// The work of the housekeeping is spread: one step each so many appended bytes.
     pub(crate) fn step_bytes(&self) -> u64 {
         (self.section_bytes / 64).clamp(512, 64 << 10)

@@ -238,6 +238,10 @@ impl Streams {
     /// # Durability
     /// None when it is ready: await the handle that it returns.
     pub async fn apply_async(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
+        if !self.shared.options.log.has_own_thread() {
+            // Nobody else would make room.
+            return self.apply(batch);
+        }
         poll_fn(|context| {
             let encode = self.encoder(batch);
             match self.shared.try_append(Some(context.waker()), encode, |_, _, _| {}) {
@@ -246,6 +250,14 @@ impl Streams {
             }
         })
         .await
+    }
+
+    /// As [`Streams::apply`], for a caller who holds a lock of its own: where that would block, or
+    /// run callbacks, it is [`inkstone::Error::Busy`]. Then let go, wait by [`Log::make_room`] for
+    /// the bytes of the batch, and try again.
+    #[doc(hidden)]
+    pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
+        self.shared.try_append(None, self.encoder(batch), |_, _, _| {}).map(Written::new)
     }
 
     /// Where a stream begins and ends, with records that are not durable yet.
@@ -384,6 +396,12 @@ pub struct Written<'log> {
 impl<'log> Written<'log> {
     fn new(appended: Appended<'log, Vec<u64>>) -> Self {
         Self { append: appended.append, numbers: appended.what }
+    }
+
+    /// The record of the log that has the changes.
+    #[doc(hidden)]
+    pub fn lsn(&self) -> Lsn {
+        self.append.lsn()
     }
 
     /// The numbers of the records that were appended, in the order of the batch.

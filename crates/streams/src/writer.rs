@@ -336,10 +336,7 @@ impl Out for LogOut<'_, '_> {
         put_head(self.head, Head { section, replay_from }, lsn);
         let bytes = (self.head.len() + changes.len()) as u64;
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
-        let append = match self.waker {
-            Some(waker) => self.shared.log.try_append_parts_or_wake(&parts, waker)?,
-            None => self.shared.log.try_append_parts(&parts)?,
-        };
+        let append = self.shared.log.try_append_parts_under_lock(&parts, self.waker)?;
         assert_eq!(append.lsn(), lsn, "somebody else writes to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");

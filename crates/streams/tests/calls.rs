@@ -510,3 +510,30 @@ fn a_callback_may_drop_the_streams_while_records_are_moved() {
         tells.recv_timeout(Duration::from_secs(60)).expect("the callback ends");
     }
 }
+
+/// Without threads the appending thread makes room itself, and calls back what became durable.
+#[test]
+fn a_callback_may_use_the_streams_while_a_log_without_threads_makes_room() {
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let directory = directory();
+        let log = inkstone::Options::small().own_thread(false);
+        let options = options().log(log).own_mover(false);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        streams.create(1, 1).unwrap().wait().unwrap();
+        for number in 1..400_u64 {
+            let (inner, told) = (Arc::downgrade(&streams), told.clone());
+            streams.append(1, &[1; 900]).unwrap().on_durable(move |result| {
+                result.unwrap();
+                let streams = inner.upgrade().unwrap();
+                assert!(streams.bounds(1).unwrap().next > number);
+                drop(streams.set_note(1, &number.to_le_bytes()).unwrap());
+                told.send(number).unwrap();
+            });
+        }
+        streams.sync().unwrap();
+    });
+    for number in 1..400 {
+        assert_eq!(tells.recv_timeout(Duration::from_secs(60)), Ok(number));
+    }
+}

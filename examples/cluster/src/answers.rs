@@ -27,7 +27,7 @@ impl Node {
     /// Answers a client's question. Everything that waits has a deadline.
     pub async fn answer(&self, question: Question) -> Answer {
         match question {
-            Question::Hello => Answer::Hello,
+            Question::Hello => Answer::Hello(self.options.groups),
             Question::Write(request) => write(self, request).await,
             Question::Get(key) => read(self, || Answer::Value(self.machine.get(&key))).await,
             Question::List(prefix) => read(self, || Answer::Keys(self.machine.keys(&prefix))).await,

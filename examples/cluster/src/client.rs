@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::types::{Request, Value};
+use crate::types::{Request, Value, group_of};
 use crate::wire::{Answer, Call, Connection, NodeStatus, Question, Written};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Client {
     /// One connection, or one question that may be asked again, may take so long.
     attempt: Duration,
     connection: Option<(String, Connection)>,
+    /// How many groups the server has that answered last.
+    groups: u16,
 }
 
 impl Client {
@@ -78,7 +80,7 @@ impl Client {
 
     /// As [`Client::new`], with other times for a request, and for one attempt of it.
     pub fn with_patience(servers: Vec<String>, patience: Duration, attempt: Duration) -> Self {
-        Self { servers, next: 0, patience, attempt, connection: None }
+        Self { servers, next: 0, patience, attempt, connection: None, groups: 1 }
     }
 
     /// Puts `value` under `key`, in place of what is there.
@@ -100,7 +102,7 @@ impl Client {
     }
 
     pub async fn write(&mut self, request: Request) -> Outcome<Written> {
-        let answer = self.ask(Question::Write(request), self.patience).await;
+        let answer = self.ask(None, Question::Write(request), self.patience).await;
         answer
             .then(|answer| if let Answer::Written(written) = answer { Some(written) } else { None })
     }
@@ -108,19 +110,33 @@ impl Client {
     /// What is under `key`: at least everything that was done before the call. It is never
     /// [`Outcome::Unknown`].
     pub async fn get(&mut self, key: impl Into<String>) -> Outcome<Option<Value>> {
-        let answer = self.ask(Question::Get(key.into()), self.patience).await;
+        let answer = self.ask(None, Question::Get(key.into()), self.patience).await;
         answer.then(|answer| if let Answer::Value(value) = answer { Some(value) } else { None })
     }
 
     /// The keys that begin with `prefix`, in order, as up to date as [`Client::get`].
     pub async fn list(&mut self, prefix: impl Into<String>) -> Outcome<Vec<String>> {
-        let answer = self.ask(Question::List(prefix.into()), self.patience).await;
-        answer.then(|answer| if let Answer::Keys(keys) = answer { Some(keys) } else { None })
+        let (prefix, mut all, mut group) = (prefix.into(), Vec::new(), 0);
+        while group < self.groups {
+            let question = Question::List(prefix.clone());
+            match self.ask(Some(group), question, self.patience).await {
+                Outcome::Done(Answer::Keys(keys)) => all.extend(keys),
+                other => return other.then(|_| None),
+            }
+            group += 1;
+        }
+        all.sort();
+        Outcome::Done(all)
     }
 
-    /// How the server at this address is, as it sees itself.
+    /// How the server at this address is, as it sees itself, in its first group.
     pub async fn status(&mut self, address: &str) -> Result<NodeStatus, String> {
-        match self.attempt(address, &Question::Status, self.attempt).await {
+        self.status_of(0, address).await
+    }
+
+    /// The same in any group.
+    pub async fn status_of(&mut self, group: u16, address: &str) -> Result<NodeStatus, String> {
+        match self.attempt(address, Some(group), &Question::Status, self.attempt).await {
             Attempt::Answered(Answer::Status(status)) => Ok(*status),
             Attempt::Answered(_) => Err("the answer is one to another question".into()),
             Attempt::NotSent(why) | Attempt::Lost(why) | Attempt::TooLate(why) => Err(why),
@@ -137,12 +153,28 @@ impl Client {
     }
 
     async fn change(&mut self, question: Question) -> Outcome<()> {
-        let answer = self.ask(question, self.patience + CATCHES_UP_IN).await;
-        answer.then(|answer| matches!(answer, Answer::Changed).then_some(()))
+        let mut group = 0;
+        while group < self.groups {
+            let patience = self.patience + CATCHES_UP_IN;
+            let answer = self.ask(Some(group), question.clone(), patience).await;
+            match answer.then(|answer| matches!(answer, Answer::Changed).then_some(())) {
+                Outcome::Done(()) => group += 1,
+                Outcome::NotDone(why) if group > 0 => {
+                    return Outcome::Unknown(format!("it is done in {group} groups: {why}"));
+                }
+                other => return other,
+            }
+        }
+        Outcome::Done(())
     }
 
     /// Asks one server after the other until one has an answer that ends it.
-    async fn ask(&mut self, question: Question, patience: Duration) -> Outcome<Answer> {
+    async fn ask(
+        &mut self,
+        group: Option<u16>,
+        question: Question,
+        patience: Duration,
+    ) -> Outcome<Answer> {
         let deadline = Instant::now() + patience;
         let is_read = is_read(&question);
         let mut leader = self.connection.as_ref().map(|(address, _)| address.clone());
@@ -164,7 +196,7 @@ impl Client {
                 self.servers[(self.next - 1) % self.servers.len()].clone()
             });
             let within = if is_read { left.min(self.attempt) } else { left };
-            last = match self.attempt(&address, &question, within).await {
+            last = match self.attempt(&address, group, &question, within).await {
                 Attempt::Answered(Answer::NotLeader(known)) => {
                     leader = known.map(|known| known.address).filter(|known| *known != address);
                     format!("{address} does not lead")
@@ -182,7 +214,14 @@ impl Client {
         }
     }
 
-    async fn attempt(&mut self, address: &str, question: &Question, within: Duration) -> Attempt {
+    /// Without a group it is the one of the key.
+    async fn attempt(
+        &mut self,
+        address: &str,
+        group: Option<u16>,
+        question: &Question,
+        within: Duration,
+    ) -> Attempt {
         let deadline = Instant::now() + within;
         let mut connection = match self.connected(address).await {
             Ok(connection) => connection,
@@ -193,7 +232,12 @@ impl Client {
             return Attempt::TooLate(format!("{address} took too long to connect to"));
         }
         // The server is there: from here on a write may happen.
-        let call = Call::Question(question.clone());
+        let group = group.unwrap_or_else(|| match question {
+            Question::Write(request) => group_of(request.parts().0, self.groups),
+            Question::Get(key) => group_of(key, self.groups),
+            _ => 0,
+        });
+        let call = Call::Question(group, question.clone());
         match timeout_at(deadline, connection.call(&call)).await {
             Ok(Ok(answer)) => {
                 self.connection = Some((address.to_owned(), connection));
@@ -215,11 +259,19 @@ impl Client {
         }
         let greeting = async {
             let mut connection = Connection::open(address).await?;
-            let _: Answer = connection.call(&Call::Question(Question::Hello)).await?;
-            Ok(connection)
+            let hello = connection.call(&Call::Question(0, Question::Hello)).await?;
+            Ok((connection, hello))
         };
         match timeout(self.attempt, greeting).await {
-            Ok(greeted) => greeted.map_err(|why: std::io::Error| format!("{address}: {why}")),
+            Ok(Ok((connection, Answer::Hello(groups)))) => {
+                self.groups = groups;
+                Ok(connection)
+            }
+            Ok(Ok(_)) => Err(format!("{address}: the answer is one to another question")),
+            Ok(Err(why)) => {
+                let why: std::io::Error = why;
+                Err(format!("{address}: {why}"))
+            }
             Err(_) => Err(format!("{address} does not answer")),
         }
     }

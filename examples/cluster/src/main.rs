@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -18,6 +19,7 @@ use replicated_log::storage::{Identity, Storage};
 use replicated_log::wire::{NodeStatus, Written};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 const DONE: u8 = 0;
 /// It certainly did not happen.
@@ -119,6 +121,11 @@ struct Serve {
     #[arg(long, default_value_t = 64 << 20, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(4 << 20..))]
     segment_bytes: u64,
+    /// How many raft groups share the log, each with a part of the keys; the same for ever, and on
+    /// all nodes
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    groups: u16,
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {
@@ -277,39 +284,66 @@ async fn serve(serve: Serve) -> io::Result<()> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
-    let identity = Identity { cluster: serve.cluster_id, node: id };
-    let storage = Storage::open(&dir, identity, serve.segment_bytes).await?;
-    let options = NodeOptions::new(serve.heartbeat_ms, serve.election_ms, serve.snapshot_every);
-    let way = move |node, address: &str| Tcp::new(Identity { node, ..identity }, address);
-    let network = Network::new(way, Duration::from_secs(10));
-    let node = Node::start(storage, options, network).await?;
-    println!("node {id} listens on {listen}, its data is in {}", dir.display());
-    if serve.bootstrap
-        && let Err(why) = node.init(members).await
-        && why.kind() != ErrorKind::AlreadyExists
-    {
-        return Err(why);
+    let identity = Identity { cluster: serve.cluster_id, node: id, group: 0 };
+    // One group has a log of its own; several share one.
+    let (log, storages) = match serve.groups {
+        1 => (None, vec![Storage::open(&dir, identity, serve.segment_bytes).await?]),
+        count => {
+            let (log, storages) =
+                Storage::open_groups(&dir, identity, count, serve.segment_bytes).await?;
+            (Some(log), storages)
+        }
+    };
+    let mut options = NodeOptions::new(serve.heartbeat_ms, serve.election_ms, serve.snapshot_every);
+    options.groups = serve.groups;
+    let mut nodes = Vec::new();
+    for (storage, group) in storages.into_iter().zip(0..) {
+        let to = move |node| Identity { node, group, ..identity };
+        let way = move |node, address: &str| Tcp::new(to(node), address);
+        let network = Network::new(way, Duration::from_secs(10));
+        nodes.push(Node::start(storage, options.clone(), network).await?);
     }
-
-    let reporter = tokio::spawn(report(node.clone(), id));
-    let mut failure = None;
+    let nodes: Arc<[Node]> = nodes.into();
+    println!("node {id} listens on {listen}, its data is in {}", dir.display());
+    let (mut reporters, mut ends, mut failure) = (JoinSet::new(), JoinSet::new(), None);
+    for (node, group) in nodes.iter().cloned().zip(0..) {
+        if serve.bootstrap
+            && let Err(why) = node.init(members.clone()).await
+            && why.kind() != ErrorKind::AlreadyExists
+        {
+            return Err(why);
+        }
+        let of_group = if nodes.len() > 1 { format!(" in group {group}") } else { String::new() };
+        reporters.spawn(report(node.clone(), id, of_group));
+        ends.spawn(async move { node.ended().await });
+    }
     let stop = async {
         tokio::select! {
             biased;
             _ = terminate.recv() => eprintln!("node {id} stops: SIGTERM"),
             _ = interrupt.recv() => eprintln!("node {id} stops: Ctrl-C"),
-            ended = node.ended() => failure = ended,
+            Some(Ok(ended)) = ends.join_next() => failure = ended,
         }
     };
-    server::serve(&node, listener, stop).await;
-    reporter.abort();
-    match failure {
-        None => node.stop().await,
-        Some(why) => Err(io::Error::other(why)),
+    server::serve(&nodes, listener, stop).await;
+    reporters.abort_all();
+    if let Some(why) = failure {
+        return Err(io::Error::other(why));
+    }
+    // All engines stop before the first log closes that they share.
+    for node in nodes.iter() {
+        node.raft().shutdown().await.map_err(io::Error::other)?;
+    }
+    for node in nodes.iter() {
+        node.stop().await?;
+    }
+    match log {
+        None => Ok(()),
+        Some(log) => tokio::task::spawn_blocking(move || log.close()).await?.map_err(Into::into),
     }
 }
 
-async fn report(node: Node, id: u64) {
+async fn report(node: Node, id: u64, of_group: String) {
     let (mut metrics, mut told) = (node.raft().metrics(), None);
     loop {
         let (leader, term) = {
@@ -319,9 +353,13 @@ async fn report(node: Node, id: u64) {
         if told != Some(leader) {
             told = Some(leader);
             match leader {
-                Some(leader) if leader == id => eprintln!("node {id} leads in term {term}"),
-                Some(leader) => eprintln!("node {id} follows node {leader} in term {term}"),
-                None => eprintln!("node {id} knows no leader"),
+                Some(leader) if leader == id => {
+                    eprintln!("node {id} leads{of_group} in term {term}")
+                }
+                Some(leader) => {
+                    eprintln!("node {id} follows node {leader}{of_group} in term {term}")
+                }
+                None => eprintln!("node {id} knows no leader{of_group}"),
             }
         }
         if metrics.changed().await.is_err() {

@@ -37,6 +37,8 @@ pub struct NodeOptions {
     /// How long the leader waits for a write to be committed before it answers that it may or may
     /// not be.
     pub write_timeout: Duration,
+    /// How many groups each node has.
+    pub groups: u16,
 }
 
 impl NodeOptions {
@@ -58,7 +60,7 @@ impl NodeOptions {
             enable_leader_restore: Some(false),
             ..Config::default()
         };
-        Self { config, write_timeout: Duration::from_secs(5) }
+        Self { config, write_timeout: Duration::from_secs(5), groups: 1 }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -13,16 +14,16 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::node::Node;
-use crate::wire::{Call, read, write};
+use crate::wire::{Answer, Call, read, write};
 
 /// A connection on which nothing comes for so long belongs to a machine that is gone.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long calls may take that are under way when the node stops.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Answers what comes until `stop` is ready; then it takes no more, and gives the calls that are
-/// under way a second.
-pub async fn serve(node: &Node, listener: TcpListener, stop: impl Future<Output = ()>) {
+/// Answers, for the groups of a node, what comes until `stop` is ready; then it takes no more, and
+/// gives the calls that are under way a second.
+pub async fn serve(groups: &Arc<[Node]>, listener: TcpListener, stop: impl Future<Output = ()>) {
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
@@ -33,10 +34,10 @@ pub async fn serve(node: &Node, listener: TcpListener, stop: impl Future<Output 
             Some(_) = connections.join_next() => (),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (node, mut stopped) = (node.clone(), stopped.clone());
+                    let (groups, mut stopped) = (Arc::clone(groups), stopped.clone());
                     connections.spawn(async move {
                         // A connection that fails concerns its client, who hears of it.
-                        let _ = calls(&node, stream, &mut stopped).await;
+                        let _ = calls(&groups, stream, &mut stopped).await;
                     });
                 }
                 // Too many open files, for example: that passes.
@@ -52,7 +53,7 @@ pub async fn serve(node: &Node, listener: TcpListener, stop: impl Future<Output 
 }
 
 async fn calls(
-    node: &Node,
+    groups: &[Node],
     mut stream: TcpStream,
     stopped: &mut watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -65,11 +66,23 @@ async fn calls(
         };
         match call {
             Call::Message(to, message) => {
-                write(&mut stream, &node.receive(to, message).await).await?;
+                let answer = match groups.get(usize::from(to.group)) {
+                    Some(node) => node.receive(to, message).await,
+                    None => Err(no_group(to.group)),
+                };
+                write(&mut stream, &answer).await?;
             }
-            Call::Question(question) => {
-                write(&mut stream, &node.answer(question).await).await?;
+            Call::Question(group, question) => {
+                let answer = match groups.get(usize::from(group)) {
+                    Some(node) => node.answer(question).await,
+                    None => Answer::Refused(no_group(group)),
+                };
+                write(&mut stream, &answer).await?;
             }
         }
     }
+}
+
+fn no_group(group: u16) -> String {
+    format!("there is no group {group} here: all nodes must have the same --groups")
 }

@@ -1,17 +1,17 @@
-//! Snapshots on disk: a small log of their own.
+//! Snapshots on disk: a small log of their own, in which each group has a stream.
 //!
 //! *Owns*: which records make a snapshot, and when it counts. *May not touch*: what is in it.
 //!
 //! A snapshot is a run of *pieces* and one last record, the *label*, which says up to which entry
 //! it goes, and where its pieces begin. It counts when its label is durable; then everything before
-//! its first piece is given back. A crash in the middle leaves pieces without a label, and the
+//! its first piece is truncated. A crash in the middle leaves pieces without a label, and the
 //! snapshot before is still there. So nothing is renamed, and the log has the checksums.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use inkstone::{Log, Lsn};
+use inkstone_streams::{Error, Streams};
 use serde::{Deserialize, Serialize};
 
 use crate::runtime::blocking;
@@ -24,29 +24,35 @@ const LABEL: u8 = 1;
 /// The last record of a snapshot.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Label {
-    /// The LSN of the first piece, or of the label if there is none.
+    /// The number of the first piece, or of the label if there is none.
     first: u64,
     bytes: u64,
     meta: SnapshotMeta,
 }
 
-/// The snapshots of one node. Clones are the same.
+/// The snapshots of one group of one node. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
-    log: Arc<Log>,
+    streams: Arc<Streams>,
+    group: u64,
     /// The newest one that counts. The lock is held while a snapshot is written.
     newest: Arc<Mutex<Option<Label>>>,
 }
 
 impl Snapshots {
-    /// Finds the newest snapshot of a log that holds nothing else.
+    /// Finds the newest snapshot of a group in a log that holds nothing else.
     ///
     /// # Errors
     /// Those of reading, and `InvalidData` when there are other records.
-    pub fn new(log: Log) -> io::Result<Self> {
-        let mut newest = None;
-        for record in log.reader().records(log.first()) {
-            match record.map_err(io::Error::from)?.bytes.split_first() {
+    pub fn new(streams: Arc<Streams>, group: u16) -> io::Result<Self> {
+        let (group, mut newest) = (u64::from(group), None);
+        match streams.create(group, 0) {
+            Ok(_) | Err(Error::Exists { .. }) => (),
+            Err(why) => return Err(io::Error::other(why)),
+        }
+        let first = streams.bounds(group).map_err(io::Error::other)?.first;
+        for record in streams.reader().records(group, first) {
+            match record.map_err(io::Error::other)?.bytes.split_first() {
                 Some((&PIECE, _)) => (),
                 Some((&LABEL, label)) => {
                     newest = Some(postcard::from_bytes(label).map_err(invalid)?)
@@ -54,7 +60,7 @@ impl Snapshots {
                 _ => return Err(invalid("a record that is no part of a snapshot")),
             }
         }
-        Ok(Self { log: Arc::new(log), newest: Arc::new(Mutex::new(newest)) })
+        Ok(Self { streams, group, newest: Arc::new(Mutex::new(newest)) })
     }
 
     /// Writes a snapshot, and gives the room of the one before back. If there is a newer one
@@ -81,15 +87,16 @@ impl Snapshots {
         }
         let mut first = None;
         for piece in bytes.chunks(PIECE_BYTES) {
-            let lsn = self.log.append_unwaited(&[&[PIECE], piece].concat())?;
-            first.get_or_insert(lsn.get());
+            let piece = self.streams.append(self.group, &[&[PIECE], piece].concat())?;
+            first.get_or_insert(piece.numbers()[0]);
         }
-        // Nobody else appends: the label comes next.
-        let first = first.unwrap_or(self.log.last().get() + 1);
+        // Nobody else appends to this stream: the label comes next.
+        let first = first.unwrap_or(self.streams.bounds(self.group)?.next);
         let label = Label { first, bytes: bytes.len() as u64, meta };
-        self.log.append_durable(&postcard::to_extend(&label, vec![LABEL])?)?;
+        self.streams.append(self.group, &postcard::to_extend(&label, vec![LABEL])?)?.wait()?;
         *newest = Some(label);
-        self.log.truncate_before(Lsn::new(first))?;
+        // Nobody waits for it: an older snapshot that is there again does no harm.
+        drop(self.streams.truncate_before(self.group, first)?);
         Ok(())
     }
 
@@ -108,8 +115,8 @@ impl Snapshots {
         let newest = self.newest();
         let Some(label) = &*newest else { return Ok(None) };
         let mut bytes = Vec::new();
-        for record in self.log.reader().records(Lsn::new(label.first)) {
-            let record = record.map_err(io::Error::from)?;
+        for record in self.streams.reader().records(self.group, label.first) {
+            let record = record.map_err(io::Error::other)?;
             match record.bytes.split_first() {
                 Some((&PIECE, piece)) => bytes.extend_from_slice(piece),
                 _ => break,
@@ -125,9 +132,13 @@ impl Snapshots {
         Ok(Some(Snapshot { meta: label.meta.clone(), snapshot: bytes.into() }))
     }
 
-    /// Makes everything durable and releases the directory.
+    /// Makes everything durable and releases the directory, for all groups.
     pub fn close(&self) -> io::Result<()> {
-        self.log.close().map_err(io::Error::from)
+        match self.streams.close() {
+            // By another group.
+            Err(Error::Log(inkstone::Error::Closed)) => Ok(()),
+            closed => closed.map_err(io::Error::other),
+        }
     }
 
     fn newest(&self) -> MutexGuard<'_, Option<Label>> {

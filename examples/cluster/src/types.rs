@@ -32,6 +32,18 @@ pub type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, Bytes>;
 /// What is under a key: what was put there, and each piece that was appended since.
 pub type Value = Vec<Bytes>;
 
+/// Which of so many groups a key belongs to.
+pub fn group_of(key: &str, groups: u16) -> u16 {
+    (fnv(key.as_bytes()) % u64::from(groups.max(1))) as u16
+}
+
+/// A checksum (FNV-1a) that is the same in every version of the program.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// A change: what entries of the log hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {

@@ -30,8 +30,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 pub enum Call {
     /// From another node, for this one. The answer is a `Result<Reply, String>`.
     Message(Identity, Message),
-    /// From a client. The answer is an [`Answer`].
-    Question(Question),
+    /// From a client, for a group. The answer is an [`Answer`].
+    Question(u16, Question),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub enum Reply {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Question {
-    /// Is somebody there?
+    /// Is somebody there, and how many groups are?
     Hello,
     Write(Request),
     /// What is under this key?
@@ -69,7 +69,8 @@ pub enum Question {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
-    Hello,
+    /// The number of groups.
+    Hello(u16),
     /// The change is committed.
     Written(Written),
     Value(Option<Value>),

@@ -271,6 +271,44 @@ async fn members_come_and_go() {
 }
 
 #[tokio::test]
+async fn groups_share_a_log_and_go_on_after_kills() {
+    let mut cluster = Cluster::start_new(&["--groups", "8"]);
+    let mut client = Client::new(cluster.addresses.clone());
+    let put = async |client: &mut Client, round: usize| {
+        for key in 0..20 {
+            let (key, start) = (format!("key {key}"), Instant::now());
+            while !matches!(client.put(key.as_str(), round.to_string()).await, Outcome::Done(_)) {
+                assert!(start.elapsed() < PATIENCE, "{key} cannot be written");
+            }
+        }
+    };
+    for round in 0..3 {
+        put(&mut client, round).await;
+        let leader = cluster.leader(&[1, 2, 3]).await;
+        cluster.kill(leader);
+        put(&mut client, 10 + round).await;
+        cluster.start(leader);
+    }
+    cluster.start(4);
+    cluster.run(&["add", "4", cluster.address(4)]);
+    assert_eq!(text(&cluster.run(&["list"])).lines().count(), 20);
+    (1..=4).for_each(|id| cluster.kill(id));
+    (1..=4).for_each(|id| cluster.start(id));
+    for key in 0..20 {
+        assert_eq!(text(&cluster.run(&["get", &format!("key {key}")])), "12\n");
+    }
+    // A key would belong to another group, and a directory to another node.
+    cluster.kill(2);
+    cluster.options = vec!["--groups", "9"];
+    assert!(refused(cluster.command(2)).contains("was made with --groups 8"));
+    cluster.options = vec!["--groups", "7"];
+    assert!(refused(cluster.command(2)).contains("was made with --groups 8"));
+    let mut other = serve(3, &cluster.dir(2), &free_address(), "1");
+    other.args(["--groups", "8"]);
+    assert!(refused(other).contains("of another node"));
+}
+
+#[tokio::test]
 async fn the_commands_say_what_became_of_them() {
     let cluster = Cluster::start_new(&[]);
     cluster.run(&["put", "key", "value"]);

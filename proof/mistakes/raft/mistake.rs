@@ -49,7 +49,7 @@ thread_local! {
 }
 
 /// From now on, raft logs of this thread make this mistake, or none.
-pub(crate) fn set(mistake: Option<Mistake>) {
+pub fn set(mistake: Option<Mistake>) {
     MADE.set(mistake);
 }
 

@@ -8,56 +8,33 @@ use std::sync::Arc;
 
 use inkstone::{Append, Lsn};
 
-use super::{Order, RaftLog};
+use super::{OneLog, Order};
+use crate::callbacks::Callback;
 use crate::error::Result;
+use crate::home::Home;
 use crate::record::encode_entry_head;
-use crate::state::State;
 use crate::words::NewEntry;
 
-impl RaftLog {
-    /// Appends entries, all or none: after a crash either all of them are here or none. They can be
-    /// read when the call returns. The first entry of a raft log may have any index; each that
-    /// follows has the next one.
-    ///
-    /// `callback` is called once, when they are durable, or with the error when they will not be.
-    ///
-    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft
-    /// log locked, on the thread that made the entries durable: one of the log's own, or one that
-    /// waits in another call; also within this call. A callback holds up others, so it must not
-    /// block; it may use the raft log. If it panics, nothing else happens. The callback of an
-    /// append whose entries were truncated meanwhile is called with `Ok` too: they were durable.
-    /// For no entries it is called when those of all earlier appends were.
-    ///
-    /// # Errors
-    /// [`Error::Hole`](crate::Error::Hole), [`Error::IsCommitted`](crate::Error::IsCommitted),
-    /// [`Error::LeaderGoesBack`](crate::Error::LeaderGoesBack),
-    /// [`Error::NameTooLong`](crate::Error::NameTooLong),
-    /// [`Error::IndexesUsedUp`](crate::Error::IndexesUsedUp); [`inkstone::Error::TooLarge`] when
-    /// the entries together are larger than a record may be: append fewer at a time;
-    /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed.
-    /// [`inkstone::Error::Poisoned`]. After an error the callback is dropped without being called.
-    ///
-    /// # Durability
-    /// None on return. When the callback gets `Ok`, the entries and everything before them are on
-    /// stable storage.
-    pub fn append(
+impl OneLog {
+    /// Appends entries, all or none.
+    pub(super) fn append_entries(
         &self,
         entries: &[NewEntry<'_>],
-        callback: impl FnOnce(Result<()>) + Send + 'static,
+        callback: Callback,
     ) -> Result<()> {
         let core = self.core();
         core.check()?;
         if entries.is_empty() {
-            core.callbacks.push_after_all(Box::new(callback));
+            core.callbacks.push_after_all(callback);
             core.callbacks.call();
             return Ok(());
         }
         let mut order = self.order();
-        check_entries(&core.memory().state, entries)?;
+        core.memory().state.check_entries(entries)?;
         let append = self.append_records(&mut order, entries)?;
         let last = append.lsn();
         self.take_entries(&mut order, entries, append.first_lsn());
-        core.callbacks.push(last, Box::new(callback));
+        core.callbacks.push(last, callback);
         self.repeat_state(&mut order);
         drop(order);
         append.on_durable(core.teller());
@@ -67,7 +44,7 @@ impl RaftLog {
     /// Writes the entries as one batch. The first says what is committed. The log copies each
     /// payload into the group, nobody before it.
     fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_>> {
-        let mut committed = order.to_say;
+        let mut committed = self.core().memory().to_say;
         order.bytes.clear();
         order.ends.clear();
         for entry in entries {
@@ -90,7 +67,6 @@ impl RaftLog {
             self.log.append_batch_parts(&records)
         };
         let append = self.core().noted(append)?;
-        order.to_say = None;
         order.forget_large();
         Ok(append)
     }
@@ -102,24 +78,12 @@ impl RaftLog {
         let durable = self.log.durable();
         let mut memory = self.core().memory();
         let memory = &mut *memory;
+        memory.to_say = None;
         for ((entry, payload), at) in entries.iter().zip(order.payloads.drain(..)).zip(0..) {
             let lsn = first.plus(at).expect("the log gave this LSN");
             memory.state.add(entry.index, entry.leader, lsn);
             memory.tail.push(entry.index, payload);
         }
-        let not_durable =
-            durable.next().map(|next| memory.state.places.first_from(next, memory.state.next));
-        memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
+        memory.shrink(self.memory_bytes, durable);
     }
-}
-
-/// Whether all entries may be appended, one after the other.
-fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
-    let mut next = state.next_index();
-    let mut before = state.last_leader();
-    for entry in entries {
-        state.check_entry(entry.index, entry.leader, next, before)?;
-        (next, before) = (Some(entry.index + 1), Some(entry.leader));
-    }
-    Ok(())
 }

@@ -276,3 +276,41 @@ fn a_snapshot_is_installed_without_room() {
         raft.close().unwrap();
     }
 }
+
+/// Groups change nothing on a full disk either, and go on when there is room.
+#[test]
+fn groups_on_a_full_disk_refuse_whole_and_go_on() {
+    let disk =
+        SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+    let open = || {
+        let options = inkstone_raft::StreamsOptions::new()
+            .log(inkstone::Options::small().own_thread(false))
+            .section_bytes(16 << 10)
+            .own_mover(false);
+        inkstone_raft::Groups::open_in(Arc::new(disk.directory("/raft")), options).unwrap()
+    };
+    let groups = open();
+    let (one, two) = (groups.group(1).unwrap(), groups.group(2).unwrap());
+    one.save_vote(&Vote::new(Leader::of_term(1))).unwrap();
+    let next = fill(&two);
+    let full = one.save_vote(&Vote::granted(Leader::of_term(2)));
+    assert!(is_no_room(&full), "{full:?}");
+    assert!(matches!(groups.group(3), Err(Error::Log(inkstone::Error::NoRoom { .. }))));
+    two.save_committed(next - 1).unwrap();
+    let upto = EntryId::new(Leader::of_term(1), next - 1);
+    assert!(is_no_room(&two.purge(&upto)));
+    assert!(is_no_room(&groups.remove(2)));
+    assert!(matches!(two.bounds(), Err(Error::Closed)));
+    let two = groups.group(2).unwrap();
+    assert_eq!((two.bounds().unwrap().next, one.vote().unwrap().unwrap().leader.term), (next, 1));
+    disk.change_options(|options| options.capacity_bytes = Some(900 << 10));
+    one.save_vote(&Vote::granted(Leader::of_term(2))).unwrap();
+    two.save_committed(next - 1).unwrap();
+    two.purge(&upto).unwrap();
+    while groups.move_some().unwrap() {}
+    append(&two, next, 100).unwrap();
+    groups.close().unwrap();
+    let groups = open();
+    assert_eq!(groups.group(2).unwrap().bounds().unwrap().purged, Some(upto));
+    assert_eq!(groups.group(1).unwrap().vote().unwrap().unwrap().leader.term, 2);
+}

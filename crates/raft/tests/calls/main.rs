@@ -12,5 +12,6 @@ mod beginning;
 mod callbacks;
 mod entries;
 mod full_disk;
+mod groups;
 mod inspect;
 mod reading;

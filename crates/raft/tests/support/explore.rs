@@ -1,6 +1,6 @@
-//! Histories of a raft log on simulated disks: every call is compared with the model, the power is
-//! cut after and within every call, and what is found is opened, compared and gone on with, two
-//! deep.
+//! Histories of raft logs on simulated disks, one in a log of its own or several in one log: every
+//! call is compared with the model, the power is cut after and within every call, and what is found
+//! is opened, compared and gone on with, two deep.
 //!
 //! *Owns*: cutting the power, counting states. *May not touch*: the crate's insides.
 
@@ -8,21 +8,175 @@ use std::sync::{Arc, Mutex};
 
 use inkstone_powerloss::raft::history::{Draw, carry_out};
 use inkstone_powerloss::raft::model::{Model, Op};
-use inkstone_powerloss::raft::verdict::Allowed;
-use inkstone_raft::{Options, RaftLog};
+use inkstone_raft::{Error, Groups, Options, RaftLog, Result as Answer, StreamsOptions};
 use inkstone_sim::survival::Past;
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 
-pub(crate) type Raft = RaftLog;
-
-/// Small segments, and nothing but what the calls do.
-pub(crate) fn small() -> Options {
-    Options::new().log(inkstone::Options::small().own_thread(false)).memory_bytes(3000)
+/// Where the raft logs of a history are.
+#[derive(Debug, Clone)]
+pub(crate) enum Home {
+    /// One, in a log of its own.
+    Alone(Options),
+    /// So many groups in one log.
+    Groups(u64, StreamsOptions),
 }
 
-pub(crate) fn open(disk: &SimDisk, options: &Options) -> Result<Raft, String> {
-    let directory = Arc::new(disk.directory("/raft"));
-    RaftLog::open_in(directory, options.clone()).map_err(|error| format!("does not open: {error}"))
+/// Small segments, and nothing but what the calls do.
+pub(crate) fn small() -> Home {
+    Home::Alone(Options::new().memory_bytes(3000)).log(false)
+}
+
+/// Three groups, likewise.
+#[allow(dead_code, reason = "each test uses a part of it")]
+pub(crate) fn groups() -> Home {
+    let options = StreamsOptions::new().section_bytes(16 << 10).own_mover(false);
+    Home::Groups(3, options).log(false)
+}
+
+impl Home {
+    fn log(self, pads: bool) -> Self {
+        let log = inkstone::Options::small().own_thread(false).pad_groups(pads);
+        match self {
+            Self::Alone(options) => Self::Alone(options.log(log)),
+            Self::Groups(count, options) => Self::Groups(count, options.log(log)),
+        }
+    }
+
+    fn open(&self, disk: &SimDisk) -> Result<Rafts, String> {
+        let directory = Arc::new(disk.directory("/raft"));
+        let opened = match self {
+            Self::Alone(options) => {
+                let raft = RaftLog::open_in(directory, options.clone());
+                raft.map(|raft| Rafts { all: vec![raft], groups: None })
+            }
+            Self::Groups(count, options) => {
+                Groups::open_in(directory, options.clone()).and_then(|groups| {
+                    let all: Answer<_> = (0..*count).map(|id| groups.group(id)).collect();
+                    Ok(Rafts { all: all?, groups: Some(groups) })
+                })
+            }
+        };
+        opened.map_err(|error| format!("does not open: {error}"))
+    }
+}
+
+/// The raft logs under test.
+struct Rafts {
+    all: Vec<RaftLog>,
+    groups: Option<Groups>,
+}
+
+/// What all of them hold.
+type Models = Vec<Model>;
+
+/// A call of one of them.
+#[derive(Debug, Clone)]
+enum Call {
+    Of(usize, Op),
+    /// The handle goes, and another one comes.
+    Again(usize),
+    Remove(usize),
+}
+
+impl Call {
+    fn brief(&self) -> String {
+        match self {
+            Self::Of(raft, op) => format!("{raft}: {}", op.brief()),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn is_allowed(&self, now: &Models) -> bool {
+        match self {
+            Self::Of(raft, op) => now[*raft].allows(op),
+            Self::Again(_) | Self::Remove(_) => true,
+        }
+    }
+
+    fn after(&self, now: &Models) -> Models {
+        let mut after = now.clone();
+        match self {
+            Self::Of(raft, op) => after[*raft] = now[*raft].after(op),
+            // Whoever lets go of a group writes what is committed.
+            Self::Again(raft) => after[*raft] = now[*raft].closed(),
+            Self::Remove(raft) => after[*raft] = Model::new(),
+        }
+        after
+    }
+
+    /// Whether all before it is durable when it has returned.
+    fn waits(&self) -> bool {
+        !matches!(
+            self,
+            Self::Again(_) | Self::Of(_, Op::Append(_) | Op::TruncateThen(_) | Op::Commit(_))
+        )
+    }
+}
+
+impl Rafts {
+    fn shown(&self) -> Result<Models, String> {
+        self.all.iter().map(Model::of).collect()
+    }
+
+    fn segments(&self) -> u64 {
+        self.all[0].stats().segments
+    }
+
+    fn carry_out(
+        &mut self,
+        call: &Call,
+        callback: impl FnOnce(Answer<()>) + Send + 'static,
+    ) -> Answer<()> {
+        match (call, &self.groups) {
+            (Call::Of(raft, op), _) => carry_out(&self.all[*raft], op, callback),
+            (Call::Again(raft), Some(groups)) => {
+                drop(self.all.remove(*raft));
+                self.all.insert(*raft, groups.group(*raft as u64)?);
+                Ok(())
+            }
+            (Call::Remove(raft), Some(groups)) => {
+                groups.remove(*raft as u64)?;
+                let held = self.all[*raft].bounds();
+                assert!(matches!(held, Err(Error::Closed)), "it was removed: {held:?}");
+                self.all[*raft] = groups.group(*raft as u64)?;
+                Ok(())
+            }
+            (Call::Again(_) | Call::Remove(_), None) => Ok(()),
+        }
+    }
+
+    fn close(self) -> Answer<()> {
+        match self.groups {
+            Some(groups) => groups.close(),
+            None => self.all[0].close(),
+        }
+    }
+
+    /// Ends them as a killed process would.
+    fn abandon(mut self) {
+        match self.groups {
+            Some(groups) => groups.abandon(),
+            None => self.all.remove(0).abandon(),
+        }
+    }
+}
+
+/// Whether these are what all held at one of these moments.
+fn check(allowed: &[Models], shown: &Models) -> Result<(), String> {
+    let is_shown = |models: &&Models| {
+        models.iter().zip(shown).all(|(model, shown)| model.may_be_shown_as(shown))
+    };
+    if allowed.iter().any(|models| is_shown(&models)) {
+        return Ok(());
+    }
+    let brief = |models: &Models| models.iter().map(Model::brief).collect::<Vec<_>>().join(" | ");
+    let allowed: Vec<_> = allowed.iter().map(|models| format!("; {}", brief(models))).collect();
+    Err(format!("it shows {}, which is none of {}", brief(shown), allowed.concat()))
+}
+
+/// Whether what is shown is this, also of what is committed.
+fn is_now(now: &Models, shown: &Models) -> bool {
+    now.iter().zip(shown).all(|(now, shown)| now.is_shown_as(shown) && now.is_committed_as(shown))
 }
 
 /// How much is tried.
@@ -46,6 +200,8 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     pub(crate) rolls: u64,
     pub(crate) failed: u64,
+    /// Records of groups that were moved to the end of the log.
+    pub(crate) moved: u64,
 }
 
 /// The acknowledgements of a history: the epoch of the disk, and how much of the history was
@@ -54,7 +210,7 @@ type Acks = Arc<Mutex<Vec<(u64, usize)>>>;
 
 /// One history.
 pub(crate) struct History<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) home: &'a Home,
     pub(crate) effort: Effort,
     pub(crate) tally: &'a mut Tally,
     pub(crate) draw: Draw,
@@ -62,18 +218,19 @@ pub(crate) struct History<'a> {
     pub(crate) fails: bool,
 }
 
-/// A raft log under test, and what it may hold: what it held after each call so far, the first of
-/// them for certain.
+/// The raft logs under test, and what they may hold: what they held after each call so far, the
+/// first of them for certain.
 struct Subject {
     disk: SimDisk,
-    raft: Raft,
-    past: Past<Model>,
+    rafts: Rafts,
+    past: Past<Models>,
     acks: Acks,
-    called: Arc<Mutex<Vec<usize>>>,
+    /// Whose callbacks came, and of which calls.
+    called: Arc<Mutex<Vec<(usize, usize)>>>,
 }
 
 impl Subject {
-    fn now(&self) -> &Model {
+    fn now(&self) -> &Models {
         self.past.now()
     }
 
@@ -92,62 +249,73 @@ impl History<'_> {
     /// Runs a history on a new disk.
     pub(crate) fn run(&mut self, disk: &SimDisk) -> Result<(), String> {
         disk.record_epochs();
-        let raft = open(disk, self.options)?;
-        let shown = Model::of(&raft)?;
-        Allowed::new(&[Model::new()]).check(&shown)?;
-        let raft = self.go_on(disk, raft, shown, 0)?;
-        raft.close().map_err(|error| format!("does not close: {error}"))
+        let rafts = self.home.open(disk)?;
+        let shown = rafts.shown()?;
+        check(&[vec![Model::new(); shown.len()]], &shown)?;
+        let rafts = self.go_on(disk, rafts, shown, 0)?;
+        rafts.close().map_err(|error| format!("does not close: {error}"))
     }
 
-    /// Makes calls of a raft log that shows this model.
+    /// Makes calls of raft logs that show these models.
     fn go_on(
         &mut self,
         disk: &SimDisk,
-        raft: Raft,
-        shown: Model,
+        rafts: Rafts,
+        shown: Models,
         depth: usize,
-    ) -> Result<Raft, String> {
+    ) -> Result<Rafts, String> {
         disk.take_epochs();
         let mut subject = Subject {
             disk: disk.clone(),
-            raft,
+            rafts,
             past: Past::new(shown),
             acks: Arc::default(),
             called: Arc::default(),
         };
         let calls = if depth == 0 { self.effort.calls } else { 3 };
         for _ in 0..calls {
-            let op = self.draw.call(subject.now());
+            let call = self.draw(subject.now());
             self.tally.calls += 1;
-            let segments = subject.raft.stats().segments;
+            let segments = subject.rafts.segments();
             let went_well =
-                self.call(&mut subject, &op).map_err(|why| format!("{}: {why}", op.brief()))?;
-            self.tally.rolls += subject.raft.stats().segments - segments;
-            self.cuts(&subject, depth).map_err(|why| format!("{}, then: {why}", op.brief()))?;
+                self.call(&mut subject, &call).map_err(|why| format!("{}: {why}", call.brief()))?;
+            self.tally.rolls += subject.rafts.segments() - segments;
+            self.cuts(&subject, depth).map_err(|why| format!("{}, then: {why}", call.brief()))?;
             if !went_well || self.draw.rng.u32(..12) == 0 {
                 subject = self.kill(subject)?;
             }
         }
-        Ok(subject.raft)
+        Ok(subject.rafts)
     }
 
-    /// Makes a call, and compares what the raft log shows then. False if the log failed.
-    fn call(&mut self, subject: &mut Subject, op: &Op) -> Result<bool, String> {
+    fn draw(&mut self, now: &Models) -> Call {
+        let raft = self.draw.rng.usize(..now.len());
+        match self.draw.rng.u32(..40) {
+            0 | 1 if now.len() > 1 => Call::Again(raft),
+            2 if now.len() > 1 => Call::Remove(raft),
+            _ => Call::Of(raft, self.draw.call(&now[raft])),
+        }
+    }
+
+    /// Makes a call, and compares what the raft logs show then. False if the log failed.
+    fn call(&mut self, subject: &mut Subject, call: &Call) -> Result<bool, String> {
         let before = subject.now().clone();
-        if !before.allows(op) {
+        let brief =
+            |models: &Models| models.iter().map(Model::brief).collect::<Vec<_>>().join("; ");
+        if !call.is_allowed(&before) {
             self.tally.refused += 1;
-            let result = carry_out_with(subject, op);
-            if !matches!(&result, Err(error) if !matches!(error, inkstone_raft::Error::Log(_))) {
+            let result = carry_out_with(subject, call);
+            if !matches!(&result, Err(error) if !matches!(error, Error::Log(_))) {
                 return Err(format!("is not allowed, and is answered by {result:?}"));
             }
-            let shown = Model::of(&subject.raft)?;
-            return if before.is_shown_as(&shown) && before.is_committed_as(&shown) {
+            let shown = subject.rafts.shown()?;
+            return if is_now(&before, &shown) {
                 Ok(true)
             } else {
-                Err(format!("was refused, and has changed {} to {}", before.brief(), shown.brief()))
+                Err(format!("was refused, and has changed {} to {}", brief(&before), brief(&shown)))
             };
         }
-        let after = before.after(op);
+        let after = call.after(&before);
         subject.past.push(after.clone());
         if self.fails {
             subject.disk.change_options(|options| {
@@ -155,36 +323,43 @@ impl History<'_> {
                     FaultRates { sync_error_ppm: 30_000, write_error_ppm: 10_000, ..options.rates };
             });
         }
-        let result = carry_out_with(subject, op);
+        let result = carry_out_with(subject, call);
         subject.disk.change_options(|options| options.rates = FaultRates::default());
+        let has_failed = subject.rafts.all.iter().any(|raft| raft.bounds().is_err());
         match result {
             // An append may fail after it has returned.
-            Ok(()) if self.fails && subject.raft.bounds().is_err() => {
+            Ok(()) if self.fails && has_failed => {
                 self.tally.failed += 1;
                 return Ok(false);
             }
             Ok(()) => {}
             Err(error) if self.fails => {
                 self.tally.failed += 1;
-                if subject.raft.bounds().is_ok() {
+                if !has_failed && subject.rafts.groups.is_none() {
                     return Err(format!("{error}, and the next call says nothing of it"));
                 }
                 return Ok(false);
             }
             Err(error) => return Err(error.to_string()),
         }
-        if !matches!(op, Op::Append(_) | Op::TruncateThen(_) | Op::Commit(_)) {
+        if call.waits() {
             subject.acknowledge();
         }
-        if !subject.called.lock().unwrap().is_sorted() {
-            return Err(format!(
-                "callbacks came in the order {:?}",
-                subject.called.lock().unwrap()
-            ));
+        let called = subject.called.lock().unwrap().clone();
+        for raft in 0..after.len() {
+            let of = called.iter().filter(|(of, _)| *of == raft);
+            if !of.is_sorted() {
+                return Err(format!("callbacks came in the order {called:?}"));
+            }
         }
-        let shown = Model::of(&subject.raft)?;
-        if !after.is_shown_as(&shown) || !after.is_committed_as(&shown) {
-            return Err(format!("shows {} instead of {}", shown.brief(), after.brief()));
+        let shown = subject.rafts.shown()?;
+        if !is_now(&after, &shown) {
+            return Err(format!("shows {} instead of {}", brief(&shown), brief(&after)));
+        }
+        if let Some(groups) = &subject.rafts.groups {
+            let before = groups.stats().moved_records;
+            groups.move_some().map_err(|error| format!("moving: {error}"))?;
+            self.tally.moved += groups.stats().moved_records - before;
         }
         Ok(true)
     }
@@ -194,13 +369,12 @@ impl History<'_> {
         let mut cuts = subject.disk.take_epochs();
         cuts.push(subject.disk.power_cut());
         for cut in cuts {
-            let allowed = Allowed::new(subject.past.after(subject.certain(cut.epoch())));
-            self.cut(&cut, &allowed, depth)?;
+            self.cut(&cut, subject.past.after(subject.certain(cut.epoch())), depth)?;
         }
         Ok(())
     }
 
-    fn cut(&mut self, cut: &PowerCut, allowed: &Allowed, depth: usize) -> Result<(), String> {
+    fn cut(&mut self, cut: &PowerCut, allowed: &[Models], depth: usize) -> Result<(), String> {
         for _ in 0..if depth == 0 { self.effort.samples } else { 1 } {
             let found = cut.sample(self.draw.rng.u64(..));
             found.change_options(|options| options.rates = FaultRates::default());
@@ -209,11 +383,11 @@ impl History<'_> {
             if is_deep {
                 found.record_epochs();
             }
-            let raft = open(&found, self.options)?;
-            let shown = Model::of(&raft)?;
-            allowed.check(&shown)?;
+            let rafts = self.home.open(&found)?;
+            let shown = rafts.shown()?;
+            check(allowed, &shown)?;
             if !is_deep {
-                raft.abandon();
+                rafts.abandon();
                 continue;
             }
             self.tally.deeper += 1;
@@ -222,38 +396,40 @@ impl History<'_> {
                     .map_err(|why| format!("cut again while opening: {why}"))?;
             }
             let fails = std::mem::replace(&mut self.fails, false);
-            let raft = self
-                .go_on(&found, raft, shown, depth + 1)
+            let rafts = self
+                .go_on(&found, rafts, shown, depth + 1)
                 .map_err(|why| format!("gone on: {why}"))?;
             self.fails = fails;
-            raft.abandon();
+            rafts.abandon();
         }
         Ok(())
     }
 
-    /// Kills the process; the kernel lives on. Opens the raft log again.
+    /// Kills the process; the kernel lives on. Opens the raft logs again.
     fn kill(&mut self, subject: Subject) -> Result<Subject, String> {
-        let Subject { disk, raft, past, acks, called } = subject;
-        raft.abandon();
+        let Subject { disk, rafts, past, acks, .. } = subject;
+        rafts.abandon();
         let certain = acks.lock().unwrap().iter().map(|(_, what)| *what).max().unwrap_or(0);
-        let raft = open(&disk, self.options).map_err(|why| format!("killed: {why}"))?;
-        let shown = Model::of(&raft)?;
-        let allowed = Allowed::new(past.after(certain));
-        allowed.check(&shown).map_err(|why| format!("killed: {why}"))?;
+        let rafts = self.home.open(&disk).map_err(|why| format!("killed: {why}"))?;
+        let shown = rafts.shown()?;
+        check(past.after(certain), &shown).map_err(|why| format!("killed: {why}"))?;
         disk.take_epochs();
-        let _ = called;
         let past = Past::new(shown);
-        Ok(Subject { disk, raft, past, acks: Arc::default(), called: Arc::default() })
+        Ok(Subject { disk, rafts, past, acks: Arc::default(), called: Arc::default() })
     }
 }
 
-fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
+fn carry_out_with(subject: &mut Subject, call: &Call) -> Answer<()> {
     let what = subject.past.calls();
     let (acks, called, disk) =
         (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
-    carry_out(&subject.raft, op, move |result| {
-        called.lock().unwrap().push(what);
-        if result.is_ok() {
+    let raft = if let Call::Of(raft, _) = call { *raft } else { 0 };
+    // Where nothing is appended, the callback speaks of its own group only.
+    let is_of_all = subject.rafts.groups.is_none()
+        || !matches!(call, Call::Of(_, Op::Append(entries)) if entries.is_empty());
+    subject.rafts.carry_out(call, move |result| {
+        called.lock().unwrap().push((raft, what));
+        if result.is_ok() && is_of_all {
             acks.lock().unwrap().push((disk.epochs_recorded(), what));
         }
     })
@@ -262,7 +438,7 @@ fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
 /// A history from a seed; the tally says what it saw.
 pub(crate) fn explore(
     seed: u64,
-    options: &Options,
+    home: &Home,
     effort: Effort,
     tally: &mut Tally,
 ) -> Result<(), String> {
@@ -270,9 +446,8 @@ pub(crate) fn explore(
     let after = if seed % 8 == 3 { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
     let disk =
         SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
-    let log = inkstone::Options::small().own_thread(false).pad_groups(seed % 5 == 4);
-    let options = &options.clone().log(log);
+    let home = &home.clone().log(seed % 5 == 4);
     let (fails, draw) = (seed % 4 == 3, Draw { rng: fastrand::Rng::with_seed(seed) });
-    let mut history = History { options, effort, tally, draw, fails };
+    let mut history = History { home, effort, tally, draw, fails };
     history.run(&disk).map_err(|why| format!("seed {seed}: {why}"))
 }

@@ -39,9 +39,12 @@ pub fn entries_left(
 ) -> Result<Vec<Entry>> {
     loop {
         match reader.entries(range.clone(), payload_bytes_max) {
-            // A purge may also come while they are read; each time the range becomes shorter.
-            Err(Error::IsPurged { first, .. }) => range.start = first.max(range.start + 1),
-            read => return read,
+            Ok(read) => return Ok(read),
+            Err(error) => match error.cause() {
+                // A purge may also come while they are read; each time the range becomes shorter.
+                Error::IsPurged { first, .. } => range.start = (*first).max(range.start + 1),
+                _ => return Err(error),
+            },
         }
     }
 }

@@ -42,13 +42,17 @@ impl Stored {
         options: Options,
         open: impl FnOnce(Options) -> Result<RaftLog>,
     ) -> io::Result<Self> {
-        if !options.has_own_thread() {
-            return Err(invalid(
-                "own_thread(false): openraft awaits its entries and votes, and no thread would \
-                 make them durable",
-            ));
-        }
-        Ok(Self { raft: Arc::new(open(options)?), batch: Batch::default(), due: None })
+        check_thread(options.has_own_thread())?;
+        Self::of(open(options)?)
+    }
+
+    /// On a raft log that is open, of one of many groups.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Invalid`] for one without a thread of its own.
+    pub fn of(raft: RaftLog) -> io::Result<Self> {
+        check_thread(raft.has_own_thread())?;
+        Ok(Self { raft: Arc::new(raft), batch: Batch::default(), due: None })
     }
 
     /// As [`Stored::open`], for a log that has no thread. `due` is called when something waits,
@@ -101,6 +105,16 @@ impl Stored {
             _ => Ok(()),
         }
     }
+}
+
+fn check_thread(has_own_thread: bool) -> io::Result<()> {
+    if has_own_thread {
+        return Ok(());
+    }
+    Err(invalid(
+        "own_thread(false): openraft awaits its entries and votes, and no thread would make them \
+         durable",
+    ))
 }
 
 fn invalid(why: &str) -> io::Error {

@@ -68,7 +68,7 @@ mod store;
 
 pub use codec::Codec;
 pub use inkstone_openraft_common::{NodeName, Postcard, Waits};
-pub use inkstone_raft::Options;
+pub use inkstone_raft::{Groups, Options, StreamsOptions};
 pub use leader::StoredLeader;
 pub use reader::LogReader;
 pub use store::LogStore;

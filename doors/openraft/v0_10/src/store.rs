@@ -80,6 +80,18 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(Stored::open(options, |options| RaftLog::open_in(directory, options))?))
     }
 
+    /// The store of one of many groups in one log (`groups.group(7)?`, [`Groups`]), with any codec.
+    /// Keep the groups as long as the store: dropping them ends it. [`LogStore::close`] ends this
+    /// group alone.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Invalid`] for a log without a thread of its own.
+    ///
+    /// [`Groups`]: inkstone_raft::Groups
+    pub fn of_group(raft: RaftLog) -> io::Result<Self> {
+        Ok(Self::on(Stored::of(raft)?))
+    }
+
     /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in
     /// [`Options::log`]). For simulations, where everything happens in one thread.
     ///

@@ -1,5 +1,5 @@
 //! openraft's own suite, on a real directory and on the simulated disk, for both of its ways to
-//! tell leaders apart.
+//! tell leaders apart; and 16 times at once, each store a group in one log.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use inkstone_openraft::{LogStore, Options, Postcard, StoredLeader};
+use inkstone_openraft::{Groups, LogStore, Options, Postcard, StoredLeader, StreamsOptions};
 use inkstone_sim::{DiskOptions, SimDisk};
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
@@ -50,6 +50,38 @@ where
         let store = LogStore::open_in(Arc::new(disk.directory("/log")), options).unwrap();
         Ok(((), store, Machine::default()))
     }
+}
+
+struct InGroup(Arc<(Groups, AtomicUsize)>);
+
+impl<C: Text> StoreBuilder<C, LogStore<C>, Machine<C>> for InGroup
+where
+    LogStore<C>: openraft::storage::RaftLogStorage<C>,
+{
+    async fn build(&self) -> Result<((), LogStore<C>, Machine<C>), StorageError<C>> {
+        let group = self.0.1.fetch_add(1, Ordering::Relaxed) as u64;
+        let store = LogStore::of_group(self.0.0.group(group).unwrap()).unwrap();
+        Ok(((), store, Machine::default()))
+    }
+}
+
+#[test]
+fn sixteen_suites_at_once_in_the_groups_of_one_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StreamsOptions::new().log(inkstone::Options::small()).section_bytes(64 << 10);
+    let groups = Groups::open(directory.path(), options).unwrap();
+    let groups = Arc::new((groups, AtomicUsize::new(0)));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let suite = Suite::<Types, _, _, _, _>::test_all(InGroup(Arc::clone(&groups)));
+                runtime.unwrap().block_on(suite).unwrap();
+            });
+        }
+    });
+    assert_eq!(groups.1.load(Ordering::Relaxed), 16 * STORES);
+    groups.0.close().unwrap();
 }
 
 async fn run<C: Text>()

@@ -73,7 +73,7 @@ mod store;
 
 pub use codec::Codec;
 pub use inkstone_openraft_common::{NodeName, Postcard};
-pub use inkstone_raft::Options;
+pub use inkstone_raft::{Groups, Options, StreamsOptions};
 pub use reader::LogReader;
 pub use store::LogStore;
 

@@ -83,6 +83,18 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self { log, types: PhantomData })
     }
 
+    /// The store of one of many groups in one log (`groups.group(7)?`, [`Groups`]), with any codec.
+    /// Keep the groups as long as the store: dropping them ends it. [`LogStore::close`] ends this
+    /// group alone.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Invalid`] for a log without a thread of its own.
+    ///
+    /// [`Groups`]: inkstone_raft::Groups
+    pub fn of_group(raft: RaftLog) -> io::Result<Self> {
+        Ok(Self { log: Stored::of(raft)?, types: PhantomData })
+    }
+
     /// A reader, as openraft's `get_log_reader`.
     pub fn reader(&self) -> LogReader<C, K> {
         LogReader { reader: self.log.reader(), types: PhantomData }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use inkstone_openraft_0_9::{LogStore, Options, Postcard};
+use inkstone_openraft_0_9::{Groups, LogStore, Options, Postcard, StreamsOptions};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 use openraft::storage::{RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::{StoreBuilder, Suite};
@@ -42,6 +42,16 @@ impl StoreBuilder<Types, Sim, Machine> for Simulated {
     async fn build(&self) -> Result<((), Sim, Machine), StorageError<u64>> {
         let seed = self.0.fetch_add(1, Ordering::Relaxed) as u64;
         Ok(((), simulated(&SimDisk::new(seed, DiskOptions::default())), Machine::default()))
+    }
+}
+
+struct InGroup(Arc<(Groups, AtomicUsize)>);
+
+impl StoreBuilder<Types, LogStore<Types>, Machine> for InGroup {
+    async fn build(&self) -> Result<((), LogStore<Types>, Machine), StorageError<u64>> {
+        let group = self.0.1.fetch_add(1, Ordering::Relaxed) as u64;
+        let store = LogStore::of_group(self.0.0.group(group).unwrap()).unwrap();
+        Ok(((), store, Machine::default()))
     }
 }
 
@@ -85,6 +95,21 @@ fn the_suite_on_the_simulated_disk() {
         STORES,
         "the suite has other cases than those that were known"
     );
+}
+
+#[test]
+fn sixteen_suites_at_once_in_the_groups_of_one_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StreamsOptions::new().log(inkstone::Options::small()).section_bytes(64 << 10);
+    let groups = Groups::open(directory.path(), options).unwrap();
+    let groups = Arc::new((groups, AtomicUsize::new(0)));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| Suite::test_all(InGroup(Arc::clone(&groups))).unwrap());
+        }
+    });
+    assert_eq!(groups.1.load(Ordering::Relaxed), 16 * STORES);
+    groups.0.close().unwrap();
 }
 
 #[tokio::test]

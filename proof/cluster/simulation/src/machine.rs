@@ -8,14 +8,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::{AnyDirectory, Log};
+use inkstone::AnyDirectory;
 use inkstone_io::Result as DiskResult;
-use inkstone_openraft::{LogStore, Waits};
+use inkstone_openraft::{LogStore, StreamsOptions, Waits};
 use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
 use inkstone_sim::{
     DirectoryOrder, DiskOptions, Effect, Fate, Fault, NewBlocks, OperationKind, SimDisk,
 };
+use inkstone_streams::Streams;
 use replicated_log::node::{Node, NodeOptions};
+use replicated_log::snapshots::Snapshots;
 use replicated_log::storage::{Identity, Storage};
 use replicated_log::types::TypeConfig;
 use tokio::sync::Notify;
@@ -104,11 +106,14 @@ impl World {
         };
         // The pieces of a snapshot have up to 256 KiB.
         let larger = settings.log.clone().segment_bytes(1 << 20).record_bytes_max(300 << 10);
-        let snapshots = Log::open_in(snapshots, larger)?;
+        let of_streams = StreamsOptions::new().log(larger).own_mover(false);
+        let snapshots = Streams::open_in(snapshots, of_streams).map_err(io::Error::other)?;
+        let snapshots = Snapshots::new(Arc::new(snapshots), 0)?;
         let task = tokio::spawn(self.clone().flush_when_due(id, generation, log.clone(), wake))
             .abort_handle();
         let storage =
-            Storage::of(Identity { cluster: CLUSTER, node: id }, log.clone(), snapshots).await?;
+            Storage::of(Identity { cluster: CLUSTER, node: id, group: 0 }, log.clone(), snapshots)
+                .await?;
         let mut options = settings.node.clone();
         if self.makes(Mistake::LeaderRestore) {
             options.config.enable_leader_restore = None;

@@ -184,7 +184,8 @@ impl Wire {
                 counts.add("messages", true);
                 counts.add("snapshots_sent", matches!(message, Message::Snapshot(..)));
             }
-            let reply = node.receive(Identity { cluster: CLUSTER, node: to }, message).await;
+            let reply =
+                node.receive(Identity { cluster: CLUSTER, node: to, group: 0 }, message).await;
             if !world.is_current(to, there) {
                 return world.sleep(LOST_MS).await;
             }

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::agreement::Applied;
+use crate::agreement::{Applied, wait_until_same};
 use crate::history::{Asked, Heard, History};
 
 /// An operation that takes longer is unknown, whatever becomes of it.
@@ -46,6 +46,7 @@ pub struct Load {
 /// The nodes of a cluster, as clients know them.
 pub struct Clients {
     servers: Vec<String>,
+    groups: u16,
     watch: Arc<Watch>,
     watchers: Vec<JoinHandle<()>>,
 }
@@ -56,8 +57,9 @@ fn client_of(servers: Vec<String>) -> Client {
 }
 
 impl Clients {
-    /// Clients of the nodes at these addresses, of which the first has the id 1.
-    pub fn new(addresses: &[SocketAddr], runtime: &Runtime) -> Self {
+    /// Clients of the nodes at these addresses, of which the first has the id 1. Each has so many
+    /// groups; who leads the first one is said to lead.
+    pub fn new(addresses: &[SocketAddr], groups: u16, runtime: &Runtime) -> Self {
         let servers: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let watch = Arc::new(Watch {
             start: Instant::now(),
@@ -67,18 +69,32 @@ impl Clients {
         });
         let watcher = |server: &String| runtime.spawn(Arc::clone(&watch).ask_on(server.clone()));
         let watchers = servers.iter().map(watcher).collect();
-        Self { servers, watch, watchers }
+        Self { servers, groups, watch, watchers }
     }
 
     pub fn leader(&self) -> Option<usize> {
         Some(self.watch.leader.load(Ordering::Relaxed)).filter(|&id| id > 0)
     }
 
-    /// What each node has applied, in the order of their ids; `None` where one does not answer.
-    pub async fn states(&self) -> Vec<Option<Applied>> {
+    /// Waits until all nodes have the same state, in each group.
+    ///
+    /// # Errors
+    /// As [`wait_until_same`].
+    pub async fn wait_until_same(&self, patience: Duration) -> Result<(), String> {
+        for group in 0..self.groups {
+            let same = wait_until_same(|| self.states(group), patience).await;
+            same.map_err(|why| format!("group {group}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// What each node has applied in a group, in the order of their ids; `None` where one does not
+    /// answer.
+    async fn states(&self, group: u16) -> Vec<Option<Applied>> {
         let mut states = Vec::new();
         for server in &self.servers {
-            let status = client_of(vec![server.clone()]).status(server).await.ok();
+            let mut client = client_of(vec![server.clone()]);
+            let status = client.status_of(group, server).await.ok();
             let applied = |index, fingerprint| Applied { index, fingerprint };
             states.push(status.map(|status| applied(status.applied, status.fingerprint)));
         }

@@ -45,6 +45,8 @@ pub struct ClusterOptions {
     pub program: PathBuf,
     /// For all nodes.
     pub arguments: Vec<String>,
+    /// Groups of each node.
+    pub groups: u16,
     /// Where work directories are made.
     pub parent: PathBuf,
     /// Where nodes write what they have to say.

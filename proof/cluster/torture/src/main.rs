@@ -41,6 +41,9 @@ struct Arguments {
     /// Nodes: 1 to 9
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=9))]
     nodes: u64,
+    /// Raft groups of each node, in one log; the keys are divided among them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    groups: u16,
     /// Decides faults, crash states, weather and what clients ask
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -133,7 +136,8 @@ fn torture(arguments: Arguments) -> Result<Summary, String> {
             nodes: arguments.nodes as usize,
             kind: arguments.file_system,
             program,
-            arguments: node_arguments(arguments.node_argument),
+            arguments: node_arguments(arguments.node_argument, arguments.groups),
+            groups: arguments.groups,
             parent,
             logs,
             seed: arguments.seed,
@@ -159,7 +163,8 @@ fn torture(arguments: Arguments) -> Result<Summary, String> {
 
 /// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and
 /// new segments in it.
-fn node_arguments(given: Vec<String>) -> Vec<String> {
+fn node_arguments(mut given: Vec<String>, groups: u16) -> Vec<String> {
+    given.push(format!("--groups={groups}"));
     let defaults = [
         ("--election-ms", "200"),
         ("--heartbeat-ms", "50"),

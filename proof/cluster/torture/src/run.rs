@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::agreement;
 use crate::clients::{Clients, Load};
 use crate::cluster::{Cluster, ClusterOptions, Trap};
 use crate::faults::{ByKind, Fault, Kinds, Plan, plan};
@@ -132,7 +131,8 @@ impl Run<'_> {
                 return Ok(from);
             }
         };
-        let clients = Clients::new(&cluster.addresses(), &self.runtime);
+        let clients =
+            Clients::new(&cluster.addresses(), self.options.cluster.groups, &self.runtime);
         let (mut before, mut number): (Option<Round>, _) = (None, from);
         while number < to && self.goes_on() {
             let mut round = self.new_round(number)?;
@@ -210,7 +210,7 @@ impl Run<'_> {
                             format!("all is mended, every node listens, and nobody answers: {why}")
                         })?;
                     }
-                    agreement::wait_until_same(|| clients.states(), patience).await
+                    clients.wait_until_same(patience).await
                 })
                 .map_err(Trap::Broken);
         }

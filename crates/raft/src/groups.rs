@@ -1,0 +1,189 @@
+//! Many raft groups in one log.
+//!
+//! *Owns*: the calls for all groups. *May not touch*: what a group does (`group.rs`).
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone::{AnyDirectory, OsDirectory};
+use inkstone_streams::{Options, Stats, Streams};
+
+use crate::error::Result;
+use crate::group::{Handle, Shared};
+use crate::raft_log::RaftLog;
+
+/// Many raft groups in one log: a vote of one and entries of others share a flush, and an idle
+/// group keeps no old segments.
+///
+/// A group that nobody uses takes what its stream takes (docs/streams.md): drop the [`RaftLog`] of
+/// a group that rests.
+///
+/// Dropping it ends all groups: everything is made durable and all callbacks are called, but errors
+/// are ignored. [`Groups::close`] returns them. After a failed write or sync every call of every
+/// group returns that error ([`inkstone::Error::Poisoned`]).
+///
+/// ```
+/// use inkstone_raft::{Groups, Leader, NewEntry, StreamsOptions, Vote};
+///
+/// # fn main() -> inkstone_raft::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("groups");
+/// let groups = Groups::open(&path, StreamsOptions::new())?;
+/// let (one, two) = (groups.group(1)?, groups.group(2)?);
+/// let leader = Leader::of_term(1);
+/// let entry = NewEntry { leader: &leader, index: 1, payload: b"set x = 1" };
+/// one.append(&[entry], |durable| println!("{durable:?}"))?;
+/// two.save_vote(&Vote::new(leader))?; // one flush for both
+/// assert_eq!(groups.ids()?, [1, 2]);
+/// groups.close()
+/// # }
+/// ```
+pub struct Groups {
+    shared: Arc<Shared>,
+}
+
+impl Groups {
+    /// Opens the log of many groups in the directory `path`, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`crate::Error::Foreign`] for a log with other records, that of a single raft group too;
+    /// [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for
+    /// options that cannot be kept, `periodic` among them; those of [`inkstone::Log::open`].
+    ///
+    /// # Durability
+    /// Everything that the groups show is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        check(&options)?;
+        let path = path.as_ref();
+        let streams = Streams::open(path, options)?;
+        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
+        Ok(Self { shared: Shared::new(streams, AnyDirectory::new(directory)) })
+    }
+
+    /// Opens it in any directory ([`AnyDirectory`]), for example a simulated one.
+    ///
+    /// # Errors
+    /// As [`Groups::open`].
+    ///
+    /// # Durability
+    /// As [`Groups::open`].
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
+        check(&options)?;
+        let directory = directory.into();
+        let streams = Streams::open_in(directory.clone(), options)?;
+        Ok(Self { shared: Shared::new(streams, directory) })
+    }
+
+    /// The raft log of a group, which is created if it is not there. Each call returns a handle of
+    /// the same raft log: what one of them does, all show, and [`RaftLog::close`] of one ends all.
+    /// It reads the note of the group's stream and its last entry, and a few more if leaders have
+    /// changed since the last purge.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadGroup`]; [`crate::Error::Closed`] while the group is being removed;
+    /// [`inkstone::Error::NoRoom`] when it cannot be created; [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// What an existing group shows is durable, but for its last changes if it is open already. A
+    /// new group is durable with the first change of it, or of any group, that is durable.
+    pub fn group(&self, id: u64) -> Result<RaftLog> {
+        self.shared.check()?;
+        self.shared.group(id).map(|group| RaftLog::at(Handle(group)))
+    }
+
+    /// Removes a group with its entries and its vote. Handles of it are closed. A node that comes
+    /// back to a group that was removed has no memory of its votes: give it another name.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoGroup`], [`crate::Error::BadGroup`]; [`crate::Error::Closed`] while
+    /// another thread removes it; [`inkstone::Error::NoRoom`] (the group is there, and can be
+    /// opened again); [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the group never comes back.
+    pub fn remove(&self, id: u64) -> Result<()> {
+        self.shared.check()?;
+        self.shared.remove(id)
+    }
+
+    /// The groups that there are, in order.
+    ///
+    /// # Errors
+    /// The failure that ended the groups, if one did.
+    pub fn ids(&self) -> Result<Vec<u64>> {
+        self.shared.check()?;
+        Ok(self.shared.streams.reader().ids(None, usize::MAX)?)
+    }
+
+    /// How much lives, how large the log is, and what was moved.
+    pub fn stats(&self) -> Stats {
+        self.shared.streams.stats()
+    }
+
+    /// One step of the mover on this thread, for groups that were opened without one
+    /// ([`Options::own_mover`]). False when there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of the log.
+    ///
+    /// # Durability
+    /// What was moved is on stable storage on return.
+    pub fn move_some(&self) -> Result<bool> {
+        self.shared.check()?;
+        Ok(self.shared.streams.move_some()?)
+    }
+
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and
+    /// releases the lock. Later calls, those of groups and readers too, get
+    /// [`crate::Error::Closed`].
+    ///
+    /// # Errors
+    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost;
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` everything is on stable storage.
+    pub fn close(&self) -> Result<()> {
+        self.shared.check_process()?;
+        let open = self.shared.open_groups(None);
+        let mut said = Ok(());
+        for group in &open {
+            let its = group.say_committed();
+            said = said.and(its);
+        }
+        let closed = self.shared.streams.close();
+        for group in open.iter().chain(&self.shared.open_groups(None)) {
+            group.end();
+        }
+        said.and(closed.map_err(Into::into))
+    }
+
+    /// Ends as a killed process would.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.shared.streams.log().end_as_killed();
+    }
+}
+
+/// Refuses options under which groups could not keep their promises.
+fn check(options: &Options) -> Result<()> {
+    if options.log_options().is_periodic() {
+        let why = "periodic: a vote must be durable when save_vote returns";
+        return Err(inkstone::Error::Invalid(why.into()).into());
+    }
+    Ok(())
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.shared.directory.path();
+        f.debug_struct("Groups").field("path", &path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,353 @@
+//! A raft log that is open for writing: the public entry.
+//!
+//! *Owns*: the calls, and what each promises. *May not touch*: how they are carried out: in a log
+//! of their own (`log.rs`), or in a stream beside other groups (`group.rs`).
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+use inkstone::{AnyDirectory, Lsn};
+
+use crate::callbacks::Callback;
+use crate::core::Core;
+use crate::error::Result;
+use crate::home::Home;
+use crate::log::OneLog;
+use crate::options::Options;
+use crate::reader::RaftReader;
+use crate::state::Change;
+use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
+
+/// A raft log that is open for writing: alone in a log of its own ([`RaftLog::open`]), or as one of
+/// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
+/// value between threads by a reference or an [`Arc`]; writes are carried out one after the other,
+/// in the order in which the calls come.
+///
+/// Dropping it makes durable what was appended, calls all callbacks and releases the lock, but
+/// ignores errors, and what [`RaftLog::save_committed`] said last may be lost: [`RaftLog::close`]
+/// returns errors and loses nothing.
+///
+/// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]):
+/// memory may be ahead of the disk then. Open it again; the opening finds out what the disk holds.
+/// In a forked child every call returns [`inkstone::Error::Forked`].
+///
+/// Of a group [`RaftLog::stats`], [`RaftLog::choice`], [`RaftLog::recovery`] and
+/// [`RaftLog::records`] are those of the log that all share; dropping the last handle of a group
+/// ends no log and no callback, and [`RaftLog::close`] ends the group alone.
+pub struct RaftLog {
+    home: Box<dyn Home>,
+    reader: RaftReader,
+}
+
+impl RaftLog {
+    /// Opens the raft log in the directory `path`, creating both if they are not there.
+    ///
+    /// # Errors
+    /// [`crate::Error::Foreign`] for a log with other records, [`crate::Error::OtherRaftGroup`],
+    /// [`crate::Error::Newer`] and [`crate::Error::Contradiction`] for what it holds;
+    /// [`inkstone::Error::Invalid`] for options that cannot be kept, also a `record_bytes_max`
+    /// below 283; those of [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. No file
+    /// was changed then; only where [`crate::Error::Newer`] or [`crate::Error::Contradiction`]
+    /// names a record behind the first one, the log below was opened and closed, which changes no
+    /// record.
+    ///
+    /// # Durability
+    /// Everything that the opened raft log shows is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Ok(Self::at(OneLog::open(path.as_ref(), options)?))
+    }
+
+    /// Opens the raft log in any directory ([`AnyDirectory`]), for example a simulated one.
+    ///
+    /// # Errors
+    /// As [`RaftLog::open`].
+    ///
+    /// # Durability
+    /// As [`RaftLog::open`].
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
+        Ok(Self::at(OneLog::open_in(directory.into(), options)?))
+    }
+
+    pub(crate) fn at(home: impl Home + 'static) -> Self {
+        let reader = RaftReader { core: Arc::clone(home.core()) };
+        Self { home: Box::new(home), reader }
+    }
+
+    /// Appends entries, all or none: after a crash either all of them are here or none. They can be
+    /// read when the call returns. The first entry of a raft log may have any index; each that
+    /// follows has the next one.
+    ///
+    /// `callback` is called once, when they are durable, or with the error when they will not be.
+    ///
+    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft
+    /// log locked, on the thread that made the entries durable: one of the log's own, or one that
+    /// waits in another call; also within this call. A callback holds up others, so it must not
+    /// block; it may use the raft log. If it panics, nothing else happens. The callback of an
+    /// append whose entries were truncated meanwhile is called with `Ok` too: they were durable.
+    /// For no entries it is called when those of all earlier appends were.
+    ///
+    /// # Errors
+    /// [`crate::Error::Hole`], [`crate::Error::IsCommitted`], [`crate::Error::LeaderGoesBack`],
+    /// [`crate::Error::NameTooLong`], [`crate::Error::IndexesUsedUp`];
+    /// [`inkstone::Error::TooLarge`] when the entries together are larger than a record may be:
+    /// append fewer at a time; [`inkstone::Error::NoRoom`]. In all these cases nothing has changed.
+    /// [`inkstone::Error::Poisoned`]. After an error the callback is dropped without being called.
+    ///
+    /// # Durability
+    /// None on return. When the callback gets `Ok`, the entries and everything before them are on
+    /// stable storage.
+    pub fn append(
+        &self,
+        entries: &[NewEntry<'_>],
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        self.core().named(self.home.append(entries, Box::new(callback)))
+    }
+
+    /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is
+    /// not written again.
+    ///
+    /// # Errors
+    /// [`crate::Error::VoteGoesBack`], [`crate::Error::NameTooLong`]; [`inkstone::Error::NoRoom`]
+    /// (in these cases nothing has changed); [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the vote and everything before it, entries and truncations too, are on stable
+    /// storage.
+    pub fn save_vote(&self, vote: &Vote) -> Result<()> {
+        let lsn = self.core().named(self.home.change(&Change::Vote(vote.clone())))?;
+        self.core().memory().vote_is_durable(lsn, vote);
+        Ok(())
+    }
+
+    /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in
+    /// its turn among those of [`RaftLog::append`] and under the same rules, when the vote and
+    /// everything before it are durable, or with the error when they will not be. Readers see the
+    /// vote from then on.
+    ///
+    /// For async callers: the future that they await is completed by the callback, and no thread
+    /// waits meanwhile. It can still wait where `append` does: for room in the log's buffers, and
+    /// for a segment.
+    ///
+    /// # Errors
+    /// As [`RaftLog::save_vote`]. The callback is dropped without being called then.
+    ///
+    /// # Durability
+    /// None on return. When the callback gets `Ok`, the vote and everything before it are on stable
+    /// storage.
+    pub fn save_vote_then(
+        &self,
+        vote: &Vote,
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        // A callback that waits must not keep the state alive.
+        let (core, saved) = (Arc::downgrade(self.core()), vote.clone());
+        let callback = Box::new(move |lsn| -> Callback {
+            Box::new(move |result: Result<()>| {
+                if let Some(core) = core.upgrade().filter(|_| result.is_ok()) {
+                    core.memory().vote_is_durable(lsn, &saved);
+                }
+                callback(result);
+            })
+        });
+        self.core().named(self.home.change_then(&Change::Vote(vote.clone()), callback))
+    }
+
+    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next
+    /// entry may have any index again. Their records stay in the log until a purge removes them.
+    ///
+    /// # Errors
+    /// [`crate::Error::IsCommitted`], [`crate::Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in
+    /// these cases nothing has changed); [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the entries never come back.
+    pub fn truncate_from(&self, from: u64) -> Result<()> {
+        self.core().named(self.home.change(&Change::Truncate(from))).map(|_| ())
+    }
+
+    /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as
+    /// that of [`RaftLog::save_vote_then`]. The entries are gone for readers when the call returns.
+    ///
+    /// # Errors
+    /// As [`RaftLog::truncate_from`]. The callback is dropped without being called then.
+    ///
+    /// # Durability
+    /// None on return. When the callback gets `Ok`, the entries never come back.
+    pub fn truncate_from_then(
+        &self,
+        from: u64,
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let callback = Box::new(|_| -> Callback { Box::new(callback) });
+        self.core().named(self.home.change_then(&Change::Truncate(from), callback))
+    }
+
+    /// Purges the entries up to `upto`, which must be committed, and releases the segments that no
+    /// entry needs any more. If they were purged before, nothing changes. The last entry that was
+    /// purged is [`Bounds::purged`].
+    ///
+    /// # Errors
+    /// [`crate::Error::NotCommitted`], [`crate::Error::OtherEntry`],
+    /// [`crate::Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and
+    /// releasing segments has not made room for the record of the purge: the entries in those
+    /// segments are purged, the others are not; [`inkstone::Error::Poisoned`]. An error of a file
+    /// that cannot be released comes after the purge: the next purge or opening tries again.
+    ///
+    /// # Durability
+    /// On `Ok` the entries never come back.
+    pub fn purge(&self, upto: &EntryId) -> Result<()> {
+        self.core().named(self.home.purge(upto, false))
+    }
+
+    /// The same after a snapshot was installed that has everything up to `upto`: also beyond what
+    /// is committed, and beyond the last entry. What is here after `upto` stays if the entry at
+    /// `upto` is the one of the snapshot, else all entries go. A raft log that was never purged may
+    /// begin right behind `upto`: its entries stay unless the first is of an older leader. From
+    /// then on `upto` is committed. The snapshot must be durable before.
+    ///
+    /// # Errors
+    /// [`crate::Error::OtherEntry`] and [`crate::Error::LeaderGoesBack`] when the snapshot
+    /// contradicts what is committed; else as [`RaftLog::purge`]. On a full disk it first releases
+    /// the segments before `upto`. If it fails then, or the process ends, their entries are purged
+    /// and noted as committed, which is less than the snapshot has.
+    ///
+    /// # Durability
+    /// On `Ok` it stays so.
+    pub fn purge_to_snapshot(&self, upto: &EntryId) -> Result<()> {
+        self.core().named(self.home.purge(upto, true))
+    }
+
+    /// Notes that the entries up to `index` are committed: they can be purged, and no longer
+    /// truncated or written over.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotHere`] beyond the last entry, [`crate::Error::CommittedGoesBack`]; the
+    /// failure that ended the raft log, if one did.
+    ///
+    /// # Durability
+    /// None, and no write: it rides with the next record, and is durable with it.
+    /// [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is
+    /// safe.
+    pub fn save_committed(&self, index: u64) -> Result<()> {
+        self.core().named(self.home.save_committed(index))
+    }
+
+    /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said
+    /// since the last record. To write that each time would put a record between entries, and so a
+    /// run into memory.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` all records before are on stable storage.
+    pub fn sync(&self) -> Result<()> {
+        self.home.sync()
+    }
+
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and
+    /// releases the lock. The raft log is closed in any case: later calls, those of readers too,
+    /// get [`crate::Error::Closed`].
+    ///
+    /// # Errors
+    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost;
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` everything is on stable storage.
+    pub fn close(&self) -> Result<()> {
+        self.home.close()
+    }
+
+    /// Ends it as a killed process would.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.home.log().end_as_killed();
+    }
+
+    /// A reader of the entries, for other threads.
+    pub fn reader(&self) -> RaftReader {
+        self.reader.clone()
+    }
+
+    /// As [`RaftReader::bounds`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bounds(&self) -> Result<Bounds> {
+        self.reader.bounds()
+    }
+
+    /// As [`RaftReader::vote`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vote(&self) -> Result<Option<Vote>> {
+        self.reader.vote()
+    }
+
+    /// As [`RaftReader::entry`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
+        self.reader.entry(index)
+    }
+
+    /// As [`RaftReader::entries`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn entries(
+        &self,
+        range: std::ops::Range<u64>,
+        payload_bytes_max: usize,
+    ) -> Result<Vec<Entry>> {
+        self.reader.entries(range, payload_bytes_max)
+    }
+
+    /// What the log below has done since it was opened. All zeros in a forked child.
+    pub fn stats(&self) -> inkstone::Stats {
+        self.home.log().stats()
+    }
+
+    /// How the log below writes, and why so.
+    pub fn choice(&self) -> &inkstone::Choice {
+        self.home.log().choice()
+    }
+
+    /// What the opening of the log below found and did.
+    pub fn recovery(&self) -> &inkstone::Recovery {
+        self.home.log().recovery()
+    }
+
+    /// The first and the last record of the log below. Each entry is a record, and so is each vote,
+    /// truncation and purge.
+    pub fn records(&self) -> RangeInclusive<Lsn> {
+        self.home.log().first()..=self.home.log().last()
+    }
+
+    /// Whether the log below has threads of its own: without them a callback comes only when some
+    /// call waits.
+    pub fn has_own_thread(&self) -> bool {
+        self.home.log().has_own_thread()
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        self.core().directory.path()
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.reader.core
+    }
+}
+
+impl fmt::Debug for RaftLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaftLog").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

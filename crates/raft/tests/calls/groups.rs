@@ -1,0 +1,313 @@
+//! Many groups in one log: handles, callbacks, bad use, other logs.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use inkstone_raft::{
+    EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, StreamsOptions, Vote,
+};
+use inkstone_sim::{DiskOptions, SimDisk};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn small() -> StreamsOptions {
+    StreamsOptions::new().log(inkstone::Options::small()).section_bytes(16 << 10)
+}
+
+fn still() -> StreamsOptions {
+    small().log(inkstone::Options::small().own_thread(false)).own_mover(false)
+}
+
+fn entry(leader: &Leader, index: u64) -> NewEntry<'_> {
+    NewEntry { leader, index, payload: b"an entry" }
+}
+
+fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
+    let leader = Leader::of_term(term);
+    let entries: Vec<_> = indexes.map(|index| entry(&leader, index)).collect();
+    raft.append(&entries, |_| {}).unwrap();
+}
+
+fn told(error: Result<(), Error>) -> String {
+    error.unwrap_err().to_string()
+}
+
+#[test]
+fn two_handles_are_one_raft_log_and_the_last_one_that_goes_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    let (one, two) = (groups.group(7).unwrap(), groups.group(7).unwrap());
+    append(&one, 3, 5..9);
+    assert_eq!(two.bounds().unwrap().next, 9);
+    assert_eq!(two.entries(0..100, usize::MAX).unwrap().len(), 4);
+    two.save_vote(&Vote::granted(Leader::new(4, *b"node"))).unwrap();
+    two.save_committed(6).unwrap();
+    let refused = one.truncate_from(6);
+    assert!(matches!(refused.as_ref().unwrap_err().cause(), Error::IsCommitted { .. }));
+    assert!(told(refused).starts_with("raft group 7: index 6 cannot change"));
+    drop((one, two));
+    for round in 0..2 {
+        let again = groups.group(7).unwrap();
+        assert_eq!(again.vote().unwrap(), Some(Vote::granted(Leader::new(4, *b"node"))));
+        assert_eq!(again.bounds().unwrap().committed, Some(EntryId::new(Leader::of_term(3), 6)));
+        append(&again, 5 + round, 9 + round..10 + round);
+    }
+    // Closed, it is opened again from the log.
+    let last = groups.group(7).unwrap();
+    let other = groups.group(7).unwrap();
+    let bounds = last.bounds().unwrap();
+    last.close().unwrap();
+    assert!(matches!(other.bounds(), Err(Error::Closed)));
+    assert!(matches!(other.sync(), Err(Error::Closed)));
+    assert_eq!(groups.group(7).unwrap().bounds().unwrap(), bounds);
+    groups.close().unwrap();
+    assert!(matches!(groups.group(7), Err(Error::Closed)));
+    assert!(matches!(groups.remove(7), Err(Error::Closed)));
+
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    let again = groups.group(7).unwrap();
+    assert_eq!(again.bounds().unwrap(), bounds);
+    let terms = again.entries(5..11, usize::MAX).unwrap();
+    let terms: Vec<_> = terms.iter().map(|entry| entry.id.leader.term).collect();
+    assert_eq!(terms, [3, 3, 3, 3, 5, 6]);
+}
+
+#[test]
+fn leaders_are_found_again_whatever_was_purged() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let mut rng = fastrand::Rng::with_seed(1);
+    let open = || Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
+    for id in 0..60 {
+        let groups = open();
+        let raft = groups.group(id).unwrap();
+        let first = rng.u64(..3);
+        let (mut term, mut ids) = (1, Vec::new());
+        for index in first..first + rng.u64(1..40) {
+            term += rng.u64(..8) / 6;
+            append(&raft, term, index..index + 1);
+            ids.push(EntryId::new(Leader::of_term(term), index));
+        }
+        raft.save_committed(ids.last().unwrap().index).unwrap();
+        let purged = rng.usize(..ids.len());
+        raft.purge(&ids[purged]).unwrap();
+        groups.close().unwrap();
+
+        let groups = open();
+        let raft = groups.group(id).unwrap();
+        let bounds = raft.bounds().unwrap();
+        assert_eq!((&bounds.purged, &bounds.committed), (&Some(ids[purged].clone()), &bounds.last));
+        for id in &ids {
+            let found = raft.reader().id_of(id.index).unwrap();
+            assert_eq!(found.as_ref(), (id.index >= ids[purged].index).then_some(id));
+        }
+        groups.close().unwrap();
+    }
+}
+
+#[test]
+fn a_vote_of_one_group_and_entries_of_others_share_one_write_and_one_flush() {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let groups = Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
+    let all: Vec<_> = (0..16).map(|id| groups.group(id).unwrap()).collect();
+    all[0].save_vote(&Vote::new(Leader::of_term(1))).unwrap();
+    let before = disk.counters();
+    for raft in &all[1..] {
+        append(raft, 1, 1..3);
+        raft.save_committed(1).unwrap();
+    }
+    all[0].save_vote(&Vote::new(Leader::of_term(2))).unwrap();
+    let after = disk.counters();
+    assert_eq!((after.writes - before.writes, after.flushes - before.flushes), (1, 1));
+    groups.close().unwrap();
+}
+
+#[test]
+fn a_callback_may_do_anything_with_any_group() {
+    for options in [small(), still()] {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = Arc::new(Groups::open(directory.path(), options).unwrap());
+        let (tell, tells) = channel();
+        let leader = Leader::of_term(1);
+        let (one, two) = (groups.group(1).unwrap(), groups.group(2).unwrap());
+        for index in 1..200 {
+            let (tell, groups) = (tell.clone(), Arc::downgrade(&groups));
+            let payload = [7; 900];
+            let callback = move |result: Result<(), Error>| {
+                result.unwrap();
+                let groups: Arc<Groups> = Weak::upgrade(&groups).unwrap();
+                // Its own group, another one, one that is made here, and one that goes again.
+                assert!(groups.group(1).unwrap().bounds().unwrap().next > index);
+                append(&groups.group(3).unwrap(), 1, index..index + 1);
+                groups.group(1).unwrap().save_committed(index).unwrap();
+                groups
+                    .group(100 + index)
+                    .unwrap()
+                    .save_vote_then(&Vote::new(Leader::of_term(1)), |_| {})
+                    .unwrap();
+                tell.send(index).unwrap();
+            };
+            one.append(&[NewEntry { leader: &leader, index, payload: &payload }], callback)
+                .unwrap();
+            two.append(&[entry(&leader, index)], |result| result.unwrap()).unwrap();
+        }
+        one.sync().unwrap();
+        for index in 1..200 {
+            assert_eq!(tells.recv_timeout(SOON), Ok(index), "in order, once");
+        }
+        one.sync().unwrap();
+        assert_eq!(groups.group(3).unwrap().bounds().unwrap().next, 200);
+        assert_eq!(groups.ids().unwrap().len(), 202);
+        groups.close().unwrap();
+    }
+}
+
+#[test]
+fn callbacks_that_are_left_are_called_once_when_the_groups_go() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let groups = Groups::open(directory.path(), still()).unwrap();
+        let (tell, tells) = channel();
+        let leader = Leader::of_term(1);
+        let raft = groups.group(round).unwrap();
+        for index in 1..5 {
+            let tell = tell.clone();
+            raft.append(&[entry(&leader, index)], move |result| tell.send(result.is_ok()).unwrap())
+                .unwrap();
+        }
+        drop(tell);
+        match round {
+            0 => drop((groups, raft)),
+            1 => drop((raft, groups)),
+            _ => {
+                raft.close().unwrap();
+                drop((raft, groups));
+            }
+        }
+        assert_eq!(tells.iter().collect::<Vec<_>>(), [true; 4], "round {round}");
+    }
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    assert!((0..3).all(|id| groups.group(id).unwrap().bounds().unwrap().next == 5));
+}
+
+#[test]
+fn a_group_that_was_removed_is_gone_and_its_handles_say_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    let held = groups.group(1).unwrap();
+    let reader = held.reader();
+    append(&held, 3, 1..9);
+    groups.group(2).unwrap().save_vote(&Vote::new(Leader::of_term(7))).unwrap();
+    groups.remove(1).unwrap();
+    assert!(matches!(held.bounds(), Err(Error::Closed)));
+    assert!(matches!(reader.entries(1..9, 100), Err(Error::Closed)));
+    let leader = Leader::of_term(9);
+    assert!(matches!(held.save_vote(&Vote::new(leader.clone())), Err(Error::InGroup { .. })));
+    let again = groups.group(1).unwrap();
+    assert_eq!((again.vote().unwrap(), again.bounds().unwrap().next), (None, 0));
+    append(&again, 1, 100..101);
+    assert!(matches!(held.append(&[entry(&leader, 9)], |_| {}), Err(Error::InGroup { .. })));
+    drop(held);
+    assert_eq!(groups.group(1).unwrap().bounds().unwrap().next, 101);
+    assert_eq!(told(groups.remove(5)), "there is no raft group 5 in the log");
+    assert_eq!(groups.ids().unwrap(), [1, 2]);
+}
+
+#[test]
+fn threads_that_open_write_and_drop_one_group_see_one_raft_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let groups = &groups;
+            scope.spawn(move || {
+                let leader = Leader::of_term(1);
+                let mut mine = 0;
+                while mine < 100 {
+                    let raft = groups.group(1).unwrap();
+                    let next = raft.bounds().unwrap().next.max(1);
+                    let payload = thread.to_le_bytes();
+                    let entry = NewEntry { leader: &leader, index: next, payload: &payload };
+                    match raft.append(&[entry], |_| {}) {
+                        Ok(()) => mine += 1,
+                        // Another thread was first.
+                        Err(error) => assert!(matches!(error.cause(), Error::Hole { .. })),
+                    }
+                    if mine % 8 == 0 {
+                        raft.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let raft = groups.group(1).unwrap();
+    let entries = raft.entries(1..1000, usize::MAX).unwrap();
+    for thread in 0..4_u64 {
+        let of = entries.iter().filter(|entry| *entry.payload == thread.to_le_bytes());
+        assert_eq!(of.count(), 100);
+    }
+}
+
+#[test]
+fn extremes_are_taken_or_refused_and_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let longest = Leader::new(u64::MAX, vec![0xff; 255]);
+    let ids = [0, u64::MAX];
+    for id in ids {
+        let groups = Groups::open(directory.path(), small()).unwrap();
+        let raft = groups.group(id).unwrap();
+        raft.save_vote(&Vote::granted(longest.clone())).unwrap();
+        raft.append(&[entry(&longest, 0)], |_| {}).unwrap();
+        raft.save_committed(0).unwrap();
+        raft.purge(&EntryId::new(longest.clone(), 0)).unwrap();
+        raft.purge_to_snapshot(&EntryId::new(longest.clone(), u64::MAX - 3)).unwrap();
+        raft.append(&[entry(&longest, u64::MAX - 2)], |_| {}).unwrap();
+        raft.append(&[entry(&longest, u64::MAX - 1)], |_| {}).unwrap();
+        raft.save_committed(u64::MAX - 2).unwrap();
+        assert!(told(raft.append(&[entry(&longest, u64::MAX)], |_| {})).contains("cannot be used"));
+        let upto = EntryId::new(longest.clone(), u64::MAX);
+        assert!(told(raft.purge_to_snapshot(&upto)).contains("cannot be used"));
+        let name = Leader::new(u64::MAX, vec![0xff; 256]);
+        assert!(told(raft.append(&[entry(&name, 1)], |_| {})).starts_with("raft group "));
+        let large = vec![1; 40 << 10];
+        let large = NewEntry { leader: &longest, index: u64::MAX - 1, payload: &large };
+        raft.truncate_from(u64::MAX - 1).unwrap();
+        let refused = raft.append(&[large], |_| panic!("it was refused"));
+        assert!(matches!(refused, Err(Error::Log(inkstone::Error::TooLarge { .. }))));
+        let bounds = raft.bounds().unwrap();
+        groups.close().unwrap();
+
+        let groups = Groups::open(directory.path(), small()).unwrap();
+        let raft = groups.group(id).unwrap();
+        assert_eq!(raft.bounds().unwrap(), bounds);
+        assert_eq!(raft.vote().unwrap(), Some(Vote::granted(longest.clone())));
+        let all = raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap();
+        assert_eq!(all.len(), 1);
+    }
+}
+
+#[test]
+fn logs_of_others_are_refused_and_left_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let periodic = inkstone::Options::small().periodic(Duration::from_millis(5));
+    let refused = Groups::open(path("new"), small().log(periodic));
+    assert!(refused.unwrap_err().to_string().contains("periodic"));
+    RaftLog::open(path("raft"), Options::new()).unwrap().close().unwrap();
+    assert!(matches!(Groups::open(path("raft"), small()), Err(Error::Foreign { .. })));
+    let groups = Groups::open(path("groups"), small()).unwrap();
+    groups.group(1).unwrap();
+    groups.close().unwrap();
+    assert!(matches!(RaftLog::open(path("groups"), Options::new()), Err(Error::Foreign { .. })));
+
+    let streams = inkstone_streams::Streams::open(path("groups"), small()).unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    streams.append(1, b"not an entry").unwrap().wait().unwrap();
+    streams.close().unwrap();
+    let groups = Groups::open(path("groups"), small()).unwrap();
+    for (id, why) in [(1, "record 0 "), (2, "begins as no note of a raft group")] {
+        let refused = groups.group(id).unwrap_err();
+        assert!(matches!(refused, Error::BadGroup { .. }) && refused.to_string().contains(why));
+    }
+    assert!(matches!(groups.remove(2), Err(Error::BadGroup { .. })), "it may be somebody's");
+}
