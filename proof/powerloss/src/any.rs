@@ -37,7 +37,7 @@ const PLACEHOLDER: &str = "{dir}";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
 /// After a kill the pipe ends at once, unless another process holds it.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+const GONE_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 #[derive(Debug, Clone)]
 pub struct AnyOptions {
@@ -482,9 +482,9 @@ mod tests {
     /// It went on for ever before: no line came late.
     #[test]
     fn a_writer_that_left_its_group_and_goes_on_is_an_error() {
-        let command = "setsid sh -c 'for i in $(seq 150); do echo $i; sleep 0.1; done' & : {dir}";
+        let command = "setsid sh -c 'for i in $(seq 60); do echo $i; sleep 0.1; done' & : {dir}";
         let writer = Shell::new("--writer", command).expect("a command");
-        let limit = Duration::from_secs(5);
+        let limit = Duration::from_secs(2);
         let told = writer.write(Path::new("/"), 1, Duration::ZERO, limit, &mut |_| {});
         let why = told.expect_err("it was not killed").to_string();
         assert!(why.contains("must not leave the process group"), "{why}");

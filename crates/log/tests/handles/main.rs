@@ -1,5 +1,5 @@
-//! The tests of who waits for a record: handles, futures, callbacks, wakers, listeners. One
-//! program: the log's code is made for it once.
+//! The tests of who waits for a record: handles, futures, callbacks, wakers, listeners, watermarks;
+//! and of records that come in parts. One program: the log's code is made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test handles
 //! -- waking::` runs one file.
@@ -18,4 +18,6 @@ mod watch;
 mod awaiting;
 mod callbacks;
 mod hooks;
+mod parts;
 mod waking;
+mod watermarks;

@@ -1,8 +1,8 @@
 //! Records behind full buffers, which the committer writes while others are gathered, and power
 //! cuts.
 //!
-//! *Owns*: that history over some seeds; `mistakes.rs` shows that it can fail. *May not touch*: the
-//! crate's insides.
+//! *Owns*: that history over some seeds; `mistaken/directed.rs` shows that it can fail. *May not
+//! touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

@@ -33,6 +33,13 @@ mod full_disk_sim;
 mod giving_back;
 mod inspect;
 mod meddled;
+/// What only the copy of the tree can show that `.ci/mistaken` makes.
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    mod directed;
+    mod recovery;
+    mod versions;
+}
 mod naming;
 mod padding;
 mod reading;

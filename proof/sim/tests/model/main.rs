@@ -6,6 +6,7 @@
 
 mod faults;
 mod rules;
+mod seam;
 mod sizes_and_locks;
 
 use inkstone_io::{AlignedBuf, Directory, File, OpenFile, SyncKind};

@@ -1,0 +1,21 @@
+//! The tests of the format, as one program: one link.
+//!
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-format --test
+//! bytes -- damage::` runs one file.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+mod support;
+
+mod contradictions;
+mod damage;
+mod document;
+mod golden;
+/// What only the copy of the tree can show that `.ci/mistaken` makes.
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    mod versions;
+}
+mod prove;
+mod round_trip;
+mod second_reader;

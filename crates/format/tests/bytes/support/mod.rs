@@ -1,0 +1,445 @@
+//! A log in memory, written the way a writer must write it, and what the tests compare with.
+//!
+//! *Owns*: the only writer of the tests. *May not touch*: bytes directly; everything goes through
+//! the public encoder.
+
+#![allow(dead_code, unreachable_pub, reason = "some of it is for `mistaken` alone")]
+
+pub mod contradictions;
+
+use inkstone_format::{
+    Batch, Control, Copies, Decoder, Epoch, Finished, GroupEncoder, HeaderBlock, Kind, LogId, Lsn,
+    PayloadSum, Position, Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Step, Survey,
+    SurveyOptions, Verdict, Version, limits, survey,
+};
+
+pub const SEGMENT_BYTES: u64 = limits::SEGMENT_BYTES_MIN;
+
+pub fn segment(number: u64) -> SegmentNumber {
+    SegmentNumber::new(number).unwrap()
+}
+
+pub fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+pub fn log_id(byte: u8) -> LogId {
+    LogId::new(std::array::from_fn(|index| byte.wrapping_add(index as u8)))
+}
+
+/// A file of the directory.
+#[derive(Clone)]
+pub struct File {
+    pub number: SegmentNumber,
+    pub bytes: Vec<u8>,
+}
+
+/// What a group of the image holds, for tests that need to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    pub segment: SegmentNumber,
+    pub at: u64,
+    pub end: u64,
+    pub promise: Promise,
+    pub next_lsn: Lsn,
+}
+
+/// A log that is open for writing.
+#[derive(Clone)]
+pub struct Writer {
+    pub files: Vec<File>,
+    pub header: SegmentHeader,
+    pub at: u64,
+    pub epoch: Epoch,
+    pub next_lsn: Lsn,
+    pub first_live: Lsn,
+    pub records: Vec<(Lsn, Vec<u8>)>,
+    pub groups: Vec<Written>,
+    pub pad: bool,
+    /// Of the segments that are begun.
+    pub version: Version,
+}
+
+impl Writer {
+    pub fn create(log: LogId) -> Self {
+        Self::create_in(Version::One, log)
+    }
+
+    pub fn create_in(version: Version, log: LogId) -> Self {
+        let header = SegmentHeader {
+            version,
+            log,
+            number: SegmentNumber::FIRST,
+            segment_bytes: SEGMENT_BYTES,
+            first_lsn: Lsn::FIRST,
+            first_live: Lsn::FIRST,
+            epoch: Epoch::FIRST,
+            promise: Lsn::ZERO,
+            predecessor: None,
+            roll: Roll::Begin,
+        };
+        let mut writer = Self {
+            files: Vec::new(),
+            header,
+            at: 0,
+            epoch: Epoch::FIRST,
+            next_lsn: Lsn::FIRST,
+            first_live: Lsn::FIRST,
+            records: Vec::new(),
+            groups: Vec::new(),
+            pad: false,
+            version,
+        };
+        writer.begin_segment(header, None);
+        writer.control(&Control::Epoch { previous: None, recovered: Lsn::ZERO });
+        writer
+    }
+
+    fn begin_segment(&mut self, header: SegmentHeader, recycled: Option<Vec<u8>>) {
+        let mut bytes = recycled.unwrap_or_else(|| vec![0; header.segment_bytes as usize]);
+        bytes.resize(header.segment_bytes as usize, 0);
+        let block: &mut [u8; limits::HEADER_BYTES] = bytes.first_chunk_mut().unwrap();
+        header.encode(block);
+        self.files.push(File { number: header.number, bytes });
+        self.header = header;
+        self.at = limits::HEADER_BYTES as u64;
+    }
+
+    pub fn active(&mut self) -> &mut Vec<u8> {
+        let number = self.header.number;
+        &mut self.files.iter_mut().find(|file| file.number == number).unwrap().bytes
+    }
+
+    /// Writes a group at depth 1: everything before it is durable.
+    pub fn group(&mut self, fill: impl FnOnce(&mut GroupEncoder, &mut [u8])) -> Finished {
+        let mut group = GroupEncoder::begin(&self.header, self.at, self.epoch, self.next_lsn);
+        let mut buffer = vec![0xee; (self.header.segment_bytes - self.at) as usize];
+        fill(&mut group, &mut buffer);
+        if self.pad {
+            group.pad_to_block(&mut buffer).unwrap();
+        }
+        let promise = Promise { lsn: self.next_lsn.before().unwrap(), end: self.at };
+        let finished = group.finish(&mut buffer, promise);
+        let at = finished.at as usize;
+        self.active()[at..at + finished.bytes].copy_from_slice(&buffer[..finished.bytes]);
+        self.at = finished.end();
+        self.next_lsn = finished.next_lsn;
+        self.groups.push(Written {
+            segment: self.header.number,
+            at: finished.at,
+            end: finished.end(),
+            promise,
+            next_lsn: finished.next_lsn,
+        });
+        finished
+    }
+
+    pub fn append(&mut self, payloads: &[Vec<u8>]) {
+        let mut lsns = Vec::new();
+        self.group(|group, buffer| {
+            for payload in payloads {
+                lsns.push(
+                    group.record(buffer, payload, PayloadSum::of(payload), Batch::Alone).unwrap(),
+                );
+            }
+        });
+        self.records.extend(lsns.into_iter().zip(payloads.iter().cloned()));
+    }
+
+    pub fn append_batch(&mut self, payloads: &[Vec<u8>]) {
+        assert!(payloads.len() > 1);
+        let mut lsns = Vec::new();
+        self.group(|group, buffer| {
+            for (index, payload) in payloads.iter().enumerate() {
+                let batch = match index {
+                    0 => Batch::First,
+                    last if last == payloads.len() - 1 => Batch::Last,
+                    _ => Batch::Middle,
+                };
+                lsns.push(group.record(buffer, payload, PayloadSum::of(payload), batch).unwrap());
+            }
+        });
+        self.records.extend(lsns.into_iter().zip(payloads.iter().cloned()));
+    }
+
+    pub fn control(&mut self, control: &Control) {
+        self.group(|group, buffer| group.control(buffer, control).unwrap());
+    }
+
+    pub fn truncate_before(&mut self, first: Lsn) {
+        self.control(&Control::TruncateBefore(first));
+        self.first_live = first;
+    }
+
+    pub fn idle(&mut self) {
+        self.control(&Control::Promise(PromiseReason::Idle));
+    }
+
+    pub fn close(&mut self) {
+        self.control(&Control::Promise(PromiseReason::Close));
+    }
+
+    /// What an opening does after a crash that left `self.at` as the end.
+    pub fn reopen(&mut self) {
+        let previous = self.epoch;
+        self.epoch = previous.next().unwrap();
+        let recovered = self.next_lsn.before().unwrap();
+        self.control(&Control::Epoch { previous: Some(previous), recovered });
+    }
+
+    fn next_header(&self, roll: Roll, end: Position) -> SegmentHeader {
+        SegmentHeader {
+            version: self.version,
+            number: self.files.iter().map(|file| file.number).max().unwrap().next().unwrap(),
+            first_lsn: self.next_lsn,
+            first_live: self.first_live,
+            epoch: self.epoch,
+            promise: self.next_lsn.before().unwrap(),
+            predecessor: Some(end),
+            roll,
+            ..self.header
+        }
+    }
+
+    /// Continues in a next segment: its header, then the seal of this one.
+    pub fn roll(&mut self, recycled: Option<Vec<u8>>) {
+        let header =
+            self.next_header(Roll::Full, Position { segment: self.header.number, byte: self.at });
+        self.control(&Control::Seal(header.number));
+        self.begin_segment(header, recycled);
+    }
+
+    /// `truncate_after(lsn)`: `end` is the byte after that record's frame.
+    pub fn cut(&mut self, lsn: Lsn, end: Position) {
+        let seal_in = self.header;
+        self.next_lsn = lsn.next().unwrap();
+        let previous = self.epoch;
+        let seal_at = (self.at, self.epoch);
+        self.epoch = previous.next().unwrap();
+        self.records.retain(|(kept, _)| *kept <= lsn);
+        let header = self.next_header(Roll::Cut, end);
+        // The seal belongs to the old history: its LSN is the one that was next there.
+        let old_next = self.groups.last().unwrap().next_lsn;
+        let mut old = Self {
+            header: seal_in,
+            at: seal_at.0,
+            epoch: seal_at.1,
+            next_lsn: old_next,
+            ..self.clone()
+        };
+        old.control(&Control::Seal(header.number));
+        self.files = old.files;
+        self.begin_segment(header, None);
+        self.control(&Control::Epoch { previous: Some(previous), recovered: lsn });
+    }
+
+    pub fn survey(&self) -> (Survey, Vec<(Lsn, Vec<u8>)>) {
+        survey_of(&self.files)
+    }
+
+    /// The records that a reader must show.
+    pub fn live(&self) -> Vec<(Lsn, Vec<u8>)> {
+        self.records.iter().filter(|(lsn, _)| *lsn >= self.first_live).cloned().collect()
+    }
+}
+
+pub fn survey_of(files: &[File]) -> (Survey, Vec<(Lsn, Vec<u8>)>) {
+    let mut shown = Vec::new();
+    let found = survey_with(files, &SurveyOptions::default(), |lsn, payload| {
+        shown.push((lsn, payload.to_vec()))
+    });
+    (found, shown)
+}
+
+pub fn survey_with(
+    files: &[File],
+    options: &SurveyOptions,
+    mut visit: impl FnMut(Lsn, &[u8]),
+) -> Survey {
+    let files: Vec<(SegmentNumber, &[u8])> =
+        files.iter().map(|file| (file.number, &file.bytes[..])).collect();
+    survey(&files, options, &mut visit)
+}
+
+pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.u8(..)).collect()
+}
+
+/// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly,
+/// not closed.
+pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
+    full_segment_in(Version::One, random, until)
+}
+
+pub fn full_segment_in(version: Version, random: &mut fastrand::Rng, until: u64) -> Writer {
+    let mut writer = Writer::create_in(version, log_id(0x10));
+    let mut round = 0;
+    let records_to = until.min(SEGMENT_BYTES - limits::CONTROL_RESERVE_BYTES);
+    while writer.at + 9000 < records_to {
+        let count = random.usize(1..5);
+        let payloads: Vec<Vec<u8>> = (0..count)
+            .map(|_| {
+                let len = random.usize(0..600);
+                random_bytes(random, len)
+            })
+            .collect();
+        match round % 7 {
+            0 | 1 | 4 => writer.append(&payloads),
+            2 => writer.append_batch(&[payloads[0].clone(), vec![], vec![7; 33]]),
+            3 => writer.idle(),
+            5 => {
+                writer.pad = true;
+                writer.append(&payloads);
+                writer.pad = false;
+            }
+            _ => {
+                let first = writer.next_lsn.get() / 3 + 1;
+                writer.truncate_before(Lsn::new(first));
+                writer.reopen();
+            }
+        }
+        round += 1;
+    }
+    // The room that records may not use.
+    while until == SEGMENT_BYTES && writer.at + 300 < until {
+        match round % 3 {
+            0 => writer.idle(),
+            1 => writer.reopen(),
+            _ => writer.control(&Control::Padding(
+                random.usize(0..1500).min((until - writer.at) as usize - 300),
+            )),
+        }
+        round += 1;
+    }
+    writer
+}
+
+/// The names of the tests that a missing program keeps from running: past the harness, which
+/// captures `eprintln`.
+pub fn not_run(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// What the reader in Python prints.
+pub fn line(found: &Survey) -> String {
+    let verdict = match found.verdict {
+        Verdict::End => "end",
+        Verdict::Torn => "torn",
+        Verdict::Corrupt(_) => "corrupt",
+        Verdict::Unknown => "unknown",
+    };
+    let at = found.at.map_or("-".to_string(), |at| at.to_string());
+    let Survey { row, records, digest, first_live, next_lsn, .. } = found;
+    format!("{verdict} {row} {at} {records} {digest:08x} {first_live} {next_lsn}")
+}
+
+pub fn golden_root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+}
+
+/// The golden directories by name. Their files are stored without the zeros at their end.
+pub fn golden_directories() -> Vec<(String, Vec<File>)> {
+    let entries = std::fs::read_dir(golden_root()).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<(String, Vec<File>)> = entries
+        .filter(|path| path.is_dir())
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_string(), golden_files(&path)))
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+fn golden_files(directory: &std::path::Path) -> Vec<File> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            let number: u64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes.resize(SEGMENT_BYTES as usize, 0);
+            files.push(File { number: segment(number), bytes });
+        }
+    }
+    files.sort_by_key(|file| file.number);
+    files
+}
+
+/// Every header, group and frame of a directory, and the verdict, as text that no renaming in the
+/// code changes.
+pub fn dump(files: &[File]) -> String {
+    let mut text = String::new();
+    for file in files {
+        let block = HeaderBlock::classify(&file.bytes);
+        let Some(header) = block.header().filter(|header| header.number == file.number) else {
+            text += &format!("file {} without a header of its own\n", file.number);
+            continue;
+        };
+        text += &dump_header(&block, header);
+        text += &dump_groups(&file.bytes, header);
+    }
+    let (found, shown) = survey_of(files);
+    for (lsn, payload) in shown {
+        text += &format!("shown {lsn} {}\n", payload.escape_ascii());
+    }
+    text + &line(&found) + "\n"
+}
+
+fn dump_header(block: &HeaderBlock, header: &SegmentHeader) -> String {
+    let HeaderBlock::Valid { copies, stray, .. } = block else { unreachable!("it has a header") };
+    let copies = match copies {
+        Copies::Both => "both".to_string(),
+        Copies::Only(index) => format!("only {index}"),
+        Copies::Newer(index) => format!("newer {index}"),
+    };
+    let roll = match header.roll {
+        Roll::Begin => "begin",
+        Roll::Full => "full",
+        Roll::Cut => "cut",
+    };
+    let predecessor = header.predecessor.map_or("-".to_string(), |end| end.to_string());
+    let SegmentHeader { log, number, segment_bytes, first_lsn, first_live, epoch, promise, .. } =
+        header;
+    format!(
+        "file {number} log {log} bytes {segment_bytes} lsn {first_lsn} live {first_live} epoch {epoch} \
+         promise {promise} predecessor {predecessor} roll {roll} copies {copies} stray {stray}\n"
+    )
+}
+
+fn dump_groups(bytes: &[u8], header: &SegmentHeader) -> String {
+    let mut text = String::new();
+    let mut decoder = Decoder::new(header, bytes.len() as u64);
+    loop {
+        match decoder.step(bytes, 0) {
+            Step::GroupStart(group) => {
+                let header = group.header;
+                text += &format!(
+                    "  {} group bytes {} frames {} lsn {} epoch {} promise {} {}\n",
+                    group.at,
+                    header.length,
+                    header.count,
+                    header.first_lsn,
+                    header.epoch,
+                    header.promise.lsn,
+                    header.promise.end
+                );
+            }
+            Step::Frame(frame) => {
+                let (kind, batch) = (frame.kind as u8, frame.batch as u8);
+                let payload = if frame.kind == Kind::Padding {
+                    format!("{} zeros", frame.payload.len())
+                } else {
+                    frame.payload.escape_ascii().to_string()
+                };
+                text += &format!(
+                    "    {} kind {kind} batch {batch} lsn {} {payload}\n",
+                    frame.at, frame.lsn
+                );
+            }
+            Step::GroupEnd(_) => {}
+            Step::Stop(stop) => {
+                return text + &format!("  {} stop, whole up to {}\n", stop.at, stop.tail.end);
+            }
+            Step::NeedBytes { .. } => unreachable!("the window is the whole file"),
+        }
+    }
+}

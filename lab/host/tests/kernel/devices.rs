@@ -1,0 +1,229 @@
+//! Loop devices, mounts and layouts on this machine's kernel.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
+use inkstone_host::{
+    BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks,
+    log_area, loops_backed_under, mount_points, mounts_under,
+};
+
+#[test]
+fn attach_and_detach_leave_nothing() {
+    if !can_run("attach_and_detach_leave_nothing", &[]) {
+        return;
+    }
+    let dir = WorkDir::create(temporary()).expect("a work directory");
+    let image = image(dir.path(), 8);
+    for (direct_io, sector_bytes) in
+        [(true, 4096), (true, 512), (false, 512), (false, 4096), (true, 0)]
+    {
+        let options = LoopOptions { direct_io, sector_bytes, read_only: false };
+        let device = LoopDevice::attach(&image, options).expect("attached");
+        assert_eq!(device.is_direct().expect("sysfs"), direct_io, "{options:?}");
+        assert_eq!(device.device().major, 7);
+        let expected = vec![(device.path().to_path_buf(), image.clone())];
+        assert_eq!(loops_backed_under(dir.path()).expect("sysfs"), expected);
+        assert_eq!(block_stat(device.device()).expect("sysfs").in_flight, 0);
+        if sector_bytes == 4096 {
+            drop(device);
+        } else {
+            device.detach().expect("detached");
+        }
+        assert_eq!(loops_backed_under(dir.path()).expect("sysfs"), []);
+    }
+    let read_only = LoopOptions { read_only: true, ..LoopOptions::default() };
+    let device = LoopDevice::attach(&image, read_only).expect("attached");
+    // The kernel lets it be opened for writing and refuses the writing.
+    let node = std::fs::OpenOptions::new().write(true).open(device.path()).expect("opened");
+    assert!(
+        std::os::unix::fs::FileExt::write_all_at(&node, &[0; 4096], 0)
+            .and_then(|()| node.sync_all())
+            .is_err()
+    );
+    drop(node);
+    // A deleted file's device is still found, under its old name.
+    std::fs::remove_file(&image).expect("deleted");
+    let found = loops_backed_under(dir.path()).expect("sysfs");
+    assert!(found[0].1.to_string_lossy().ends_with("image (deleted)"), "{found:?}");
+    device.detach().expect("detached");
+    let error = LoopDevice::attach(&image, LoopOptions { sector_bytes: 3, ..read_only })
+        .expect_err("no file");
+    assert_eq!(error.path(), image);
+    let path = dir.path().to_path_buf();
+    dir.remove().expect("removed");
+    assert!(!path.exists());
+}
+
+#[test]
+fn many_attach_at_once() {
+    if !can_run("many_attach_at_once", &[]) {
+        return;
+    }
+    let dir = WorkDir::create(temporary()).expect("a work directory");
+    std::thread::scope(|scope| {
+        for index in 0..4 {
+            let place = dir.path().join(index.to_string());
+            std::fs::create_dir(&place).expect("a directory");
+            let image = image(&place, 1);
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    let device = LoopDevice::attach(&image, LoopOptions::default());
+                    device.expect("attached").detach().expect("detached");
+                }
+            });
+        }
+    });
+    assert_eq!(loops_backed_under(dir.path()).expect("sysfs"), []);
+    dir.remove().expect("removed");
+}
+
+#[test]
+fn a_busy_mount_and_its_device_say_so() {
+    if !can_run("a_busy_mount_and_its_device_say_so", &["mkfs.ext4"]) {
+        return;
+    }
+    let mut made = FileSystem::new("ext4", 16, EXT4);
+    let target = made.target().to_path_buf();
+    let mounted = mounts_under(made.dir.path()).expect("/proc");
+    assert_eq!(mounted.len(), 1);
+    assert_eq!(
+        (mounted[0].target.as_path(), mounted[0].file_system.as_str()),
+        (target.as_path(), "ext4")
+    );
+    assert_eq!(mounted[0].device, made.device.device());
+    assert!(mounted[0].options.contains("noatime"), "{mounted:?}");
+    let open = std::fs::File::create(target.join("open")).expect("a file");
+    let error = made.mount.take().expect("mounted").unmount().expect_err("busy");
+    assert!(error.to_string().contains("open in it"), "{error}");
+    assert_eq!(mounts_under(made.dir.path()).expect("/proc"), [], "it was detached");
+    drop(open);
+    // Mounted again, the device cannot be detached, and the work directory takes back the mount by
+    // itself.
+    made.mount("ext4", "ro,errors=remount-ro");
+    let FileSystem { mount, device, dir } = made;
+    let path = device.path().to_path_buf();
+    let error = device.detach().expect_err("mounted");
+    assert!(error.to_string().contains("unmount"), "{error}");
+    assert_eq!(loops_backed_under(dir.path()).expect("sysfs").len(), 1);
+    let work_dir = dir.path().to_path_buf();
+    dir.remove().expect("removed");
+    assert!(!work_dir.exists());
+    assert!(!mount_points().expect("/proc").iter().any(|point| Path::new(&point.source) == path));
+    // Its mount is gone already; that must not fail loudly or touch another.
+    drop(mount);
+}
+
+#[test]
+fn a_missing_device_has_no_counters() {
+    assert!(block_stat(DeviceNumber { major: 0, minor: 4095 }).is_err());
+}
+
+/// The leaves of `debugfs -R 'dump_extents <8>'`, in bytes.
+fn debugfs_extents(device: &str, block_bytes: u64) -> Vec<Range<u64>> {
+    let text = run("debugfs", &["-R", "dump_extents <8>", device]);
+    let mut extents: Vec<Range<u64>> = Vec::new();
+    for line in text.lines().skip(1) {
+        let words = line.split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        // level/depth, entry/entries, logical - logical, physical - physical, length
+        if let [level, depth, _, _, _, _, first, last, _] = numbers[..]
+            && level == depth
+        {
+            let (start, end) = (first * block_bytes, (last + 1) * block_bytes);
+            match extents.last_mut() {
+                Some(before) if before.end == start => before.end = end,
+                _ => extents.push(start..end),
+            }
+        }
+    }
+    assert!(!extents.is_empty(), "{text}");
+    extents
+}
+
+#[test]
+fn the_ext4_journal_is_where_debugfs_says() {
+    if !can_run("the_ext4_journal_is_where_debugfs_says", &["mkfs.ext4", "debugfs"]) {
+        return;
+    }
+    let fragmented = ["-b", "1024", "-J", "size=48", "-O", "^flex_bg,^resize_inode"];
+    let narrow = ["-b", "4096", "-O", "^64bit,^metadata_csum"];
+    for (extra, block_bytes) in
+        [(&["-b", "4096"][..], 4096), (&narrow[..], 4096), (&fragmented[..], 1024)]
+    {
+        let dir = WorkDir::create(temporary()).expect("a work directory");
+        let image = image(dir.path(), 128);
+        let path = image.to_str().expect("text");
+        run("mkfs.ext4", &[EXT4, extra, &[path]].concat());
+        let found = log_area(&image, "ext4").expect("a journal");
+        assert_eq!(found, debugfs_extents(path, block_bytes), "{extra:?}");
+        assert!(block_bytes == 4096 || found.len() > 4, "it needs an index block: {found:?}");
+    }
+}
+
+#[test]
+fn journals_that_are_not_there_or_not_understood() {
+    if !can_run("journals_that_are_not_there_or_not_understood", &["mkfs.ext4"]) {
+        return;
+    }
+    let dir = WorkDir::create(temporary()).expect("a work directory");
+    let image = image(dir.path(), 16);
+    let made = |features| {
+        let text = image.to_str().expect("text");
+        run("mkfs.ext4", &[EXT4, &["-O", features, text]].concat());
+        log_area(&image, "ext4")
+    };
+    assert_eq!(made("^has_journal").expect("none"), []);
+    let error = made("^extent,^64bit").expect_err("a block map");
+    assert!(error.is_unsupported() && error.to_string().contains("block map"), "{error}");
+    assert!(made("journal_dev").expect_err("a journal itself").is_unsupported());
+    assert!(log_area(&image, "xfs").is_err());
+}
+
+#[test]
+fn the_xfs_log_is_where_xfs_db_says() {
+    if !can_run("the_xfs_log_is_where_xfs_db_says", &["mkfs.xfs", "xfs_db"]) {
+        return;
+    }
+    let made = FileSystem::new("xfs", XFS_MIB, XFS);
+    let device = made.device.path().to_str().expect("text");
+    let ask = |question: &str| -> u64 {
+        let text = run("xfs_db", &["-r", "-c", "sb 0", "-c", question, device]);
+        let mut words = text.rsplit([' ', '(']).map(|word| word.trim().trim_end_matches(')'));
+        words.find_map(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number in {text:?}"))
+    };
+    let start = ask(&format!("convert fsblock {} byte", ask("print logstart")));
+    let expected = start..start + ask("print logblocks") * ask("print blocksize");
+    assert_eq!(log_area(made.device.path(), "xfs").expect("a log"), [expected]);
+    made.remove();
+}
+
+#[test]
+fn btrfs_chunks_are_where_btrfs_says() {
+    if !can_run("btrfs_chunks_are_where_btrfs_says", &["mkfs.btrfs", "btrfs"]) {
+        return;
+    }
+    let made = FileSystem::new("btrfs", 192, BTRFS);
+    let chunks = btrfs_data_chunks(made.target()).expect("chunks");
+    let device = made.device.path().to_str().expect("text");
+    let tree = run("btrfs", &["inspect-internal", "dump-tree", "-t", "chunk", device]);
+    let expected: Vec<&str> =
+        tree.lines().filter(|line| line.contains("FIRST_CHUNK_TREE CHUNK_ITEM")).collect();
+    assert_eq!(chunks.len(), expected.len(), "{tree}");
+    for chunk in &chunks {
+        let key = format!("FIRST_CHUNK_TREE CHUNK_ITEM {})", chunk.logical.start);
+        let (_, item) = tree.split_once(&key).expect(&key);
+        let length = format!("length {} ", chunk.logical.end - chunk.logical.start);
+        assert!(item.contains(&length), "{length}");
+        for (physical, device_id) in chunk.physical.iter().zip(&chunk.device_ids) {
+            let stripe = format!("devid {device_id} offset {}", physical.start);
+            assert!(item.contains(&stripe), "{stripe}");
+        }
+    }
+    let has = |kind| chunks.iter().any(|chunk| chunk.kind == kind);
+    assert!(
+        has(BtrfsChunkKind::Metadata) && has(BtrfsChunkKind::System) && has(BtrfsChunkKind::Data)
+    );
+    made.remove();
+}

@@ -1,0 +1,297 @@
+//! Traces of this machine's kernel.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::host_support::{
+    BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, not_run, run, this_test,
+};
+use inkstone_host::{
+    BlockTrace, DeviceNumber, LabEngine, LabFile, RequestOp, Trace, TraceKind, block_stat,
+    can_trace, log_area, monotonic_ns, mount_points,
+};
+use inkstone_io::{Engine, EngineKind, OpenFile, Operation, Request, SyncKind};
+
+fn can_run_trace(test: &str, tools: &[&str]) -> bool {
+    if let Err(why) = can_trace() {
+        not_run(test, &why);
+        return false;
+    }
+    can_run(test, tools)
+}
+
+/// A file whose blocks are written and owned, with nothing left to do for the journal.
+fn written_file(made: &FileSystem, bytes: usize) -> File {
+    let path = made.target().join("file");
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).expect("a file");
+    file.write_all(&vec![1; bytes]).expect("written");
+    file.sync_all().expect("synced");
+    // The whole file system, so that no timer commits in the middle of a test.
+    run("sync", &["-f", made.target().to_str().expect("text")]);
+    file
+}
+
+/// Appends a few blocks, each with a sync.
+fn appended(file: &mut File, times: usize) {
+    for _ in 0..times {
+        file.write_all(&[3; 4096]).expect("written");
+        file.sync_data().expect("synced");
+    }
+}
+
+fn count(trace: &Trace, which: impl Fn(&TraceKind) -> bool) -> usize {
+    trace.events.iter().filter(|event| which(&event.what)).count()
+}
+
+/// Commands of one kind that the device got.
+fn issued(trace: &Trace, op: RequestOp) -> usize {
+    count(trace, |what| matches!(what, TraceKind::RequestIssue { flags, .. } if flags.op == op))
+}
+
+#[test]
+fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
+    if !can_run_trace("twenty_overwrites_cost_twenty_flushes_and_no_journal_commit", &["mkfs.ext4"])
+    {
+        return;
+    }
+    let made = FileSystem::new("ext4", 64, EXT4);
+    let device = made.device.device();
+    let file = written_file(&made, 20 * 4096);
+    let before = block_stat(device).expect("sysfs");
+    let trace = BlockTrace::start(&[device]).expect("a trace");
+    let start_ns = monotonic_ns();
+    for index in 0..20 {
+        file.write_all_at(&[2; 4096], index * 4096).expect("written");
+        file.sync_data().expect("synced");
+    }
+    let end_ns = monotonic_ns();
+    let cost = block_stat(device).expect("sysfs").since(&before);
+    let trace = trace.stop().expect("a trace");
+    assert_eq!(trace.lost, 0);
+    let flush_done = |what: &TraceKind| {
+        matches!(what, TraceKind::RequestComplete { flags, error: 0, .. }
+            if flags.op == RequestOp::Flush)
+    };
+    let block_issued =
+        |what: &TraceKind| matches!(what, TraceKind::RequestIssue { sectors: 8, .. });
+    let flush_asked = |what: &TraceKind| matches!(what, TraceKind::BioQueue { flags, sectors, .. } if flags.is_pure_flush(*sectors));
+    let committed = |what: &TraceKind| matches!(what, TraceKind::JournalCommitStart { .. });
+    let seen = (
+        issued(&trace, RequestOp::Flush),
+        count(&trace, flush_done),
+        count(&trace, block_issued),
+        count(&trace, flush_asked),
+        count(&trace, committed),
+    );
+    assert_eq!(seen, (20, 20, 20, 20, 0));
+    assert!(cost.flushes.is_none_or(|flushes| flushes == 20), "{cost:?}");
+    // The trace's clock is ours, and its events are in order.
+    assert!(trace.events.is_sorted_by_key(|event| event.time_ns));
+    assert!(trace.events.iter().all(|event| (start_ns..=end_ns).contains(&event.time_ns)));
+    // Our thread asked for the writes, by its own number.
+    let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let ours = trace.events.iter().filter(|event| event.tid == tid);
+    assert!(ours.filter(|event| matches!(event.what, TraceKind::BioQueue { .. })).count() >= 20);
+    drop(file);
+    made.remove();
+}
+
+#[test]
+fn an_append_writes_into_the_journal_and_only_there() {
+    if !can_run_trace("an_append_writes_into_the_journal_and_only_there", &["mkfs.ext4"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 64, EXT4);
+    let mut file = written_file(&made, 4096);
+    let areas = log_area(made.device.path(), "ext4").expect("a journal");
+    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
+    appended(&mut file, 5);
+    let trace = trace.stop().expect("a trace");
+    assert_eq!(trace.lost, 0);
+    let mut in_journal = 0;
+    let (mut commits, mut ends, mut stats) = (0, 0, 0);
+    for event in &trace.events {
+        match event.what {
+            TraceKind::BioQueue { sector, sectors: 1.., flags, comm, .. } => {
+                let inside = areas.iter().any(|area| area.contains(&(sector * 512)));
+                assert_eq!(inside, comm.as_str().starts_with("jbd2/"), "{event:?} {areas:?}");
+                assert_eq!(flags.op, RequestOp::Write);
+                in_journal += usize::from(inside);
+            }
+            TraceKind::JournalCommitStart { .. } => commits += 1,
+            TraceKind::JournalCommitEnd { .. } => ends += 1,
+            TraceKind::JournalStats { running_ms, blocks, blocks_logged, .. } => {
+                assert!(running_ms < 1000 && blocks > 0 && blocks_logged > 0, "{event:?}");
+                stats += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((commits, ends, stats), (5, 5, 5));
+    assert!(issued(&trace, RequestOp::Flush) >= 10 && in_journal >= 10, "{in_journal}");
+    drop(file);
+    made.remove();
+}
+
+#[test]
+fn xfs_and_its_log() {
+    if !can_run_trace("xfs_and_its_log", &["mkfs.xfs"]) {
+        return;
+    }
+    let made = FileSystem::new("xfs", XFS_MIB, XFS);
+    let mut file = written_file(&made, 4096);
+    let areas = log_area(made.device.path(), "xfs").expect("a log");
+    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
+    appended(&mut file, 5);
+    let trace = trace.stop().expect("a trace");
+    let syncs = count(&trace, |what| matches!(what, TraceKind::XfsSync { .. }));
+    let forces = count(&trace, |what| matches!(what, TraceKind::XfsLogForce { .. }));
+    let in_log = count(&trace, |what| {
+        matches!(what, TraceKind::BioQueue { sector, sectors: 1.., flags, .. }
+            if flags.meta && areas[0].contains(&(sector * 512)))
+    });
+    assert_eq!((trace.lost, syncs), (0, 5));
+    assert!(forces >= 5 && in_log >= 5, "{:#?}", trace.events);
+    drop(file);
+    made.remove();
+}
+
+#[test]
+fn a_trace_is_of_its_own_device_only() {
+    if !can_run_trace("a_trace_is_of_its_own_device_only", &["mkfs.btrfs"]) {
+        return;
+    }
+    let made = FileSystem::new("btrfs", 192, BTRFS);
+    let mut file = written_file(&made, 4096);
+    let other = DeviceNumber { major: 7, minor: 1000 };
+    let traces =
+        [made.device.device(), other].map(|device| BlockTrace::start(&[device]).expect("a trace"));
+    appended(&mut file, 3);
+    let [trace, nothing] = traces.map(|trace| trace.stop().expect("a trace"));
+    assert!(trace.lost == 0 && issued(&trace, RequestOp::Flush) >= 3);
+    assert_eq!(nothing.events, []);
+    drop(file);
+    made.remove();
+}
+
+#[test]
+fn many_events_are_all_seen() {
+    if !can_run_trace("many_events_are_all_seen", &["mkfs.ext4"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 64, EXT4);
+    let device = made.device.device();
+    drop(written_file(&made, 16 << 20));
+    let mut how = OpenOptions::new();
+    how.read(true).custom_flags(libc::O_DIRECT);
+    let file = how.open(made.target().join("file")).expect("a file");
+    let mut buffer = inkstone_io::AlignedBuf::zeroed(4096);
+    let before = block_stat(device).expect("sysfs");
+    let trace = BlockTrace::start(&[device]).expect("a trace");
+    for index in 0..30_000u64 {
+        file.read_exact_at(&mut buffer, index % 4096 * 4096).expect("read");
+    }
+    let cost = block_stat(device).expect("sysfs").since(&before);
+    let trace = trace.stop().expect("a trace");
+    assert_eq!((trace.lost, issued(&trace, RequestOp::Read), cost.reads), (0, 30_000, 30_000));
+    drop(file);
+    made.remove();
+}
+
+#[test]
+fn a_dropped_trace_leaves_nothing() {
+    const PLACE: &str = "/sys/kernel/tracing/instances";
+    if !can_run_trace("a_dropped_trace_leaves_nothing", &[]) {
+        return;
+    }
+    let instances = || -> Vec<PathBuf> {
+        let entries = fs::read_dir(PLACE).into_iter().flatten().flatten();
+        let ours = format!("inkstone-{}-", std::process::id());
+        let names = entries.map(|entry| entry.path());
+        names.filter(|name| name.to_string_lossy().contains(&ours)).collect()
+    };
+    let trace = BlockTrace::start(&[DeviceNumber { major: 7, minor: 1001 }]).expect("a trace");
+    let before = instances();
+    drop(trace);
+    // Other tests of this process run at the same time: at least one of the names has to be gone.
+    let is_gone = || before.iter().any(|name| !instances().contains(name));
+    assert!(!Path::new(PLACE).exists() || is_gone(), "{before:?}");
+}
+
+#[test]
+fn an_fsync_through_a_ring_is_seen_to_be_punted() {
+    let test = "an_fsync_through_a_ring_is_seen_to_be_punted";
+    if !can_run_trace(test, &["mkfs.ext4"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 16, EXT4);
+    drop(written_file(&made, 4096));
+    let mut ring = match LabEngine::open(EngineKind::Uring, 1) {
+        Ok(ring) => ring,
+        Err(error) => return not_run(test, &error.to_string()),
+    };
+    let file = LabFile::open(&made.target().join("file"), &OpenFile::existing()).expect("opened");
+    let operation = Operation::Sync(SyncKind::All);
+    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
+    let synced = ring.run(Request { token: 0, file: Arc::new(file), operation });
+    synced.expect("it works").result.expect("synced");
+    let trace = trace.stop().expect("a trace");
+    assert_eq!(count(&trace, |what| *what == TraceKind::RingPunted { opcode: 3 }), 1);
+    drop(ring);
+    made.remove();
+}
+
+const CHILD: &str = "INKSTONE_TEST_WITHOUT_TRACEFS";
+
+/// Run by the next test in a mount namespace of its own.
+#[test]
+fn child_traces_without_tracefs() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let mounted = || -> Vec<PathBuf> {
+        let points = mount_points().expect("/proc").into_iter();
+        let traces = points.filter(|point| point.file_system == "tracefs");
+        traces.map(|point| point.target).collect()
+    };
+    assert_eq!(mounted(), Vec::<PathBuf>::new(), "tracefs is still mounted here");
+    can_trace().expect("it can be mounted");
+    let made = FileSystem::new("ext4", 16, EXT4);
+    let file = written_file(&made, 4096);
+    let traces = [0; 2].map(|_| BlockTrace::start(&[made.device.device()]).expect("a trace"));
+    assert_eq!(mounted(), Vec::<PathBuf>::new(), "their mounts are in no directory");
+    file.write_all_at(&[2; 4096], 0).expect("written");
+    file.sync_data().expect("synced");
+    for trace in traces {
+        let trace = trace.stop().expect("a trace");
+        assert_eq!((trace.lost, issued(&trace, RequestOp::Flush)), (0, 1));
+    }
+    drop(file);
+    made.remove();
+    println!("child done");
+}
+
+#[test]
+fn tracefs_is_mounted_privately_where_it_is_not() {
+    let test = "tracefs_is_mounted_privately_where_it_is_not";
+    if !can_run_trace(test, &["unshare", "umount", "mkfs.ext4"]) {
+        return;
+    }
+    // Only this namespace's copies are unmounted: unshare makes them private first.
+    let script = "while read -r _ target kind _; do \
+                  if [ \"$kind\" = tracefs ]; then umount \"$target\"; fi; \
+                  done < /proc/mounts; umount /sys/kernel/debug 2>/dev/null; exec \"$0\" \"$@\"";
+    let exe = std::env::current_exe().expect("this test");
+    let apart = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
+    let child =
+        this_test(&exe, "trace::child_traces_without_tracefs", &apart).env(CHILD, "1").output();
+    let child = child.expect("unshare");
+    let text = format!("{child:?}");
+    if text.contains("unshare:") {
+        return not_run(test, &text);
+    }
+    assert!(child.status.success() && text.contains("child done"), "{text}");
+}

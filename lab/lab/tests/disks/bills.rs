@@ -1,0 +1,265 @@
+//! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices
+//! and tracefs; where those are missing each test prints loudly that it did not run.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::support::{Neighbour, can_bill, not_run, plan, writing};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
+use inkstone_lab::billing::{Layers, bill_pass};
+use inkstone_lab::image::{Image, ImageKind, LoopMode};
+use inkstone_lab::pass::{Limits, Writer};
+use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
+use inkstone_lab::site::OpenSite;
+use inkstone_lab::stage::{incompressible, stage};
+use inkstone_lab::writing::{Cache, Writing};
+
+const COMMITS: u64 = 64;
+
+/// Runs the ways on one image and returns the run, or prints loudly why not.
+fn on(test: &str, kind: ImageKind, mode: LoopMode, ways: Vec<Writing>) -> Option<Table> {
+    on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, ways)
+}
+
+/// As [`on`], with the image's backing file below `parent`.
+fn on_in(
+    parent: &Path,
+    test: &str,
+    kind: ImageKind,
+    mode: LoopMode,
+    ways: Vec<Writing>,
+) -> Option<Table> {
+    if !can_bill(test) {
+        return None;
+    }
+    let directory = tempfile::tempdir_in(parent).expect("a directory");
+    let run = crate::support::run(
+        directory.path(),
+        &crate::support::on(kind, mode, plan(ways, COMMITS, 3)),
+    );
+    assert!(
+        std::fs::read_dir(directory.path()).expect("the directory").next().is_none(),
+        "something was left behind"
+    );
+    if let Some(reason) = run.ways.first().and_then(|way| way.missing.as_ref())
+        && reason.contains("is not installed")
+    {
+        not_run(test, reason);
+        return None;
+    }
+    Some(run)
+}
+
+fn measured<'a>(run: &'a Table, name: &str) -> &'a Way {
+    let way = run.way(name).unwrap_or_else(|| panic!("no way {name}"));
+    assert!(way.is_measured(), "{name}: {:?}", way.missing);
+    way
+}
+
+fn layer<'a>(run: &'a Table, name: &str) -> &'a LayerBill {
+    let bill = measured(run, name).bill.as_ref().expect("a bill");
+    assert_eq!((bill.commits, bill.lost_events), (COMMITS, 0), "{name}");
+    bill.layers.first().expect("the file system's device")
+}
+
+/// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the
+/// writes are explained.
+fn agrees(run: &Table) {
+    for way in &run.ways {
+        let layer = layer(run, &way.name);
+        let check = layer.cross_check.expect("counters");
+        assert_eq!(check.traced_flushes, check.counted_flushes, "{}", way.name);
+        assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", way.name);
+        let unknown = layer.count(Kind::UnattributedWrite);
+        assert!(
+            unknown * 100 <= layer.all_writes.requests,
+            "{}: {:?}",
+            way.name,
+            layer.unattributed
+        );
+    }
+}
+
+fn ways() -> Vec<Writing> {
+    use {Access::Buffered, Durability::Fdatasync, Reuse::New};
+    vec![
+        writing(Preparation::None, New, Buffered, Fdatasync),
+        writing(Preparation::Fallocate, New, Buffered, Fdatasync),
+        writing(Preparation::ZeroRange, New, Buffered, Fdatasync),
+        writing(Preparation::Zeros, New, Buffered, Fdatasync),
+        writing(Preparation::None, Reuse::Reuse, Buffered, Fdatasync),
+        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
+        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::RwfDsync),
+    ]
+}
+
+/// The published result, counted: growing and unwritten blocks make the journal write at each
+/// commit, written ones do not.
+fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
+    let Some(run) = on(test, kind, LoopMode::Direct, ways()) else { return };
+    agrees(&run);
+    for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
+        let layer = layer(&run, name);
+        assert!(
+            layer.count(Kind::JournalWrite) >= COMMITS,
+            "{name}: {:?}",
+            layer.of(&[Kind::JournalWrite])
+        );
+        assert_eq!(layer.count(Kind::DataWrite), COMMITS, "{name}");
+        assert!(layer.count(Kind::Flush) > COMMITS, "{name}: the journal flushes too");
+    }
+    for name in
+        ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"]
+    {
+        let layer = layer(&run, name);
+        // The first commit after a preparation may include what the preparation left: once in the
+        // whole pass.
+        assert!(
+            layer.count(Kind::JournalWrite) <= 1,
+            "{name}: {:?}",
+            layer.of(&[Kind::JournalWrite])
+        );
+        assert_eq!(
+            (layer.count(Kind::DataWrite), layer.of(&[Kind::DataWrite]).bytes),
+            (COMMITS, COMMITS * 4096),
+            "{name}"
+        );
+        assert!(
+            (COMMITS..=COMMITS + 1).contains(&layer.count(Kind::Flush)),
+            "{name}: {} flushes",
+            layer.count(Kind::Flush)
+        );
+        assert_eq!(layer.count(Kind::DataRead), 0, "{name}");
+    }
+    for way in &run.ways {
+        let durable = &measured(&run, &way.name).durable;
+        assert!(
+            matches!(durable, Some(DurableFinding::Seen { commits: COMMITS })),
+            "{}: {durable:?}",
+            way.name
+        );
+        assert_eq!(measured(&run, &way.name).bill.as_ref().expect("a bill").timeline.len(), 3);
+    }
+}
+
+#[test]
+fn ext4_with_a_journal() {
+    overwrites_cost_one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
+}
+
+#[test]
+fn xfs() {
+    overwrites_cost_one_write_and_one_flush("xfs", ImageKind::Xfs);
+}
+
+#[test]
+fn ext4_without_a_journal_has_no_journal_writes_at_all() {
+    let test = "ext4_without_a_journal_has_no_journal_writes_at_all";
+    let Some(run) = on(test, ImageKind::Ext4NoJournal, LoopMode::Direct, ways()) else { return };
+    agrees(&run);
+    for way in &run.ways {
+        assert_eq!(layer(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
+        assert_eq!(layer(&run, &way.name).count(Kind::Flush), COMMITS, "{}", way.name);
+    }
+    assert!(
+        layer(&run, "new fdatasync").count(Kind::MetadataWrite) >= COMMITS,
+        "each append writes the inode"
+    );
+}
+
+/// What the trace shows of writes without a sync is that they are not durable, whatever they claim.
+#[test]
+fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
+    use {Access::Buffered, Reuse::Reuse as Old};
+    if !can_bill("a_way_that_does_not_sync_is_seen_not_to_be_durable") {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let image = Image::make(directory.path(), ImageKind::Ext4, LoopMode::Direct, 336 << 20);
+    let image = image.expect("an image");
+    let mut open = OpenSite::open(image.path(), "image", 16 << 20).expect("a site");
+    open.site.private = true;
+    let stop = AtomicBool::new(false);
+    let session = open.site.session(&stop);
+    let payload = incompressible(1 << 20, 1);
+    for access in [Buffered, Access::Direct] {
+        let lie = writing(Preparation::None, Old, access, Durability::None);
+        let staged = stage(&session, &lie, "lie", &payload).expect("a file");
+        let mut writer = Writer::for_way(&lie, &payload).expect("a writer");
+        let layers = Layers::of(&open.site).expect("a device");
+        let limits = Limits { commits: COMMITS, time: Duration::MAX };
+        let of = (&lie, &staged.file);
+        let billed = bill_pass(&layers, &session, of, &mut writer, limits, 0);
+        let (_, durable) = billed.expect("a bill");
+        assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{access}: {durable:?}");
+    }
+    open.close().expect("closed");
+    image.remove().expect("removed");
+}
+
+/// Every flush reaches the loop device, and ends in memory.
+#[test]
+fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
+    let test = "a_file_system_on_memory_is_not_durable_however_well_it_flushes";
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        return not_run(test, "/dev/shm is not there");
+    }
+    let ways =
+        vec![writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
+    let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
+    assert_eq!(layer(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
+    let durable = &measured(&run, "reuse fdatasync").durable;
+    assert!(
+        matches!(durable, Some(DurableFinding::NotCovered { reason }) if reason.contains("memory")),
+        "{durable:?}"
+    );
+}
+
+/// The published trace has a read before each overwrite. It happens when less than a page is
+/// overwritten and the page is not cached, and only then.
+#[test]
+fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
+    let test = "a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page";
+    let whole = writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let part = Writing { write_bytes: 512, ..whole };
+    let ways = vec![
+        whole,
+        Writing { cache: Cache::Cold, ..whole },
+        part,
+        Writing { cache: Cache::Cold, ..part },
+    ];
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
+    agrees(&run);
+    let reads = |name: &str| layer(&run, name).count(Kind::DataRead);
+    assert_eq!(reads("reuse fdatasync"), 0);
+    assert_eq!(reads("reuse fdatasync cold"), 0);
+    assert_eq!(reads("reuse fdatasync 512B"), 0);
+    let pages = COMMITS * 512 / 4096;
+    assert_eq!(reads("reuse fdatasync 512B cold"), pages, "one for each page, at its first part");
+}
+
+#[test]
+fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
+    let test = "the_host_below_a_loop_device_has_a_bill_of_its_own";
+    let overwrite =
+        writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let neighbours = Neighbour::two(beside.path());
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, vec![overwrite]) else { return };
+    drop(neighbours);
+    let bill = measured(&run, "reuse fdatasync").bill.as_ref().expect("a bill");
+    let Some(host) = bill.layers.get(1) else {
+        not_run(test, "the directory of this build lies on no block device");
+        return;
+    };
+    assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
+    assert!(host.count(Kind::DataWrite) >= COMMITS, "{host:?}");
+    // However many others sync meanwhile, and also where one flush served both: `bill_neighbours`
+    // counts them exactly.
+    assert!(
+        host.count(Kind::Flush) >= COMMITS,
+        "each flush of the loop device is an fsync of its file: {host:?}"
+    );
+}

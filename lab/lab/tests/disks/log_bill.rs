@@ -1,0 +1,122 @@
+//! What the log's commits cost at the block layer, counted exactly on file systems of our own,
+//! through segment changes: one data write and one flush each, and nothing else that a commit waits
+//! for. Needs root, loop devices and tracefs; where those are missing each test prints loudly that
+//! it did not run.
+//!
+//! 2,000 commits are as exact as more: every request is counted. `INKSTONE_BILL_COMMITS=20000`
+//! takes the full number.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::support::{can_bill, not_run};
+use inkstone::{Log, Options};
+use inkstone_io::Directory;
+use inkstone_lab::bench::Load;
+use inkstone_lab::bench::bill::{LogBill, by_trace};
+use inkstone_lab::bench::load::{Task, Worker};
+use inkstone_lab::image::{Image, ImageKind, LoopMode};
+use inkstone_lab::pass::Limits;
+use inkstone_lab::result::Kind;
+use inkstone_lab::site::OpenSite;
+use inkstone_lab::stage::WayError;
+
+const RECORD_BYTES: u64 = 128;
+/// The bytes of a group of one such record in its segment.
+const GROUP_BYTES: u64 = 200;
+/// One more than wanted: the first segment is entered before.
+const SEGMENTS: u64 = 10;
+/// This many files are ready when segments are this small.
+const READY: u64 = 8;
+
+fn commits() -> u64 {
+    let asked = std::env::var("INKSTONE_BILL_COMMITS").ok();
+    asked.map_or(2000, |text| text.parse().expect("INKSTONE_BILL_COMMITS is a number"))
+}
+
+/// The bill of a lone writer on one image, or the reason why there is none.
+fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
+    let image = Image::make(parent, kind, LoopMode::Direct, 336 << 20)?;
+    let mut open = OpenSite::open(image.path(), "image", 64 << 20).expect("a site");
+    open.site.private = true;
+    let path = open.site.directory.path().join("log");
+    let segment_bytes = (commits() * GROUP_BYTES / SEGMENTS).next_multiple_of(4096).max(64 << 10);
+    let log = Log::open(&path, Options::new().segment_bytes(segment_bytes).record_bytes_max(1024))
+        .expect("the log opens");
+    // Now it is in the steady state: all wanted files are ready, and no more are prepared.
+    while log.stats().ready < READY {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let stop = AtomicBool::new(false);
+    let task =
+        Task { log: &log, path: &path, load: Load::Closed(1), keep_bytes: u64::MAX, stop: &stop };
+    let mut workers = Worker::all(Load::Closed(1), RECORD_BYTES, 1);
+    // The first commit may include what the creation of the log left in the file system.
+    task.run(&mut workers, Limits { commits: 1, time: Duration::MAX })?;
+    let limits = Limits { commits: commits(), time: Duration::MAX };
+    let bill = by_trace(&open.site, &task, &mut workers, limits)?;
+    let stats = log.stats();
+    assert_eq!((stats.pool_empty, stats.segments_fallocated), (0, 0), "a file was always ready");
+    log.close().expect("closed");
+    drop(log);
+    open.close().expect("removed");
+    image.remove()?;
+    Ok(bill)
+}
+
+fn one_write_and_one_flush(test: &str, kind: ImageKind) {
+    if !can_bill(test) {
+        return;
+    }
+    let parent = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let bill = match lone_writer(kind, parent.path()) {
+        Err(WayError::Invalid(reason)) if reason.contains("is not installed") => {
+            return not_run(test, &reason);
+        }
+        bill => bill.expect("a bill"),
+    };
+    let text = bill.words();
+    let (commits, changes) = (bill.commits, bill.changes);
+    assert_eq!((commits, bill.lost_events), (self::commits(), 0));
+    assert!(changes >= 8, "{changes} segment changes");
+    // One write per group, and a header at each change. The background thread writes the seals.
+    assert_eq!(bill.own(Kind::DataWrite), commits + changes, "{text}");
+    assert_eq!(bill.own(Kind::Flush), commits + changes, "{text}");
+    assert!(bill.own(Kind::DataWrite) * 100 <= commits * 101, "{text}");
+    assert!(bill.own(Kind::Flush) * 100 <= commits * 101, "{text}");
+    for kind in [Kind::DataRead, Kind::OtherRead] {
+        assert_eq!((bill.own(kind), bill.apart(kind)), (0, 0), "{text}");
+    }
+    assert_eq!(bill.own(Kind::JournalWrite), 0, "{text}");
+    // When the counters are read at the end, a file may be in preparation, with one of its requests
+    // in flight.
+    let check = bill.cross_check.expect("counters");
+    assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{text}");
+    assert!(
+        check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,
+        "{text}"
+    );
+    if kind != ImageKind::Ext4NoJournal {
+        assert_eq!(bill.own(Kind::MetadataWrite), 0, "{text}");
+    }
+    assert!(
+        std::fs::read_dir(parent.path()).expect("the directory").next().is_none(),
+        "something was left"
+    );
+}
+
+#[test]
+fn ext4_with_a_journal() {
+    one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
+}
+
+#[test]
+fn xfs() {
+    one_write_and_one_flush("xfs", ImageKind::Xfs);
+}
+
+#[test]
+fn ext4_without_a_journal() {
+    one_write_and_one_flush("ext4_without_a_journal", ImageKind::Ext4NoJournal);
+}

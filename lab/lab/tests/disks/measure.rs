@@ -1,0 +1,206 @@
+//! Runs of the lab through its public commands, as an ordinary user could make them, without root.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use crate::runs::{plan, small, strategy};
+use crate::support::not_run;
+use inkstone_io::{Access, Durability, Reuse, Strategy};
+use inkstone_lab::command::{AllOptions, Context, LabError, Tier, all, part};
+use inkstone_lab::experiment::part::{Atlas, Part};
+use inkstone_lab::progress::Progress;
+use inkstone_lab::result::{DurableFinding, LabResult, Verdict};
+use inkstone_lab::rounds::Pace;
+use inkstone_lab::run::{Plan, run_side_by_side};
+use inkstone_lab::site::{OpenSite, SiteError};
+use inkstone_lab::writing::{Pass, Writing};
+
+/// Of parts that have rounds of their own.
+const NO_PACE: Pace = Pace { rounds: 1, budget: None, seed: 0 };
+
+fn run(directory: &Path, plan: Plan) -> Result<LabResult, LabError> {
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    part(Some(directory), &Part::Here(plan), &NO_PACE, &mut context)
+}
+
+#[test]
+fn several_places_have_each_round_together() {
+    let parents = [(), ()].map(|()| tempfile::tempdir().expect("a directory"));
+    let opened = [0, 1].map(|index: usize| {
+        let path = parents[index].path();
+        OpenSite::open(path, &format!("place {index}"), 1 << 20).expect("a site")
+    });
+    let ways = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+    ];
+    let sites: Vec<_> = opened.iter().map(|open| &open.site).collect();
+    let runs =
+        run_side_by_side(&sites, &plan(ways), &AtomicBool::new(false), &mut Progress::silent());
+    assert_eq!(runs.len(), 2);
+    for (index, run) in runs.iter().enumerate() {
+        assert_eq!(run.place.name, format!("place {index}"));
+        for way in &run.ways {
+            let numbers: Vec<u32> = way.rounds.iter().map(|round| round.number).collect();
+            assert_eq!(numbers, [0, 1, 2, 3, 4], "{}", way.name);
+        }
+    }
+    opened.into_iter().for_each(|open| open.close().expect("closed"));
+    assert!(parents.iter().all(|parent| is_empty(parent.path())));
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).expect("the directory").next().is_none()
+}
+
+#[test]
+fn every_commit_is_counted_once_and_nothing_is_left_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ways = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+        Writing { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
+    ];
+    let result = run(directory.path(), plan(ways)).expect("a result");
+    let run = &result.tables[0];
+    assert_eq!(run.ways.len(), 3);
+    for way in &run.ways {
+        assert_eq!((way.rounds.len(), &way.missing), (5, &None), "{}", way.name);
+        assert!(way.rounds.iter().all(|round| round.commits == 8));
+        let latency = way.latency.as_ref().expect("timed one by one");
+        let buckets: u64 = latency.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!((latency.count, buckets), (40, 40), "the raw histogram is whole");
+        let synced = way.what.as_ref().expect("a way of writing").durability != "none";
+        assert_eq!(way.figure("sync p50").is_some(), synced, "{}", way.name);
+        let slowest = way.rounds.iter().filter_map(|round| round.slowest_ns).max();
+        assert_eq!(slowest, Some(latency.max_ns), "{}", way.name);
+    }
+    let turns: Vec<Vec<u32>> =
+        (0..5).map(|number| run.ways.iter().map(|way| way.rounds[number].turn).collect()).collect();
+    assert!(
+        turns.iter().any(|turn| turn != &turns[0]),
+        "the order differs from round to round: {turns:?}"
+    );
+    assert!(result.harness.commit_ns > 0.0 && result.harness.clock_ns > 0.0);
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn a_failing_way_is_a_row_with_its_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let contradiction =
+        Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
+    let ways = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(contradiction),
+        small(strategy(Reuse::Reuse, Durability::Fsync)),
+    ];
+    let result = run(directory.path(), plan(ways)).expect("a result");
+    let ways = &result.tables[0].ways;
+    let reason = ways[1].missing.as_ref().expect("it cannot be measured");
+    assert!(reason.contains("mmap") && reason.contains("o-dsync"), "{reason}");
+    assert!(ways[0].is_measured() && ways[2].is_measured());
+}
+
+#[test]
+fn bad_places_are_refused_before_the_first_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ways = || vec![small(strategy(Reuse::New, Durability::Fsync))];
+    let missing = directory.path().join("missing");
+    let error = run(&missing, plan(ways())).expect_err("no such directory");
+    assert!(error.to_string().contains("missing"), "{error}");
+    let huge = vec![Writing { file_bytes: 1 << 50, ..ways()[0] }];
+    let error = run(directory.path(), plan(huge)).expect_err("no room for 1 PiB");
+    assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn memory_is_never_called_durable() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        not_run("memory_is_never_called_durable", "/dev/shm is not there or not writable");
+        return;
+    };
+    let ways = vec![
+        small(strategy(Reuse::New, Durability::Fsync)),
+        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
+    ];
+    let result = run(directory.path(), plan(ways)).expect("a result");
+    for way in &result.tables[0].ways {
+        let durable = &way.durable;
+        assert!(matches!(durable, Some(DurableFinding::NotCovered { .. })), "{durable:?}");
+    }
+    let finding = result.tables[0].finding.clone().expect("a finding");
+    assert!(
+        finding.best.is_none() && finding.sentence.contains("is memory"),
+        "{}",
+        finding.sentence
+    );
+    assert!(result.warnings.iter().any(|warning| warning.name == "memory"));
+}
+
+#[test]
+fn the_atlas_has_every_mode_and_what_it_did() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let atlas = Part::Fallocate(Atlas { kinds: Vec::new(), zeroing_bytes: 1 << 20 });
+    let result = part(Some(directory.path()), &atlas, &NO_PACE, &mut context).expect("an atlas");
+    let atlas = &result.fallocate[0];
+    assert_eq!(atlas.calls.len(), 20);
+    for call in &atlas.calls {
+        assert_eq!(
+            (call.before.size_bytes, call.before.content.as_slice()),
+            (8192, ["8KiB data".to_owned()].as_slice())
+        );
+        assert!(call.done == (call.answer == "ok"), "{call:?}");
+        assert!(
+            call.done || call.after == call.before,
+            "a refused call changed the file: {call:?}"
+        );
+    }
+    let plain = atlas
+        .calls
+        .iter()
+        .find(|call| call.mode == "mode-0" && call.len_bytes == 64 << 10)
+        .expect("mode 0");
+    if plain.done {
+        assert_eq!((plain.after.size_bytes, plain.after.blocks), (65536, 128), "as published");
+    }
+    assert!(is_empty(directory.path()));
+}
+
+/// A/A: the same way twice, in runs of their own. One of them may be called faster in one run of
+/// twenty.
+#[test]
+fn equal_ways_are_not_told_apart() {
+    const RUNS: usize = 12;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let same = small(strategy(Reuse::Reuse, Durability::Fdatasync));
+    let called = |_| {
+        let plan = Plan { rounds: 7, ..plan(vec![same, same]) };
+        let result = run(directory.path(), plan).expect("a result");
+        let relative = result.tables[0].ways[1].relative;
+        let verdict = relative.expect("compared").verdict;
+        usize::from(matches!(verdict, Verdict::Faster | Verdict::Slower))
+    };
+    let different: usize = (0..RUNS).map(called).sum();
+    // Four or more of twelve happen by chance once in four hundred times, at 5% each.
+    assert!(different <= 3, "{different} of {RUNS}");
+}
+
+#[test]
+fn a_wish_to_stop_ends_everything_in_order() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stop = AtomicBool::new(true);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let options =
+        AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
+    let stopped = all(&options, &mut context).expect("what there is");
+    assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
+    assert!(is_empty(directory.path()));
+}

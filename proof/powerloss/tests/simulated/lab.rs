@@ -1,0 +1,241 @@
+//! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks
+//! are equal for the log, and a broken promise is found and can be shown again.
+//!
+//! *Owns*: a little of everything. *May not touch*: how many states the gate needs
+//! (`.ci/powerloss`).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use inkstone_io::{Directory, File, NamedChoice, OpenFile};
+use inkstone_powerloss::model::{Model, Record};
+use inkstone_powerloss::sim::class::{FaultClass, Look, Looked, Unit};
+use inkstone_powerloss::sim::explore::{PATH, open};
+use inkstone_powerloss::sim::lab::{Plan, Report, Until, run};
+use inkstone_powerloss::sim::space::{Pick, Space, is_unread};
+use inkstone_powerloss::sim::variant::{Variant, small};
+use inkstone_sim::{DiskOptions, NewBlocks, PowerCut, SimDisk};
+
+fn plan(classes: &[FaultClass], until: Until) -> Plan {
+    Plan {
+        seed: 1,
+        until,
+        classes: classes.to_vec(),
+        jobs: 2,
+        all_of: 8,
+        mistake: None,
+        operations: None,
+        command: "a test".into(),
+    }
+}
+
+fn run_now(plan: &Plan) -> Report {
+    run(plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+#[test]
+fn every_class_holds_and_looks_at_something() {
+    let report = run_now(&plan(FaultClass::ALL, Until::Seeds(4)));
+    assert!(report.certificate.is_clean(), "{}", report.certificate);
+    let of: HashMap<FaultClass, Looked> = report.looked.into_iter().collect();
+    for class in FaultClass::ALL {
+        let class_states = of[class].states;
+        assert!(class_states >= 60, "{class}: {class_states} states");
+    }
+    assert!(of[&FaultClass::Recovery].tally.depths.iter().all(|states| *states >= 100));
+    let recycled = &of[&FaultClass::Recycled];
+    assert!(recycled.recycled >= 20, "{} segments recycled", recycled.recycled);
+    assert!(
+        recycled.tally.beneath * 2 > recycled.states,
+        "{} of {}",
+        recycled.tally.beneath,
+        recycled.states
+    );
+    assert_eq!(report.certificate.classes.len(), FaultClass::ALL.len());
+    let states = report.certificate.states();
+    assert!(states >= 100_000, "{states} states");
+}
+
+/// A cut with sectors of a segment and of a file that is not a segment yet, and a name.
+fn cuts_of_a_segment_change(new_blocks: NewBlocks) -> (Vec<PowerCut>, Variant) {
+    let disk = SimDisk::new(3, DiskOptions { new_blocks, ..DiskOptions::default() });
+    let variant = Variant::new(disk.options(), small());
+    let log = open(&disk, &variant).unwrap();
+    let mut model = Model::new();
+    disk.record_epochs();
+    for bytes in [20_000, 400, 23_000, 1000, 22_000] {
+        model.push(bytes, false);
+        log.append_durable(model.records.last().map(Record::payload).unwrap()).unwrap();
+    }
+    (disk.take_epochs(), variant)
+}
+
+/// What an opening shows and leaves: the verdict, the ends, and every record.
+fn outcome(disk: &SimDisk, variant: &Variant) -> String {
+    let log = match open(disk, variant) {
+        Ok(log) => log,
+        Err(error) => return error.to_string(),
+    };
+    let records = log.reader().records(log.first()).map(|record| record.map(|record| record.bytes));
+    let records: Result<Vec<_>, _> = records.collect();
+    let text =
+        format!("{} {} {:?}", log.first(), log.last(), records.map_err(|error| error.to_string()));
+    log.abandon();
+    text
+}
+
+/// Why one opening may stand for several: disks of the same fingerprint have the same outcome in
+/// every respect.
+#[test]
+fn disks_of_one_fingerprint_have_one_outcome() {
+    let [mut equal, mut different] = [0, 0];
+    for new_blocks in [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale] {
+        let (cuts, variant) = cuts_of_a_segment_change(new_blocks);
+        for cut in &cuts {
+            let space = Space::of(cut, Pick::Items);
+            let mut outcomes: HashMap<u128, String> = HashMap::new();
+            for number in 0..300 {
+                let found = match space.enumerated(8) {
+                    Some(count) if number >= count => break,
+                    Some(_) => space.state(number, number),
+                    None => space.sample(number),
+                };
+                let (sum, outcome) = (found.fingerprint(is_unread), outcome(&found, &variant));
+                match outcomes.get(&sum) {
+                    Some(first) => {
+                        assert_eq!(*first, outcome, "items {:?}", cut.items());
+                        equal += 1;
+                    }
+                    None => {
+                        different += 1;
+                        outcomes.insert(sum, outcome);
+                    }
+                }
+            }
+        }
+    }
+    assert!(equal >= 500, "{equal} equal disks show little");
+    assert!(different >= 500, "{different} different disks show little");
+}
+
+/// Files that are no segments yet are left out of the fingerprint: an opening removes them and
+/// reads not one byte.
+#[test]
+fn an_unfinished_file_is_not_read() {
+    let disk = SimDisk::new(5, DiskOptions::default());
+    let variant = Variant::new(disk.options(), small());
+    open(&disk, &variant).unwrap().abandon();
+    let read_bytes = |content: Option<u8>| {
+        let found = disk.crash(1);
+        if let Some(byte) = content {
+            let file = found
+                .directory(PATH)
+                .open("00000000000000000009.new", &OpenFile::new_file())
+                .unwrap();
+            file.write_at(&vec![byte; 64 << 10], 0).unwrap();
+        }
+        let before = found.counters();
+        open(&found, &variant).unwrap().abandon();
+        let since = found.counters().since(&before);
+        let is_left = found.directory(PATH).list().unwrap().iter().any(|name| is_unread(name));
+        (since.reads, since.read_bytes, is_left)
+    };
+    let without = read_bytes(None);
+    assert!(without.0 > 0 && !without.2);
+    assert_eq!((read_bytes(Some(0)), read_bytes(Some(0x49))), (without, without));
+}
+
+/// A space enumerates each state once: if all items differ, it has as many different disks as it
+/// says.
+#[test]
+fn every_subset_is_made_once() {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let file = disk.directory("/d").open("f", &OpenFile::new_file()).unwrap();
+    file.write_at(&[1; 4096], 0).unwrap();
+    file.sync(inkstone_io::SyncKind::All).unwrap();
+    disk.directory("/d").sync().unwrap();
+    let bytes: Vec<u8> = (0..4096_u32).map(|at| (at / 512 + 2) as u8).collect();
+    file.write_at(&bytes, 0).unwrap();
+    for (pick, states) in [(Pick::Items, 256), (Pick::Writes, 2), (Pick::Garbage, 6561)] {
+        let cut = disk.power_cut();
+        let space = Space::of(&cut, pick);
+        assert_eq!(space.enumerated(16), Some(states), "{pick:?}");
+        assert_eq!(space.log2().exp2().round() as u64, states, "{pick:?}");
+        let sums: HashSet<u128> =
+            (0..states).map(|number| space.state(number, 1).fingerprint(|_| false)).collect();
+        assert_eq!(sums.len() as u64, states, "{pick:?}");
+    }
+}
+
+#[test]
+fn a_run_ends_when_it_is_told_to() {
+    let stop = AtomicBool::new(true);
+    let report = run(&plan(FaultClass::ALL, Until::Seeds(1000)), &stop, &mut |_| {});
+    assert!(
+        report.is_cut_short
+            && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
+    );
+    assert!(report.certificate.seeds < 100, "{} seeds", report.certificate.seeds);
+    let stopped = Unit {
+        class: FaultClass::Torn512,
+        seed: 1,
+        look: Look::Whole(16),
+        mistake: None,
+        stop: Arc::new(true.into()),
+    };
+    let (looked, result) = stopped.run(&stopped.history());
+    assert_eq!((looked.states, result), (0, Ok(())));
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    /// Each mistake is found by the lab, and the command that it prints shows the same again.
+    #[test]
+    fn what_is_broken_is_found_and_shown_again() {
+        for (mistake, class) in [
+            (Mistake::NoSync, FaultClass::Torn512),
+            (Mistake::EpochNotSynced, FaultClass::Torn512),
+            (Mistake::NoDirectorySync, FaultClass::Names),
+            (Mistake::NoIdentity, FaultClass::Recycled),
+            (Mistake::CutsBelowPromise, FaultClass::Rot),
+            (Mistake::TailRewritten, FaultClass::Lost),
+        ] {
+            let asked = Plan { mistake: Some(mistake), ..plan(&[class], Until::Seeds(8)) };
+            let report = run_now(&asked);
+            let [violation] = &report.certificate.violations[..] else {
+                panic!("{mistake} is not found by {class}")
+            };
+            let words: Vec<&str> = violation.command.split(' ').collect();
+            let after =
+                |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
+            let numbers = match after("--operations") {
+                "none" => Vec::new(),
+                list => list.split(',').map(|number| number.parse().unwrap()).collect(),
+            };
+            let again = Plan {
+                seed: u64::from_str_radix(after("--seed").trim_start_matches("0x"), 16).unwrap(),
+                until: Until::Seeds(after("--seeds").parse().unwrap()),
+                classes: vec![after("--class").parse().unwrap()],
+                mistake: Some(after("--mistake").parse().unwrap()),
+                all_of: after("--all-of").parse().unwrap(),
+                operations: Some(numbers),
+                ..asked
+            };
+            let shown = &run_now(&again).certificate.violations;
+            assert_eq!(
+                shown.first().map(|shown| &shown.what),
+                Some(&violation.what),
+                "{}",
+                violation.command
+            );
+            // The same without the mistake holds.
+            let sound = run_now(&Plan { mistake: None, ..again });
+            assert!(sound.certificate.is_clean(), "{}", sound.certificate);
+        }
+    }
+}

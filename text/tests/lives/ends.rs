@@ -1,0 +1,199 @@
+//! A file that may not grow any more (`ulimit -f`), and what counts as written of a buffer that is
+//! in the file in part. Which line goes where then is in `random.rs`.
+//!
+//! This program also starts itself with such a limit: a write beyond it raises a signal that ends a
+//! process by default, but must not end it here.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{
+    ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
+    stage_of, turn, wait_until,
+};
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
+
+/// With buffers of which one alone is more than a bounded file takes, and its events.
+fn builder(path: &Path) -> (Builder, Told) {
+    let (builder, told) = quick(path);
+    (small(builder), told)
+}
+
+/// Exactly those lines count whose last byte is not in the file, even if a call is not a line.
+#[test]
+fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
+    let of_several = "one call\nof two lines\n";
+    let (first, long) = ("first\n", "a line that is much longer than the first\n");
+    for (lines, panics) in [
+        (vec![first, long, "last\n"], false),
+        (vec![first, long, "last\n"], true),
+        // The input ended within a line.
+        (vec![first, long, "last"], false),
+        (vec![of_several; 3], false),
+        (vec!["no", "ends", "at", "all"], false),
+    ] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::Stopped);
+        let builder = builder(&path).0.flush_every(LONG).drain_timeout(Duration::ZERO);
+        let inner = disk.clone();
+        let panicking = Hooked::appending(move |file, bytes| {
+            Ok(inner.append(file, bytes).expect("on purpose, it does not fail"))
+        });
+        let (log, guard) = if panics {
+            builder.open_on(panicking).expect("opened")
+        } else {
+            builder.open_on(disk.clone()).expect("opened")
+        };
+        lines.iter().for_each(|line| say(&log, line));
+        disk.set(Mood::FailsHalfway(ENOSPC));
+        let error = guard.close().expect_err("it fails").to_string();
+        let written = read(&path);
+        let is_a_line = |text: &&str| text.find('\n') == Some(text.len() - 1);
+        let are_lines = lines[..lines.len() - 1].iter().all(is_a_line);
+        let (mut count, mut end) = (0, 0);
+        while are_lines && end + lines[count].len() <= written.len() {
+            (count, end) = (count + 1, end + lines[count].len());
+        }
+        assert!((count > 0) == are_lines && count < lines.len(), "{written}");
+        let stats = log.stats();
+        let (count, unwritten) = (count as u64, (lines.len() - count) as u64);
+        let counted = (stats.written_lines, stats.written_bytes, stats.unwritten_lines);
+        assert_eq!(counted, (count, end as u64, unwritten), "{lines:?}: {written}");
+        let said = format!("{unwritten} lines were not written");
+        assert!(panics || error.starts_with(&said), "{error}");
+    }
+}
+
+/// One that is longer than a buffer is not written, and not written, at once.
+#[test]
+fn a_long_line_whose_end_is_not_in_the_file_counts_as_not_written() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::FailsBeyond(ENOSPC));
+    let builder = builder(&path).0.drain_timeout(Duration::ZERO);
+    let (log, guard) = builder.open_on(disk).expect("opened");
+    say(&log, "first\n");
+    guard.flush(LONG).expect("flushed");
+    let mut long = log.begin_line().expect("begun");
+    long.push(&[b'x'; 900]).expect("accepted");
+    wait_until("its beginning", || fs::metadata(&path).expect("there").len() == 906);
+    let stats = log.stats();
+    let counted = (stats.lines, stats.written_lines, stats.written_bytes);
+    assert_eq!(counted, (2, 1, 6), "it has not ended");
+    long.push(&[b'x'; 900]).expect("accepted");
+    long.end().expect("ended");
+    say(&log, "last\n");
+    wait_until("a failure", || log.stats().write_errors > 0);
+    assert!(guard.close().is_err());
+    let stats = log.stats();
+    let counted = (stats.lines, stats.written_lines, stats.unwritten_lines, stats.written_bytes);
+    assert_eq!(counted, (3, 1, 2, 6));
+}
+
+const LIMITED: &str = "INKSTONE_TEST_WITH_A_LIMIT";
+/// Where its stage is.
+const MEMORY: &str = "INKSTONE_TEST_MEMORY";
+/// In the shell's unit, 512 bytes.
+const LIMIT: u64 = 128;
+
+/// Not a test by itself: the process that is started with a limit.
+#[test]
+fn limited() {
+    let Some(word) = std::env::var_os(LIMITED) else { return };
+    let words = word.to_str().and_then(|word| word.split_once(' '));
+    let (word, path) = words.map(|(word, path)| (word, Path::new(path))).expect("a word, a path");
+    let memory = PathBuf::from(std::env::var_os(MEMORY).expect("a directory"));
+    let is_limit = |error: String| {
+        assert!(error.contains("os error 27") && error.contains("a.log"), "{error}");
+    };
+    let builder = LogWriter::builder(path).stage_directory(memory).flush_every(MS);
+    let builder = builder.drain_timeout(50 * MS);
+    if word == "stage" {
+        let error = builder.survive(Survive::Kill).open().expect_err("8 MiB");
+        return is_limit(error.to_string());
+    }
+    let builder = builder.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    match word {
+        // Reported on a stderr that is too large itself.
+        "output-thread" => {
+            let (log, guard) = builder.open().expect("opened");
+            say(&log, [b'x'; 4000]);
+            wait_until("an attempt", || log.stats().write_errors > 0);
+            is_limit(log.trouble().expect("it is too large").to_string());
+            assert!(guard.close().is_err() && log.stats().unwritten_lines == 1);
+        }
+        #[cfg(feature = "gzip")]
+        "janitor" => {
+            let told = Told::default();
+            let builder = builder.compress(inkstone_appender::Compression::Gzip);
+            let (_log, guard) = builder.on_event(told.hook()).open().expect("opened");
+            wait_until("an event", || !told.all().is_empty());
+            is_limit(told.all().remove(0));
+            guard.close().expect("nothing was put");
+        }
+        "bringing-back" => {
+            let error = builder.survive(Survive::Kill).open().expect_err("the log is too large");
+            is_limit(error.to_string());
+        }
+        // The file has no room for even one byte; the next one has.
+        "rotation" | "bringing-back-rotated" => {
+            let builder = builder.survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));
+            let (log, guard) = builder.open().expect("opened");
+            say(&log, "behind\n");
+            guard.flush(LONG).expect("it goes on in the next file");
+            guard.close().expect("closed");
+            assert_eq!(log.stats().rotations, 1);
+            let expected = if word == "rotation" { "behind\n" } else { "line\nbehind\n" };
+            assert_eq!(read(path), expected);
+        }
+        other => panic!("{other}?"),
+    }
+}
+
+#[test]
+fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
+    let Some(_turn) = turn("a limit and a stage") else { return };
+    let mut words =
+        vec!["output-thread", "stage", "rotation", "bringing-back-rotated", "bringing-back"];
+    words.extend(cfg!(feature = "gzip").then_some("janitor"));
+    for word in words {
+        let (directory, path) = place();
+        let memory = tempfile::tempdir_in(SHM).expect("a directory in memory");
+        let kept = || {
+            let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+            builder.survive(Survive::Kill).stage_directory(memory.path())
+        };
+        if word.starts_with("bringing-back") {
+            killed(kept(), MoodyDisk::new(Mood::Fails(28)), |log| say(log, "line\n"));
+        }
+        let full = |path: &Path| {
+            let file = fs::File::options().append(true).create(true).open(path).expect("open");
+            file.set_len(LIMIT * 512).expect("so large");
+            file
+        };
+        if word == "janitor" {
+            let bytes = std::iter::repeat_with(|| fastrand::u8(..)).take(LIMIT as usize * 1024);
+            let rotated = directory.path().join("a.log.20261121T160533Z.0");
+            fs::write(rotated, bytes.collect::<Vec<u8>>()).expect("written");
+        } else {
+            full(&path);
+        }
+        let script = format!("ulimit -f {LIMIT} && exec \"$0\" \"$@\"");
+        let mut victim = Command::new("sh");
+        victim.args(["-c", &script]).arg(std::env::current_exe().expect("this program"));
+        victim.args(["--exact", "ends::limited", "--nocapture"]).env(MEMORY, memory.path());
+        victim.env(LIMITED, format!("{word} {}", path.display()));
+        victim.stdout(Stdio::piped()).stderr(full(&directory.path().join("stderr")));
+        let out = victim.output().expect("started");
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "{word}: signal {:?}: {text}", out.status.signal());
+        let is_left = word == "bringing-back";
+        assert_eq!(stage_of(memory.path(), &path).exists(), is_left, "{word}");
+        if is_left {
+            crate::common::next_start(kept());
+            assert!(fs::read(&path).expect("read").ends_with(b"line\n"));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A disk that does not keep up: nobody waits while there is room, then the policy applies, and
+//! reported == lost.
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::common::{
+    LINE, LONG, MS, Mood, MoodyDisk, line, lines, numbers_of, place, put, quick, read, say, small,
+    threads_of, wait_until,
+};
+use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
+
+/// Longer than all buffers together.
+static TOO_LONG: [u8; 100_000] = [b'x'; 100_000];
+
+/// A log on a disk that has stopped.
+struct Scene {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    disk: MoodyDisk,
+    log: LogWriter,
+    guard: Guard,
+}
+
+fn scene(change: impl FnOnce(Builder) -> Builder) -> Scene {
+    let (directory, path) = place();
+    let disk = MoodyDisk::new(Mood::Stopped);
+    let builder = change(small(LogWriter::builder(&path)));
+    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+    Scene { _directory: directory, path, disk, log, guard }
+}
+
+fn dropping(when_full: WhenFull) -> Scene {
+    scene(|builder| builder.when_full(when_full))
+}
+
+impl Scene {
+    fn put(&self, numbers: Range<u64>) {
+        put(&self.log, numbers);
+    }
+
+    /// The end: numbers of the lines in the file, other lines, the last count.
+    fn end(self) -> (Vec<u64>, Vec<String>, Stats) {
+        self.disk.set(Mood::Works);
+        self.guard.close().expect("closed");
+        let (lines, others) = numbers_of(&read(&self.path));
+        (lines, others, self.log.stats())
+    }
+
+    /// The end. Every one of these lines is in the file or reported, in the file's own words and in
+    /// the counters.
+    fn prove(self, put: u64) -> (Vec<u64>, Vec<String>, Stats) {
+        let (found, notices, stats) = self.end();
+        let kept: u64 = found.iter().map(|number| line(0, *number, LINE).len() as u64).sum();
+        let lost = (put - found.len() as u64, lines(0..put).len() as u64 - kept);
+        assert_eq!((stats.dropped_lines, stats.dropped_bytes), lost, "{stats:?}");
+        assert_eq!(told(&notices), lost, "{notices:?}");
+        assert_eq!((stats.told_lines, stats.told_bytes), lost);
+        assert_eq!((stats.written_lines, stats.written_bytes), (found.len() as u64, kept));
+        (found, notices, stats)
+    }
+}
+
+/// The numbers before ` lines dropped (` and before ` bytes)`, of all notices together.
+fn told(notices: &[String]) -> (u64, u64) {
+    let number =
+        |text: Option<&str>| -> u64 { text.and_then(|text| text.parse().ok()).expect("a") };
+    notices.iter().fold((0, 0), |(lines, bytes), notice| {
+        let (before, after) = notice.split_once(" lines dropped (").expect("a notice");
+        let (more, of) = (number(before.rsplit(' ').next()), number(after.split(' ').next()));
+        (lines + more, bytes + of)
+    })
+}
+
+#[test]
+fn while_there_is_room_nobody_waits_and_nothing_is_lost() {
+    // One second at 400,000 lines of 120 bytes, while the disk does nothing at all.
+    let scene = scene(|builder| builder.buffers_bytes(64 << 20).buffer_bytes(1 << 20));
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| (0..100_000).for_each(|at| say(&scene.log, line(0, at % 7, LINE))));
+        }
+    });
+    let stats = scene.log.stats();
+    assert_eq!((stats.lines, stats.waits, stats.written_lines), (400_000, 0, 0), "{stats:?}");
+    scene.disk.set(Mood::Works);
+    scene.guard.close().expect("closed");
+    assert_eq!(scene.log.stats().written_lines, 400_000);
+    assert_eq!(std::fs::metadata(&scene.path).expect("there").len(), stats.bytes);
+}
+
+#[test]
+fn drop_newest_keeps_what_was_there_first() {
+    let scene = dropping(WhenFull::DropNewest);
+    scene.put(0..2000);
+    let stats = scene.log.stats();
+    assert!(stats.dropped_lines > 1000 && stats.waits == 0, "{stats:?}");
+    let (lines, notices, _) = scene.prove(2000);
+    assert!(lines.iter().copied().eq(0..2000 - stats.dropped_lines));
+    assert_eq!(notices.len(), 1, "{notices:?}");
+}
+
+#[test]
+fn drop_oldest_keeps_what_came_last() {
+    let scene = scene(|builder| builder.when_full(WhenFull::DropOldest).flush_every(LONG));
+    scene.put(0..100);
+    // The disk is writing one buffer, which can no longer be dropped.
+    scene.disk.wait_for_calls(1);
+    scene.put(100..2000);
+    let (lines, _, stats) = scene.prove(2000);
+    assert_eq!(lines.first(), Some(&0), "what is being written is not dropped");
+    assert_eq!(lines.last(), Some(&1999));
+    assert!(stats.dropped_lines > 1000 && stats.waits == 0, "{stats:?}");
+    assert_eq!(lines.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count(), 1, "one hole");
+}
+
+#[test]
+fn block_for_waits_and_then_drops() {
+    let scene = dropping(WhenFull::BlockFor(2 * MS));
+    scene.put(0..560);
+    let stats = scene.log.stats();
+    assert!(stats.waits > 0 && stats.waits == stats.dropped_lines, "{stats:?}");
+    scene.prove(560);
+}
+
+#[test]
+fn block_waits_and_loses_nothing() {
+    let scene = dropping(WhenFull::Block);
+    std::thread::scope(|threads| {
+        threads.spawn(|| scene.put(0..2000));
+        wait_until("a writer that waits", || scene.log.stats().waits > 0);
+        assert!(scene.log.stats().bytes <= 64 << 10, "no more than the buffers hold");
+        scene.disk.set(Mood::Works);
+    });
+    assert_eq!(scene.prove(2000).0.len(), 2000);
+}
+
+/// Whatever the disk does and whoever writes: reported == lost.
+#[test]
+fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
+    for when_full in
+        [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::BlockFor(Duration::from_micros(50))]
+    {
+        let scene = scene(|builder| builder.when_full(when_full).flush_every(MS));
+        let length = |_, number: u64| if number % 500 == 499 { 10_000 } else { LINE };
+        std::thread::scope(|threads| {
+            for thread in 0..3 {
+                let log = &scene.log;
+                let put = move |number| say(log, line(thread, number, length(0, number)));
+                threads.spawn(move || (0..4000).for_each(put));
+            }
+            for _ in 0..20 {
+                scene.disk.set(Mood::Works);
+                std::thread::sleep(MS);
+                scene.disk.set(Mood::Stopped);
+                std::thread::sleep(MS);
+            }
+            scene.disk.set(Mood::Works);
+        });
+        scene.guard.close().expect("closed");
+        let (found, notices) = threads_of(&read(&scene.path), length);
+        let stats = scene.log.stats();
+        let found = found.iter().map(Vec::len).sum::<usize>() as u64;
+        assert_eq!(stats.dropped_lines, 12_000 - found, "{when_full:?} {stats:?}");
+        assert_eq!(told(&notices), (stats.dropped_lines, stats.dropped_bytes), "{when_full:?}");
+    }
+}
+
+#[test]
+fn a_notice_says_which_of_the_lines_were_too_long() {
+    // The disk keeps up: dropped for its length alone.
+    let scene = dropping(WhenFull::DropOldest);
+    scene.put(0..3);
+    say(&scene.log, TOO_LONG);
+    assert_eq!(scene.log.stats().dropped_bytes, 100_000);
+    let (lines, notices, _) = scene.end();
+    assert_eq!((lines, told(&notices)), (vec![0, 1, 2], (1, 100_000)));
+    assert!(notices[0].ends_with("(100000 bytes): too long for the buffers"), "{notices:?}");
+    // And one that does not.
+    let scene = dropping(WhenFull::DropNewest);
+    scene.put(0..2000);
+    say(&scene.log, TOO_LONG);
+    let stats = scene.log.stats();
+    assert_eq!((stats.too_long_lines, stats.too_long_bytes), (1, 100_000));
+    let (_, notices, last) = scene.end();
+    assert_eq!(told(&notices).0, stats.dropped_lines, "{notices:?}");
+    let why = "the disk did not keep up; 1 (100000 bytes) were too long for the buffers";
+    assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
+    assert_eq!((last.told_lines, last.told_bytes), (last.dropped_lines, last.dropped_bytes));
+}
+
+/// The result of the closing and the events report what the file does not.
+#[test]
+fn dropped_lines_are_told_when_closing_fails() {
+    for is_asked in [true, false] {
+        let lost = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&lost);
+        let scene = scene(|builder| {
+            let builder = builder.when_full(WhenFull::DropNewest).drain_timeout(Duration::ZERO);
+            builder.on_event(move |event| {
+                if let Event::Lost { unwritten_lines, dropped, .. } = event {
+                    let counted = (*unwritten_lines, dropped.lines, dropped.bytes);
+                    *theirs.lock().expect("no panic") = Some(counted);
+                }
+            })
+        });
+        scene.disk.set(Mood::Fails(28));
+        scene.put(0..2000);
+        let Stats { lines, dropped_lines, dropped_bytes, .. } = scene.log.stats();
+        if is_asked {
+            let error = scene.guard.close().expect_err("it fails").to_string();
+            let untold =
+                format!("{dropped_lines} lines ({dropped_bytes} bytes) were dropped without a");
+            let unwritten = format!("{lines} lines were not written: append");
+            assert!(error.contains(&untold) && error.starts_with(&unwritten), "{error}");
+        } else {
+            drop(scene.guard);
+        }
+        let expected = (lines, dropped_lines, dropped_bytes);
+        assert_eq!(*lost.lock().expect("no panic"), Some(expected));
+        let stats = scene.log.stats();
+        assert_eq!((stats.told_lines, stats.told_bytes), (0, 0), "no notice is in the file");
+    }
+}
+
+#[test]
+fn a_notice_does_not_wait_for_the_next_line() {
+    let scene = scene(|builder| builder.when_full(WhenFull::DropNewest).flush_every(MS));
+    scene.disk.set(Mood::Works);
+    // Long enough for the output thread to fall asleep.
+    std::thread::sleep(20 * MS);
+    say(&scene.log, TOO_LONG);
+    wait_until("the notice", || read(&scene.path).contains("1 lines dropped"));
+    assert_eq!(scene.end().1.len(), 1);
+}
+
+#[test]
+fn the_notice_can_be_json_or_anybodys() {
+    let own = Notice::By(Arc::new(|Dropped { lines, bytes, .. }, out: &mut Vec<u8>| {
+        writeln!(out, "gone: {lines} {bytes}").expect("memory");
+    }));
+    // Longer than a buffer: then the usual one.
+    let long = Notice::By(Arc::new(|_, out: &mut Vec<u8>| out.resize(5000, b'x')));
+    let usual = "1 lines dropped (100000 bytes): too long for the buffers";
+    for (notice, time, expected) in [
+        (Notice::Json, "2001-09-09T01:46:40Z", "\"dropped_lines\":1,\"dropped_bytes\":100000}"),
+        (own, "", "gone: 1 100000"),
+        (long, "2001-09-09T01:46:40Z", usual),
+    ] {
+        let clock = || std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let scene =
+            scene(|builder| builder.when_full(WhenFull::DropNewest).notice(notice).clock(clock));
+        say(&scene.log, TOO_LONG);
+        let notices = scene.end().1;
+        assert!(notices[0].contains(time), "the log's clock: {notices:?}");
+        assert!(notices.len() == 1 && notices[0].ends_with(expected), "{notices:?}");
+    }
+}
+
+/// A program whose disk is dead would stand still if each line waited. Counted in waits: a line
+/// that is dropped at once is none.
+#[test]
+fn lines_wait_no_more_for_a_disk_that_takes_nothing_and_wait_again_when_it_does() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::Stopped);
+    let builder = quick(&path).0.when_full(WhenFull::BlockFor(MS));
+    let builder = builder.buffer_bytes(4096).buffers_bytes(8192);
+    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+    let mut number = 0;
+    let mut put_some = |count: u64| {
+        put(&log, number..number + count);
+        number += count;
+        log.stats()
+    };
+    // Some fill the buffers, the others wait and are dropped.
+    wait_until("a line that waited", || put_some(10).dropped_lines > 0);
+    std::thread::sleep(1100 * MS);
+    let before = log.stats();
+    let after = put_some(1000);
+    assert_eq!((after.waits, after.dropped_lines), (before.waits, before.dropped_lines + 1000));
+    disk.set(Mood::Works);
+    guard.flush(LONG).expect("flushed");
+    disk.set(Mood::Stopped);
+    wait_until("a line that waits", || put_some(10).waits > before.waits);
+    disk.set(Mood::Works);
+    guard.close().expect("closed");
+}

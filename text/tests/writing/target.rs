@@ -1,0 +1,265 @@
+//! What the log's path may lead to, who owns the files, and files and directories that are moved
+//! meanwhile.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{
+    LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, rotating, set_mode,
+    wait_until,
+};
+use inkstone_appender::{Keep, LogWriter, Rotation};
+use inkstone_io::is_root;
+
+fn make_pipe(path: &Path) -> bool {
+    let is_made = Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success());
+    if !is_made {
+        eprintln!("NOT RUN: a pipe in the log's place: there is no mkfifo");
+    }
+    is_made
+}
+
+#[test]
+fn what_a_link_leads_to_is_rotated_where_it_lies() {
+    for is_there in [true, false] {
+        let (directory, path) = place();
+        let elsewhere = directory.path().join("elsewhere");
+        if is_there {
+            fs::create_dir(&elsewhere).expect("made");
+            fs::write(elsewhere.join("b.log"), "").expect("written");
+        }
+        symlink("elsewhere/b.log", directory.path().join("second")).expect("a link");
+        symlink("second", &path).expect("a link");
+        let (log, guard) = rotating(&path).keep(Keep::new().files(1000)).open().expect("opened");
+        put(&log, 0..1000);
+        guard.close().expect("closed");
+        assert!(log.stats().rotations > 3, "{:?}", log.stats());
+        assert_eq!(names(directory.path()), ["a.log", "elsewhere", "second"]);
+        assert!(path.is_symlink() && names(&elsewhere).len() > 4);
+        has_lines(&all_text(&elsewhere, "b.log"), 0..1000);
+    }
+}
+
+#[test]
+fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
+    let (directory, path) = place();
+    let refused = |path: &Path, why: &str| {
+        let error = LogWriter::builder(path).open().expect_err("not a regular file").to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    let link = directory.path().join("link");
+    if make_pipe(&path) {
+        symlink(&path, &link).expect("a link");
+        refused(&path, "not a regular file");
+        refused(&link, "not a regular file");
+    }
+    refused(Path::new("/dev/null"), "not a regular file");
+    refused(directory.path(), "not a regular file");
+    let own = directory.path().join("own");
+    symlink("own", &own).expect("a link");
+    refused(&own, "symbolic links");
+}
+
+/// While the log is open: a pipe is retried until a file is there; a link is followed, and an event
+/// says that it is not rotated.
+#[test]
+fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
+    let (directory, path) = place();
+    let told = Told::default();
+    let [moved, second, big] = ["moved", "second", "big"].map(|name| directory.path().join(name));
+    let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
+    put(&log, 0..100);
+    guard.flush(LONG).expect("flushed");
+    fs::rename(&path, &moved).expect("moved");
+    let is_pipe = make_pipe(&path);
+    log.reopen();
+    put(&log, 100..200);
+    if is_pipe {
+        wait_until("a word about the pipe", || told.count("no plain file") == 1);
+        fs::remove_file(&path).expect("removed");
+    }
+    guard.flush(LONG).expect("flushed");
+    fs::rename(&path, &second).expect("moved");
+    symlink("big", &path).expect("a link");
+    log.reopen();
+    wait_until("the file that the link leads to", || big.exists());
+    put(&log, 200..1000);
+    guard.flush(LONG).expect("flushed");
+    put(&log, 1000..1100);
+    guard.close().expect("closed");
+    assert_eq!(told.count("symbolic link"), 1, "told, and once");
+    // Lines put before the pipe was there may have gone to either.
+    let rotated = names(directory.path()).into_iter().filter(|name| name.starts_with("a.log."));
+    let rotated: String = rotated.map(|name| read(&directory.path().join(name))).collect();
+    has_lines(&[read(&moved), rotated, read(&second), read(&big)].concat(), 0..1100);
+}
+
+/// A user who may write to the log's directory could make root write anywhere.
+#[test]
+fn a_link_of_another_user_is_not_followed() {
+    if !is_root() {
+        eprintln!("NOT RUN: a link of another user: giving one away needs root");
+        return;
+    }
+    let (directory, path) = place();
+    let secret = directory.path().join("secret");
+    fs::write(&secret, "root's own\n").expect("written");
+    let make = || {
+        symlink("secret", &path).expect("a link");
+        lchown(&path, Some(65534), Some(65534)).expect("given away");
+    };
+    make();
+    let refused = LogWriter::builder(&path).open().expect_err("another user's").to_string();
+    assert!(refused.contains("another user") && refused.contains("a.log"), "{refused}");
+    fs::remove_file(&path).expect("removed");
+    let told = Told::default();
+    let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
+    fs::remove_file(&path).expect("removed");
+    make();
+    log.reopen();
+    put(&log, 0..100);
+    wait_until("a word about the link", || told.count("another user") > 0);
+    fs::remove_file(&path).expect("removed");
+    guard.close().expect("closed");
+    assert_eq!(read(&secret), "root's own\n");
+    has_lines(&read(&path), 0..100);
+}
+
+fn owner(path: &Path) -> (u32, u32, u32) {
+    let facts = fs::metadata(path).expect("there");
+    (facts.uid(), facts.gid(), facts.mode() & 0o7777)
+}
+
+/// The log's file, of another user if this one may give it away.
+fn give_away(path: &Path) -> (u32, u32, u32) {
+    fs::write(path, "old\n").expect("written");
+    if is_root() {
+        chown(path, Some(65534), Some(4)).expect("given away");
+    } else {
+        eprintln!("NOT RUN: another owner: that needs root; the mode is looked at");
+    }
+    set_mode(path, 0o640);
+    owner(path)
+}
+
+#[test]
+fn rotation_keeps_owner_and_mode() {
+    let (directory, path) = place();
+    let expected = give_away(&path);
+    // The second finds what the first has left.
+    for _ in 0..2 {
+        let builder = rotating(&path).rotate(Rotation::new().at_bytes(16 << 10).at_start());
+        #[cfg(feature = "gzip")]
+        let builder = builder.compress(inkstone_appender::Compression::Gzip);
+        let (log, guard) = builder.open().expect("opened");
+        put(&log, 0..1000);
+        guard.flush(LONG).expect("flushed");
+        #[cfg(feature = "gzip")]
+        wait_until("a compressed file", || {
+            names(directory.path()).iter().any(|name| name.ends_with(".gz"))
+        });
+        // And when another user moves it away.
+        fs::rename(&path, directory.path().join("moved")).expect("moved");
+        log.reopen();
+        wait_until("the file", || path.exists());
+        guard.close().expect("closed");
+        let names = names(directory.path());
+        assert!(names.len() > 3, "{names:?}");
+        for name in names {
+            assert_eq!(owner(&directory.path().join(&name)), expected, "{name}");
+        }
+    }
+}
+
+/// A user who may write to the log's directory puts something where the next file is created: its
+/// target does not change owner.
+#[test]
+fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
+    for what in ["a symbolic link", "a hard link", "a file with something in it"] {
+        let (directory, path) = place();
+        let expected = give_away(&path);
+        let (log, guard) = rotating(&path).open().expect("opened");
+        let [secret, next] =
+            ["secret", ".a.log.inkstone-next"].map(|name| directory.path().join(name));
+        fs::write(&secret, "root's own\n").expect("written");
+        set_mode(&secret, 0o600);
+        let before = owner(&secret);
+        match what {
+            "a symbolic link" => symlink(&secret, &next).expect("a link"),
+            "a hard link" => fs::hard_link(&secret, &next).expect("a link"),
+            _ => fs::rename(&secret, &next).expect("moved"),
+        }
+        let held = fs::File::open(&next).expect("the secret");
+        // No log gets the setuid and setgid bits.
+        set_mode(&path, 0o6640);
+        fs::rename(&path, directory.path().join("moved")).expect("moved");
+        log.reopen();
+        wait_until("the file", || path.exists());
+        put(&log, 0..10);
+        guard.close().expect("closed");
+        let secret = held.metadata().expect("held");
+        assert_eq!((secret.uid(), secret.gid(), secret.mode() & 0o7777), before, "{what}");
+        assert_eq!(secret.len(), 11, "{what}");
+        assert!(!path.is_symlink() && !next.is_symlink());
+        assert_eq!(fs::metadata(&path).expect("there").nlink(), 1, "{what}");
+        assert_eq!(owner(&path), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_mode_of_the_first_file_can_be_chosen() {
+    for (mode, expected) in [(0o600, 0o600), (0o440, 0o640)] {
+        let (directory, path) = place();
+        let (log, guard) = rotating(&path).file_mode(mode).open().expect("opened");
+        put(&log, 0..1000);
+        guard.close().expect("closed");
+        for name in names(directory.path()) {
+            assert_eq!(owner(&directory.path().join(&name)).2, expected, "{name}");
+        }
+    }
+}
+
+/// A log's directory is moved away, with another one in its place: rotating and removing stay where
+/// the log is, until it is reopened by its name.
+#[test]
+fn another_logs_files_in_its_old_place_are_not_touched() {
+    let made = tempfile::tempdir().expect("a directory");
+    let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
+    let path = logs.join("a.log");
+    let (log, guard) = rotating(&path).keep(Keep::new().files(2)).open().expect("opened");
+    put(&log, 0..50);
+    guard.flush(LONG).expect("flushed");
+    fs::rename(&logs, &old).expect("moved");
+    fs::create_dir(&logs).expect("made");
+    let others = [
+        "a.log",
+        "a.log.20251121T160533Z.0",
+        "a.log.20251121T160534Z.0",
+        "a.log.20251121T160535Z.0",
+    ];
+    for name in others {
+        fs::write(logs.join(name), "somebody's\n").expect("written");
+    }
+    put(&log, 50..1000);
+    guard.flush(LONG).expect("flushed");
+    assert!(log.stats().rotations > 3, "{:?}", log.stats());
+    assert_eq!(names(&logs), others);
+    assert!(others.iter().all(|name| read(&logs.join(name)) == "somebody's\n"));
+    // The janitor may remove older files meanwhile.
+    let texts = names(&old).into_iter().map(|name| fs::read_to_string(old.join(name)));
+    let is_last = |text: String| text.ends_with(&line(0, 999, LINE));
+    assert!(texts.flatten().any(is_last), "the last line is nowhere");
+    // Reopened, it follows its name. The janitor is in this directory then, and removes what has
+    // the names of older files. Only the log itself stays.
+    log.reopen();
+    wait_until("the file of its name", || {
+        put(&log, 1000..1001);
+        guard.flush(LONG).expect("flushed");
+        read(&path) != "somebody's\n"
+    });
+    guard.close().expect("closed");
+    let text = read(&path);
+    assert!(text.starts_with("somebody's\n") && text.ends_with(&line(0, 1000, LINE)), "{text}");
+}

@@ -1,0 +1,281 @@
+//! Disks that fail: events report it, lines are kept within the policy, writing continues by
+//! itself. And forks.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{
+    EIO, ENOSPC, LINE, LONG, MS, Mood, MoodyDisk, append, has_lines, line, names, put, quick, read,
+    say, small, wait_until,
+};
+use inkstone_appender::{LogWriter, LongLine, Rotation, Survive};
+use inkstone_host::in_forked_child;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("logs/a.log");
+    (directory, path)
+}
+
+#[test]
+fn a_full_disk_and_a_broken_one_are_told_once_and_lines_follow_when_it_works_again() {
+    for mood in
+        [Mood::Fails(ENOSPC), Mood::Fails(EIO), Mood::FailsHalfway(ENOSPC), Mood::FailsHalfway(EIO)]
+    {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(mood);
+        let (builder, told) = quick(&path);
+        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+        put(&log, 0..100);
+        wait_until("three attempts", || log.stats().write_errors >= 3);
+        assert!(log.trouble().is_some() && log.stats().written_lines == 0);
+        assert_eq!(told.all().len(), 1, "told once, not with every attempt");
+        let error = log.flush_within(MS).expect_err("it fails").to_string();
+        assert!(error.contains("append") && error.contains("a.log"), "{error}");
+        disk.set(Mood::Works);
+        guard.flush(LONG).expect("by itself");
+        assert!(log.trouble().is_none());
+        guard.close().expect("closed");
+        has_lines(&read(&path), 0..100);
+        assert!(told.all().len() == 2 && told.count("written again") == 1, "{told:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_vanishes_and_comes_again() {
+    let (directory, path) = place();
+    let (builder, told) = quick(&path);
+    let (log, guard) = builder.open().expect("opened");
+    say(&log, "before\n");
+    guard.flush(LONG).expect("flushed");
+    let folder = directory.path().join("logs");
+    fs::remove_dir_all(&folder).expect("removed");
+    say(&log, "meanwhile\n");
+    wait_until("an attempt", || log.stats().write_errors >= 2);
+    assert!(!folder.exists(), "it is not ours to make: something may be mounted there");
+    fs::create_dir(&folder).expect("made again");
+    guard.flush(LONG).expect("by itself");
+    assert_eq!(read(&path), "meanwhile\n");
+    guard.close().expect("closed");
+    assert!(told.all()[0].contains("open log"), "{told:?}");
+}
+
+#[test]
+fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
+    let builder = quick(&path).0.flush_every(LONG);
+    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+    // All of them are in one buffer.
+    put(&log, 0..100);
+    guard.flush(MS).expect_err("it fails");
+    wait_until("a failure", || log.stats().write_errors >= 1);
+    fs::remove_file(&path).expect("removed");
+    disk.set(Mood::Works);
+    guard.close().expect("closed");
+    has_lines(&read(&path), 0..100);
+}
+
+/// Half of a buffer is in a file that was moved away, and nothing yet in the next one.
+#[test]
+fn what_an_earlier_file_has_is_not_written_again_when_the_next_one_vanishes() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
+    let (log, guard) = quick(&path).0.open_on(disk.clone()).expect("opened");
+    put(&log, 0..100);
+    wait_until("a failure", || log.stats().write_errors >= 1);
+    let moved = path.with_file_name("a.log.1");
+    fs::rename(&path, &moved).expect("moved");
+    log.reopen();
+    wait_until("the next file", || path.exists());
+    let before = log.stats().write_errors;
+    wait_until("another failure", || log.stats().write_errors > before + 1);
+    fs::remove_file(&path).expect("removed");
+    disk.set(Mood::Works);
+    guard.close().expect("closed");
+    let text = read(&moved);
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    has_lines(&(whole.to_owned() + &read(&path)), 0..100);
+}
+
+/// Neither one that waits when the closing gives up, nor a later one.
+#[test]
+fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
+    // What was given up stays in the stage.
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    for survive in [Survive::Nothing, Survive::PowerLoss(MS)] {
+        let (_directory, path) = place();
+        let disk = MoodyDisk::new(Mood::Works);
+        let builder = quick(&path).0.stage_directory(memory.path()).survive(survive);
+        let builder = builder.drain_timeout(200 * MS);
+        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+        say(&log, "written\n");
+        guard.flush(LONG).expect("flushed");
+        disk.set(Mood::Fails(ENOSPC));
+        say(&log, "given up\n");
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        let fails = || {
+            let error = log.flush_within(LONG).expect_err("they are not in the file");
+            assert!(error.to_string().contains("append"), "{survive:?}: {error}");
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(fails);
+            assert!(guard.close().is_err());
+        });
+        fails();
+        assert_eq!(log.stats().unwritten_lines, 1);
+        assert_eq!(read(&path), "written\n");
+    }
+}
+
+#[test]
+fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
+    let (_directory, path) = place();
+    let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10).drain_timeout(MS);
+    let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(EIO))).expect("opened");
+    std::thread::scope(|scope| {
+        for bytes in [LINE, LINE, 9000, 5000] {
+            let mut log = log.clone();
+            scope.spawn(move || while log.write_all(line(0, 0, bytes).as_bytes()).is_ok() {});
+        }
+        // A line in pieces.
+        scope.spawn(|| {
+            let pushed = |mut long: LongLine<'_>| long.push(&[b'x'; 300_000]);
+            assert!(log.begin_line().and_then(pushed).is_err());
+        });
+        wait_until("five that wait", || log.stats().waits >= 5);
+        assert!(guard.close().is_err());
+    });
+    // A line longer than all buffers may have been begun: it is one of those that were not written.
+    assert!((3..=5).contains(&log.stats().refused_lines), "{:?}", log.stats());
+}
+
+#[test]
+fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::Works);
+    let (builder, told) = quick(&path);
+    let builder = builder.survive(Survive::PowerLoss(5 * MS));
+    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+    say(&log, "one\n");
+    wait_until("a sync by itself", || disk.syncs() >= 1);
+    say(&log, "two\n");
+    let before = disk.syncs();
+    guard.flush(LONG).expect("flushed");
+    assert!(disk.syncs() > before || log.stats().written_lines == 2, "a flush is a sync");
+    disk.set(Mood::FailsToSync(EIO));
+    say(&log, "three\n");
+    wait_until("a failed sync", || log.stats().sync_errors >= 1);
+    let failed = disk.syncs();
+    std::thread::sleep(30 * MS);
+    assert_eq!(disk.syncs(), failed, "it is not tried again");
+    assert!(told.count("may not be durable") > 0);
+    // The kernel reports a failed sync once, and the next sync is about other lines.
+    disk.set(Mood::Works);
+    for _ in 0..2 {
+        let error = guard.flush(LONG).expect_err("its only sync failed").to_string();
+        assert!(error.contains("fdatasync") && error.contains("power loss"), "{error}");
+        say(&log, "later\n");
+    }
+    assert!(guard.close().is_err(), "not everything is durable");
+    assert!(disk.syncs() > failed, "what came later is synced all the same");
+}
+
+/// Also if others append to the file while the log is open, and if logrotate has moved it away, and
+/// perhaps made another of its name, when they do.
+#[test]
+fn no_line_goes_behind_the_half_of_somebodys() {
+    let pieces: &[(&str, &str)] =
+        &[("one\n", "half"), ("two", ""), (", whole\n", "whole\n"), ("three\n", "")];
+    let lines: &[(&str, &str)] = &[("one\n", "half"), ("two\n", "whole\n"), ("three\n", "")];
+    let longer = "a longer text of another file\n";
+    for (parts, moved_to, new_file, expected) in [
+        (pieces, "a.log", None, "one\nhalf\ntwo, whole\nwhole\nthree\n"),
+        (lines, "a.log.1", None, "one\nhalf\ntwo\nwhole\nthree\n"),
+        (lines, "a.log.1", Some(""), "one\nhalf\ntwo\nwhole\nthree\n"),
+        (lines, "a.log.1", Some(longer), "one\nhalf\ntwo\nwhole\nthree\n"),
+        // It is not checked there.
+        (lines, "old", None, "one\nhalf\ntwo\nwhole\n\nthree\n"),
+    ] {
+        let (_directory, path) = place();
+        // Of a process that was killed before this start.
+        fs::create_dir(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, "before").expect("written");
+        let (log, guard) = quick(&path).0.open().expect("opened");
+        let moved = path.with_file_name(moved_to);
+        for (own, theirs) in parts {
+            say(&log, own);
+            guard.flush(LONG).expect("flushed");
+            if *own == "one\n" {
+                fs::rename(&path, &moved).expect("moved");
+                new_file.inspect(|text| fs::write(&path, text).expect("written"));
+            }
+            append(&moved, theirs);
+        }
+        guard.close().expect("closed");
+        assert_eq!(read(&moved), format!("before\n{expected}"), "{new_file:?}, {moved_to}");
+    }
+}
+
+#[test]
+fn a_forked_child_gets_an_error_and_its_parent_goes_on() {
+    let (directory, path) = place();
+    let builder = LogWriter::builder(&path).survive(Survive::Kill);
+    let (log, guard) = builder.open().expect("opened");
+    let stop = AtomicBool::new(false);
+    let mut guard = Some(guard);
+    std::thread::scope(|scope| {
+        // So that the lock is held in many of the children.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                say(&log, "busy\n");
+            }
+        });
+        for round in 0..20 {
+            let code = in_forked_child(|| {
+                let is_refused =
+                    (&log).write_all(b"child\n").is_err() && log.flush_within(LONG).is_err();
+                let is_quiet = log.stats().lines == 0 && log.trouble().is_none();
+                log.reopen();
+                drop(guard.take());
+                if round > 0 {
+                    return u8::from(is_refused && is_quiet);
+                }
+                // It can open a log of its own.
+                let own = directory.path().join("child.log");
+                let (log, guard) = LogWriter::builder(&own).open().expect("opened");
+                say(&log, "child\n");
+                let is_own = guard.close().is_ok() && read(&own) == "child\n";
+                u8::from(is_refused && is_quiet && is_own)
+            });
+            assert_eq!(code.expect("a child that does not hang"), 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    say(&log, "parent\n");
+    guard.expect("the parent's own").close().expect("closed");
+    let text = read(&path);
+    assert!(text.ends_with("parent\n") && !text.contains("child"));
+}
+
+/// The log's name belongs to another file, which the log must not rename.
+#[test]
+fn a_file_that_somebody_has_put_there_is_not_rotated_and_lines_go_on_in_it() {
+    let (directory, path) = place();
+    let (builder, told) = quick(&path);
+    let builder = small(builder).rotate(Rotation::new().at_bytes(16 << 10));
+    let (log, guard) = builder.open().expect("opened");
+    say(&log, "first\n");
+    guard.flush(LONG).expect("flushed");
+    let folder = directory.path().join("logs");
+    fs::rename(&path, folder.join("moved")).expect("moved");
+    fs::write(&path, "somebody's\n").expect("written");
+    put(&log, 0..1000);
+    guard.close().expect("closed");
+    assert_eq!(told.all(), [""; 0]);
+    let all: String = names(&folder).iter().map(|name| read(&folder.join(name))).collect();
+    assert_eq!(all.lines().filter(|line| line.starts_with("thread")).count(), 1000);
+    assert_eq!(all.matches("somebody's\n").count(), 1);
+}
