@@ -65,15 +65,19 @@ impl OsPlace {
     /// The directory `root`; it is created with the first log.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        // One path for all who write here, whatever they call it and wherever they go later.
-        let root = std::path::absolute(&root).unwrap_or(root);
-        Self { root: std::fs::canonicalize(&root).unwrap_or(root) }
+        // The process may go to another directory later.
+        Self { root: std::path::absolute(&root).unwrap_or(root) }
+    }
+
+    /// One path for all who write here, whatever they call it.
+    fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone()).join(name)
     }
 }
 
 impl Place for OsPlace {
     fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
-        match OsDirectory::open(self.root.join(name)) {
+        match OsDirectory::open(self.path(name)) {
             Ok(directory) => Ok(Some(AnyDirectory::new(directory))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -81,7 +85,8 @@ impl Place for OsPlace {
     }
 
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
-        OsDirectory::create(self.root.join(name)).map(AnyDirectory::new)
+        OsDirectory::create(&self.root)?;
+        OsDirectory::create(self.path(name)).map(AnyDirectory::new)
     }
 
     fn living(&self) -> &Living {

@@ -37,6 +37,8 @@ struct State {
     listeners: Vec<WalStatusListener>,
     events: VecDeque<WalEvent>,
     is_telling: bool,
+    /// The end is told when all that was appended is decided.
+    is_end_due: bool,
     /// The last id of which the listeners have been told.
     told_id: u64,
     flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
@@ -60,6 +62,7 @@ impl Shared {
             listeners: Vec::new(),
             events: VecDeque::new(),
             is_telling: false,
+            is_end_due: false,
             told_id: last,
             flushes: Vec::new(),
             parts: VecDeque::new(),
@@ -115,8 +118,12 @@ impl Shared {
                     let status = WalStatus { closed_reason: None, ..state.status() };
                     state.events.push_back(WalEvent::WalFlushed(status));
                 }
-                Err(error) => state.end(of_log(error)),
+                Err(error) => {
+                    state.is_end_due |= state.closed.is_none();
+                    state.closed.get_or_insert(of_log(error));
+                }
             }
+            state.end_if_due();
             shared.tell(state);
         });
         Ok(())
@@ -178,8 +185,8 @@ impl Shared {
             if let Err(error) = &result {
                 state.closed = Some(error.clone());
             }
-            let status = state.status();
-            state.events.push_back(WalEvent::WalClosed(status));
+            state.is_end_due = true;
+            state.end_if_due();
         }
         self.tell(state);
         result
@@ -260,10 +267,10 @@ impl State {
         }
     }
 
-    /// The log has failed.
-    fn end(&mut self, reason: WalError) {
-        if self.closed.is_none() {
-            self.closed = Some(reason);
+    /// Has the listeners told of the end, once everything before is decided.
+    fn end_if_due(&mut self) {
+        if self.is_end_due && self.waiting_rows == 0 {
+            self.is_end_due = false;
             let status = self.status();
             self.events.push_back(WalEvent::WalClosed(status));
         }

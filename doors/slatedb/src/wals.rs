@@ -1,32 +1,57 @@
-//! The logs of a directory, and what is tuned about them. //! //! *Owns*: who is which database.
-*May not touch*: the traits, which are in files of their own.
+//! The logs of a directory, and what is tuned about them.
+//!
+//! *Owns*: who is which database. *May not touch*: the traits, which are in files of their own.
 
-use std::path::PathBuf; use std::sync::{Arc, Mutex, PoisonError}; use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use inkstone::{AnyDirectory, Error, Lsn, Options, Reader}; use slatedb::wal::WalError;
+use inkstone::{AnyDirectory, Error, Lsn, Options, Reader};
+use slatedb::wal::WalError;
 
-use crate::error::{of_io, of_log}; use crate::place::{OsPlace, Place, check_finished,
-directory_name}; use crate::state::Shared;
+use crate::error::{of_io, of_log};
+use crate::place::{OsPlace, Place, check_finished, directory_name};
+use crate::state::Shared;
 
 /// What may be chosen.
 #[derive(Debug, Clone)]
-pub struct Tuning { /// How the logs are opened. By default a write batch has at most 32 MiB. The
-LSNs, and whether a /// log is created, are set by this crate. pub log: Options, /// A memtable is
-flushed when a restart would replay so many bytes: 256 MiB by default. pub replay_bytes_max: u64,
-/// So long a new writer waits for one in another process that has the log open: 30 s by ///
-default. The other one closes when it sees that its manifest is fenced. pub fence_within: Duration,
-/// Whether to go on with a new, empty log where the manifest knows of rows that are in no log ///
-here. Those rows are lost. Not by default. pub accept_loss: bool, }
+pub struct Tuning {
+    /// How the logs are opened. By default a write batch has at most 32 MiB. The LSNs, and whether
+    /// a log is created, are set by this crate.
+    pub log: Options,
+    /// A memtable is flushed when a restart would replay so many bytes: 256 MiB by default.
+    pub replay_bytes_max: u64,
+    /// So long a new writer waits for one in another process that has the log open: 30 s by
+    /// default. The other one closes when it sees that its manifest is fenced.
+    pub fence_within: Duration,
+    /// Whether to go on with a new, empty log where the manifest knows of rows that are in no log
+    /// here. Those rows are lost. Not by default.
+    pub accept_loss: bool,
+}
 
-impl Default for Tuning { fn default() -> Self { Self { log: Options::new().record_bytes_max(32 <<
-20), replay_bytes_max: 256 << 20, fence_within: Duration::from_secs(30), accept_loss: false, } } }
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            log: Options::new().record_bytes_max(32 << 20),
+            replay_bytes_max: 256 << 20,
+            fence_within: Duration::from_secs(30),
+            accept_loss: false,
+        }
+    }
+}
 
 /// A directory in which each database has a log; SlateDB's administrator of them. Cheap to clone.
 #[derive(Clone)]
-pub struct Wals { pub(crate) place: Arc<dyn Place>, pub(crate) tuning: Arc<Tuning>, }
+pub struct Wals {
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) tuning: Arc<Tuning>,
+}
 
-impl Wals { /// The logs below the directory `root`, which is created with the first log. pub fn
-at(root: impl Into<PathBuf>) -> Self { Self::tuned(root, Tuning::default()) }
+impl Wals {
+    /// The logs below the directory `root`, which is created with the first log.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self::tuned(root, Tuning::default())
+    }
 
     /// The same, tuned.
     pub fn tuned(root: impl Into<PathBuf>, tuning: Tuning) -> Self {
@@ -48,10 +73,17 @@ at(root: impl Into<PathBuf>) -> Self { Self::tuned(root, Tuning::default()) }
 
 /// The log of one database: its writer, reader and collector. Cheap to clone.
 #[derive(Clone)]
-pub struct DatabaseWal { pub(crate) wals: Wals, pub(crate) name: Arc<str>, /// Kept for whoever asks
-for the end of the log again and again. beside: Arc<Mutex<Option<Reader>>>, }
+pub struct DatabaseWal {
+    pub(crate) wals: Wals,
+    pub(crate) name: Arc<str>,
+    /// Kept for whoever asks for the end of the log again and again.
+    beside: Arc<Mutex<Option<Reader>>>,
+}
 
-impl DatabaseWal { pub(crate) fn tuning(&self) -> &Tuning { &self.wals.tuning }
+impl DatabaseWal {
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.wals.tuning
+    }
 
     /// The directory, if it is there and nothing in it is unfinished.
     pub(crate) fn find(&self) -> Result<Option<AnyDirectory>, WalError> {
