@@ -9,12 +9,11 @@ use slatedb::{Db, DbBuilder};
 type Stores = Vec<Arc<dyn ObjectStore>>;
 
 /// As `Db::builder`, with the log. Stores are kept, so that none gets another's number.
-pub fn builder(path: impl Into<Path>, store: Arc<dyn ObjectStore>) -> DbBuilder<Path> {
+pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
     static STORES: LazyLock<(std::path::PathBuf, Mutex<Stores>)> = LazyLock::new(|| {
         let root = std::env::temp_dir().join(format!("s2-lite-own-tests-{}", std::process::id()));
         (root, Mutex::default())
     });
-    let path = path.into();
     let mut stores = STORES.1.lock().expect("the stores");
     let number = stores.iter().position(|known| Arc::ptr_eq(known, &store)).unwrap_or_else(|| {
         stores.push(Arc::clone(&store));

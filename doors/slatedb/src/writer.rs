@@ -102,7 +102,10 @@ impl DatabaseWal {
         if seen.known_id() > log.last().get() {
             return Err(self.is_short(seen.known_id(), log.last().get()));
         }
-        let first = seen.replay_after.saturating_add(1);
+        let mut first = seen.replay_after.saturating_add(1);
+        if self.tuning().accept_loss {
+            first = first.max(log.first().get());
+        }
         if log.first().get() > first {
             return Err(WalError::WalTruncated(first));
         }

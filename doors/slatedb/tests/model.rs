@@ -274,7 +274,8 @@ impl World<'_> {
                 // One in another process has to wait for the lock.
                 let other = process(&living.disk).of("main");
                 match now(other.begin(&mut Manifest(living.model.seen))) {
-                    Err(WalError::Unavailable(why)) if why.to_string().contains("open") => {}
+                    Err(WalError::Unavailable(why))
+                        if why.to_string().contains("another process") => {}
                     answer => return Err(format!("two writers: {:?}", answer.err())),
                 }
             }

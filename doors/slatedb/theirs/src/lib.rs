@@ -24,10 +24,9 @@ type Stores = Vec<Arc<dyn ObjectStore>>;
 
 /// As `Db::builder`, with the log of this store and path. Stores are kept, so that none gets
 /// another's number.
-pub fn builder(path: impl Into<Path>, store: Arc<dyn ObjectStore>) -> DbBuilder<Path> {
+pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
     static STORES: LazyLock<(TempDir, Mutex<Stores>)> =
         LazyLock::new(|| (tempfile::tempdir().unwrap(), Mutex::default()));
-    let path = path.into();
     let mut stores = STORES.1.lock().unwrap();
     let number = stores.iter().position(|known| Arc::ptr_eq(known, &store)).unwrap_or_else(|| {
         stores.push(Arc::clone(&store));
@@ -41,8 +40,8 @@ pub fn builder(path: impl Into<Path>, store: Arc<dyn ObjectStore>) -> DbBuilder<
 ///
 /// # Errors
 /// Those of `Db::open`.
-pub async fn open(
-    path: impl Into<Path>,
+pub async fn open<P: Into<Path> + Clone>(
+    path: P,
     store: Arc<dyn ObjectStore>,
 ) -> Result<Db, slatedb::Error> {
     builder(path, store).build().await
