@@ -42,4 +42,8 @@ END
     done
 } >"$to/main.rs"
 [ "${1:-}" != copy ] || exit 0
-exec cargo test --locked --workspace --exclude inkstone-slatedb-0-17 --test copied "$@"
+# Not run: db::test_replay_wal_then_write, which blocks an upload by a fail point. Those are compiled
+# into SlateDB only when its own package is tested.
+case " $* " in *" -- "*) ;; *) set -- "$@" -- ;; esac
+exec cargo test --locked --workspace --exclude inkstone-slatedb-0-17 --test copied "$@" \
+    --skip db::test_replay_wal_then_write

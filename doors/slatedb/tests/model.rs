@@ -45,13 +45,23 @@ struct Model {
     first: u64,
     /// The clone, once it is there: its batches, and the id before the first of them.
     clone: Option<(u64, Vec<Vec<RowEntry>>)>,
+    /// A crash may have kept a clone that was being deleted.
+    has_remains: bool,
     seq: u64,
 }
 
 impl Model {
     fn new() -> Self {
         let seen = Seen { replay_after: 0, next_id: 1, is_new: true };
-        Self { batches: Vec::new(), told: 0, seen, first: 1, clone: None, seq: 0 }
+        Self {
+            batches: Vec::new(),
+            told: 0,
+            seen,
+            first: 1,
+            clone: None,
+            has_remains: false,
+            seq: 0,
+        }
     }
 
     fn last(&self) -> u64 {
@@ -153,6 +163,7 @@ impl World<'_> {
             within.told = before.told.min(within.told);
             within.seen = Seen { is_new: false, ..before.seen };
             within.first = before.first;
+            within.has_remains |= before.has_remains || before.clone.is_some();
             within.clone = before.clone;
             for cut in disk.take_epochs() {
                 self.cut(&cut, &within, &living.model, depth)
@@ -183,9 +194,13 @@ impl World<'_> {
             if model.clone.is_none() {
                 self.tally.cut_clones += 1;
                 let last = after + expected.len() as u64;
-                wals.of("main")
-                    .clone_range(*after, last, &wals.of("clone"))
-                    .map_err(|error| format!("does not clone again: {error}"))?;
+                let again = || wals.of("main").clone_range(*after, last, &wals.of("clone"));
+                let mut made = again();
+                if let (Err(WalError::DataError(_)), true) = (&made, model.has_remains) {
+                    now(wals.delete_wal(&Path::from("clone"), false)).unwrap();
+                    made = again();
+                }
+                made.map_err(|error| format!("does not clone again: {error}"))?;
             }
             check_clone(&wals, *after, expected)?;
         }
@@ -194,6 +209,10 @@ impl World<'_> {
             self.tally.deeper += 1;
             found.record_epochs();
             living.model.clone = later.clone.clone();
+            // Collection was done or not.
+            if read(&living.wal, model.first, living.model.last() + 1).is_err() {
+                living.model.first = later.first;
+            }
             return self.go_on(living, 3, depth + 1).map_err(|why| format!("gone on: {why}"));
         }
         Ok(())
@@ -294,6 +313,7 @@ impl World<'_> {
                 living.wal.clone_range(replay_after, last, &clone).map_err(text)?;
                 let batches = living.model.batches[replay_after as usize..last as usize].to_vec();
                 living.model.clone = Some((replay_after, batches));
+                living.model.has_remains = false;
             }
             _ => {
                 if living.model.clone.take().is_none() {
@@ -307,6 +327,7 @@ impl World<'_> {
                     return Err(format!("dry {dry:?}, deleted {gone:?}"));
                 }
                 now(living.wals.delete_wal(&path, false)).map_err(text)?;
+                living.model.has_remains = false;
             }
         }
         Ok(living)

@@ -3,8 +3,8 @@
 //!     cargo run -p slatedb-local -- DIR put KEY VALUE
 //!     cargo run -p slatedb-local -- DIR get KEY
 //!     cargo run -p slatedb-local -- DIR scan [PREFIX]
-//!     cargo run -p slatedb-local -- DIR fill COUNT     # prints each key once it is durable
-//!     cargo run -p slatedb-local -- DIR follow         # another process: prints what it sees
+//!     cargo run -p slatedb-local -- DIR fill COUNT [PREFIX]    # prints each key once it is durable
+//!     cargo run -p slatedb-local -- DIR follow                 # another process: prints what it sees
 //!
 //! Kill `fill` in the middle (`kill -9`), and `scan`: every key that was printed is there.
 
@@ -72,10 +72,11 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
             }
             db.close().await?;
         }
-        ["fill", count] => {
+        ["fill", count, rest @ ..] => {
+            let prefix = rest.first().copied().unwrap_or("key");
             let db = open(directory).await?;
             for number in 0..count.parse::<u64>()? {
-                let key = format!("key-{number:09}");
+                let key = format!("{prefix}-{number:09}");
                 put(&db, &key, "a value").await?;
                 println!("{key}");
                 std::io::stdout().flush()?;

@@ -14,8 +14,8 @@ use inkstone::{Lsn, Reader};
 use inkstone_slatedb::{DatabaseWal, Wals, decode};
 use slatedb::object_store::{ObjectStore, path::Path};
 use slatedb::wal::{
-    WalAdmin, WalError, WalFileRange, WalGc, WalIterator, WalReader, WriterInit, WriterInitResult,
-    WriterManifest,
+    WalAdmin, WalError, WalFileRange, WalFlushResult, WalGc, WalIterator, WalObserver, WalReader,
+    WalStatus, WalWriter, WriterInit, WriterInitResult, WriterManifest,
 };
 use slatedb::{Db, DbBuilder, RowEntry, VersionedManifest};
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ pub async fn open<P: Into<Path> + Clone>(
 pub struct BTreeMapWal {
     path: std::path::PathBuf,
     wal: DatabaseWal,
-    _directory: Arc<TempDir>,
+    directory: Arc<TempDir>,
 }
 
 impl Default for BTreeMapWal {
@@ -82,7 +82,44 @@ impl WriterInit for BTreeMapWal {
         &self,
         manifest: &mut WriterManifest,
     ) -> Result<WriterInitResult, WalError> {
-        self.wal.fence_and_init(manifest).await
+        let begun = self.wal.fence_and_init(manifest).await?;
+        let wal_writer = Box::new(AtOnce(begun.wal_writer, Arc::clone(&self.directory)));
+        Ok(WriterInitResult { wal_writer, ..begun })
+    }
+}
+
+/// Their WAL has what was appended when `append` returns, and their tests look at once; so this one
+/// waits for the flush there.
+struct AtOnce(
+    Box<dyn WalWriter>,
+    #[allow(dead_code, reason = "it keeps the directory")] Arc<TempDir>,
+);
+
+#[async_trait]
+impl WalWriter for AtOnce {
+    async fn append(&mut self, write_batch: &[RowEntry]) -> Result<(), WalError> {
+        self.0.append(write_batch).await?;
+        self.0.flush().await?.completion.await
+    }
+
+    async fn flush(&mut self) -> Result<WalFlushResult, WalError> {
+        self.0.flush().await
+    }
+
+    fn should_flush_memtable(&self, replay_after_wal_id: u64) -> bool {
+        self.0.should_flush_memtable(replay_after_wal_id)
+    }
+
+    fn observer(&self) -> Box<dyn WalObserver> {
+        self.0.observer()
+    }
+
+    fn status(&self) -> Result<WalStatus, WalStatus> {
+        self.0.status()
+    }
+
+    async fn close(&mut self) -> Result<(), WalError> {
+        self.0.close().await
     }
 }
 
@@ -130,7 +167,7 @@ impl BTreeMapWalAdmin {
         BTreeMapWal {
             path: self.directory.path().join(directory),
             wal: self.wals.of(path.clone()),
-            _directory: Arc::clone(&self.directory),
+            directory: Arc::clone(&self.directory),
         }
     }
 }
