@@ -6,7 +6,8 @@
 //!     cargo run -p slatedb-local --bin measure -- DIR follow [PUTS]
 //!
 //! The second: how soon another process sees a row after `put` was called, by a `DbReader` that
-//! looks every millisecond, and by an iterator of the log that has no end. `overwrite` is the floor: a bare durable overwrite of 4096 bytes, by one thread.
+//! looks every millisecond, and by an iterator of the log that has no end. `overwrite` is the
+//! floor: a bare durable overwrite of 4096 bytes, by one thread.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
