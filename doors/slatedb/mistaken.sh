@@ -46,5 +46,6 @@ mistake "a clone shares the log of its source" admin.rs 'let target = to.wals.pl
 mistake "a clone takes more than the checkpoint" admin.rs 'self.each(&reader, first, Lsn::new(last), |_, bytes| {' \
     'self.each(&reader, first, reader.durable(), |_, bytes| {'
 mistake "a clone is not marked as unfinished" admin.rs 'begin_unfinished(&target)?;' ''
-mistake "what the manifest knows is not asked for" writer.rs 'if log.first().get() > first {' 'if log.first().get() > first && first == 0 {'
+mistake "a replay begins one too late" writer.rs 'let mut first = seen.replay_after.saturating_add(1);' \
+    'let mut first = seen.replay_after.saturating_add(2);'
 exit $missed

@@ -77,12 +77,11 @@ impl DatabaseWal {
             None => None,
         };
         let target = to.wals.place.create(&to.name).map_err(of_io)?;
-        if !is_unfinished(&target)? {
-            if let Some((made, _)) = to.reader()? {
-                if made.first() <= made.durable() {
-                    return to.is_copy(source.as_ref(), &made, first, Lsn::new(last));
-                }
-            }
+        if !is_unfinished(&target)?
+            && let Some((made, _)) = to.reader()?
+            && made.first() <= made.durable()
+        {
+            return to.is_copy(source.as_ref(), &made, first, Lsn::new(last));
         }
         if last <= replay_after && !is_unfinished(&target)? {
             return Ok(());

@@ -29,8 +29,10 @@ pub struct LogIterator {
     /// Where it stands; elsewhere while `step` runs.
     place: Option<ReadPlace>,
     /// A step that was begun and not awaited to its end goes on with the next call.
-    step: Option<Pin<Box<dyn Future<Output = (ReadPlace, Step)> + Send>>>,
+    step: Option<Pin<Box<Going>>>,
 }
+
+type Going = dyn Future<Output = (ReadPlace, Step)> + Send;
 
 type Step = Result<Option<WalRows>, WalError>;
 

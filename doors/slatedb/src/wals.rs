@@ -71,6 +71,9 @@ impl Wals {
     }
 }
 
+/// A reader, and the writer of this process if it is that one's log.
+pub(crate) type Found = (Reader, Option<Arc<Shared>>);
+
 /// The log of one database: its writer, reader and collector. Cheap to clone.
 #[derive(Clone)]
 pub struct DatabaseWal {
@@ -103,7 +106,7 @@ impl DatabaseWal {
     }
 
     /// A reader: of the writer in this process, or beside any other. `None` if there is no log.
-    pub(crate) fn reader(&self) -> Result<Option<(Reader, Option<Arc<Shared>>)>, WalError> {
+    pub(crate) fn reader(&self) -> Result<Option<Found>, WalError> {
         if let Some(writer) = self.living()? {
             return Ok(Some((writer.log.reader(), Some(writer))));
         }

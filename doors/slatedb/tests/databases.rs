@@ -101,10 +101,10 @@ async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
     close(&db).await;
 
     for wrong in [&old, &directory.path().join("lost")] {
-        let error = open(&store, &Wals::at(wrong)).await.err().expect("refused");
+        let error = open(&store, &Wals::at(wrong)).await.map(drop).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Data, "{error}");
     }
-    let error = open(&self::store(), &Wals::at(&main)).await.err().expect("refused");
+    let error = open(&self::store(), &Wals::at(&main)).await.map(drop).expect_err("refused");
     assert!(error.to_string().contains("another database's"), "{error}");
 
     let right = open(&store, &Wals::at(&main)).await.unwrap();

@@ -89,8 +89,8 @@ async fn a_batch_that_is_too_large_ends_the_database() {
         .build()
         .await
         .unwrap();
-    let refused = db.put("large", [0_u8; 2000]).await.err().expect("refused");
+    let refused = db.put("large", [0_u8; 2000]).await.map(drop).expect_err("refused");
     assert!(refused.to_string().contains("20"), "{refused}");
-    let later = db.put("small", "value").await.err().expect("closed");
+    let later = db.put("small", "value").await.map(drop).expect_err("closed");
     assert!(matches!(later.kind(), ErrorKind::Closed(_) | ErrorKind::Internal), "{later}");
 }

@@ -86,8 +86,8 @@ pub(crate) fn row(key: u64, seq: u64, value_bytes: usize) -> RowEntry {
         _ => ValueDeletable::Value(Bytes::from(vec![key as u8; value_bytes])),
     };
     let key = Bytes::from(format!("key-{key}"));
-    let create_ts = (seq % 3 == 0).then_some(seq as i64);
-    RowEntry { key, value, seq, create_ts, expire_ts: (seq % 5 == 0).then_some(-1) }
+    let create_ts = seq.is_multiple_of(3).then_some(seq as i64);
+    RowEntry { key, value, seq, create_ts, expire_ts: seq.is_multiple_of(5).then_some(-1) }
 }
 
 /// The batches of the ids from `first` to before `end`, and the error after them, if there is one.
