@@ -1,6 +1,6 @@
 //! Results for the user: the table on stdout, the exports in files.
 //!
-//! *Owns*: the terminal's width, colours, where output goes. *May not touch*: its text.
+//! *Owns*: the terminal's width, where output goes. *May not touch*: its text.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use clap::Args;
 use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::export::to_csv;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{Disk, LabResult};
-use inkstone_lab::table::{self, TableStyle, render_bench, render_claims};
+use inkstone_lab::result::{Bill, Disk, LabResult, Way};
+use inkstone_lab::table::{self, render_bench, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::{columns, stdout};
@@ -133,18 +133,18 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// The text of a result.
 pub(crate) fn render(result: &LabResult, view: View) -> String {
-    let style = &style();
+    let width = width(std::io::stdout().is_terminal());
     match view {
-        View::Tables => disks(result) + &table::render(result, style),
-        View::Bench => render_bench(result, style),
-        View::Claims => render_claims(result, style),
+        View::Tables => disks(result) + &table::render(result, width),
+        View::Bench => render_bench(result, width),
+        View::Claims => render_claims(result, width),
         View::Bills | View::BillsAndTimelines => {
-            let bills = result.tables.iter().map(|table| table::render_bill(table, style));
+            let bills = result.tables.iter().map(|table| table::render_bill(table, width));
             let mut text: String = bills.collect();
             if view == View::BillsAndTimelines {
                 text.push_str(&timelines(result));
             }
-            text + &table::render_warnings(result, style)
+            text + &table::render_warnings(result, width)
         }
     }
 }
@@ -171,24 +171,12 @@ fn disks(result: &LabResult) -> String {
 
 /// Every request of some commits of each way.
 pub(crate) fn timelines(result: &LabResult) -> String {
+    let width = width(std::io::stdout().is_terminal());
     let ways = result.tables.iter().flat_map(|table| &table.ways);
     let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
     let shown = bills.filter(|(_, bill)| !bill.timeline.is_empty());
-    shown.map(|(way, bill)| table::render_timeline(&way.name, bill, &style())).collect()
-}
-
-/// Colour on a terminal only, and never with `NO_COLOR` (set and not empty:
-/// <https://no-color.org>).
-fn style() -> TableStyle {
-    let terminal = std::io::stdout().is_terminal();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
-    let unicode =
-        locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"));
-    TableStyle { colour: terminal && !no_color && !dumb, width: width(terminal), unicode }
+    let one = |(way, bill): (&Way, &Bill)| table::render_timeline(&way.name, bill, width) + "\n";
+    shown.map(one).collect()
 }
 
 /// The terminal's columns.

@@ -48,8 +48,11 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         "{} is the result itself: give the page another name with -o",
         to.display()
     );
-    let page =
-        inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
+    let page = match inkstone_lab::watch::page::html(&json) {
+        Some(page) => page,
+        None => inkstone_lab::report::report(&json)
+            .with_context(|| format!("make a report of {name}"))?,
+    };
     if is_standard(&to) {
         crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);

@@ -107,8 +107,11 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
         // To the top, and what is below it away: only where that means something.
         let top = if is_terminal { "\x1b[H\x1b[2J" } else { "\n" };
         stdout::print(format!("{top}{}", page(report, columns)));
+        let out = stdout::Stdout::new();
+        out.look_for_reader();
+        out.takes_more()
     };
-    let show: Option<&mut dyn FnMut(&WatchReport)> =
+    let show: Option<&mut dyn FnMut(&WatchReport) -> bool> =
         if arguments.live { Some(&mut redraw) } else { None };
     let report = run(&options, stop, show)?;
     if arguments.json.as_deref() != Some(Path::new("-")) {

@@ -383,6 +383,52 @@ impl Log {
         self.try_gather(parts, sum_of(parts), None)
     }
 
+    /// As [`Log::try_append_parts`]; on [`Error::Busy`] the waker is woken when it is worth trying
+    /// again, or when the log has ended.
+    ///
+    /// # Errors
+    /// As [`Log::try_append`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    #[doc(hidden)]
+    pub fn try_append_parts_or_wake(
+        &self,
+        parts: &[IoSlice<'_>],
+        waker: &Waker,
+    ) -> Result<Append<'_>> {
+        self.check_size(parts)?;
+        let sum = sum_of(parts);
+        match self.try_gather(parts, sum, None) {
+            Err(Error::Busy) => self.try_gather(parts, sum, Some((&mut None, waker.clone()))),
+            other => other,
+        }
+    }
+
+    /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
+    /// nothing: another thread may take the room. For a caller who appends under a lock of its own
+    /// by [`Log::try_append_parts`], and may not wait there.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None.
+    #[doc(hidden)]
+    pub fn make_room(&self, record_bytes: usize) -> Result<()> {
+        self.shared.check_process()?;
+        let mut state = self.shared.lock();
+        loop {
+            state.check_appends()?;
+            let full = match state.is_changing() {
+                true => Some(EncodeError::BufferFull { needed: 0, room: 0 }),
+                false => state.open_group.refuses_record(record_bytes),
+            };
+            let Some(full) = full else { return Ok(()) };
+            state = self.wait_for_room(state, full, frame_bytes(record_bytes) as u64)?;
+        }
+    }
+
     /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block.
     /// Works in any runtime or none.
     ///
@@ -623,27 +669,35 @@ impl Log {
                 }
                 Err(full) => full,
             };
-            state = match full {
-                _ if state.is_changing() => {
-                    state.counted.stats.waits += 1;
-                    self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
-                }
-                EncodeError::SegmentFull { .. } => {
-                    self.shared.roll(state, needed_bytes(records))?
-                }
-                EncodeError::BufferFull { .. } if !state.is_turn_free() => {
-                    state.counted.stats.waits += 1;
-                    state.wanted.room = true;
-                    self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
-                }
-                EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
-                    self.shared.hand_over(state)?
-                }
-                EncodeError::BufferFull { .. } => self.shared.commit(state)?,
-                EncodeError::LsnsUsedUp => return Err(Error::UsedUp),
-                _ => return Err(Error::Invalid(full.to_string())),
-            };
+            state = self.wait_for_room(state, full, needed_bytes(records))?;
         }
+    }
+
+    /// Makes room after an append was refused, or waits until another thread has made some.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        full: EncodeError,
+        needed_bytes: u64,
+    ) -> Result<Guard<'a>> {
+        Ok(match full {
+            _ if state.is_changing() => {
+                state.counted.stats.waits += 1;
+                self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
+            }
+            EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes)?,
+            EncodeError::BufferFull { .. } if !state.is_turn_free() => {
+                state.counted.stats.waits += 1;
+                state.wanted.room = true;
+                self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
+            }
+            EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
+                self.shared.hand_over(state)?
+            }
+            EncodeError::BufferFull { .. } => self.shared.commit(state)?,
+            EncodeError::LsnsUsedUp => return Err(Error::UsedUp),
+            _ => return Err(Error::Invalid(full.to_string())),
+        })
     }
 
     /// Puts the records into the open group; returns the LSNs of the first and of the last. The

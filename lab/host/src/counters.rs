@@ -4,10 +4,9 @@
 //! *Owns*: the questions and their units. *May not touch*: what is worth counting.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{DeviceNumber, Error, Result};
@@ -175,7 +174,7 @@ impl Usage {
 }
 
 /// Of the calling thread.
-pub fn thread_usage() -> Usage {
+fn thread_usage() -> Usage {
     usage_of(libc::RUSAGE_THREAD)
 }
 
@@ -208,52 +207,6 @@ fn usage_of(who: libc::c_int) -> Usage {
         minor_faults: usage.ru_minflt.cast_unsigned(),
         major_faults: usage.ru_majflt.cast_unsigned(),
     }
-}
-
-/// What a process has read so far, all its threads together, those that have ended included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProcessIo {
-    /// Calls that read.
-    pub reads: u64,
-    /// Bytes that they gave, from wherever.
-    pub read_bytes: u64,
-    /// Bytes that were fetched from a device.
-    pub device_bytes: u64,
-}
-
-impl ProcessIo {
-    /// What was read between `before` and this one.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            reads: self.reads.saturating_sub(before.reads),
-            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
-            device_bytes: self.device_bytes.saturating_sub(before.device_bytes),
-        }
-    }
-}
-
-/// Of this process; `None` if the kernel does not say. Asking is one read, which the next answer
-/// counts; here it is taken out, so that two answers with nothing between them are equal.
-pub fn process_io() -> Option<ProcessIo> {
-    /// What the questions themselves have read so far.
-    static ASKED: Mutex<(u64, u64)> = Mutex::new((0, 0));
-    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut text = [0; 1024];
-    let len = fs::File::open("/proc/self/io").ok()?.read(&mut text).ok()?;
-    let text = std::str::from_utf8(&text[..len]).ok()?;
-    let field = |name: &str| {
-        let (_, value) =
-            text.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name)?;
-        value.parse::<u64>().ok()
-    };
-    let answer = ProcessIo {
-        reads: field("syscr")?.saturating_sub(asked.0),
-        read_bytes: field("rchar")?.saturating_sub(asked.1),
-        device_bytes: field("read_bytes")?,
-    };
-    *asked = (asked.0 + 1, asked.1 + len as u64);
-    Some(answer)
 }
 
 #[cfg(test)]
@@ -304,23 +257,5 @@ mod tests {
             process_usage().since(&of_all).switches() > used.switches(),
             "of ended threads too"
         );
-    }
-
-    #[test]
-    fn reading_is_counted_and_asking_is_not() {
-        // In a child: other tests of this process read too.
-        let answer = crate::in_forked_child(|| {
-            let Some(before) = process_io() else {
-                eprintln!("NOT RUN: reading is counted: the kernel does not count");
-                return 3;
-            };
-            let nothing = process_io().expect("as before").since(&before);
-            let mut file = fs::File::open("/proc/self/exe").expect("this program");
-            file.read_exact(&mut [0; 1000]).expect("it is longer");
-            let read = process_io().expect("as before").since(&before);
-            u8::from(nothing == ProcessIo::default())
-                | u8::from((read.reads, read.read_bytes) == (1, 1000)) << 1
-        });
-        assert_eq!(answer.expect("a child"), 3);
     }
 }

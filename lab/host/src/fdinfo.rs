@@ -11,6 +11,8 @@ pub struct OpenedAs {
     pub direct: bool,
     /// With O_DSYNC or O_SYNC: each write is durable by itself.
     pub durable: bool,
+    /// With O_SYNC: its time stamps are durable, too.
+    pub full: bool,
 }
 
 impl OpenedAs {
@@ -20,7 +22,8 @@ impl OpenedAs {
         let flags = i32::from_str_radix(text.trim(), 8).ok()?;
         let has = |flag: i32| flags & flag != 0;
         let writes = matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR);
-        Some(OpenedAs { writes, direct: has(libc::O_DIRECT), durable: has(libc::O_DSYNC) })
+        let (direct, durable) = (has(libc::O_DIRECT), has(libc::O_DSYNC));
+        Some(OpenedAs { writes, direct, durable, full: flags & libc::O_SYNC == libc::O_SYNC })
     }
 }
 
@@ -32,7 +35,9 @@ mod tests {
     fn flags_are_octal() {
         let of =
             |flags: i32| OpenedAs::parse(&format!("pos:\t0\nflags:\t0{flags:o}\nmnt_id:\t1\n"));
-        let opened = |writes, direct, durable| Some(OpenedAs { writes, direct, durable });
+        let opened = |writes, direct, durable| {
+            Some(OpenedAs { writes, direct, durable, full: direct && durable })
+        };
         assert_eq!(of(libc::O_RDONLY | libc::O_CLOEXEC), opened(false, false, false));
         assert_eq!(of(libc::O_RDWR | libc::O_DSYNC), opened(true, false, true));
         assert_eq!(of(libc::O_WRONLY | libc::O_SYNC | libc::O_DIRECT), opened(true, true, true));

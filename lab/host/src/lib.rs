@@ -7,7 +7,7 @@
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
-//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`CallTrace`] and [`Helper`] remove what they made when
+//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`SyncTrace`] and [`Helper`] remove what they made when
 //! they are dropped. What a killed process left is found again by name and lock: [`sweep`],
 //! [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it
 //! knows files, devices and sectors.
@@ -51,8 +51,8 @@ pub use child::{
     give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
 pub use counters::{
-    BlockStat, ProcessIo, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads,
-    process_cpu_ns, process_io, process_usage, thread_faults, thread_usage,
+    BlockStat, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,
+    process_usage, thread_faults,
 };
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
@@ -69,7 +69,7 @@ pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, sign
 pub use processors::{HalfCpu, OneCpu, steal};
 pub use served_mount::ServedMount;
 pub use terminal::raw_terminal;
-pub use trace::{BlockTrace, CallTrace, Trace};
+pub use trace::{BlockTrace, SyncTrace, Trace};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
 pub use tunnel::Tunnel;

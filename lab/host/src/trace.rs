@@ -31,6 +31,8 @@ const BUFFER_KB_PER_CPU_MIN: usize = 512;
 const EVENTS_MAX: usize = 2_000_000;
 /// How long the reader sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(4);
+/// The same where a program is watched that needs the processor.
+const PAUSE_OF_SYNCS: Duration = Duration::from_millis(20);
 /// Rounds without any page after which the stopped buffers are empty.
 const EMPTY_ROUNDS_AT_END: u32 = 3;
 
@@ -59,37 +61,7 @@ impl BlockTrace {
     /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
     /// says so in words).
     pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
-        Self::of(devices, &[EVENTS])
-    }
-
-    /// As [`start`](BlockTrace::start), and the file systems' and io_uring's own events of syncs,
-    /// by all processes.
-    ///
-    /// # Errors
-    /// As [`start`](BlockTrace::start).
-    pub fn with_syncs(devices: &[DeviceNumber]) -> Result<BlockTrace> {
-        Self::of(devices, &[EVENTS, SYNC_EVENTS])
-    }
-
-    fn of(devices: &[DeviceNumber], groups: &[&'static [EventSpec]]) -> Result<BlockTrace> {
-        if devices.is_empty() {
-            return Err(Error::invalid("start a block trace", "", "no device was named"));
-        }
-        let instance = Instance::create()?;
-        let specs = groups.iter().flat_map(|group| group.iter());
-        let filter: Vec<String> =
-            devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
-        Ok(BlockTrace(Running::start(instance, specs, &filter.join(" || "))?))
-    }
-
-    /// The events so far, which stay in the trace, by time.
-    pub fn so_far(&self) -> Trace {
-        self.0.so_far()
-    }
-
-    /// Whether so many events were kept that further ones will soon count as lost.
-    pub fn is_full(&self) -> bool {
-        locked(&self.0.gathered).events.len() > EVENTS_MAX / 10 * 9
+        Ok(BlockTrace(Running::of(devices, &[EVENTS], PAUSE)?))
     }
 
     /// Ends the trace and returns its events. Everything that completed before this call is in it.
@@ -101,63 +73,104 @@ impl BlockTrace {
     }
 }
 
-/// A running trace of the system calls by which programs ask for durability, of all threads: each
-/// event says whose it is. (A filter by thread would cost every switch of threads on the machine
-/// more than these events do.) It attaches to nothing. Dropped it ends and leaves nothing.
-pub struct CallTrace(Running);
+/// A running trace of what [`BlockTrace`] sees, of the file systems' and io_uring's own events of
+/// syncs, and, while that is wanted, of the system calls by which programs ask for durability: all
+/// in one instance, by all threads. It attaches to nothing. Dropped it ends and leaves nothing.
+///
+/// Any event of a system call makes each call of each thread on the machine slower. (A filter by
+/// thread would cost every switch of threads more than that.)
+pub struct SyncTrace(Running);
 
-impl CallTrace {
-    /// Starts it.
+impl SyncTrace {
+    /// Starts it, without the system calls.
     ///
     /// # Errors
     /// As [`BlockTrace::start`]; the kernel has no events of system calls.
-    pub fn start() -> Result<CallTrace> {
-        let instance = Instance::create()?;
-        if !fs::exists(instance.file("events/syscalls/sys_enter_fsync")).unwrap_or(false) {
+    pub fn start(devices: &[DeviceNumber]) -> Result<SyncTrace> {
+        let trace = Running::of(devices, &[EVENTS, SYNC_EVENTS, CALL_EVENTS], PAUSE_OF_SYNCS)?;
+        let calls = trace.instance.file("events/syscalls/sys_enter_fsync");
+        if !fs::exists(&calls).unwrap_or(false) {
             let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
-            return Err(Error::unsupported("trace system calls", instance.file("events"), why));
+            return Err(Error::unsupported("trace system calls", calls, why));
         }
-        Ok(CallTrace(Running::start(instance, CALL_EVENTS.iter(), "")?))
+        Ok(SyncTrace(trace))
     }
 
-    /// Shows the writes to these descriptors, too, and to no others. With `with_ends` also when
-    /// each write ended, for descriptors whose writes are durable by themselves.
+    /// Traces these devices from now on.
     ///
     /// # Errors
     /// The kernel refuses the filter.
-    pub fn writes_to(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
-        let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
-        let fds = fds.join(" || ");
-        for call in WRITE_CALLS {
-            let (enter, exit) = (format!("events/syscalls/sys_enter_{call}"), with_ends);
-            if !fs::exists(self.0.instance.file(&enter)).unwrap_or(false) {
-                continue;
+    pub fn set_devices(&self, devices: &[DeviceNumber]) -> Result<()> {
+        let filter = filter_of(devices);
+        for spec in EVENTS.iter().chain(SYNC_EVENTS).filter(|spec| spec.has_device()) {
+            let name = format!("events/{}/filter", spec.path);
+            if fs::exists(self.0.instance.file(&name)).unwrap_or(false) {
+                self.0.instance.write(&name, &filter)?;
             }
-            // The end of a write that carries its durability is always wanted: those are rare.
-            let carries = (call == "pwritev2").then_some("flags & 6");
-            let filter: Vec<&str> =
-                [carries, (!fds.is_empty()).then_some(&*fds)].into_iter().flatten().collect();
-            let is_on = !filter.is_empty();
-            if is_on {
-                self.0.instance.write(&format!("{enter}/filter"), &filter.join(" || "))?;
-            }
-            let on = |is_on: bool| if is_on { "1" } else { "0" };
-            self.0.instance.write(&format!("{enter}/enable"), on(is_on))?;
-            let exit = exit || carries.is_some();
-            let name = format!("events/syscalls/sys_exit_{call}/enable");
-            self.0.instance.write(&name, on(is_on && exit))?;
         }
         Ok(())
     }
 
+    /// Shows the calls that sync, and the writes to these descriptors. With `with_ends` also when
+    /// each write ended, for descriptors whose writes are durable by themselves.
+    ///
+    /// # Errors
+    /// The kernel refuses the filter.
+    pub fn show_calls(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
+        let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
+        let fds = fds.join(" || ");
+        let instance = &self.0.instance;
+        // Ends first: a beginning is shown only if its end will be.
+        for spec in CALL_EVENTS.iter().rev().filter(|spec| spec.is_call()) {
+            let event = format!("events/{}", spec.path);
+            if !fs::exists(instance.file(&event)).unwrap_or(false) {
+                continue;
+            }
+            // A write that carries its durability is always wanted: those are rare.
+            let carries = spec.path.ends_with("_pwritev2");
+            let is_on = if !spec.is_write() {
+                true
+            } else if spec.path.contains("sys_exit") {
+                carries || with_ends && !fds.is_empty()
+            } else {
+                let filter = [carries.then_some("flags & 6"), (!fds.is_empty()).then_some(&*fds)];
+                let filter: Vec<&str> = filter.into_iter().flatten().collect();
+                if !filter.is_empty() {
+                    instance.write(&format!("{event}/filter"), &filter.join(" || "))?;
+                }
+                !filter.is_empty()
+            };
+            instance.write(&format!("{event}/enable"), if is_on { "1" } else { "0" })?;
+        }
+        Ok(())
+    }
+
+    /// Shows no system calls.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn hide_calls(&self) -> Result<()> {
+        self.0.instance.write("events/syscalls/enable", "0")
+    }
+
     /// The events so far, which stay in the trace, by time.
     pub fn so_far(&self) -> Trace {
-        self.0.so_far()
+        let gathered = locked(&self.0.gathered);
+        let mut events = gathered.events.clone();
+        let lost = gathered.missed.saturating_add(gathered.dropped);
+        drop(gathered);
+        events.sort_by_key(|event| event.time_ns);
+        Trace { events, lost }
     }
 
     /// The events that came after the first `count`, in the order in which they were read.
     pub fn after(&self, count: usize) -> Vec<TraceEvent> {
         locked(&self.0.gathered).events.get(count..).unwrap_or_default().to_vec()
+    }
+
+    /// Whether so many events were kept that further ones will soon count as lost.
+    pub fn is_full(&self) -> bool {
+        locked(&self.0.gathered).events.len() > EVENTS_MAX / 10 * 9
     }
 
     /// Ends the trace and returns its events.
@@ -168,8 +181,6 @@ impl CallTrace {
         self.0.stop()
     }
 }
-
-const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 
 /// An instance with the thread that empties its buffers.
 struct Running {
@@ -191,19 +202,25 @@ struct Gathered {
 }
 
 impl Running {
-    /// Switches these events on, with this filter where they have a device.
-    fn start(
-        instance: Instance,
-        specs: impl Iterator<Item = &'static EventSpec>,
-        filter: &str,
+    /// Switches these events on, those that have a device for these devices.
+    fn of(
+        devices: &[DeviceNumber],
+        groups: &[&'static [EventSpec]],
+        pause: Duration,
     ) -> Result<Running> {
+        if devices.is_empty() {
+            return Err(Error::invalid("start a block trace", "", "no device was named"));
+        }
+        let instance = Instance::create()?;
+        let specs = groups.iter().flat_map(|group| group.iter());
+        let filter = filter_of(devices);
         let cpus = cpus_of(&instance)?;
         instance.write("trace_clock", "mono")?;
         let buffer_kb =
             (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
         instance.write("buffer_size_kb", &buffer_kb.to_string())?;
         let layout = page_layout(&instance)?;
-        let decoder = enable_events(&instance, specs, filter)?;
+        let decoder = enable_events(&instance, specs, &filter)?;
         let pipes =
             cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -215,6 +232,7 @@ impl Running {
             decoder,
             stop: Arc::clone(&stop),
             gathered: Arc::clone(&gathered),
+            pause,
         };
         let path = instance.file("");
         let spawned =
@@ -225,15 +243,6 @@ impl Running {
         let trace = Running { stop, gathered, reader: Some(reader), cpus, instance };
         trace.instance.write("tracing_on", "1")?;
         Ok(trace)
-    }
-
-    fn so_far(&self) -> Trace {
-        let gathered = locked(&self.gathered);
-        let mut events = gathered.events.clone();
-        let lost = gathered.missed.saturating_add(gathered.dropped);
-        drop(gathered);
-        events.sort_by_key(|event| event.time_ns);
-        Trace { events, lost }
     }
 
     fn stop(mut self) -> Result<Trace> {
@@ -270,6 +279,11 @@ impl Drop for Running {
 /// Events that a panicking reader has left are still events.
 fn locked(gathered: &Mutex<Gathered>) -> MutexGuard<'_, Gathered> {
     gathered.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn filter_of(devices: &[DeviceNumber]) -> String {
+    let each = devices.iter().map(|device| format!("dev == {}", device.to_kernel()));
+    each.collect::<Vec<String>>().join(" || ")
 }
 
 fn cpus_of(instance: &Instance) -> Result<Vec<String>> {
@@ -333,8 +347,8 @@ fn enable_events(
         if spec.has_device() {
             instance.write(&format!("{event}/filter"), filter)?;
         }
-        if spec.is_write() {
-            // Switched on for chosen descriptors only.
+        if spec.is_call() {
+            // Switched on when they are wanted.
             continue;
         }
         instance.write(&format!("{event}/enable"), "1")?;
@@ -382,6 +396,7 @@ struct Reader {
     decoder: Decoder,
     stop: Arc<AtomicBool>,
     gathered: Arc<Mutex<Gathered>>,
+    pause: Duration,
 }
 
 impl Reader {
@@ -393,7 +408,7 @@ impl Reader {
             let is_stopping = self.stop.load(Ordering::Acquire);
             let has_found = self.round()?;
             if !is_stopping {
-                thread::park_timeout(PAUSE);
+                thread::park_timeout(self.pause);
             } else if !has_found {
                 empty_rounds_at_end += 1;
                 thread::sleep(Duration::from_millis(1));
@@ -492,6 +507,7 @@ mod tests {
             decoder: Decoder::new(&format).expect("common fields"),
             stop: Arc::new(AtomicBool::new(true)),
             gathered: Arc::clone(&gathered),
+            pause: PAUSE,
         };
         reader.run().expect("read");
         let gathered = locked(&gathered);

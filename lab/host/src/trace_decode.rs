@@ -32,9 +32,14 @@ impl EventSpec {
         self.fields.first() == Some(&"dev")
     }
 
+    /// Whether it is a system call, whose events slow every call down.
+    pub(super) fn is_call(&self) -> bool {
+        self.path.starts_with("syscalls/")
+    }
+
     /// Whether it is a write, of which there are too many to look at all.
     pub(super) fn is_write(&self) -> bool {
-        self.path.contains("write")
+        self.is_call() && self.path.contains("write")
     }
 }
 
@@ -114,8 +119,8 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
         let (device, inode) = (Some(record.device()?), record.number(1)?);
         Some(TraceKind::FileSync { device, inode, data_only: Some(record.number(2)? != 0) })
     }),
-    event("ext4/ext4_sync_file_exit", &["dev", "ino"], |record| {
-        Some(TraceKind::FileSyncEnd { device: record.device()?, inode: record.number(1)? })
+    event("ext4/ext4_sync_file_exit", &["dev", "ret"], |record| {
+        Some(TraceKind::FileSyncEnd { failed: record.number32(1)? != 0 })
     }),
     event("xfs/xfs_dir_fsync", &["dev", "ino"], |record| {
         let (device, inode) = (Some(record.device()?), record.number(1)?);
@@ -162,6 +167,8 @@ pub(super) const CALL_EVENTS: &[EventSpec] = &[
     }),
     event("syscalls/sys_enter_syncfs", &["fd"], |record| enter(record, Call::Syncfs)),
     event("syscalls/sys_exit_syncfs", &["ret"], |record| exit(record, Call::Syncfs)),
+    event("syscalls/sys_enter_sync", &["__syscall_nr"], |record| enter(record, Call::Sync)),
+    event("syscalls/sys_exit_sync", &["ret"], |record| exit(record, Call::Sync)),
     event("syscalls/sys_enter_msync", &["start", "flags"], |record| {
         Some(TraceKind::CallEnter {
             call: Call::Msync,

@@ -126,10 +126,8 @@ pub enum TraceKind {
     },
     /// It has done so; only ext4 says it.
     FileSyncEnd {
-        /// The file system's device.
-        device: DeviceNumber,
-        /// The file.
-        inode: u64,
+        /// Whether it returned an error.
+        failed: bool,
     },
     /// Reads or writes past the page cache begin.
     DirectIo {
@@ -203,6 +201,8 @@ pub enum Call {
     Msync,
     /// `syncfs`.
     Syncfs,
+    /// `sync`, of all file systems.
+    Sync,
     /// `write`, `pwrite64`, `writev`, `pwritev` or `pwritev2`.
     Write,
 }

@@ -212,35 +212,6 @@ fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
     }
 }
 
-/// On threads of its own an engine has begun what came before, so that it may be waited for, with
-/// fewer threads than requests too.
-#[test]
-fn what_is_done_on_own_threads_may_wait_for_what_came_before() {
-    let directory = directory();
-    let file = new_file(directory.path(), "whole", Access::Buffered);
-    file.write_at(&filled(64 * 4096, 2), 0).expect("written");
-    for threads in [1, 2, 8] {
-        let mut engine = open(EngineKind::Pool, threads);
-        let (first, mut before) = mpsc::channel();
-        first.send(0u64).expect("sent");
-        for token in 0..64 {
-            let (hand_on, next) = mpsc::channel();
-            let before = std::mem::replace(&mut before, next);
-            let then = Then::new(move |bytes, _| {
-                hand_on.send(before.recv().expect("sent") + u64::from(bytes[0])).expect("sent")
-            });
-            let (buffer, offset, then) = (AlignedBuf::zeroed(4096), token * 4096, Some(then));
-            let operation = Operation::Read { buffer, len: 4096, offset, then };
-            engine.submit(request(token, &file, operation)).expect("taken");
-        }
-        while let Some(completion) = engine.complete().expect("it works") {
-            assert_eq!(completion.result.expect("read"), 4096);
-        }
-        let all: u64 = filled(64 * 4096, 2).chunks(4096).map(|block| u64::from(block[0])).sum();
-        assert_eq!(before.recv(), Ok(all), "{threads} threads");
-    }
-}
-
 #[test]
 fn dropping_an_engine_carries_out_what_it_took() {
     const BYTES: usize = 256 << 10;
@@ -261,34 +232,6 @@ fn dropping_an_engine_carries_out_what_it_took() {
             drop(engine);
             assert_holds(&file, BYTES, 0..16);
         }
-    }
-}
-
-#[test]
-fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
-    let directory = directory();
-    for (kind, access) in ways() {
-        let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
-        let mut engine = open(kind, 16);
-        for round in 0..8 {
-            // The thread ends with its requests under way; the next one takes their completions.
-            engine = std::thread::scope(|scope| {
-                let file = &file;
-                let submitter = scope.spawn(move || {
-                    for number in round * 16..(round + 1) * 16 {
-                        let (buffer, offset) = (filled(16384, number), number * 16384);
-                        let operation = write(buffer, offset, Persist::Sync(SyncKind::Data));
-                        engine.submit(request(number, file, operation)).expect("taken");
-                    }
-                    engine
-                });
-                submitter.join().expect("its end")
-            });
-            while let Some(completion) = engine.complete().expect("it works") {
-                assert_eq!(completion.result.expect("written"), 16384, "{kind} {access}");
-            }
-        }
-        assert_holds(&file, 16384, 0..128);
     }
 }
 

@@ -404,7 +404,7 @@ pub(crate) mod tests {
     }
 
     /// 15 equal ways, as many as `inkstone lab` has: one of them may be called faster in at most 5
-    /// of 100 runs. Before, the lowest median was judged as if it were one pair.
+    /// of 100 runs.
     #[test]
     fn of_equal_ways_one_is_called_the_fastest_in_at_most_one_run_of_twenty() {
         let mut random = fastrand::Rng::with_seed(37);

@@ -348,8 +348,7 @@ impl Relative {
         Self { speedup, low: None, high: None, verdict: Verdict::Unknown }
     }
 
-    /// The interval, if there is one. Results from before 2026-11 with too few rounds have the
-    /// range of the rounds in its place: it is not shown.
+    /// The interval, if there are rounds enough for one.
     pub fn interval(&self) -> Option<(f64, f64)> {
         if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::Usage;
 
+use crate::histogram::Recorder;
 use crate::progress::Progress;
 use crate::result::{Figure, Place, Round, Table, Unit, Verdict, Way, figure};
 use crate::site::Site;
@@ -138,6 +139,41 @@ pub(crate) trait TakesTurns {
     fn finish(&mut self, _way: &mut Way, _notes: &mut Vec<String>) {}
 }
 
+impl<F: FnMut(&Turn<'_>) -> Result<Sample, WayError>> TakesTurns for F {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+        self(turn)
+    }
+}
+
+/// A way that is nothing but its turns.
+pub(crate) fn each<F: FnMut(&Turn<'_>) -> Result<Sample, WayError>>(turn: F) -> F {
+    turn
+}
+
+/// A way whose operations are timed one by one, over all its turns.
+pub(crate) struct Timed<F> {
+    turn: F,
+    latency: Recorder,
+}
+
+/// A way that records the time of each operation in its turn.
+pub(crate) fn timed<F>(turn: F) -> Timed<F>
+where
+    F: FnMut(&Turn<'_>, &mut Recorder) -> Result<Sample, WayError>,
+{
+    Timed { turn, latency: Recorder::new() }
+}
+
+impl<F: FnMut(&Turn<'_>, &mut Recorder) -> Result<Sample, WayError>> TakesTurns for Timed<F> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+        (self.turn)(turn, &mut self.latency)
+    }
+
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = (self.latency.count() > 0).then(|| self.latency.finish());
+    }
+}
+
 /// A way on its way through the rounds.
 pub(crate) struct Running<'a> {
     pub(crate) way: Way,
@@ -146,6 +182,11 @@ pub(crate) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
+    /// A way that needs no preparation, without a position.
+    pub(crate) fn of<W: TakesTurns + 'a>(name: impl Into<String>, series: &str, work: W) -> Self {
+        Self::new(name, series, None, Ok(work))
+    }
+
     /// A way; if its work could not be prepared, it has the reason instead.
     pub(crate) fn new<W: TakesTurns + 'a>(
         name: impl Into<String>,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use inkstone::tuned::{self, Tuned, candidates};
-use inkstone_host::{LabEngine, LabFile, monotonic_ns};
+use inkstone_host::{LabEngine, monotonic_ns};
 use inkstone_io::{AlignedBuf, Barriers, OsDirectory, Preparation, Reuse, Strategy};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ use crate::pass::Writer;
 use crate::progress::Progress;
 use crate::result::{Relative, Table, Unit, Verdict, Way};
 use crate::rounds::{
-    Frame, ROUNDS_MIN, Running, Sample, SideBySide, TakesTurns, Turn, Turns, take_turns,
+    Frame, ROUNDS_MIN, Running, Sample, SideBySide, TakesTurns, Turns, each, take_turns,
 };
 use crate::site::{OpenSite, Site};
 use crate::stage::{Session, WayError, incompressible, stage};
@@ -128,45 +128,29 @@ fn writing(strategy: &Strategy) -> Writing {
     Writing { file_bytes, ..Writing::of(Strategy { reuse: Reuse::New, ..*strategy }) }
 }
 
-/// A candidate with its file, and its position in it.
-struct Candidate {
-    writing: Writing,
-    file: Arc<LabFile>,
-    writer: Writer<LabEngine>,
-    next: u64,
-    /// Commits of a turn.
-    commits: Arc<AtomicU64>,
-}
-
-impl Candidate {
-    fn new(
-        number: usize,
-        strategy: &Strategy,
-        site: &Site,
-        session: &Session<'_>,
-        payload: &AlignedBuf,
-        commits: &Arc<AtomicU64>,
-    ) -> Result<Self, WayError> {
-        let writing = writing(strategy);
-        site.can(&writing).map_err(WayError::Invalid)?;
-        let writer = Writer::for_way(&writing, payload)?;
-        let file = stage(session, &writing, &format!("tune-{number}"), payload)?.file;
-        Ok(Self { writing, file, writer, next: 0, commits: Arc::clone(commits) })
-    }
-}
-
-impl TakesTurns for Candidate {
-    /// These commits are timed together.
-    fn turn(&mut self, _: &Turn<'_>) -> Result<Sample, WayError> {
-        let commits = self.commits.load(Ordering::Relaxed);
+/// A candidate, which overwrites its own file; the commits of a turn are timed together.
+fn candidate(
+    number: usize,
+    strategy: &Strategy,
+    site: &Site,
+    session: &Session<'_>,
+    payload: &AlignedBuf,
+    commits: &Arc<AtomicU64>,
+) -> Result<impl TakesTurns + use<>, WayError> {
+    let writing = writing(strategy);
+    site.can(&writing).map_err(WayError::Invalid)?;
+    let mut writer: Writer<LabEngine> = Writer::for_way(&writing, payload)?;
+    let file = stage(session, &writing, &format!("tune-{number}"), payload)?.file;
+    let (mut next, commits) = (0, Arc::clone(commits));
+    Ok(each(move |_| {
+        let commits = commits.load(Ordering::Relaxed);
         let begin_ns = monotonic_ns();
         for _ in 0..commits {
-            let number = self.next % self.writing.commits();
-            self.writer.commit(&self.writing, &self.file, number)?;
-            self.next += 1;
+            writer.commit(&writing, &file, next % writing.commits())?;
+            next += 1;
         }
         Ok(Sample::of(commits, monotonic_ns() - begin_ns))
-    }
+    }))
 }
 
 /// Measures and chooses. There is no choice if the user stops it.
@@ -179,7 +163,7 @@ fn measure(site: &Site, begin: Instant, stop: &AtomicBool) -> Result<TuneResult,
     let commits = Arc::new(AtomicU64::new(WARM_UP_COMMITS));
     let mut ways = Vec::new();
     for (number, strategy) in strategies.iter().enumerate() {
-        let made = Candidate::new(number, strategy, site, &session, &payload, &commits);
+        let made = candidate(number, strategy, site, &session, &payload, &commits);
         ways.push(Running::new(tuned::name(strategy), "", None, made));
     }
     let mut place = [SideBySide { session: &session, ways }];

@@ -19,6 +19,7 @@ use inkstone_lab::bench::bill::{LogBill, by_trace};
 use inkstone_lab::bench::load::{Task, Worker};
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
+use inkstone_lab::result::Kind;
 use inkstone_lab::site::OpenSite;
 use inkstone_lab::stage::WayError;
 
@@ -92,12 +93,14 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
     assert_eq!((commits, bill.lost_events), (self::commits(), 0));
     assert!(changes >= 8, "{changes} segment changes");
     // One write per group, and a header at each change. The background thread writes the seals.
-    assert_eq!(bill.data_writes.requests, commits + changes, "{text}");
-    assert_eq!(bill.flushes, commits + changes, "{text}");
-    assert!(bill.data_writes.requests * 100 <= commits * 101, "{text}");
-    assert!(bill.flushes * 100 <= commits * 101, "{text}");
-    assert_eq!((bill.reads.requests, bill.apart.reads.requests), (0, 0), "{text}");
-    assert_eq!(bill.journal_writes.requests, 0, "{text}");
+    assert_eq!(bill.own(Kind::DataWrite), commits + changes, "{text}");
+    assert_eq!(bill.own(Kind::Flush), commits + changes, "{text}");
+    assert!(bill.own(Kind::DataWrite) * 100 <= commits * 101, "{text}");
+    assert!(bill.own(Kind::Flush) * 100 <= commits * 101, "{text}");
+    for kind in [Kind::DataRead, Kind::OtherRead] {
+        assert_eq!((bill.own(kind), bill.apart(kind)), (0, 0), "{text}");
+    }
+    assert_eq!(bill.own(Kind::JournalWrite), 0, "{text}");
     // When the counters are read at the end, a file may be in preparation, with one of its requests
     // in flight.
     let check = bill.cross_check.expect("counters");
@@ -107,7 +110,7 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
         "{text}"
     );
     if kind != ImageKind::Ext4NoJournal {
-        assert_eq!(bill.metadata_writes.requests, 0, "{text}");
+        assert_eq!(bill.own(Kind::MetadataWrite), 0, "{text}");
     }
     assert!(
         std::fs::read_dir(parent.path()).expect("the directory").next().is_none(),

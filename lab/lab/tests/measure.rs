@@ -27,8 +27,8 @@ fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> {
-    let stop = AtomicBool::new(stop);
+fn run(directory: &Path, plan: Plan) -> Result<LabResult, LabError> {
+    let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     part(Some(directory), &Part::Here(plan), &NO_PACE, &mut context)
@@ -72,7 +72,7 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
         Writing { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
     ];
-    let result = run(directory.path(), plan(ways), false).expect("a result");
+    let result = run(directory.path(), plan(ways)).expect("a result");
     let run = &result.tables[0];
     assert_eq!(run.ways.len(), 3);
     for way in &run.ways {
@@ -106,7 +106,7 @@ fn a_failing_way_is_a_row_with_its_reason() {
         small(contradiction),
         small(strategy(Reuse::Reuse, Durability::Fsync)),
     ];
-    let result = run(directory.path(), plan(ways), false).expect("a result");
+    let result = run(directory.path(), plan(ways)).expect("a result");
     let ways = &result.tables[0].ways;
     let reason = ways[1].missing.as_ref().expect("it cannot be measured");
     assert!(reason.contains("mmap") && reason.contains("o-dsync"), "{reason}");
@@ -114,26 +114,14 @@ fn a_failing_way_is_a_row_with_its_reason() {
 }
 
 #[test]
-fn a_stop_ends_in_order_with_what_there_is() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let result =
-        run(directory.path(), plan(vec![small(strategy(Reuse::New, Durability::Fsync))]), true);
-    match result {
-        Ok(result) => assert!(result.preamble.interrupted),
-        Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
-    }
-    assert!(is_empty(directory.path()));
-}
-
-#[test]
 fn bad_places_are_refused_before_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let ways = || vec![small(strategy(Reuse::New, Durability::Fsync))];
     let missing = directory.path().join("missing");
-    let error = run(&missing, plan(ways()), false).expect_err("no such directory");
+    let error = run(&missing, plan(ways())).expect_err("no such directory");
     assert!(error.to_string().contains("missing"), "{error}");
     let huge = vec![Writing { file_bytes: 1 << 50, ..ways()[0] }];
-    let error = run(directory.path(), plan(huge), false).expect_err("no room for 1 PiB");
+    let error = run(directory.path(), plan(huge)).expect_err("no room for 1 PiB");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     assert!(is_empty(directory.path()));
 }
@@ -148,7 +136,7 @@ fn memory_is_never_called_durable() {
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
-    let result = run(directory.path(), plan(ways), false).expect("a result");
+    let result = run(directory.path(), plan(ways)).expect("a result");
     for way in &result.tables[0].ways {
         let durable = &way.durable;
         assert!(matches!(durable, Some(DurableFinding::NotCovered { .. })), "{durable:?}");
@@ -203,7 +191,7 @@ fn equal_ways_are_not_told_apart() {
     let same = small(strategy(Reuse::Reuse, Durability::Fdatasync));
     let called = |_| {
         let plan = Plan { rounds: 7, ..plan(vec![same, same]) };
-        let result = run(directory.path(), plan, false).expect("a result");
+        let result = run(directory.path(), plan).expect("a result");
         let relative = result.tables[0].ways[1].relative;
         let verdict = relative.expect("compared").verdict;
         usize::from(matches!(verdict, Verdict::Faster | Verdict::Slower))
@@ -224,16 +212,4 @@ fn a_wish_to_stop_ends_everything_in_order() {
     let stopped = all(&options, &mut context).expect("what there is");
     assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
     assert!(is_empty(directory.path()));
-}
-
-#[test]
-fn fewer_than_five_rounds_say_nothing_about_a_difference() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let ways = vec![
-        small(strategy(Reuse::New, Durability::Fsync)),
-        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
-    ];
-    let result = run(directory.path(), Plan { rounds: 4, ..plan(ways) }, false).expect("a result");
-    let relative = result.tables[0].ways[1].relative;
-    assert!(relative.is_none_or(|relative| relative.verdict == Verdict::Unknown), "{relative:?}");
 }

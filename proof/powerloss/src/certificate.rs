@@ -143,26 +143,3 @@ pub fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     release.map_or_else(|_| "of an unknown release".into(), |release| release.trim().to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_looked_at_is_no_promise_held() {
-        let mut certificate =
-            Certificate::begin("run", "ext4".into(), "a log".into(), "again".into());
-        certificate.not_run.push("it needs root".into());
-        certificate.count("any", 0);
-        let said = certificate.to_string();
-        assert!(
-            said.contains("nothing was checked in 0 states") && !said.contains("held"),
-            "{said}"
-        );
-        certificate.count("any", 1);
-        certificate.count("any", 2);
-        assert!(certificate.to_string().contains("every promise held in 3 states"));
-        certificate.seed = u64::MAX;
-        assert!(certificate.to_string().contains("seeds 18446744073709551615..1844"));
-    }
-}

@@ -9,6 +9,7 @@ use crate::kernel::recording::Recording;
 use crate::log_run::Judging;
 use crate::log_run::chronicle::Chronicle;
 use crate::medium::State;
+use crate::strategies::content::Left;
 use crate::strategies::plain::Trial;
 use crate::strategies::{left, plain};
 
@@ -60,10 +61,9 @@ impl Recorded {
             Self::Plain(trial, _) => {
                 let left = left(trial, state)?;
                 let hole = left.hole.as_ref().map(|hole| format!("a hole: {hole}"));
-                let [lost, torn, garbage] = [&left.lost, &left.torn, &left.garbage].map(Vec::len);
-                let missing = (left.missing() > 0).then(|| {
-                    format!("{lost} lost, {torn} torn, {garbage} garbage: {}", left.words)
-                });
+                let Left { lost, torn, garbage, words, .. } = &left;
+                let missing = (left.missing() > 0)
+                    .then(|| format!("{lost} lost, {torn} torn, {garbage} garbage: {words}"));
                 missing.or(hole).map_or(Ok(()), Err)
             }
         }

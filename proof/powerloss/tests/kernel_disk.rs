@@ -15,7 +15,7 @@ use inkstone_powerloss::kernel::disk::Disk;
 use inkstone_powerloss::kernel::fault::{Access, Effect, Rule};
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
-use inkstone_powerloss::kernel::states::{Player, Subset, choose};
+use inkstone_powerloss::kernel::states::{Player, choose};
 
 /// Each test has loop devices and mounts; one at a time is enough for two processors.
 static ONE: Mutex<()> = Mutex::new(());
@@ -232,9 +232,4 @@ fn a_fault_in_the_disk_reaches_who_syncs() {
         running.shut_down().unwrap();
         machine.remove().unwrap();
     }
-}
-
-#[test]
-fn a_state_is_chosen_by_its_words() {
-    assert_eq!("torn:7".parse::<Subset>(), Ok(Subset::Torn(7)));
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Directory, File, NamedChoice, OpenFile};
 use inkstone_powerloss::model::{Model, Record};
-use inkstone_powerloss::sim::class::{FaultClass, Looked, Unit};
+use inkstone_powerloss::sim::class::{FaultClass, Look, Looked, Unit};
 use inkstone_powerloss::sim::explore::{PATH, open};
 use inkstone_powerloss::sim::lab::{Plan, Report, Until, run};
 use inkstone_powerloss::sim::space::{Pick, Space, is_unread};
@@ -182,7 +182,7 @@ fn a_run_ends_when_it_is_told_to() {
     let stopped = Unit {
         class: FaultClass::Torn512,
         seed: 1,
-        all_of: 16,
+        look: Look::Whole(16),
         mistake: None,
         stop: Arc::new(true.into()),
     };

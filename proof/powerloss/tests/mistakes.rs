@@ -5,13 +5,12 @@
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "support/processors.rs"]
-mod processors;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
-use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
-use processors::on_all_processors;
+use inkstone_powerloss::mistakes::{Bound, EXPLORED, STARTS, THREADS, hunt};
+use inkstone_powerloss::sim::class::FaultClass;
 
 /// It has the table of the explorer, too, which is run by itself.
 const PAGE: &str = include_str!("../mistakes.md");
@@ -24,7 +23,7 @@ const DIRECTED: [&str; 5] = [
     include_str!("../../../crates/log/tests/processes/followed.rs"),
 ];
 
-/// A lab may take this many times the states of the table.
+/// A class may take this many times the states of the table.
 const SLACK: u64 = 8;
 
 /// A row of the table.
@@ -32,7 +31,7 @@ const SLACK: u64 = 8;
 struct Row {
     name: String,
     summary: String,
-    labs: Vec<(Lab, Option<u64>)>,
+    classes: Vec<(FaultClass, Option<u64>)>,
     directed: Option<String>,
 }
 
@@ -44,18 +43,20 @@ fn rows() -> Vec<Row> {
 
 fn row(line: &str) -> Row {
     let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let [mistake, harm, labs, directed] = cells[..] else { panic!("a row of four cells: {line}") };
+    let [mistake, harm, classes, directed] = cells[..] else {
+        panic!("a row of four cells: {line}")
+    };
     assert!(harm.len() > 20, "what would happen? {line}");
     let (name, summary) = mistake.split_once("`: ").expect("`name`: summary");
-    let labs = labs.split(", ").filter(|lab| *lab != "-").map(|lab| {
-        let mut words = lab.split(' ');
-        let lab = words.next().unwrap().parse().unwrap();
-        (lab, words.next().map(|states| states.parse().unwrap()))
+    let classes = classes.split(", ").filter(|class| *class != "-").map(|class| {
+        let mut words = class.split(' ');
+        let class = words.next().unwrap().parse().unwrap();
+        (class, words.next().map(|states| states.parse().unwrap()))
     });
     Row {
         name: name.trim_matches('`').to_owned(),
         summary: summary.to_owned(),
-        labs: labs.collect(),
+        classes: classes.collect(),
         directed: (directed != "-").then(|| directed.trim_matches('`').to_owned()),
     }
 }
@@ -66,7 +67,7 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
     assert_eq!(rows.len(), Mistake::ALL.len());
     for (row, mistake) in rows.iter().zip(Mistake::ALL) {
         assert_eq!((&row.name[..], &row.summary[..]), (mistake.name(), mistake.summary()));
-        assert!(!row.labs.is_empty() || row.directed.is_some(), "nothing catches {mistake}");
+        assert!(!row.classes.is_empty() || row.directed.is_some(), "nothing catches {mistake}");
         if EXPLORED.contains(mistake) {
             assert_eq!(row.directed.as_deref(), Some(".ci/explore"), "{mistake}");
             assert!(
@@ -89,31 +90,46 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
     }
 }
 
+/// Runs each of `jobs`, as many at a time as there are processors.
+fn on_all_processors<T: Sync>(jobs: &[T], run: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run(job);
+                }
+            });
+        }
+    });
+}
+
 /// Each hunt ends with the first broken promise: what the table says is run, not more. To hunt for
 /// some mistakes only, name them in `INKSTONE_MISTAKES`, with commas.
 #[test]
-fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
+fn every_class_that_the_table_names_catches_the_mistake_in_so_many_states() {
     let named = std::env::var("INKSTONE_MISTAKES").ok();
     let is_wanted = |row: &Row| named.iter().all(|named| named.split(',').any(|it| it == row.name));
     let hunts = rows().into_iter().filter(is_wanted).flat_map(|row| {
         let mistake = row.name.parse::<Mistake>().unwrap();
-        row.labs.into_iter().map(move |(lab, states)| (mistake, lab, states))
+        row.classes.into_iter().map(move |(class, states)| (mistake, class, states))
     });
-    on_all_processors(&hunts.collect::<Vec<_>>(), |&(mistake, lab, states)| {
+    on_all_processors(&hunts.collect::<Vec<_>>(), |&(mistake, class, states)| {
         let Some(states) = states else {
-            assert!(!lab.is_of_the_seed(), "{mistake}: no figure for {lab}");
+            assert!(!class.is_of_the_seed(), "{mistake}: no figure for {class}");
             let caught =
-                STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
-            assert!(caught, "{lab} does not catch {mistake}");
+                STARTS.iter().any(|&start| hunt(class, Some(mistake), start, THREADS).is_some());
+            assert!(caught, "{class} does not catch {mistake}");
             return;
         };
-        // What changes in the log or in a lab moves the figures; a lab that has become blind is
+        // What changes in the log or in a lab moves the figures; a class that has become blind is
         // another thing.
         let bound = Bound { seeds: 100_000, states: SLACK * states };
-        let caught = hunt(lab, Some(mistake), STARTS[0], bound);
+        let caught = hunt(class, Some(mistake), STARTS[0], bound);
         assert!(
             caught.is_some(),
-            "{lab} does not catch {mistake} in {SLACK} times {states} states"
+            "{class} does not catch {mistake} in {SLACK} times {states} states"
         );
     });
 }

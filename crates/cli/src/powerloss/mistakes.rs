@@ -1,7 +1,7 @@
 //! `inkstone powerloss mistakes`, in the copy of `.ci/mistaken` alone.
 //!
-//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the
-//! labs judge.
+//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how a
+//! class judges.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ Examples:
   inkstone powerloss mistakes                          all mistakes: minutes
   inkstone powerloss mistakes no-sync renamed-first
 
-For each lab the table has the number of crash states until it noticed: from seed 1, and the median of five hunts.";
+For each class of faults the table has the number of crash states until it noticed: from seed 1, and the median of five hunts.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,7 +31,7 @@ pub(crate) struct MistakesArguments {
     write: Option<PathBuf>,
 }
 
-/// Prints which lab caught which mistake; fails if a mistake was not noticed.
+/// Prints which class caught which mistake; fails if a mistake was not noticed.
 pub(crate) fn mistakes(
     arguments: &MistakesArguments,
     stop: &AtomicBool,

@@ -4,18 +4,16 @@
 //! *Owns*: their arguments, and printing what they show. *May not touch*: how states are created or
 //! judged.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
 use clap::Args;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::log_run::spec::Subject;
 use inkstone_powerloss::strategies::plain::Plain;
-use inkstone_powerloss::strategies::report::{Report, Row};
 use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
@@ -164,46 +162,19 @@ pub(crate) struct StrategiesArguments {
     /// Keep the recording of each loss and each hole in this directory
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
-    /// Write every row to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
-fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let json = serde_json::to_string_pretty(what)?;
-    std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
-}
-
-/// Runs the lab and prints its table.
+/// Runs the lab and prints its result.
 pub(crate) fn strategies(
     arguments: &StrategiesArguments,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let StrategiesArguments { kernel, strategies, states, keep, json } = arguments;
+    let StrategiesArguments { kernel, strategies, states, keep } = arguments;
+    let file = certificate_file(kernel.certificate.as_deref())?;
     let campaign = kernel.campaign(keep.clone())?;
     let (strategies, states) = (all_or(strategies), *states as usize);
     let note = &mut |line: &str| crate::stdout::note(line);
-    let (report, certificates) = strategies_lab::run(&campaign, &strategies, states, stop, note)?;
-    show(&report);
-    save(kernel.certificate.as_deref(), &certificates)?;
-    save(json.as_deref(), &report)?;
-    if stop.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(130));
-    }
-    Ok(if report.is_as_claimed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn show(report: &Report) {
-    say!("{}", report.table());
-    report.not_run.iter().for_each(|why| say!("NOT RUN: {why}"));
-    let rows = |which: fn(&&Row) -> bool| report.rows.iter().filter(which);
-    rows(|row| row.not_run.is_some()).for_each(|row| say!("{row}"));
-    rows(|row| !row.as_claimed).for_each(|row| say!("NOT AS CLAIMED ({}): {row}", row.claim));
-    let verdict = match report.states() {
-        0 => "NOTHING RAN",
-        _ if report.is_as_claimed() => "every strategy is as claimed",
-        _ => "not every strategy is as claimed",
-    };
-    say!("{verdict}: {} states, Linux {}", report.states(), report.kernel);
+    let shown = strategies_lab::run(&campaign, &strategies, states, stop, note)?;
+    let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
+    conclude(&certificates, file, stop)
 }

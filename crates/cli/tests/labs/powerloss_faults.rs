@@ -17,7 +17,8 @@ use inkstone_powerloss::mistake::Mistake;
 use inkstone_powerloss::process::Program;
 use inkstone_powerloss::words::Way;
 
-fn campaign(parent: &Path, kind: FsKind) -> Campaign {
+/// The settings of a lab on one file system.
+pub(crate) fn campaign(parent: &Path, kind: FsKind) -> Campaign {
     Campaign {
         kinds: vec![kind],
         seed: 1,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{directory, is_root, json, not_run, refused, run, said, spawn, text};
 use inkstone_host::{can_trace, signal_process};
@@ -73,6 +73,20 @@ fn a_program_that_makes_nothing_durable_and_one_that_ends() {
     let page = text(&seen.stdout);
     assert!(page.contains("asked for nothing to be durable in 2 s"), "{}", said(&seen));
     assert!(page.contains("/out"), "the file that grew: {page}");
+    // Its JSON makes a page for a browser.
+    let json = run(at, format!("watch {} --seconds 1 --json w.json", shell.0.id()).as_str());
+    assert!(json.status.success(), "{}", said(&json));
+    let html = text(&run(at, "lab report w.json -o -").stdout);
+    assert!(
+        html.starts_with("<!DOCTYPE html>") && html.contains("nothing to be durable"),
+        "{html}"
+    );
+    // Nobody looks any more.
+    let mut live = spawn(at, format!("watch {} --seconds 60 --live", shell.0.id()).as_str());
+    let begun = Instant::now();
+    drop(live.stdout.take());
+    live.wait().expect("an end");
+    assert!(begun.elapsed() < Duration::from_secs(40), "it watched on");
     // It syncs twice and ends: what was seen until then.
     let ends = Shell::run(at, "exec 3>gone; sleep 1; for i in 1 2; do echo x >&3; sync gone; done");
     let seen = run(at, format!("watch {} --seconds 60", ends.0.id()).as_str());

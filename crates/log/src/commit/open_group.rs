@@ -241,6 +241,26 @@ impl OpenGroup {
         self.is_held = is_held;
     }
 
+    /// Why so many records, whose frames take so many bytes, cannot be added now.
+    #[inline]
+    fn refuses(&self, needed: usize, records: usize) -> Option<EncodeError> {
+        if needed as u64 > self.record_room() {
+            return Some(EncodeError::SegmentFull { needed, room: self.record_room() });
+        }
+        if self.encoder.next_lsn().plus(records as u64).is_none() {
+            return Some(EncodeError::LsnsUsedUp);
+        }
+        let most = self.usual_bytes.min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
+        let room = most.saturating_sub(self.prefix + self.encoder.used());
+        (needed > room && !self.encoder.is_empty())
+            .then_some(EncodeError::BufferFull { needed, room })
+    }
+
+    /// Why a record of so many bytes cannot be added now.
+    pub(crate) fn refuses_record(&self, record_bytes: usize) -> Option<EncodeError> {
+        self.refuses(self.coded.version.frame_bytes(record_bytes), 1)
+    }
+
     /// Adds records, all or none; several are a batch. If they are too large for the buffer and the
     /// group is empty, the buffer grows, unless it is one that has grown before.
     pub(crate) fn records<P: Payload>(
@@ -249,24 +269,14 @@ impl OpenGroup {
     ) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len())).sum();
-        if needed as u64 > self.record_room() {
-            return Err(EncodeError::SegmentFull { needed, room: self.record_room() });
-        }
         // All or none: every reason for which the encoder could refuse a later record is checked
         // before the first.
-        if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
-            return Err(EncodeError::LsnsUsedUp);
+        if let Some(refused) = self.refuses(needed, payloads.len()) {
+            return Err(refused);
         }
-        let most = self.usual_bytes.min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
         let used = self.prefix + self.encoder.used();
-        let room = most.saturating_sub(used);
-        if needed > room {
-            if !self.encoder.is_empty() {
-                return Err(EncodeError::BufferFull { needed, room });
-            }
-            if used + needed + CLOSING_BYTES > self.memory.len() {
-                self.grow(needed);
-            }
+        if self.encoder.is_empty() && used + needed + CLOSING_BYTES > self.memory.len() {
+            self.grow(needed);
         }
         let last = payloads.len() - 1;
         let mut lsn = self.encoder.next_lsn();

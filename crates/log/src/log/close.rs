@@ -143,9 +143,15 @@ impl Log {
 
     /// Ends the log as a killed process would: nothing is written, the lock is free.
     #[doc(hidden)]
-    pub fn abandon(mut self) {
+    pub fn abandon(self) {
+        self.end_as_killed();
+    }
+
+    /// As [`Log::abandon`], of a log that others share.
+    #[doc(hidden)]
+    pub fn end_as_killed(&self) {
         if self.shared.is_forked() {
-            return self.leave_to_parent();
+            return;
         }
         *lock(&self.ending) = Ending::Over(Ok(()));
         self.end();

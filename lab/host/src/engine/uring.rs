@@ -4,18 +4,14 @@
 //! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
 //! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
-//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting
-//! happen on changing threads. Hence the setup flags: not `SINGLE_ISSUER`, which binds the ring to
-//! the task that submits first (any other one gets `EEXIST`), and so not `DEFER_TASKRUN`, which
-//! needs it and would make completions wait for that one task. No registered ring descriptor
-//! either: it belongs to a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes
-//! a task in user space run its completions at once; ours runs them when it enters the kernel to
-//! wait. If the submitter is another thread, the kernel wakes it if it sleeps; if it runs, it
-//! handles them at its next entry to the kernel or timer tick.
+//! One thread may open an engine and another use it, so not `SINGLE_ISSUER` (which binds the ring
+//! to the task that submits first), nor `DEFER_TASKRUN`, which needs it. The thread that submits
+//! also waits: if it has ended, the kernel cannot continue with its entries. `COOP_TASKRUN` only
+//! avoids the interrupt that makes a task in user space run its completions at once; ours runs them
+//! when it enters the kernel to wait.
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::thread::ThreadId;
 
 use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
@@ -45,10 +41,6 @@ struct Slot {
     /// Entries that the kernel has not answered.
     outstanding: usize,
     is_linked: bool,
-    /// The kernel may have seen the sync without its link to the write; see [`Ring::enter`].
-    is_doubtful: bool,
-    /// The thread that submitted the entries; see [`Slot::judge`].
-    submitter: Option<ThreadId>,
     first: Option<io::Result<usize>>,
     sync: Option<io::Result<usize>>,
 }
@@ -101,14 +93,12 @@ impl Ring {
                 _ => return Err(self.failed("io_uring_enter", error)),
             },
         }
-        if !self.ring.submission().is_empty() {
-            // Submitted in part (the kernel had no memory for the next request). A link does not
-            // span two submissions: if a write was the last one submitted, its sync would run by
-            // itself, and too early. Rather than find out which one it was, this believes no linked
-            // sync that is in flight now.
-            for slot in &mut self.slots {
-                slot.is_doubtful |= slot.is_linked;
-            }
+        // Submitted in part (the kernel had no memory for the next request). A link does not span
+        // two submissions: a sync would run by itself, and too early.
+        let is_linked = self.slots.iter().any(|slot| slot.is_linked);
+        if is_linked && !self.ring.submission().is_empty() {
+            let why = io::Error::other("a write was submitted without its linked sync");
+            return Err(self.failed("io_uring_enter", why));
         }
         Ok(())
     }
@@ -151,36 +141,14 @@ impl Ring {
 }
 
 impl Slot {
-    fn into_answer(mut self, slot: usize) -> Answer {
-        let (first, sync) = (self.first.take(), self.sync.take());
-        let linked_sync = self.is_linked.then(|| match self.judge(sync) {
-            Ok(_) if self.is_doubtful => Err(not_started()),
-            sync => sync,
-        });
-        Answer { slot, result: self.judge(first), linked_sync }
+    fn into_answer(self, slot: usize) -> Answer {
+        let known = |answer: Option<io::Result<usize>>| {
+            let twice = "the ring answered one entry twice, another never";
+            answer.unwrap_or_else(|| Err(io::Error::other(twice)))
+        };
+        let linked_sync = self.is_linked.then(|| known(self.sync));
+        Answer { slot, result: known(self.first), linked_sync }
     }
-
-    /// If the submitter of an entry has ended before the kernel could continue with it (the sync
-    /// after a write, a direct write that needs a worker), the kernel answers `EFAULT` or
-    /// `ECANCELED` without having run it. Our memory is valid, so `EFAULT` for a submission of
-    /// another thread means just that; the next attempt is this thread's own.
-    fn judge(&self, answer: Option<io::Result<usize>>) -> io::Result<usize> {
-        let answer = answer.unwrap_or_else(|| {
-            Err(io::Error::other("the ring answered one entry twice, another never"))
-        });
-        let is_ours = self.submitter == Some(std::thread::current().id());
-        answer.map_err(|error| {
-            if error.raw_os_error() == Some(libc::EFAULT) && !is_ours {
-                not_started()
-            } else {
-                error
-            }
-        })
-    }
-}
-
-fn not_started() -> io::Error {
-    io::Error::from_raw_os_error(libc::ECANCELED)
 }
 
 impl Kernel for Ring {
@@ -204,12 +172,8 @@ impl Kernel for Ring {
         };
         let user_data = (slot as u64) << 1;
         let is_linked = sync.is_some();
-        self.slots[slot] = Slot {
-            outstanding: 1 + usize::from(is_linked),
-            is_linked,
-            submitter: Some(std::thread::current().id()),
-            ..Slot::default()
-        };
+        self.slots[slot] =
+            Slot { outstanding: 1 + usize::from(is_linked), is_linked, ..Slot::default() };
         let first = first.user_data(user_data);
         // SAFETY: the buffer and the file of `progress` outlive the entries by this function's own
         // condition.
@@ -377,30 +341,5 @@ mod tests {
             let error = explain(io::Error::from_raw_os_error(code), EngineKind::Uring).to_string();
             assert!(error.contains(word) && error.contains("use engine caller"), "{error}");
         }
-    }
-
-    #[test]
-    fn what_did_not_run_or_was_not_linked_is_not_believed() {
-        let code = |answer: io::Result<usize>| answer.expect_err("refused").raw_os_error();
-        let fault = |submitter| {
-            let first = Some(Err(io::Error::from_raw_os_error(libc::EFAULT)));
-            code(Slot { submitter, first, ..Slot::default() }.into_answer(0).result)
-        };
-        let other = std::thread::spawn(|| std::thread::current().id()).join().expect("an id");
-        assert_eq!(fault(Some(other)), Some(libc::ECANCELED));
-        assert_eq!(fault(Some(std::thread::current().id())), Some(libc::EFAULT));
-        let doubtful = |sync| {
-            let slot = Slot {
-                is_linked: true,
-                is_doubtful: true,
-                first: Some(Ok(512)),
-                sync,
-                ..Slot::default()
-            };
-            code(slot.into_answer(0).linked_sync.expect("linked"))
-        };
-        assert_eq!(doubtful(Some(Ok(0))), Some(libc::ECANCELED));
-        let failed = Some(Err(io::Error::from_raw_os_error(libc::EIO)));
-        assert_eq!(doubtful(failed), Some(libc::EIO), "a failure counts all the same");
     }
 }

@@ -14,6 +14,7 @@
 //! So a commit that sent its own flush, and forced no log, waited for no journal; the journal's
 //! writes during any other commit belong to that commit.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -39,19 +40,11 @@ pub struct LogBill {
     pub commits: u64,
     /// Segment changes among them.
     pub changes: u64,
-    /// Data written by the threads that commit: groups, and at each segment change a header and a
-    /// seal.
-    pub data_writes: Tally,
-    /// Flushes that those threads sent.
-    pub flushes: u64,
-    /// Reads by those threads.
-    pub reads: Tally,
-    /// Journal or log writes that a commit waited for.
-    pub journal_writes: Tally,
-    /// Metadata written by the threads that commit.
-    pub metadata_writes: Tally,
+    /// Requests by the threads that commit (groups; at each segment change a header and a seal),
+    /// and journal writes that a commit waited for.
+    own: BTreeMap<Kind, Tally>,
     /// Requests that no commit made or waited for: they prepare segments.
-    pub apart: Apart,
+    apart: BTreeMap<Kind, Tally>,
     /// The trace against the device's own counters.
     pub cross_check: Option<CrossCheck>,
     /// Trace events that the kernel dropped: if any, the counts are too low.
@@ -60,61 +53,50 @@ pub struct LogBill {
     pub notes: Vec<String>,
 }
 
-/// Requests that no commit made or waited for.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Apart {
-    /// Zeros, and other data by threads that do not commit.
-    pub data_writes: Tally,
-    /// Flushes by other threads: the preparation's syncs, the journal's commits.
-    pub flushes: u64,
-    /// Journal or log writes that a timer started.
-    pub timer_journal_writes: Tally,
-    /// Other journal or log writes: the preparation's sync of a file and of the directory.
-    pub other_journal_writes: Tally,
-    /// Metadata written in place.
-    pub metadata_writes: Tally,
-    /// Reads.
-    pub reads: Tally,
-    /// Zeroing commands and discards.
-    pub zeroing: Tally,
-}
-
 impl LogBill {
+    /// How many requests of this kind commits made or waited for.
+    pub fn own(&self, kind: Kind) -> u64 {
+        self.own.get(&kind).map_or(0, |tally| tally.requests)
+    }
+
+    /// How many requests of this kind prepared segments.
+    pub fn apart(&self, kind: Kind) -> u64 {
+        self.apart.get(&kind).map_or(0, |tally| tally.requests)
+    }
+
     /// What a commit costs.
     pub(super) fn figures(&self) -> Vec<Figure> {
-        let per =
-            |name, count: u64| figure(name, Unit::PerOp, count as f64 / self.commits.max(1) as f64);
+        let per = |name, kinds: &[Kind]| {
+            let count: u64 = kinds.iter().map(|&kind| self.own(kind)).sum();
+            figure(name, Unit::PerOp, count as f64 / self.commits.max(1) as f64)
+        };
         vec![
-            per("data writes", self.data_writes.requests),
-            per("flushes", self.flushes),
-            per("journal writes", self.journal_writes.requests + self.metadata_writes.requests),
-            per("reads", self.reads.requests),
+            per("data writes", &[Kind::DataWrite]),
+            per("flushes", &[Kind::Flush]),
+            per("journal writes", &[Kind::JournalWrite, Kind::MetadataWrite]),
+            per("reads", &[Kind::DataRead, Kind::OtherRead]),
         ]
     }
 
     /// The whole as a sentence.
     pub fn words(&self) -> String {
-        let apart = &self.apart;
+        let said = |all: &BTreeMap<Kind, Tally>| {
+            let one = |(kind, tally): (&Kind, &Tally)| match tally.bytes {
+                0 => format!("{} x {}", tally.requests, kind.words()),
+                total => {
+                    let size = bytes(total as f64);
+                    format!("{} x {} ({size}B)", tally.requests, kind.words())
+                }
+            };
+            let all: Vec<String> = all.iter().map(one).collect();
+            if all.is_empty() { "nothing".into() } else { all.join(", ") }
+        };
         let mut text = format!(
-            "{} commits, {} segment changes: {} data writes, {} flushes, {} journal writes waited \
-             for, {} metadata writes, \
-             {} reads; apart: {} data writes ({}B), {} flushes, {} journal writes by timers, {} other, {} metadata writes, \
-             {} reads, {} zeroing or discards",
+            "{} commits, {} segment changes: {}; apart: {}",
             self.commits,
             self.changes,
-            self.data_writes.requests,
-            self.flushes,
-            self.journal_writes.requests,
-            self.metadata_writes.requests,
-            self.reads.requests,
-            apart.data_writes.requests,
-            bytes(apart.data_writes.bytes as f64),
-            apart.flushes,
-            apart.timer_journal_writes.requests,
-            apart.other_journal_writes.requests,
-            apart.metadata_writes.requests,
-            apart.reads.requests,
-            apart.zeroing.requests,
+            said(&self.own),
+            said(&self.apart)
         );
         if let Some(check) = self.cross_check {
             text.push_str(&format!(
@@ -182,9 +164,10 @@ pub fn by_trace(
     let Some(of_layer) = bill.layers.first() else { return Ok(all) };
     sort(of_layer, &mut all);
     let flushes = own_flushes(trace, &committing);
-    all.flushes = flushes.len() as u64;
+    let own = flushes.len() as u64;
     let both = of_layer.of(&[Kind::Flush, Kind::ForeignFlush]).requests;
-    all.apart.flushes = both.saturating_sub(all.flushes);
+    all.own.insert(Kind::Flush, Tally { requests: own, bytes: 0 });
+    all.apart.insert(Kind::Flush, Tally { requests: both.saturating_sub(own), bytes: 0 });
     if task.load == Load::Closed(1) {
         waited(trace, layers, &spans, &committing, &flushes, &mut all);
     }
@@ -218,21 +201,16 @@ fn threads_named(name: &str) -> Vec<u32> {
 /// Counts each kind of request, by the committing threads and by others.
 fn sort(layer: &LayerBill, all: &mut LogBill) {
     for submitter in &layer.submitters {
-        let own = submitter.who == "this process";
-        let tally = match (own, submitter.what) {
-            (true, Kind::DataWrite) => &mut all.data_writes,
-            (false, Kind::DataWrite) => &mut all.apart.data_writes,
-            (true, Kind::DataRead | Kind::OtherRead) => &mut all.reads,
-            (false, Kind::DataRead | Kind::OtherRead) => &mut all.apart.reads,
-            (true, Kind::MetadataWrite) => &mut all.metadata_writes,
-            (false, Kind::MetadataWrite) => &mut all.apart.metadata_writes,
-            (_, Kind::TimerJournalWrite) => &mut all.apart.timer_journal_writes,
-            (_, Kind::JournalWrite | Kind::OtherJournalWrite) => {
-                &mut all.apart.other_journal_writes
+        let is_own = submitter.who == "this process";
+        let into = match submitter.what {
+            Kind::Flush | Kind::ForeignFlush => continue,
+            Kind::JournalWrite | Kind::OtherJournalWrite | Kind::TimerJournalWrite => {
+                &mut all.apart
             }
-            (_, Kind::Zeroing | Kind::Discard) => &mut all.apart.zeroing,
-            _ => continue,
+            _ if is_own => &mut all.own,
+            _ => &mut all.apart,
         };
+        let tally = into.entry(submitter.what).or_default();
         tally.requests += submitter.tally.requests;
         tally.bytes += submitter.tally.bytes;
     }
@@ -284,11 +262,13 @@ fn waited(
         let during =
             |span: &&&CommitSpan| (span.start_ns..=span.ack_ns).contains(&request.issue_ns);
         if is_journal && suspects.iter().any(|span| during(&span)) {
-            all.journal_writes.add(request.bytes);
-            let other = &mut all.apart.other_journal_writes;
-            let from = if other.requests > 0 { other } else { &mut all.apart.timer_journal_writes };
-            from.requests = from.requests.saturating_sub(1);
-            from.bytes = from.bytes.saturating_sub(request.bytes);
+            all.own.entry(Kind::JournalWrite).or_default().add(request.bytes);
+            let journal = [Kind::JournalWrite, Kind::OtherJournalWrite, Kind::TimerJournalWrite];
+            let from = journal.into_iter().find(|&kind| all.apart(kind) > 0);
+            if let Some(from) = from.and_then(|kind| all.apart.get_mut(&kind)) {
+                from.requests -= 1;
+                from.bytes = from.bytes.saturating_sub(request.bytes);
+            }
         }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! *Owns*: the loops between two readings of the clock. *May not touch*: what the figures mean.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone::{Log, Lsn};
+use inkstone::{Log, Lsn, Options};
 use inkstone_host::monotonic_ns;
 
 use crate::crowd::together;
@@ -178,6 +178,74 @@ impl Task<'_> {
     }
 }
 
+/// A log of the lab's own under a load of threads that wait, for all turns of a way. Dropping it
+/// removes its directory.
+pub(crate) struct Loaded {
+    log: Log,
+    path: PathBuf,
+    workers: Vec<Worker>,
+    keep_bytes: u64,
+}
+
+/// What one round of it showed.
+pub(crate) struct Ran {
+    pub(crate) slice: Slice,
+    pub(crate) latency: Recorder,
+    pub(crate) groups: u64,
+    /// Changes of segment, and how many of them found no segment ready.
+    pub(crate) segments: u64,
+    pub(crate) pool_empty: u64,
+}
+
+impl Loaded {
+    /// Makes the log at `path`.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn open(
+        path: PathBuf,
+        options: Options,
+        threads: u32,
+        record_bytes: u64,
+        keep_bytes: u64,
+        seed: u64,
+    ) -> Result<Self, WayError> {
+        let log = super::open(&path, options)?;
+        let workers = Worker::all(Load::Closed(threads), record_bytes, seed);
+        Ok(Self { log, path, workers, keep_bytes })
+    }
+
+    /// Runs one round.
+    ///
+    /// # Errors
+    /// As [`Task::run`].
+    pub(crate) fn run(&mut self, stop: &AtomicBool, limits: Limits) -> Result<Ran, WayError> {
+        self.workers.iter_mut().for_each(|worker| worker.latency.clear());
+        let Self { log, path, workers, keep_bytes } = self;
+        let load = Load::Closed(workers.len() as u32);
+        let before = log.stats();
+        let task = Task { log, path, load, keep_bytes: *keep_bytes, stop };
+        let slice = task.run(workers, limits)?;
+        let after = log.stats();
+        let mut latency = Recorder::new();
+        workers.iter().for_each(|worker| latency.merge(&worker.latency));
+        Ok(Ran {
+            slice,
+            latency,
+            groups: after.groups - before.groups,
+            segments: after.segments - before.segments,
+            pool_empty: after.pool_empty - before.pool_empty,
+        })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // The removal of the working directory takes what cannot be removed here.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
 fn nanoseconds(limits: Limits) -> u64 {
     u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -191,8 +259,6 @@ fn this_thread() -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use inkstone::Options;
 
     use super::*;
 

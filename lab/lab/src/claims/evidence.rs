@@ -20,10 +20,8 @@ use crate::writing::Writing;
 pub(crate) struct Evidence<'a> {
     /// The run in the directory, or why there is none.
     pub(crate) here: Result<&'a Table, String>,
-    /// The run on the journalling file system.
-    pub(crate) journal: Result<&'a Table, String>,
-    /// The runs on article 1's file systems, side by side: with a journal and without one.
-    pub(crate) article_1: Result<(&'a Table, &'a Table), String>,
+    /// The runs on file systems made for them, side by side: with a journal and without one.
+    pub(crate) images: Result<(&'a Table, &'a Table), String>,
     /// The lab's warnings.
     pub(crate) warnings: &'a [Warning],
     /// The tables of other work.
@@ -39,9 +37,7 @@ pub(crate) fn ways(by: &By, on: Ground) -> Vec<Writing> {
             slow.iter().copied().chain([*fast]).collect()
         }
         By::Count { ground, writing, .. } if *ground == on => vec![*writing],
-        By::JournalTime { writing } | By::JournalCount { writing, .. }
-            if matches!(on, Ground::Article1Journal | Ground::Article1NoJournal) =>
-        {
+        By::JournalTime { writing } | By::JournalCount { writing, .. } if on != Ground::Here => {
             vec![*writing]
         }
         _ => Vec::new(),
@@ -61,7 +57,7 @@ impl Evidence<'_> {
         match by {
             By::Speed { ground, .. } => of(self.run(*ground).ok()?),
             By::JournalTime { .. } => {
-                let (journal, none) = self.article_1.as_ref().ok()?;
+                let (journal, none) = self.images.as_ref().ok()?;
                 of(journal).or_else(|| of(none))
             }
             By::Rate { run, .. } if run().is_private => None,
@@ -79,14 +75,14 @@ impl Evidence<'_> {
         match by {
             By::Speed { ground, slow, fast } => speed(self.run(*ground)?, slow, fast),
             By::JournalTime { writing } => {
-                let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
+                let (journal, none) = (self.run(Ground::Journal)?, self.run(Ground::NoJournal)?);
                 let name = writing.name();
                 let (with, without) = (measured(journal, &name)?, measured(none, &name)?);
                 let found = told(relative(&with.rounds, &without.rounds, journal.seed))?;
                 Ok(times(found, format!("{name}, without a journal : with one")))
             }
             By::JournalCount { writing, what } => {
-                let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
+                let (journal, none) = (self.run(Ground::Journal)?, self.run(Ground::NoJournal)?);
                 amplified(count(journal, writing, *what)?, count(none, writing, *what)?)
             }
             By::Count { ground, writing, what } => count(self.run(*ground)?, writing, *what),
@@ -100,19 +96,18 @@ impl Evidence<'_> {
     }
 
     fn run(&self, ground: Ground) -> Result<&Table, String> {
-        let both = || self.article_1.as_ref().map_err(Clone::clone);
+        let both = || self.images.as_ref().map_err(Clone::clone);
         match ground {
             Ground::Here => self.here.as_ref().copied().map_err(Clone::clone),
-            Ground::Journal => self.journal.as_ref().copied().map_err(Clone::clone),
-            Ground::Article1Journal => both().map(|(journal, _)| *journal),
-            Ground::Article1NoJournal => both().map(|(_, none)| *none),
+            Ground::Journal => both().map(|(journal, _)| *journal),
+            Ground::NoJournal => both().map(|(_, none)| *none),
         }
     }
 
     /// The result of this name, or why there is none.
     fn result_of(&self, trial: &Trial, name: &str) -> Result<&Table, String> {
         let found = self.tables.iter().find(|found| found.name == name);
-        found.ok_or_else(|| match (trial.is_private, &self.journal) {
+        found.ok_or_else(|| match (trial.is_private, &self.images) {
             (true, Err(why)) => why.clone(),
             _ => format!("{name} did not run"),
         })

@@ -98,13 +98,12 @@ fn figured(claim: &Statement, value: f64, noise: f64) -> Answer {
     let empty = empty_of();
     let on = |ground: Ground, run: &Table| match ground {
         Ground::Here => told(claim, &Evidence { here: Ok(run), ..empty_of() }),
-        Ground::Journal => told(claim, &Evidence { journal: Ok(run), ..empty_of() }),
-        Ground::Article1Journal | Ground::Article1NoJournal => {
-            told(claim, &Evidence { article_1: Ok((run, run)), ..empty_of() })
+        Ground::Journal | Ground::NoJournal => {
+            told(claim, &Evidence { images: Ok((run, run)), ..empty_of() })
         }
     };
     let both = |journal: &Table, none: &Table| {
-        told(claim, &Evidence { article_1: Ok((journal, none)), ..empty_of() })
+        told(claim, &Evidence { images: Ok((journal, none)), ..empty_of() })
     };
     match &claim.by {
         By::Speed { ground, slow, fast } => {
@@ -147,8 +146,7 @@ fn figured(claim: &Statement, value: f64, noise: f64) -> Answer {
 fn empty_of() -> Evidence<'static> {
     Evidence {
         here: Err("not made".to_owned()),
-        journal: Err("not made".to_owned()),
-        article_1: Err("not made".to_owned()),
+        images: Err("not made".to_owned()),
         warnings: &[],
         tables: &[],
         atlas: None,
@@ -213,8 +211,7 @@ fn ids_are_unique_and_everything_is_said() {
             claim.id
         );
         assert!(claim.band.from <= claim.band.to && !claim.band.words().is_empty(), "{}", claim.id);
-        let grounds =
-            [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
+        let grounds = [Ground::Here, Ground::Journal, Ground::NoJournal];
         for writing in grounds.into_iter().flat_map(|ground| ways(&claim.by, ground)) {
             assert_eq!(writing.check(), Ok(()), "{}: {}", claim.id, writing.name());
         }

@@ -45,12 +45,13 @@ pub const CLAIMS_TIME: Duration = Duration::from_secs(120);
 /// The longest timed pass.
 const PASS: Duration = Duration::from_millis(50);
 const HERE: Duration = Duration::from_secs(23);
-const JOURNAL: Duration = Duration::from_secs(10);
-const ARTICLE_1: Duration = Duration::from_secs(12);
+const IMAGES: Duration = Duration::from_secs(20);
 const BILL_COMMITS: u64 = 64;
 const BILL_TIME: Duration = Duration::from_secs(1);
 const ZEROING_BYTES: u64 = 1 << 20;
-const ARTICLE_1_GROUNDS: [Ground; 2] = [Ground::Article1Journal, Ground::Article1NoJournal];
+/// On file systems made for it, each round in both before the next.
+const GROUNDS: [Ground; 2] = [Ground::Journal, Ground::NoJournal];
+const MADE: &str = "an ext4 with a journal and one without";
 
 /// Runs what the statements need, answers them, and leaves nothing behind. A statement that cannot
 /// be run here has the reason.
@@ -109,8 +110,7 @@ fn name_of(ground: Ground) -> &'static str {
     match ground {
         Ground::Here => "claims",
         Ground::Journal => "claims-journal",
-        Ground::Article1Journal => "claims-article-1-journal",
-        Ground::Article1NoJournal => "claims-article-1",
+        Ground::NoJournal => "claims-no-journal",
     }
 }
 
@@ -169,10 +169,7 @@ impl Question {
             let found = found.map(|found| started.result.fallocate.push(found));
             started.keep("fallocate", found.map_err(LabError::from));
         }
-        let of = (&[Ground::Journal][..], "an ext4 with a journal");
-        let journal = self.on_images(open, of, &private, context, (started, &mut experiments));
-        let of = (&ARTICLE_1_GROUNDS[..], "the file systems of article 1");
-        let article_1 = self.on_images(open, of, &[], context, (started, &mut experiments));
+        let images = self.on_images(open, &private, context, started, &mut experiments);
         // Where a table had too few rounds for an answer, the same was measured once more.
         for one in &experiments {
             if started.result.tables.iter().all(|known| known.name != one.name) {
@@ -184,11 +181,9 @@ impl Question {
         let named = |ground: Ground| {
             result.tables.iter().find(|run| run.name == name_of(ground)).ok_or_else(none)
         };
-        let [with, without] = ARTICLE_1_GROUNDS;
         let evidence = Evidence {
             here: named(Ground::Here),
-            journal: journal.and_then(|()| named(Ground::Journal)),
-            article_1: article_1.and_then(|()| Ok((named(with)?, named(without)?))),
+            images: images.and_then(|()| Ok((named(Ground::Journal)?, named(Ground::NoJournal)?))),
             warnings: &result.warnings,
             tables: &experiments,
             atlas: result.fallocate.first(),
@@ -211,43 +206,40 @@ impl Question {
         started.keep(trial.name, kept);
     }
 
-    /// Runs on file systems that are made for it, each round in all of them before the next, if any
-    /// statement needs that; the reason if there are none. `private` have the first for themselves.
+    /// Runs on file systems that are made for it, if any statement needs that; the reason if there
+    /// are none. `private` have the one with a journal for themselves.
     fn on_images(
         &self,
         open: &OpenSite,
-        (grounds, what): (&[Ground], &str),
         private: &[Trial],
         context: &mut Context<'_>,
-        (started, experiments): (&mut Started, &mut Vec<Table>),
+        started: &mut Started,
+        experiments: &mut Vec<Table>,
     ) -> Result<(), String> {
-        let plan = self.plan(grounds);
+        let plan = self.plan(&GROUNDS);
         if (plan.ways.is_empty() && private.is_empty()) || context.interrupted() {
             return Ok(());
         }
         if !is_root() {
-            return Err(format!("needs root: it creates {what} on loop devices"));
+            return Err(format!("needs root: it creates {MADE} on loop devices"));
         }
-        let passes = (grounds.len() * plan.ways.len()) as u64 * u64::from(plan.rounds + 1);
-        context.progress.start(passes, &format!("claims, {what}"));
-        let words = |error: LabError| format!("{what} could not be used: {error}");
-        let made = |&ground: &Ground| {
-            let (kind, mode) = match ground {
-                Ground::Here | Ground::Journal => (ImageKind::Ext4, LoopMode::Direct),
-                Ground::Article1Journal => (ImageKind::Ext4, LoopMode::Buffered),
-                Ground::Article1NoJournal => (ImageKind::Ext4NoJournal, LoopMode::Buffered),
-            };
+        let passes = (GROUNDS.len() * plan.ways.len()) as u64 * u64::from(plan.rounds + 1);
+        context.progress.start(passes, &format!("claims, {MADE}"));
+        let words = |error: LabError| format!("{MADE} could not be used: {error}");
+        let made = |kind: ImageKind| {
+            let mode = LoopMode::Buffered;
             let image = Image::make(open.site.directory.path(), kind, mode, IMAGE_BYTES_MIN)?;
-            let name = image_name(kind, mode);
-            let mut made = OpenSite::open(image.path(), &name, plan.room_bytes())?;
+            let mut made =
+                OpenSite::open(image.path(), &image_name(kind, mode), plan.room_bytes())?;
             made.site.private = true;
             Ok::<_, LabError>((made, image))
         };
-        let places = grounds.iter().map(made).collect::<Result<Vec<_>, _>>().map_err(words)?;
+        let kinds = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
+        let places = kinds.map(made).into_iter().collect::<Result<Vec<_>, _>>().map_err(words)?;
         let sites: Vec<&Site> = places.iter().map(|(made, _)| &made.site).collect();
         if !plan.ways.is_empty() {
             let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
-            let named = grounds.iter().zip(runs);
+            let named = GROUNDS.iter().zip(runs);
             let named = named.map(|(&ground, run)| Table { name: name_of(ground).into(), ..run });
             started.result.tables.extend(named);
         }
@@ -270,23 +262,16 @@ impl Question {
         let is_counted = self.statements.iter().any(is_counted);
         let name = grounds.first().map_or("claims", |&ground| name_of(ground));
         let title = "Durable commits, one after the other, for the claims";
+        // No round begins later than this, once five are done.
+        let deadline = if grounds == [Ground::Here] { HERE } else { IMAGES };
         Plan {
             rounds: self.rounds,
             limits: Limits { commits: u64::MAX, time: PASS.mul_f64(self.scale) },
-            deadline: Some(deadline(grounds).mul_f64(self.scale)),
+            deadline: Some(deadline.mul_f64(self.scale)),
             bill_commits: if is_counted { BILL_COMMITS } else { 0 },
             bill_time: BILL_TIME,
             seed: self.seed,
             ..Plan::new(name, title, ways_of(&self.statements, grounds))
         }
-    }
-}
-
-/// No round on these grounds begins later than this, once five are done.
-fn deadline(grounds: &[Ground]) -> Duration {
-    match grounds {
-        [Ground::Here] => HERE,
-        [Ground::Journal] => JOURNAL,
-        _ => ARTICLE_1,
     }
 }

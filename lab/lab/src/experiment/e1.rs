@@ -12,7 +12,7 @@ use inkstone_io::{
 };
 
 use crate::result::Unit;
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::rounds::{Frame, Running, Sample, Trial, each};
 use crate::run::Plan;
 use crate::stage::{Leftover, Session, WayError, incompressible};
 use crate::writing::Writing;
@@ -84,9 +84,17 @@ const REST: Duration = Duration::from_millis(100);
 /// Article 4 suspected that the SSD's garbage collection favours whichever way runs first.
 fn place() -> Trial {
     Trial::new("place", (2, COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
+        // Only the last pass is timed. All are whole: a shorter one would be another load.
         let way = |name: &str, before| {
             let block = incompressible(BLOCK_BYTES, scene.pace.seed);
-            Running::new(name, "commits", None, Ok(After { before, block }))
+            let after = each(move |turn| {
+                std::thread::sleep(REST);
+                for _ in 0..before {
+                    pass(turn.session, &block)?;
+                }
+                Ok(Sample::of(COMMITS, pass(turn.session, &block)?))
+            });
+            Running::of(name, "commits", after)
         };
         let ways = vec![way("first, after a rest", 0), way("fifth in a row", WAYS - 1)];
         let frame = Frame::of(
@@ -99,23 +107,6 @@ fn place() -> Trial {
         scene.session.clear(FILE)?;
         Ok(vec![found])
     })
-}
-
-struct After {
-    before: usize,
-    block: AlignedBuf,
-}
-
-impl TakesTurns for After {
-    /// Only the last pass is timed. All are whole: a shorter one would be another load.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        std::thread::sleep(REST);
-        for _ in 0..self.before {
-            pass(turn.session, &self.block)?;
-        }
-        let total_ns = pass(turn.session, &self.block)?;
-        Ok(Sample::of(COMMITS, total_ns))
-    }
 }
 
 fn pass(session: &Session<'_>, block: &AlignedBuf) -> Result<u64, WayError> {

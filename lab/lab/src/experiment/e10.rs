@@ -8,13 +8,11 @@
 //! directory is synced) before it writes into the new file. A helper thread does the rest:
 //! preparing files ahead and removing old ones.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use inkstone::Log;
 use inkstone_host::{LabEngine, LabFile, monotonic_ns};
 use inkstone_io::{
     Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
@@ -22,13 +20,12 @@ use inkstone_io::{
 };
 
 use crate::bench;
-use crate::bench::load::{Slice, Task, Worker};
+use crate::bench::load::Loaded;
 use crate::finding::place_words;
 use crate::histogram::Recorder;
 use crate::pass::Limits;
 use crate::result::{Figure, Finding, Table, Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
-use crate::site::Site;
+use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, timed};
 use crate::stage::{Session, WayError, incompressible};
 use crate::table::numbers::time as time_words;
 use crate::writing::size_name;
@@ -76,8 +73,7 @@ fn practice(plan: Plan, seconds: f64) -> Trial {
             Running::new(next.name(), "plain files", None, Plain::new(next, way, plan, seed))
         };
         let mut ways: Vec<Running<'_>> = NextSegment::ALL.iter().map(plain).collect();
-        let ours = Ours::new(scene.site, scene.session, plan, seed);
-        ways.push(Running::new("inkstone", "log", None, ours));
+        ways.push(Running::new("inkstone", "log", None, ours(scene, plan)));
         let frame = Frame::of(
             "practice",
             format!(
@@ -99,8 +95,6 @@ fn practice(plan: Plan, seconds: f64) -> Trial {
             ),
         ];
         found.finding = finding(&found);
-        // The removal of the working directory takes what cannot be removed here.
-        let _ = std::fs::remove_dir_all(scene.site.directory.path().join(LOG));
         Ok(vec![found])
     })
 }
@@ -345,62 +339,25 @@ fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Res
 }
 
 /// A writer on our log.
-struct Ours<'a> {
-    log: Log,
-    path: PathBuf,
-    worker: Vec<Worker>,
-    session: &'a Session<'a>,
-    plan: Plan,
-    latency: Recorder,
-}
-
-impl<'a> Ours<'a> {
-    fn new(site: &Site, session: &'a Session<'a>, plan: Plan, seed: u64) -> Result<Self, WayError> {
-        let path = site.directory.path().join(LOG);
-        let log = bench::open(&path, bench::options(plan.segment_bytes, RECORD_BYTES))?;
-        let worker = vec![Worker::new(RECORD_BYTES, seed)];
-        let mut ours = Self { log, path, worker, session, plan, latency: Recorder::new() };
-        // A new log begins with smaller segments, and recycles one only when one is obsolete.
-        let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
-        ours.append(Limits { commits: aged, time: AGE_MAX })?;
-        Ok(ours)
-    }
-
-    fn append(&mut self, limits: Limits) -> Result<Slice, WayError> {
-        let task = Task {
-            log: &self.log,
-            path: &self.path,
-            load: bench::Load::Closed(1),
-            keep_bytes: LIVE / 2 * self.plan.segment_bytes,
-            stop: self.session.stop,
-        };
-        task.run(&mut self.worker, limits)
-    }
-}
-
-impl TakesTurns for Ours<'_> {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        self.worker.iter_mut().for_each(|worker| worker.latency.clear());
-        let before = self.log.stats();
-        let commits = self.plan.changes * self.plan.segment_bytes / BLOCK_BYTES;
-        let slice = self.append(Limits { commits, time: turn.time })?;
-        let after = self.log.stats();
-        let mut figures = Vec::new();
-        for worker in &self.worker {
-            self.latency.merge(&worker.latency);
-            figures.push(tail(&worker.latency));
-        }
-        let changes = after.segments - before.segments;
-        if changes > 0 {
-            let late = (after.pool_empty - before.pool_empty) as f64 / changes as f64;
+fn ours<'a>(scene: &Scene<'a>, plan: Plan) -> Result<impl TakesTurns + 'a, WayError> {
+    let options = bench::options(plan.segment_bytes, RECORD_BYTES);
+    let path = scene.site.directory.path().join(LOG);
+    let keep_bytes = LIVE / 2 * plan.segment_bytes;
+    let mut log = Loaded::open(path, options, 1, RECORD_BYTES, keep_bytes, scene.pace.seed)?;
+    // A new log begins with smaller segments, and recycles one only when one is obsolete.
+    let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
+    log.run(scene.session.stop, Limits { commits: aged, time: AGE_MAX })?;
+    let commits = plan.changes * plan.segment_bytes / BLOCK_BYTES;
+    Ok(timed(move |turn, latency| {
+        let ran = log.run(turn.session.stop, Limits { commits, time: turn.time })?;
+        latency.merge(&ran.latency);
+        let mut figures = vec![tail(&ran.latency)];
+        if ran.segments > 0 {
+            let late = ran.pool_empty as f64 / ran.segments as f64;
             figures.push(figure("not ready in time", Unit::Percent, 100.0 * late));
         }
-        Ok(Sample::of(slice.commits, slice.total_ns).with(figures))
-    }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = Some(self.latency.finish());
-    }
+        Ok(Sample::of(ran.slice.commits, ran.slice.total_ns).with(figures))
+    }))
 }
 
 fn finding(found: &Table) -> Option<Finding> {

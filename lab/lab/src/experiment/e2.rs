@@ -12,8 +12,8 @@ use crate::writing::{Pass, Writing};
 
 use super::part::{Images, Part, Size, plan};
 use super::statement::{
-    Band, By, Counted, FASTER, Ground::Article1Journal, Ground::Article1NoJournal, Ground::Here,
-    Ground::Journal, NO_BAND, Source, Statement, speed,
+    Band, By, Counted, FASTER, Ground::Here, Ground::Journal, Ground::NoJournal, NO_BAND, Source,
+    Statement, speed,
 };
 use super::ways::{NEW, REUSE, again, prepared, small, synced};
 
@@ -69,14 +69,14 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "zero-range-syncs",
         says: "ZERO_RANGE makes syncing faster than in a new file, with a journal.",
         source: Source::Article(1, "on its set-up; article 4 found no gain"),
-        by: speed(Article1Journal, &[APPEND_FSYNC], ZERO_RANGE_FSYNC),
+        by: speed(Journal, &[APPEND_FSYNC], ZERO_RANGE_FSYNC),
         band: FASTER,
     },
     Statement {
         id: "zero-range-syncs-no-journal",
         says: "Without a journal too, ZERO_RANGE makes syncing faster than in a new file.",
         source: Source::Article(1, "on its set-up"),
-        by: speed(Article1NoJournal, &[APPEND_FSYNC], ZERO_RANGE_FSYNC),
+        by: speed(NoJournal, &[APPEND_FSYNC], ZERO_RANGE_FSYNC),
         band: FASTER,
     },
     Statement {
@@ -97,21 +97,21 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "fdatasync-journal",
         says: "fdatasync is faster than fsync over a ZERO_RANGE file, with a journal.",
         source: Source::Article(1, "15.63 s and 15.39 s, on its set-up"),
-        by: speed(Article1Journal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
+        by: speed(Journal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
         band: FASTER,
     },
     Statement {
         id: "fdatasync-no-journal",
         says: "Without a journal too, fdatasync is faster than fsync over a ZERO_RANGE file.",
         source: Source::Article(1, "15.56 s and 15.07 s, on its set-up"),
-        by: speed(Article1NoJournal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
+        by: speed(NoJournal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
         band: FASTER,
     },
     Statement {
         id: "fdatasync-second-pass",
         says: "fdatasync is faster in a second pass too, over written blocks, with a journal.",
         source: Source::Article(1, "8.68 s, both, on its set-up"),
-        by: speed(Article1Journal, &[again(ZERO_RANGE_FSYNC)], again(ZERO_RANGE)),
+        by: speed(Journal, &[again(ZERO_RANGE_FSYNC)], again(ZERO_RANGE)),
         band: FASTER,
     },
     Statement {

@@ -10,7 +10,7 @@ use inkstone_io::{
 
 use crate::image::{ImageKind, LoopMode};
 use crate::result::Unit;
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::rounds::{Frame, Running, Sample, Trial, Turn, each};
 use crate::run::Plan;
 use crate::stage::WayError;
 use crate::writing::{Cache, Writing};
@@ -54,7 +54,8 @@ fn neighbours() -> Trial {
             device.map(|device| device.number).ok_or_else(shared)
         };
         let way = |name: &str, append, beside| {
-            let way = device().map(|device| Commits { device, append, beside });
+            let way = device();
+            let way = way.map(|device| each(move |turn| commits(turn, device, append, beside)));
             Running::new(name, "commits", None, way)
         };
         let ways = vec![
@@ -74,48 +75,43 @@ fn neighbours() -> Trial {
     trial.private()
 }
 
-struct Commits {
+/// Returns bytes in place of a time: a way's figure is commits per megabyte.
+fn commits(
+    turn: &Turn<'_>,
     device: DeviceNumber,
     append: bool,
     beside: bool,
+) -> Result<Sample, WayError> {
+    const PER_MEGABYTE: u64 = 1_000;
+    let session = turn.session;
+    let file = if append {
+        session.new_file(FILE, &OpenFile::new_file())?
+    } else {
+        written_file(session, FILE, COMMITS * BLOCK_BYTES as u64, Access::Buffered, turn.seed)?
+    };
+    // Makes the new file durable, so that nothing of its creation is left for a commit.
+    file.sync(SyncKind::All)?;
+    session.directory.sync()?;
+    let block = AlignedBuf::zeroed(BLOCK_BYTES);
+    let before = written_bytes(device)?;
+    for number in 0..COMMITS {
+        session.check()?;
+        if beside {
+            drop(session.directory.open(&neighbour(number), &OpenFile::new_file())?);
+        }
+        file.write_at(&block, number * BLOCK_BYTES as u64)?;
+        file.sync(SyncKind::Data)?;
+    }
+    let written = written_bytes(device)? - before;
+    if beside {
+        (0..COMMITS).try_for_each(|number| session.directory.remove(&neighbour(number)))?;
+    }
+    session.remove(FILE)?;
+    Ok(Sample::of(COMMITS, written * PER_MEGABYTE))
 }
 
-impl Commits {
-    fn written_bytes(&self) -> Result<u64, WayError> {
-        Ok(block_stat(self.device)?.write_sectors * SECTOR_BYTES)
-    }
-}
-
-impl TakesTurns for Commits {
-    /// Returns bytes in place of a time: a way's figure is commits per megabyte.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        const PER_MEGABYTE: u64 = 1_000;
-        let session = turn.session;
-        let file = if self.append {
-            session.new_file(FILE, &OpenFile::new_file())?
-        } else {
-            written_file(session, FILE, COMMITS * BLOCK_BYTES as u64, Access::Buffered, turn.seed)?
-        };
-        // Makes the new file durable, so that nothing of its creation is left for a commit.
-        file.sync(SyncKind::All)?;
-        session.directory.sync()?;
-        let block = AlignedBuf::zeroed(BLOCK_BYTES);
-        let before = self.written_bytes()?;
-        for number in 0..COMMITS {
-            session.check()?;
-            if self.beside {
-                drop(session.directory.open(&neighbour(number), &OpenFile::new_file())?);
-            }
-            file.write_at(&block, number * BLOCK_BYTES as u64)?;
-            file.sync(SyncKind::Data)?;
-        }
-        let written = self.written_bytes()? - before;
-        if self.beside {
-            (0..COMMITS).try_for_each(|number| session.directory.remove(&neighbour(number)))?;
-        }
-        session.remove(FILE)?;
-        Ok(Sample::of(COMMITS, written * PER_MEGABYTE))
-    }
+fn written_bytes(device: DeviceNumber) -> Result<u64, WayError> {
+    Ok(block_stat(device)?.write_sectors * SECTOR_BYTES)
 }
 
 fn neighbour(number: u64) -> String {

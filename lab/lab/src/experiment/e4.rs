@@ -8,7 +8,7 @@ use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation
 
 use crate::image::ImageKind;
 use crate::result::{Unit, Way};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::rounds::{Frame, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 
 use super::part::{Atlas, Part, Size};
@@ -32,8 +32,16 @@ const ZEROS: &str = "zeros written, synced once";
 /// or zeros written and synced.
 fn reserving() -> Trial {
     Trial::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
+        // The removal of the file is not part of the time.
         let way = |name: &str, durability, preparation| {
-            Running::new(name, "files", None, Ok(Reserved { durability, preparation }))
+            let reserve = each(move |turn| {
+                let how = OpenFile::new_file().durability(durability);
+                let file = turn.session.new_file("reserving", &how)?;
+                let begin_ns = monotonic_ns();
+                file.prepare(preparation, RESERVE_BYTES)?;
+                Ok(Sample::of(1, monotonic_ns() - begin_ns))
+            });
+            Running::of(name, "files", reserve)
         };
         let ways = vec![
             way(POSIX, Durability::ODsync, Preparation::PosixFallocate),
@@ -51,23 +59,6 @@ fn reserving() -> Trial {
     })
 }
 
-struct Reserved {
-    durability: Durability,
-    preparation: Preparation,
-}
-
-impl TakesTurns for Reserved {
-    /// Creates one file; its removal is not part of the time.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let session = turn.session;
-        let file =
-            session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
-        let begin_ns = monotonic_ns();
-        file.prepare(self.preparation, RESERVE_BYTES)?;
-        Ok(Sample::of(1, monotonic_ns() - begin_ns))
-    }
-}
-
 const FULL: &str = "full-disk";
 const FILLER: &str = "filler";
 const WRITES: u64 = 64;
@@ -83,7 +74,8 @@ fn full_disk() -> Trial {
     let trial = Trial::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
         let way = |name: &str, reserved| {
             let shared = || WayError::Invalid("the disk is not the lab's own to fill".into());
-            let way = if scene.site.private { Ok(Writes { reserved }) } else { Err(shared()) };
+            let write = each(move |turn| writes(turn.session, reserved));
+            let way = if scene.site.private { Ok(write) } else { Err(shared()) };
             Running::new(name, "writes", None, way)
         };
         let ways = vec![
@@ -117,35 +109,28 @@ fn clear(session: &Session<'_>) -> Result<(), WayError> {
     session.clear(FILLER)
 }
 
-struct Writes {
-    reserved: Option<Preparation>,
-}
-
-impl TakesTurns for Writes {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let session = turn.session;
-        clear(session)?;
-        let file = session.directory.open(FULL, &OpenFile::new_file())?;
-        if let Some(how) = self.reserved {
-            file.prepare(how, WRITES * BLOCK_BYTES as u64)?;
-        }
-        file.sync(SyncKind::All)?;
-        session.directory.sync()?;
-        let filler = session.directory.open(FILLER, &OpenFile::new_file())?;
-        fill(session, &filler)?;
-        let block = AlignedBuf::zeroed(BLOCK_BYTES);
-        let mut refused = 0;
-        for number in 0..WRITES {
-            session.check()?;
-            let written = file.write_at(&block, number * BLOCK_BYTES as u64);
-            match written.and_then(|()| file.sync(SyncKind::Data)) {
-                Ok(()) => {}
-                Err(error) if error.is_full() => refused += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Sample::counted(refused))
+fn writes(session: &Session<'_>, reserved: Option<Preparation>) -> Result<Sample, WayError> {
+    clear(session)?;
+    let file = session.directory.open(FULL, &OpenFile::new_file())?;
+    if let Some(how) = reserved {
+        file.prepare(how, WRITES * BLOCK_BYTES as u64)?;
     }
+    file.sync(SyncKind::All)?;
+    session.directory.sync()?;
+    let filler = session.directory.open(FILLER, &OpenFile::new_file())?;
+    fill(session, &filler)?;
+    let block = AlignedBuf::zeroed(BLOCK_BYTES);
+    let mut refused = 0;
+    for number in 0..WRITES {
+        session.check()?;
+        let written = file.write_at(&block, number * BLOCK_BYTES as u64);
+        match written.and_then(|()| file.sync(SyncKind::Data)) {
+            Ok(()) => {}
+            Err(error) if error.is_full() => refused += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Sample::counted(refused))
 }
 
 /// Takes every free block, in ever smaller pieces.
@@ -172,7 +157,9 @@ const CALLS: u64 = 256;
 fn growing() -> Trial {
     let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
     Trial::new("growing", (2, room_bytes, 2.0), |scene| {
-        let way = |name: &str, inserts| Running::new(name, "calls", None, Ok(Calls { inserts }));
+        let way = |name: &str, inserts| {
+            Running::of(name, "calls", each(move |turn| grow(turn.session, inserts)))
+        };
         let ways = vec![way("INSERT_RANGE", true), way("ftruncate", false)];
         let frame = Frame::of(
             "growing",
@@ -186,35 +173,24 @@ fn growing() -> Trial {
     })
 }
 
-struct Calls {
-    inserts: bool,
-}
-
-impl TakesTurns for Calls {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let file = turn.session.new_file(GROWING, &OpenFile::new_file())?;
-        file.write_at(&WRITTEN, 0)?;
-        file.sync(SyncKind::All)?;
-        let begin_ns = monotonic_ns();
-        for number in 1..=CALLS {
-            if self.inserts {
-                FallocateMode::InsertRange.call(
-                    file.std_file(),
-                    file.path(),
-                    0,
-                    BLOCK_BYTES as u64,
-                )?;
-            } else {
-                file.set_len(WRITTEN.len() as u64 + number * BLOCK_BYTES as u64)?;
-            }
+fn grow(session: &Session<'_>, inserts: bool) -> Result<Sample, WayError> {
+    let file = session.new_file(GROWING, &OpenFile::new_file())?;
+    file.write_at(&WRITTEN, 0)?;
+    file.sync(SyncKind::All)?;
+    let begin_ns = monotonic_ns();
+    for number in 1..=CALLS {
+        if inserts {
+            FallocateMode::InsertRange.call(file.std_file(), file.path(), 0, BLOCK_BYTES as u64)?;
+        } else {
+            file.set_len(WRITTEN.len() as u64 + number * BLOCK_BYTES as u64)?;
         }
-        let total_ns = monotonic_ns() - begin_ns;
-        let len = file.len_bytes()?;
-        if len != WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64 {
-            return Err(WayError::Invalid(format!("the file has {len} bytes after {CALLS} calls")));
-        }
-        Ok(Sample::of(CALLS, total_ns))
     }
+    let total_ns = monotonic_ns() - begin_ns;
+    let len = file.len_bytes()?;
+    if len != WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64 {
+        return Err(WayError::Invalid(format!("the file has {len} bytes after {CALLS} calls")));
+    }
+    Ok(Sample::of(CALLS, total_ns))
 }
 
 pub(super) const STATEMENTS: &[Statement] = &[

@@ -7,17 +7,16 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone::Log;
 use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
-use crate::bench::load::{Task, Worker};
-use crate::bench::{KEEP_BYTES, Load, open, options};
+use crate::bench::load::{Loaded, Slice};
+use crate::bench::{KEEP_BYTES, options};
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::pass::Limits;
-use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
+use crate::result::{Figure, Table, Unit, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, timed};
 use crate::stage::{Session, WayError};
 
 /// Threads, each of which waits for its record, and the bytes of a record, as published.
@@ -44,13 +43,10 @@ pub(super) fn preallocation(
     // Without either limit a turn would never end.
     let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
     let records = records.or(endless).unwrap_or(u64::MAX);
-    let plain = |name: &str, ahead| {
-        let way = Plain { ahead, records, latency: Recorder::new() };
-        Running::new(name, "plain file", None, Ok(way))
-    };
+    let plain = |name: &str, ahead| Running::of(name, "plain file", plain(ahead, records));
     let session = scene.session;
     let log = |name: &str, preparation| {
-        Running::new(name, "log", None, Logged::new(session, preparation, records, pace.seed))
+        Running::new(name, "log", None, logged(session, preparation, records, pace.seed))
     };
     let ways = vec![
         plain(GROWS, None),
@@ -168,33 +164,22 @@ impl Group<'_> {
     }
 }
 
-/// A plain file.
-struct Plain {
-    ahead: Option<Preparation>,
-    /// The most records of a thread in a turn.
-    records: u64,
-    latency: Recorder,
-}
-
-impl TakesTurns for Plain {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+/// The most records of a thread in a turn, on a plain file.
+fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
+    timed(move |turn, latency| {
         let session = turn.session;
         session.clear(FILE)?;
         let file = session.directory.open(FILE, &OpenFile::new_file())?;
         session.directory.sync()?;
-        let group = Group {
-            file: &file,
-            ahead: self.ahead,
-            state: Mutex::default(),
-            synced: Condvar::new(),
-        };
+        let (state, synced) = (Mutex::default(), Condvar::new());
+        let group = Group { file: &file, ahead, state, synced };
         let mut record = vec![0; RECORD_BYTES as usize];
         fastrand::Rng::with_seed(turn.seed).fill(&mut record);
         let mut latencies = vec![Recorder::new(); THREADS as usize];
         let end_ns = turn.end_ns(monotonic_ns());
         let all = together(&mut latencies, |_, latency| {
             let (mut done, mut start_ns) = (0, monotonic_ns());
-            while done < self.records && (done == 0 || start_ns < end_ns) {
+            while done < records && (done == 0 || start_ns < end_ns) {
                 session.check()?;
                 group.append(&record)?;
                 let ack_ns = monotonic_ns();
@@ -203,87 +188,46 @@ impl TakesTurns for Plain {
             }
             Ok((done, start_ns))
         })?;
-        latencies.iter().for_each(|latency| self.latency.merge(latency));
+        latencies.iter().for_each(|own| latency.merge(own));
         let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
-        let last_ns =
-            all.outcomes.iter().map(|(_, ended_ns)| *ended_ns).max().unwrap_or(all.begin_ns);
-        let groups = lock(&group.state).groups;
+        let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();
+        let state = lock(&group.state);
         // Acknowledged records must be there: the lab does not measure a log that loses records.
-        let written = lock(&group.state).offset;
-        if written != amount * RECORD_BYTES {
+        if state.offset != amount * RECORD_BYTES {
+            let written = state.offset;
             return Err(WayError::Invalid(format!(
                 "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
-        let per_group =
-            figure("records per flush", Unit::PerFlush, amount as f64 / groups.max(1) as f64);
-        let total_ns = last_ns.saturating_sub(all.begin_ns);
-        Ok(Sample::of(amount, total_ns).with(vec![per_group]))
-    }
+        let total_ns = last_ns.unwrap_or(0).saturating_sub(all.begin_ns);
+        Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, state.groups)]))
+    })
+}
 
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = Some(self.latency.finish());
-    }
+fn per_flush(records: u64, groups: u64) -> Figure {
+    figure("records per flush", Unit::PerFlush, records as f64 / groups.max(1) as f64)
 }
 
 /// Our log.
-struct Logged {
-    log: Log,
-    path: std::path::PathBuf,
-    load: Load,
-    workers: Vec<Worker>,
+fn logged<'a>(
+    session: &Session<'_>,
+    preparation: Preparation,
     records: u64,
-}
-
-impl Logged {
-    fn new(
-        session: &Session<'_>,
-        preparation: Preparation,
-        records: u64,
-        seed: u64,
-    ) -> Result<Self, WayError> {
-        let load = Load::Closed(THREADS);
-        let path = session.directory.path().join(format!("log-{preparation}"));
-        // A recycled segment is written already, which would make both ways equal.
-        let options =
-            options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
-        let log = open(&path, options)?;
-        let workers = Worker::all(load, RECORD_BYTES, seed);
-        Ok(Self { log, path, load, workers, records })
-    }
-}
-
-impl TakesTurns for Logged {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let before = self.log.stats();
-        let stop = turn.session.stop;
-        let task = Task {
-            log: &self.log,
-            path: &self.path,
-            load: self.load,
-            keep_bytes: KEEP_BYTES,
-            stop,
-        };
-        let commits = self.records.saturating_mul(self.workers.len() as u64);
+    seed: u64,
+) -> Result<impl TakesTurns + 'a, WayError> {
+    let path = session.directory.path().join(format!("log-{preparation}"));
+    // A recycled segment is written already, which would make both ways equal.
+    let options =
+        options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
+    let mut log = Loaded::open(path, options, THREADS, RECORD_BYTES, KEEP_BYTES, seed)?;
+    let commits = records.saturating_mul(u64::from(THREADS));
+    Ok(timed(move |turn, latency| {
         let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };
-        let slice = task.run(&mut self.workers, limits)?;
-        let after = self.log.stats();
-        let groups = (after.groups - before.groups).max(1);
-        let per_group =
-            figure("records per flush", Unit::PerFlush, slice.commits as f64 / groups as f64);
-        Ok(Sample::of(slice.commits, slice.total_ns).with(vec![per_group]))
-    }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = Worker::latency_of(&self.workers);
-    }
-}
-
-impl Drop for Logged {
-    fn drop(&mut self) {
-        // The removal of the working directory takes what cannot be removed here.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+        let ran = log.run(turn.session.stop, limits)?;
+        latency.merge(&ran.latency);
+        let Slice { commits, total_ns, .. } = ran.slice;
+        Ok(Sample::of(commits, total_ns).with(vec![per_flush(commits, ran.groups)]))
+    }))
 }
 
 #[cfg(test)]

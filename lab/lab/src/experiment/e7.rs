@@ -6,22 +6,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use inkstone_host::{LabFile, monotonic_ns};
-use inkstone_io::{
-    Access, AlignedBuf, DioAlignment, EngineKind, File, OpenFile, Persist, SyncKind,
-};
+use inkstone_host::LabFile;
+use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
 
 use crate::finding::place_words;
 use crate::result::{Finding, Table, Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, usage_figures};
-use crate::stage::WayError;
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
+use crate::stage::{WayError, incompressible};
 use crate::table::numbers::sig3;
+use crate::writing::Cache;
 
-use super::flight::{Flight, Source, Work, fly, one_thread, threads};
+use super::e8::{bring, can_direct};
+use super::flight::{Flight, Source, Work, flights, fly};
 use super::part::{Part, Size};
 use super::pattern;
-use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
+use super::scratch::{
+    READ_BYTES, direct_file, fill, one_after_another, random_reads, written_file,
+};
 use super::statement::{By, FASTER, Source as From, Statement};
 use super::words::{also, best, compared};
 
@@ -69,42 +72,40 @@ fn pool(plan: Plan, seconds: f64) -> Trial {
         let session = scene.session;
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
         let file = Arc::new(file);
-        let way = |flights: Result<Vec<Flight>, WayError>, file: &Arc<LabFile>, growing| {
-            let operations = plan.operations;
-            flights.map(|flights| Mixed { flights, file: Arc::clone(file), operations, growing })
-        };
         let mut ways = Vec::new();
+        let mut add = |name, series, count: usize, kind, file: &Arc<LabFile>| {
+            let flights = if kind == EngineKind::Caller {
+                flights(count, kind, 1, BLOCK_BYTES as usize)
+            } else {
+                flights(1, kind, count, BLOCK_BYTES as usize)
+            };
+            let growing = series == "pool, growing";
+            let (file, operations) = (Arc::clone(file), plan.operations);
+            let way = flights.map(|flights| Mixed { flights, file, operations, growing });
+            ways.push(Running::new(name, series, Some(count as f64), way));
+        };
         if plan.growing {
             let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
             for &count in &plan.threads {
-                let way = way(threads(count, BLOCK_BYTES as usize, &[0]), &grown, true);
                 let name = format!("growing, {}", pool_name(count));
-                ways.push(Running::new(name, "pool, growing", Some(count as f64), way));
+                add(name, "pool, growing", count, EngineKind::Caller, &grown);
             }
         }
         for &count in &plan.threads {
-            let way = way(threads(count, BLOCK_BYTES as usize, &[0]), &file, false);
-            ways.push(Running::new(pool_name(count), "pool", Some(count as f64), way));
+            add(pool_name(count), "pool", count, EngineKind::Caller, &file);
         }
         for &count in &plan.threads {
-            let flights = one_thread(EngineKind::UringLinked, count, BLOCK_BYTES as usize, &[0]);
             let name = format!("io_uring, {count} in flight");
-            ways.push(Running::new(
-                name,
-                "io_uring",
-                Some(count as f64),
-                way(flights, &file, false),
-            ));
+            add(name, "io_uring", count, EngineKind::UringLinked, &file);
         }
-        let frame = Frame {
-            name: "pool",
-            title:
-                "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte checked"
-                    .into(),
-            x_name: Some("threads, or requests in flight"),
-            unit: Unit::OperationsPerS,
-            baseline: plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
-        };
+        let frame = Frame::of(
+            "pool",
+            "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte \
+             checked",
+            Unit::OperationsPerS,
+            plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
+        );
+        let frame = Frame { x_name: Some("threads, or requests in flight"), ..frame };
         let mut found = scene.measure(frame, ways);
         found.notes = vec![
             "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, with each fsync linked to its \
@@ -142,7 +143,9 @@ impl TakesTurns for Mixed {
             self.file.sync(SyncKind::All)?;
         }
         let next = AtomicU64::new(0);
-        let writing = Turn { time: turn.time.mul_f64_or_max(WRITES_SHARE), ..*turn };
+        let time = turn.time;
+        let time = if time == Duration::MAX { time } else { time.mul_f64(WRITES_SHARE) };
+        let writing = Turn { time, ..*turn };
         let writes = fly(&mut self.flights, &writing, &self.file, |_| Writes {
             next: &next,
             operations: self.operations,
@@ -172,17 +175,6 @@ impl TakesTurns for Mixed {
         ));
         figures.push(figure("reads", Unit::PerSecond, per_s(reads.operations, reads.total_ns)));
         Ok(Sample::of(amount, writes.total_ns + reads.total_ns).with(figures))
-    }
-}
-
-/// A part of a time that may be endless.
-trait OrMax {
-    fn mul_f64_or_max(self, share: f64) -> Self;
-}
-
-impl OrMax for std::time::Duration {
-    fn mul_f64_or_max(self, share: f64) -> Self {
-        if self == Self::MAX { self } else { self.mul_f64(share) }
     }
 }
 
@@ -278,16 +270,31 @@ fn reads_and_writes() -> Trial {
     Trial::new("reads-and-writes", (3, 3 * READ_BYTES, 2.0), |scene| {
         let (session, seed) = (scene.session, scene.pace.seed);
         let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, seed);
-        let writes = written.map(|file| SyncedWrites { file, next: 0 });
+        // A turn continues where the last one ended.
+        let mut next = 0;
+        let writes = written.map(|file| {
+            each(move |turn| {
+                let block = incompressible(BLOCK_BYTES as usize, turn.seed);
+                one_after_another(turn, |_| {
+                    let offset = next % (READ_BYTES / BLOCK_BYTES) * BLOCK_BYTES;
+                    file.write_at(&block, offset)?;
+                    next += 1;
+                    Ok(file.sync(SyncKind::All)?)
+                })
+            })
+        });
         let cached = written_file(session, READ, READ_BYTES, Access::Buffered, seed);
-        let cached = cached.map(|file| Cached { reads: RandomReads { file } });
-        let past = match scene.site.capabilities.direct {
-            DioAlignment::Refused => Err(WayError::Invalid("there is no O_DIRECT here".into())),
-            DioAlignment::Bytes { .. } | DioAlignment::NotTold => direct_file(session, READ_DIRECT)
-                .and_then(|file| {
-                    fill(session, &file, READ_BYTES, seed).map(|()| RandomReads { file })
-                }),
-        };
+        let cached = cached.map(|file| {
+            each(move |turn| {
+                bring(turn.session, READ, Cache::Warm)?;
+                random_reads(turn, &file)
+            })
+        });
+        let past = can_direct(scene.site).and_then(|()| {
+            let file = direct_file(session, READ_DIRECT)?;
+            fill(session, &file, READ_BYTES, seed)?;
+            Ok(each(move |turn| random_reads(turn, &file)))
+        });
         let ways = vec![
             Running::new(WRITES, "writes", None, writes),
             Running::new("read, in memory", "reads", None, cached),
@@ -305,56 +312,6 @@ fn reads_and_writes() -> Trial {
         }
         Ok(vec![found])
     })
-}
-
-struct SyncedWrites {
-    file: LabFile,
-    /// The next block: a turn continues where the last one ended.
-    next: u64,
-}
-
-impl TakesTurns for SyncedWrites {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-        fastrand::Rng::with_seed(turn.seed).fill(&mut block);
-        let begin_ns = monotonic_ns();
-        let mut writes = 0;
-        loop {
-            turn.session.check()?;
-            let now_ns = monotonic_ns();
-            if writes > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample::of(writes, now_ns - begin_ns));
-            }
-            let offset = self.next % (READ_BYTES / BLOCK_BYTES) * BLOCK_BYTES;
-            self.file.write_at(&block, offset)?;
-            self.file.sync(SyncKind::All)?;
-            (writes, self.next) = (writes + 1, self.next + 1);
-        }
-    }
-}
-
-/// Reads whose pages are in memory when the turn begins.
-struct Cached {
-    reads: RandomReads,
-}
-
-impl TakesTurns for Cached {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let file = turn.session.directory.open(READ, &OpenFile::existing())?;
-        let mut buffer = AlignedBuf::zeroed(1 << 20);
-        let mut at = 0;
-        while let read @ 1.. = file.read_at(&mut buffer, at)? {
-            at += read as u64;
-        }
-        let found = file.residency()?;
-        if found.resident_pages < found.pages {
-            return Err(WayError::Invalid(format!(
-                "all its pages should be in memory, but {} of {} are, by {}",
-                found.resident_pages, found.pages, found.told_by
-            )));
-        }
-        self.reads.turn(turn)
-    }
 }
 
 pub(super) const STATEMENTS: &[Statement] = &[
@@ -399,10 +356,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Round;
     use crate::stage::Session;
     use std::sync::atomic::AtomicBool;
-    use std::time::Duration;
 
     use inkstone_host::LabDirectory;
 
@@ -416,7 +371,7 @@ mod tests {
         let file = written_file(&session, FILE, file_bytes, Access::Buffered, 1).expect("written");
         let file = Arc::new(file);
         for (seed, growing) in [(2, false), (3, false), (4, true), (5, true)] {
-            let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
+            let flights = flights(4, EngineKind::Caller, 1, 4096).expect("threads");
             let mut way = Mixed { flights, file: Arc::clone(&file), operations: 64, growing };
             let turn = Turn { session: &session, time: Duration::MAX, seed };
             assert_eq!(way.turn(&turn).expect("a turn").amount, 128);
@@ -425,46 +380,6 @@ mod tests {
             file.read_at(&mut bytes, 0).expect("read");
             assert_eq!(pattern::check(&bytes, 0, seed), Ok(()), "the whole file is of this turn");
         }
-    }
-
-    #[test]
-    fn the_best_is_not_compared_with_itself() {
-        let way = |threads: usize, per_s: f64| {
-            let of = |number| Round {
-                number,
-                commits: (per_s * 1000.0) as u64,
-                total_ns: 1_000_000_000,
-                ..Round::default()
-            };
-            Way {
-                name: pool_name(threads),
-                series: "pool".into(),
-                x: Some(threads as f64),
-                rounds: (0..5).map(of).collect(),
-                figures: vec![figure("context switches", Unit::PerOp, 3.18)],
-                ..Way::default()
-            }
-        };
-        let of = |rates: [f64; 2]| {
-            let ways = vec![way(2, rates[0]), way(8, rates[1])];
-            let baseline = Some(pool_name(2));
-            let unit = Unit::OperationsPerS;
-            let found = Table { baseline, unit, ways, ..Table::default() };
-            finding(&found).expect("a finding").sentence
-        };
-        assert!(!of([10.0, 20.0]).contains("instead of"), "{}", of([10.0, 20.0]));
-        assert!(of([20.0, 10.0]).contains("3.18 context switches per operation instead of 3.18"));
-    }
-
-    #[test]
-    fn a_reader_rejects_what_an_earlier_turn_left() {
-        let taken = AtomicU64::new(0);
-        let random = fastrand::Rng::with_seed(1);
-        let mut reads = Reads { taken: &taken, written: 1, random, seed: 2 };
-        let mut old = vec![0; BLOCK_BYTES as usize];
-        pattern::fill(&mut old, 0, 1);
-        let work = reads.next(&mut []).expect("one");
-        assert!(reads.done(&work, &old).is_err() && reads.next(&mut []).is_none());
     }
 
     #[test]

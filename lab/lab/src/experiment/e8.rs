@@ -16,8 +16,10 @@ use inkstone_io::{
 
 use crate::finding::place_words;
 use crate::histogram::Recorder;
-use crate::result::{Figure, Finding, Table, Unit, Way, figure};
-use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
+use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::rounds::{
+    Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures,
+};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::table::numbers::{bytes, sig3};
@@ -26,7 +28,7 @@ use crate::writing::{Cache, size_name};
 use super::flight::{Flight, Source, Work};
 use super::part::{Part, Size};
 use super::pattern;
-use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
+use super::scratch::{READ_BYTES, direct_file, fill, random_reads, written_file};
 use super::statement::{Band, By, FASTER, Source as From, Statement};
 use super::words::{also, best, compared};
 use cold::{AHEAD_BLOCKS, Brought};
@@ -92,83 +94,66 @@ pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Trial {
 struct Reader {
     name: &'static str,
     block: usize,
-    how: How,
+    access: Access,
+    advice: Option<Advice>,
+    /// Whether what comes next is asked for by readahead(2).
+    ahead: bool,
+    /// An engine with so many reads in flight; otherwise one call comes after the other.
+    flight: Option<(EngineKind, usize)>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum How {
-    /// `lseek` and `read`, or `fread`: the calls of the access.
-    By(Access),
-    /// `pread`, one after the other.
-    Calls { advice: Option<Advice>, ahead: bool },
-    /// Copying out of a mapping.
-    Map { advice: Option<Advice>, ahead: bool },
-    /// Several in flight.
-    Flight { kind: EngineKind, depth: usize, access: Access },
+impl Reader {
+    const fn of(name: &'static str, block: usize, access: Access) -> Self {
+        Self { name, block, access, advice: None, ahead: false, flight: None }
+    }
+
+    fn advised(self, advice: Advice) -> Self {
+        Self { advice: Some(advice), ..self }
+    }
+
+    fn ahead(self) -> Self {
+        Self { ahead: true, ..self }
+    }
+
+    fn by(self, kind: EngineKind, depth: usize) -> Self {
+        Self { flight: Some((kind, depth)), ..self }
+    }
 }
 
 fn ways(order: ReadOrder) -> Vec<Reader> {
-    use How::{By, Calls, Flight, Map};
-    let way = |name, block, how| Reader { name, block, how };
-    let plain = Calls { advice: None, ahead: false };
-    let plain_map = Map { advice: None, ahead: false };
-    let ahead = Calls { advice: None, ahead: true };
-    let map_ahead = Map { advice: None, ahead: true };
-    let flight = |kind, depth, access| Flight { kind, depth, access };
+    use Access::{Buffered, Direct, Mmap, Seek, Stream};
+    use EngineKind::{Aio, Caller, Uring};
+    let of = Reader::of;
     match order {
         ReadOrder::Sequential => vec![
-            way("read, 4 KiB", BLOCK, plain),
-            way("lseek + read, 4 KiB", BLOCK, By(Access::Seek)),
-            way("fread, 4 KiB", BLOCK, By(Access::Stream)),
-            way("read, 64 KiB", 64 << 10, plain),
-            way("read, 1 MiB", LARGE, plain),
-            way(
-                "fadvise(SEQUENTIAL), 4 KiB",
-                BLOCK,
-                Calls { advice: Some(Advice::Sequential), ahead: false },
-            ),
-            way("readahead(2) ahead, 4 KiB", BLOCK, ahead),
-            way("mmap", BLOCK, plain_map),
-            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Sequential), ahead: false }),
-            way("mmap + readahead(2)", BLOCK, map_ahead),
-            way(
-                "O_DIRECT, 1 MiB, one at a time",
-                LARGE,
-                flight(EngineKind::Caller, 1, Access::Direct),
-            ),
-            way(
-                "O_DIRECT, 8 x 256 KiB, AIO",
-                PIECE,
-                flight(EngineKind::Aio, PIECES, Access::Direct),
-            ),
-            way(
-                "O_DIRECT, 8 x 256 KiB, io_uring",
-                PIECE,
-                flight(EngineKind::Uring, PIECES, Access::Direct),
-            ),
-            way(
-                "io_uring, 8 x 256 KiB",
-                PIECE,
-                flight(EngineKind::Uring, PIECES, Access::Buffered),
-            ),
+            of("read, 4 KiB", BLOCK, Buffered),
+            of("lseek + read, 4 KiB", BLOCK, Seek),
+            of("fread, 4 KiB", BLOCK, Stream),
+            of("read, 64 KiB", 64 << 10, Buffered),
+            of("read, 1 MiB", LARGE, Buffered),
+            of("fadvise(SEQUENTIAL), 4 KiB", BLOCK, Buffered).advised(Advice::Sequential),
+            of("readahead(2) ahead, 4 KiB", BLOCK, Buffered).ahead(),
+            of("mmap", BLOCK, Mmap),
+            of("mmap + madvise", BLOCK, Mmap).advised(Advice::Sequential),
+            of("mmap + readahead(2)", BLOCK, Mmap).ahead(),
+            of("O_DIRECT, 1 MiB, one at a time", LARGE, Direct).by(Caller, 1),
+            of("O_DIRECT, 8 x 256 KiB, AIO", PIECE, Direct).by(Aio, PIECES),
+            of("O_DIRECT, 8 x 256 KiB, io_uring", PIECE, Direct).by(Uring, PIECES),
+            of("io_uring, 8 x 256 KiB", PIECE, Buffered).by(Uring, PIECES),
         ],
         ReadOrder::Random => vec![
-            way("read", BLOCK, plain),
-            way("lseek + read", BLOCK, By(Access::Seek)),
-            way("fread", BLOCK, By(Access::Stream)),
-            way("fadvise(RANDOM)", BLOCK, Calls { advice: Some(Advice::Random), ahead: false }),
-            way("readahead(2) of the next 16", BLOCK, ahead),
-            way("mmap", BLOCK, plain_map),
-            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Random), ahead: false }),
-            way("mmap + readahead(2)", BLOCK, map_ahead),
-            way("O_DIRECT, one at a time", BLOCK, flight(EngineKind::Caller, 1, Access::Direct)),
-            way("O_DIRECT, 16, AIO", BLOCK, flight(EngineKind::Aio, RANDOM_DEPTH, Access::Direct)),
-            way(
-                "O_DIRECT, 16, io_uring",
-                BLOCK,
-                flight(EngineKind::Uring, RANDOM_DEPTH, Access::Direct),
-            ),
-            way("io_uring, 16", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Buffered)),
+            of("read", BLOCK, Buffered),
+            of("lseek + read", BLOCK, Seek),
+            of("fread", BLOCK, Stream),
+            of("fadvise(RANDOM)", BLOCK, Buffered).advised(Advice::Random),
+            of("readahead(2) of the next 16", BLOCK, Buffered).ahead(),
+            of("mmap", BLOCK, Mmap),
+            of("mmap + madvise", BLOCK, Mmap).advised(Advice::Random),
+            of("mmap + readahead(2)", BLOCK, Mmap).ahead(),
+            of("O_DIRECT, one at a time", BLOCK, Direct).by(Caller, 1),
+            of("O_DIRECT, 16, AIO", BLOCK, Direct).by(Aio, RANDOM_DEPTH),
+            of("O_DIRECT, 16, io_uring", BLOCK, Direct).by(Uring, RANDOM_DEPTH),
+            of("io_uring, 16", BLOCK, Buffered).by(Uring, RANDOM_DEPTH),
         ],
     }
 }
@@ -180,14 +165,13 @@ fn one(
     (order, cache): (ReadOrder, Cache),
 ) -> Table {
     let ways = ways(order);
-    let running: Vec<Running<'_>> = ways
-        .iter()
-        .map(|&way| {
-            let work = can(scene.site, way)
-                .and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
-            Running::new(way.name, order.name(), None, work)
-        })
-        .collect();
+    let running = ways.iter().map(|&way| {
+        let is_direct = way.access == Access::Direct;
+        let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
+        let work = can.and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
+        Running::new(way.name, order.name(), None, work)
+    });
+    let running = running.collect();
     let frame = Frame::of(
         match (order, cache) {
             (ReadOrder::Sequential, Cache::Cold) => "read-sequential-cold",
@@ -248,9 +232,10 @@ fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     notes
 }
 
-fn can(site: &Site, way: Reader) -> Result<(), WayError> {
-    let direct = matches!(way.how, How::Flight { access: Access::Direct, .. });
-    if direct && site.capabilities.direct == inkstone_io::DioAlignment::Refused {
+/// # Errors
+/// There is no O_DIRECT here.
+pub(super) fn can_direct(site: &Site) -> Result<(), WayError> {
+    if site.capabilities.direct == DioAlignment::Refused {
         let file_system = &site.capabilities.mount.file_system;
         return Err(WayError::Invalid(format!("{file_system} has no O_DIRECT here")));
     }
@@ -277,10 +262,8 @@ impl Reading {
         file_bytes: u64,
         seed: u64,
     ) -> Result<Self, WayError> {
-        let flight = match way.how {
-            How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
-            How::By(_) | How::Calls { .. } | How::Map { .. } => None,
-        };
+        let open = |(kind, depth)| Flight::new(kind, depth, way.block);
+        let flight = way.flight.map(open).transpose()?;
         Ok(Self { way, order, cache, file_bytes, seed, flight, latency: Recorder::new() })
     }
 
@@ -291,17 +274,6 @@ impl Reading {
             fastrand::Rng::with_seed(seed).shuffle(&mut offsets);
         }
         offsets
-    }
-
-    fn open(&self, session: &Session<'_>) -> Result<LabFile, WayError> {
-        let access = match self.way.how {
-            How::By(access) => access,
-            How::Calls { .. } => Access::Buffered,
-            How::Map { .. } => Access::Mmap,
-            How::Flight { access, .. } => access,
-        };
-        // A mapping is always writable.
-        Ok(session.directory.open(FILE, &OpenFile::existing().access(access))?)
     }
 
     fn piece(&self, offset: u64) -> usize {
@@ -315,8 +287,6 @@ impl Reading {
         turn: &Turn<'_>,
         file: &LabFile,
         offsets: &[u64],
-        is_mapped: bool,
-        ahead: bool,
     ) -> Result<(u64, u64), WayError> {
         let mut buffer = AlignedBuf::zeroed(self.way.block);
         let mut asked = 0;
@@ -330,12 +300,12 @@ impl Reading {
             if start_ns >= end_ns {
                 break;
             }
-            if ahead {
+            if self.way.ahead {
                 self.ask_ahead(file, offsets, index, &mut asked)?;
             }
             let len = self.piece(offset);
             let piece = &mut buffer[..len];
-            if is_mapped {
+            if self.way.access == Access::Mmap {
                 file.read_mapped(piece, offset)?;
             } else if file.read_by_access(piece, offset)? != len {
                 return Err(WayError::Invalid(format!(
@@ -382,60 +352,45 @@ impl Reading {
 
 impl TakesTurns for Reading {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let residency = bring(turn.session, self.cache)?;
+        let residency = bring(turn.session, FILE, self.cache)?;
         let offsets = self.offsets(turn.seed);
-        let file = self.open(turn.session)?;
-        let begin_ns;
-        let before;
-        let (reads, bytes) = match self.way.how {
-            How::By(_) => {
-                (before, begin_ns) = (process_usage(), monotonic_ns());
-                self.one_by_one(turn, &file, &offsets, false, false)?
-            }
-            How::Calls { advice, ahead } => {
-                (before, begin_ns) = (process_usage(), monotonic_ns());
-                if let Some(advice) = advice {
-                    file.advise(advice)?;
-                }
-                self.one_by_one(turn, &file, &offsets, false, ahead)?
-            }
-            How::Map { advice, ahead } => {
-                // The time includes mapping; unmapping is not needed for the bytes to be there.
-                (before, begin_ns) = (process_usage(), monotonic_ns());
+        let how = OpenFile::existing().access(self.way.access);
+        let file = Arc::new(turn.session.directory.open(FILE, &how)?);
+        let (before, begin_ns) = (process_usage(), monotonic_ns());
+        let (reads, bytes) = if let Some(flight) = &mut self.flight {
+            let reading = (self.way.block, self.file_bytes, self.seed);
+            let mut source = Offsets { offsets: offsets.iter(), reading, bytes: 0 };
+            let reads = flight.run(turn.session, &file, turn.end_ns(begin_ns), &mut source)?;
+            (reads, source.bytes)
+        } else {
+            // The time includes mapping; unmapping is not needed for the bytes to be there.
+            let is_mapped = self.way.access == Access::Mmap;
+            if is_mapped {
                 file.map(self.file_bytes)?;
-                if let Some(advice) = advice {
-                    file.advise_mapped(advice)?;
-                }
-                self.one_by_one(turn, &file, &offsets, true, ahead)?
             }
-            How::Flight { .. } => {
-                let file = Arc::new(file);
-                let mut source = Offsets {
-                    offsets: offsets.iter(),
-                    reading: (self.way.block, self.file_bytes, self.seed),
-                    bytes: 0,
-                };
-                let Some(flight) = &mut self.flight else {
-                    return Err(WayError::Invalid("no engine".into()));
-                };
-                (before, begin_ns) = (process_usage(), monotonic_ns());
-                let end_ns = turn.end_ns(begin_ns);
-                let reads = flight.run(turn.session, &file, end_ns, &mut source)?;
-                (reads, source.bytes)
+            match self.way.advice {
+                Some(advice) if is_mapped => file.advise_mapped(advice)?,
+                Some(advice) => file.advise(advice)?,
+                None => {}
             }
+            self.one_by_one(turn, &file, &offsets)?
         };
         let total_ns = monotonic_ns() - begin_ns;
-        let brought = session_residency(turn.session)?.resident_pages;
+        let brought = turn.session.directory.open(FILE, &OpenFile::existing())?.residency()?;
         let used = process_usage().since(&before);
         let (amount, unit) = match self.order {
             ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
             ReadOrder::Random => (reads, reads),
         };
-        let mut figures = vec![resident(&residency)];
+        let resident = residency.resident_pages as f64 / residency.pages.max(1) as f64;
+        let mut figures = vec![figure("resident before", Unit::Percent, 100.0 * resident)];
         if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
-            let seen =
-                Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
-            seen.check(matches!(self.way.how, How::Map { ahead: false, .. }))?;
+            let seen = Brought {
+                reads,
+                pages: brought.resident_pages,
+                faults: used.minor_faults + used.major_faults,
+            };
+            seen.check(self.way.access == Access::Mmap && !self.way.ahead)?;
             let pages = seen.pages as f64 / reads.max(1) as f64;
             figures.push(figure("pages brought", Unit::PerOp, pages));
         }
@@ -455,24 +410,16 @@ impl TakesTurns for Reading {
     }
 }
 
-fn session_residency(session: &Session<'_>) -> Result<Residency, WayError> {
-    Ok(session.directory.open(FILE, &OpenFile::existing())?.residency()?)
-}
-
-fn resident(residency: &Residency) -> Figure {
-    figure(
-        "resident before",
-        Unit::Percent,
-        100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64,
-    )
-}
-
 /// Brings the file's pages into the way's state, and checks it with the kernel.
 ///
 /// # Errors
 /// The pages are not in that state: the way would not be what its name says.
-fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, WayError> {
-    let file = session.directory.open(FILE, &OpenFile::existing())?;
+pub(super) fn bring(
+    session: &Session<'_>,
+    name: &str,
+    cache: Cache,
+) -> Result<Residency, WayError> {
+    let file = session.directory.open(name, &OpenFile::existing())?;
     let mut found = None;
     for _ in 0..TRIES {
         session.check()?;
@@ -556,32 +503,25 @@ const WRITTEN: &str = "written";
 fn unwritten_reads() -> Trial {
     Trial::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
         let session = scene.session;
-        let can = || match scene.site.capabilities.direct {
-            DioAlignment::Refused => Err(WayError::Invalid("there is no O_DIRECT here".into())),
-            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+        let reads = |name: &str| {
+            can_direct(scene.site)?;
+            let file = direct_file(session, name)?;
+            if name == RESERVED {
+                file.prepare(Preparation::Fallocate, READ_BYTES)?;
+                file.sync(SyncKind::All)?;
+            } else {
+                fill(session, &file, READ_BYTES, scene.pace.seed)?;
+            }
+            Ok(each(move |turn| random_reads(turn, &file)))
         };
-        let written = can().and_then(|()| {
-            let file = direct_file(session, WRITTEN)?;
-            fill(session, &file, READ_BYTES, scene.pace.seed)?;
-            Ok(RandomReads { file })
-        });
-        let reserved = can().and_then(|()| {
-            let file = direct_file(session, RESERVED)?;
-            file.prepare(Preparation::Fallocate, READ_BYTES)?;
-            file.sync(SyncKind::All)?;
-            Ok(RandomReads { file })
-        });
-        let ways = vec![
-            Running::new(WRITTEN, "reads", None, written),
-            Running::new(RESERVED, "reads", None, reserved),
-        ];
+        let ways = [WRITTEN, RESERVED].map(|name| Running::new(name, "reads", None, reads(name)));
         let frame = Frame::of(
             "unwritten-reads",
             "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks",
             Unit::OperationsPerS,
             WRITTEN,
         );
-        let found = scene.measure(frame, ways);
+        let found = scene.measure(frame, ways.into());
         session.clear(WRITTEN)?;
         session.clear(RESERVED)?;
         Ok(vec![found])

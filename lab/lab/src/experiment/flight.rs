@@ -52,7 +52,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// A flight with `depth` buffers of `buffer_bytes`, filled with repetitions of `payload`.
+    /// A flight with `depth` buffers of `buffer_bytes`.
     ///
     /// # Errors
     /// The engine is not available here.
@@ -60,16 +60,9 @@ impl Flight {
         kind: EngineKind,
         depth: usize,
         buffer_bytes: usize,
-        payload: &[u8],
     ) -> Result<Self, WayError> {
         let engine = LabEngine::open(kind, depth)?;
-        let buffer = |_| {
-            let mut buffer = AlignedBuf::zeroed(buffer_bytes);
-            for part in buffer.chunks_mut(payload.len().max(1)) {
-                part.copy_from_slice(&payload[..part.len()]);
-            }
-            Some(buffer)
-        };
+        let buffer = |_| Some(AlignedBuf::zeroed(buffer_bytes));
         let idle = Work { offset: 0, len: 0, write: None };
         Ok(Self {
             engine,
@@ -191,29 +184,17 @@ pub(crate) fn latency_of(flights: &[Flight]) -> Option<Histogram> {
     Some(all.finish())
 }
 
-/// Flights for threads that each make one blocking call after the other.
+/// Flights for `count` threads whose engines have `depth` requests in flight each.
 ///
 /// # Errors
 /// As [`Flight::new`].
-pub(crate) fn threads(
+pub(crate) fn flights(
     count: usize,
-    buffer_bytes: usize,
-    payload: &[u8],
-) -> Result<Vec<Flight>, WayError> {
-    (0..count).map(|_| Flight::new(EngineKind::Caller, 1, buffer_bytes, payload)).collect()
-}
-
-/// A flight for one thread whose engine has `depth` requests in flight.
-///
-/// # Errors
-/// As [`Flight::new`].
-pub(crate) fn one_thread(
     kind: EngineKind,
     depth: usize,
     buffer_bytes: usize,
-    payload: &[u8],
 ) -> Result<Vec<Flight>, WayError> {
-    Ok(vec![Flight::new(kind, depth, buffer_bytes, payload)?])
+    (0..count).map(|_| Flight::new(kind, depth, buffer_bytes)).collect()
 }
 
 #[cfg(test)]
@@ -227,6 +208,7 @@ mod tests {
     use super::*;
     use crate::experiment::pattern;
     use crate::experiment::scratch::written_file;
+    use crate::experiment::testing::not_run;
 
     const BLOCK: u64 = 4096;
 
@@ -260,7 +242,7 @@ mod tests {
             file.write_at(second, 3 * BLOCK)?;
             file.write_at(first, 9 * BLOCK)?;
         }
-        let mut flight = Flight::new(kind, depth, BLOCK as usize, &[0])?;
+        let mut flight = Flight::new(kind, depth, BLOCK as usize)?;
         let mut reader = Reader { at: (0..16).collect(), seed: 5 };
         flight.run(&session, &Arc::new(file), u64::MAX, &mut reader)
     }
@@ -273,8 +255,7 @@ mod tests {
             match read_all(kind, depth, false) {
                 Ok(done) => assert_eq!(done, 16, "{kind}"),
                 Err(WayError::Io(error)) if kind == EngineKind::Uring => {
-                    let why = format!("\nNOT RUN: reading through io_uring: {error}\n");
-                    let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+                    not_run("reading through io_uring", &error.to_string());
                     continue;
                 }
                 Err(error) => panic!("{kind}: {error}"),
@@ -293,7 +274,7 @@ mod tests {
         let file =
             Arc::new(written_file(&session, "file", BLOCK, Access::Buffered, 5).expect("written"));
         let turn = Turn { session: &session, time: Duration::ZERO, seed: 1 };
-        let mut flights = threads(2, BLOCK as usize, &[0]).expect("threads");
+        let mut flights = flights(2, EngineKind::Caller, 1, BLOCK as usize).expect("threads");
         let flown =
             fly(&mut flights, &turn, &file, |_| Reader { at: vec![0], seed: 5 }).expect("flown");
         assert_eq!(flown.operations, 0);

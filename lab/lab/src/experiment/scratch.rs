@@ -6,7 +6,7 @@
 use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
 
-use crate::rounds::{Sample, TakesTurns, Turn};
+use crate::rounds::{Sample, Turn};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 
@@ -82,7 +82,7 @@ impl DurableWay {
     }
 }
 
-/// Size of the files of [`RandomReads`].
+/// Size of the files of [`random_reads`].
 pub(crate) const READ_BYTES: u64 = 8 << 20;
 const BLOCK_BYTES: usize = 4096;
 
@@ -95,30 +95,38 @@ pub(crate) fn direct_file(session: &Session<'_>, name: &str) -> Result<LabFile, 
 }
 
 /// Random reads of 4 KiB, one after the other.
-pub(crate) struct RandomReads {
-    pub(crate) file: LabFile,
+///
+/// # Errors
+/// The file is shorter than [`READ_BYTES`].
+pub(crate) fn random_reads(turn: &Turn<'_>, file: &LabFile) -> Result<Sample, WayError> {
+    let mut random = fastrand::Rng::with_seed(turn.seed);
+    let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+    one_after_another(turn, |_| {
+        let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+        match file.read_at(&mut buffer, offset)? {
+            BLOCK_BYTES => Ok(()),
+            _ => Err(WayError::Invalid(format!("the file ends before byte {}", offset + 4096))),
+        }
+    })
 }
 
-impl TakesTurns for RandomReads {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let mut random = fastrand::Rng::with_seed(turn.seed);
-        let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
-        let begin_ns = monotonic_ns();
-        let mut reads = 0;
-        loop {
-            turn.session.check()?;
-            let now_ns = monotonic_ns();
-            if reads > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample::of(reads, now_ns - begin_ns));
-            }
-            let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
-            if self.file.read_at(&mut buffer, offset)? != BLOCK_BYTES {
-                return Err(WayError::Invalid(format!(
-                    "the file ends before byte {}",
-                    offset + 4096
-                )));
-            }
-            reads += 1;
+/// One operation after the other until the turn's time is over, at least one; each gets its number.
+///
+/// # Errors
+/// That of an operation; the user's wish to stop.
+pub(crate) fn one_after_another(
+    turn: &Turn<'_>,
+    mut operation: impl FnMut(u64) -> Result<(), WayError>,
+) -> Result<Sample, WayError> {
+    let begin_ns = monotonic_ns();
+    let mut done = 0;
+    loop {
+        turn.session.check()?;
+        let now_ns = monotonic_ns();
+        if done > 0 && now_ns >= turn.end_ns(begin_ns) {
+            return Ok(Sample::of(done, now_ns - begin_ns));
         }
+        operation(done)?;
+        done += 1;
     }
 }

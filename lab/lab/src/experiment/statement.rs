@@ -126,13 +126,11 @@ impl Band {
 pub(crate) enum Ground {
     /// In the directory itself.
     Here,
-    /// On an ext4 with a journal that is made for this on a loop device (root).
+    /// As in article 1: an ext4 with a journal that is made for this on a buffered loop device,
+    /// side by side with the next (root).
     Journal,
-    /// As in article 1: ext4 with a journal on a buffered loop device, side by side with the next
-    /// (root).
-    Article1Journal,
     /// The same without a journal.
-    Article1NoJournal,
+    NoJournal,
 }
 
 /// What is counted per commit.

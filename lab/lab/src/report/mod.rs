@@ -1,10 +1,11 @@
 //! The report: a result as one self-contained HTML page.
 //!
 //! *Owns*: the page, its size. *May not touch*: files, the terminal (the command's), measuring. It
-//! reads only the result; `head` is what stands above the charts, `report.js` draws the rest.
+//! reads only the result; `head` is what stands above the charts, `report.js` draws these, and the
+//! tables below them are the command's own.
 //!
-//! Names in a result come from users' directories: Askama escapes them in the head, `island` in the
-//! data, and the script inserts text only as text.
+//! Names in a result come from users' directories: Askama escapes them in the head and the tables,
+//! `island` in the data, and the script inserts text only as text.
 
 mod head;
 mod shrink;
@@ -14,10 +15,14 @@ mod tests;
 use askama::Template;
 
 use crate::result::LabResult;
+use crate::table::everything;
 use head::Head;
 
 /// The largest page: it is attached to mails and issues.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Columns of the tables.
+const TEXT_WIDTH: usize = 140;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +50,7 @@ struct Page<'a> {
     version: &'static str,
     head: &'a Head,
     note: String,
+    text: &'a str,
     data: String,
     css: &'static str,
     script: &'static str,
@@ -58,6 +64,7 @@ pub fn report(json: &str) -> Result<String, ReportError> {
     let result = LabResult::from_json(json).map_err(ReportError::NotAResult)?;
     let wrong = |error: &dyn std::fmt::Display| ReportError::Page(error.to_string());
     let head = Head::of(&result);
+    let text = everything(&result, TEXT_WIDTH);
     let mut bytes = 0;
     for points in shrink::POINTS {
         let data = serde_json::to_string(&shrink::shrunk(&result, points));
@@ -65,6 +72,7 @@ pub fn report(json: &str) -> Result<String, ReportError> {
             version: env!("CARGO_PKG_VERSION"),
             head: &head,
             note: format!("Curves have up to {points} points each; the JSON has all."),
+            text: &text,
             data: island(&data.map_err(|error| wrong(&error))?),
             css: include_str!("report.css"),
             script: include_str!("report.js"),

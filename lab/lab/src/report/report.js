@@ -1,6 +1,6 @@
-// The page of a result: what its charts and tables show.
-// Owns: everything below the head, which is in the HTML already. May not touch: figures; it shows
-// what the JSON has, and says what is missing. Text of the result goes through textContent or
+// The page of a result: its charts.
+// Owns: what is between the head and the tables, which are in the HTML already. May not touch:
+// figures; it shows what the JSON has, and says what is missing. Text of the result goes through textContent or
 // setAttribute, never through HTML. There are two kinds of chart: rows and curves.
 "use strict";
 
@@ -135,7 +135,7 @@ const across = (scale, top, bottom, width) =>
     ];
   });
 
-// A mark says its values under the pointer; the tables say them without one.
+// A mark says its values under the pointer; the tables below the charts say them without one.
 function says(node, lines) {
   node.append(sv("title", {}, lines.filter(Boolean).join("\n")));
   return node;
@@ -255,24 +255,6 @@ const runs = tables.filter(isWriting);
 const machine = data.machine || {};
 const untraced = machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
 
-// The head of a table is [[title, value of a row], ...].
-function table(columns, rows, caption) {
-  const cell = (shown, n) =>
-    n
-      ? el("td", { class: /^[<~]?[-\d]/.test(shown) ? "number" : null }, shown)
-      : el("th", { scope: "row" }, shown);
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el(
-      "table",
-      {},
-      el("thead", {}, el("tr", {}, columns.map(([title]) => el("th", { scope: "col" }, title)))),
-      el("tbody", {}, rows.map((row) =>
-        el("tr", {}, columns.map(([, value], n) => cell(text(value(row)), n))))),
-    ),
-  );
-}
 function choice(title, options, change) {
   const select = el("select", {}, options.map((name, n) => el("option", { value: n }, name)));
   select.addEventListener("change", () => change(Number(select.value)));
@@ -287,10 +269,9 @@ const key = (entries) =>
 
 // Every figure of the page, so that a new width draws all of them again.
 const figures = [];
-// `draw(width)` gives a chart; `columns` and `rows()` the same values as a table.
-function figure({ kind, title, how, controls, legend, draw, columns, rows }) {
+// `draw(width)` gives a chart.
+function figure({ kind, title, how, controls, legend, draw }) {
   const plot = el("div", { class: "plot" });
-  const exact = el("details", { class: "exact" }, el("summary", {}, "Exact values"));
   const card = el(
     "figure",
     { id: `figure-${figures.length + 1}`, "data-chart": kind },
@@ -298,7 +279,6 @@ function figure({ kind, title, how, controls, legend, draw, columns, rows }) {
     controls && el("div", { class: "controls" }, controls),
     legend,
     plot,
-    exact,
   );
   const name = text(title).replaceAll("`", "");
   card.paint = () => {
@@ -306,7 +286,6 @@ function figure({ kind, title, how, controls, legend, draw, columns, rows }) {
     const inner = card.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     const chart = draw(Math.max(260, Math.round(inner)));
     plot.replaceChildren(build(chart, { role: "img", "aria-label": name }, []));
-    exact.replaceChildren(exact.firstElementChild, table(columns, rows(), name));
   };
   figures.push(card);
   return card;
@@ -319,9 +298,6 @@ function section(id, title, ...children) {
   const node = el("section", { id, "aria-labelledby": `${id}-title` }, heading, ...children);
   document.getElementById("charts").append(node);
 }
-const facts = (...all) => el("p", { class: "facts" }, all.filter(Boolean).join(". "));
-const notes = (all) =>
-  list(all).length > 0 && el("ul", { class: "notes" }, list(all).map((note) => el("li", {}, text(note))));
 // What stands at the head of the page is not said twice.
 const sentenceOf = (part) =>
   tables.length > 1 &&
@@ -330,22 +306,6 @@ const sentenceOf = (part) =>
 
 const placeName = (place) =>
   text(place && place.name) || text(place && place.directory) || "a place without a name";
-function placeWords(place) {
-  if (!place) return "";
-  const yes = (value, words) => (typeof value === "boolean" ? (value ? words : `no ${words}`) : null);
-  const known = [
-    text(place.model).trim(),
-    place.write_cache && `cache ${place.write_cache}`,
-    yes(place.fua, "FUA"),
-    yes(place.journal, "journal"),
-    place.copy_on_write === "always" && "copy on write",
-  ].filter(Boolean);
-  const on = place.device ? ` on ${place.device}` : "";
-  const more = known.length ? ` (${known.join(", ")})` : "";
-  const words = `${text(place.file_system) || "unknown file system"}${on}${more}`;
-  return place.host ? `${words}, over ${placeWords(place.host)}` : words;
-}
-
 // ---- several disks, several places: what is best where
 
 function disksSection() {
@@ -375,15 +335,6 @@ function disksSection() {
         title: best ? `\`${best.directory}\` makes a commit durable in ${time(best.per_commit_ns)}` : "None of these can carry a log",
         how: "The median time of a durable commit by each disk's fastest durable way; shorter is better. Hatched: nothing is durable there.",
         draw: (width) => rowsChart(width, rows, { scale: linear(slowest, time) }),
-        columns: [
-          ["directory", (disk) => disk.directory],
-          ["device", (disk) => disk.device || "none"],
-          ["time per commit", (disk) => time(disk.per_commit_ns)],
-          ["best durable way", (disk) => disk.best || "none found"],
-          ["speed against the best", compared],
-          ["why not", (disk) => disk.refused],
-        ],
-        rows: () => disks,
       })
     : absent("No disk could be measured."));
 }
@@ -400,12 +351,6 @@ function speedupRow(name, relative, more) {
   const lines = [interval(relative), `verdict: ${wordsOf(relative.verdict)}`];
   return { name, value, low, high, shown: against(relative), className: "s-plain", lines, ...more };
 }
-const speedupColumns = (relative) => [
-  ["speedup", (row) => times(relative(row).speedup)],
-  ["95%", (row) => (finite(relative(row).speedup) ? ends(relative(row)).replace("95%: ", "") : "")],
-  ["verdict", (row) => wordsOf(relative(row).verdict)],
-];
-
 function overview() {
   if (!runs.some((run) => run.finding && run.finding.speedup) || runs.length < 2) return;
   const rows = runs.map((run) => {
@@ -416,53 +361,12 @@ function overview() {
     const lines = [`best: ${text(best)}`, `against ${text(naive)}: ${interval(speedup)}`];
     return speedupRow(placeName(run.place), speedup, { className, lines });
   });
-  const finding = (run) => run.finding || {};
   section("overview", "All places at a glance", figure({
     kind: "overview",
     title: "What the best durable way gains over the naive one, by place",
     how: "How many times as fast the best durable way is, with its 95% interval. At 1 it gains nothing.",
     draw: speedups(rows),
-    columns: [
-      ["place", (run) => placeName(run.place)],
-      ["best durable way", (run) => finding(run).best || "none found"],
-      ["against", (run) => finding(run).naive],
-      ...speedupColumns((run) => finding(run).speedup || {}),
-    ],
-    rows: () => runs,
   }));
-}
-
-// ---- claims: what articles and threads say, checked here
-
-function seenWords({ found, reason }) {
-  if (!found) return text(reason);
-  const range = found.low === found.high ? "" : ` (95%: ${digits(found.low)} to ${digits(found.high)})`;
-  return `${digits(found.value)}${range} ${text(found.unit)}`;
-}
-function claimsSection() {
-  const claims = list(data.claims);
-  if (!claims.length) return;
-  section(
-    "claims",
-    "What articles and threads say, checked here",
-    facts(
-      "Confirmed: the whole interval is in the band where the claim holds",
-      "Refuted: none of it is",
-      "Cannot tell: part of it is",
-    ),
-    table(
-      [
-        ["statement", (claim) => claim.statement],
-        ["answer", (claim) => wordsOf(claim.verdict) || "not run"],
-        ["seen here", seenWords],
-        ["of", (claim) => (claim.found || {}).of],
-        ["holds at", (claim) => claim.band],
-        ["source", (claim) => claim.source],
-      ],
-      claims,
-      "Every claim",
-    ),
-  );
 }
 
 // ---- a table: ways side by side, as bars, or as curves over a quantity
@@ -529,21 +433,6 @@ function viewOf(shown) {
   return { shown, unit, isTime, ways, measured, onCurve, series, base, best, classes, show, tick };
 }
 
-function columnsOf({ ways, show, shown }) {
-  const names = [...new Set(ways.flatMap((way) => way.figures.map((one) => text(one.name))))];
-  const has = (field) => ways.some((way) => way[field]);
-  return [
-    ["way", (way) => way.name],
-    ["median", (way) => way.missing || show(way.value)],
-    ["quartiles", (way) => (way.missing ? "" : `${show(way.low)} to ${show(way.high)}`)],
-    shown.baseline && ["against the baseline", (way) => interval(way.relative)],
-    ...names.map((name) => [name, (way) => {
-      const one = way.figures.find((figure) => text(figure.name) === name && finite(figure.value));
-      return one ? figureWords(one) : "";
-    }]),
-    has("durable") && ["durable", (way) => durableWords(way.durable)],
-  ].filter(Boolean);
-}
 function linesOf(way, show) {
   if (way.missing) return [way.missing];
   return [
@@ -572,8 +461,6 @@ function valuesFigure(view) {
     title,
     how: `${unit}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the line holds the middle half of them. Hatched: not durable.`,
     draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
-    columns: columnsOf(view),
-    rows: () => ways,
   });
 }
 
@@ -621,8 +508,6 @@ function curveFigure(view) {
     how: "Medians over rounds; the upright lines hold the middle half of them. A large dot marks the knee, after which the curve no longer rises.",
     legend: key(series.map((name) => [classOf(name), name || "all"])),
     draw,
-    columns: columnsOf(view),
-    rows: () => ways,
   });
 }
 
@@ -648,8 +533,6 @@ function speedupFigure({ shown, ways, best, classes, onCurve }) {
         : `The lab cannot tell \`${best.key}\` from \`${base}\` (${ends(found)})`,
     how: "Each way against the baseline, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. A question mark: the interval is wider.",
     draw: speedups(rows),
-    columns: [["way", (way) => way.name], ...speedupColumns((way) => way.relative)],
-    rows: () => ways.filter((way) => way.relative),
   });
 }
 
@@ -711,25 +594,12 @@ function distributionFigure(what, title, ways) {
       },
     );
   };
-  const at = (share) => (way) => time(latencyAt(way.histogram, share));
-  const exactly = (field) => (way) => time(way.histogram[field]);
   return figure({
     kind: "distribution",
     title,
     how: `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. Further left is faster.`,
     legend: key(ways.filter((way) => way.className).map((way) => [way.className, way.name])),
     draw,
-    columns: [
-      ["way", (way) => way.name],
-      [`${what}s`, (way) => count(way.histogram.count)],
-      ["fastest", exactly("min_ns")],
-      ["p50", exactly("p50_ns")],
-      ["p90", at(0.9)],
-      ["p99", exactly("p99_ns")],
-      ["p99.9", exactly("p999_ns")],
-      ["slowest", exactly("max_ns")],
-    ],
-    rows: () => ways,
   });
 }
 
@@ -775,13 +645,6 @@ function overTimeFigure({ measured, classes, isTime }) {
     title: "Commit times from round to round: drift shows as a slope, stalls as dots far above",
     how: "Each round: the mean as a line, its slowest commit as a dot.",
     draw,
-    columns: [
-      ["way", ({ way }) => way.name],
-      ["round", ({ number }) => count(number + 1)],
-      ["mean", ({ each }) => time(each)],
-      ["slowest commit", ({ slowest }) => time(slowest)],
-    ],
-    rows: () => rows,
   });
 }
 
@@ -872,16 +735,6 @@ function billFigure(cells, role, shared) {
     how: `Requests per commit as one bar. ${shared ? "Exact bills need root." : "From the kernel's tracepoints, in passes of their own that are not timed."}`,
     legend: key(used.map(([className, kind]) => [className, kindWords(kind)])),
     draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
-    columns: [
-      ["way", (view) => view.name],
-      ["commits", (view) => view.missing || count(view.commits)],
-      ...used.map(([, kind]) => [kindWords(kind), (view) => {
-        const part = partOf(view, kind);
-        return part ? `${digits(part.requests)}${part.bytes ? `, ${bytes(part.bytes)}` : ""}` : "0";
-      }]),
-      ["with FUA", (view) => (view.parts ? digits(view.fua) : "")],
-    ],
-    rows: () => views,
   });
 }
 function billFigures(cells) {
@@ -898,20 +751,14 @@ function tableSection(shown, n) {
   const { ways, measured, onCurve } = view;
   const named = text(shown.title) || text(shown.name) || "Measured ways";
   const place = placeName(shown.place);
-  const order = shown.random_order ? "in another random order each round" : "always in this order";
-  const failed = ways.filter((way) => way.missing);
   section(
     `table-${n + 1}`,
     place !== "." && tables.length > 1 ? `${place}: ${named}` : named,
-    facts(placeWords(shown.place), `${plural(shown.rounds, "round")}, ways ${order}, seed ${shown.seed}`),
     sentenceOf(shown),
-    notes(shown.notes),
     measured.length
       ? [(onCurve.length ? curveFigure : valuesFigure)(view), speedupFigure(view), spreadFigure(view),
           overTimeFigure(view), isWriting(shown) && billFigures(ways)]
       : absent("Nothing was measured here."),
-    failed.length > 0 &&
-      table([["way", (way) => way.name], ["why it has no figures", (way) => way.missing]], failed, "Ways without figures"),
   );
 }
 
@@ -939,8 +786,6 @@ function timelineSection() {
           name: `${kindWords(request.what)}, ${text(request.device)}`,
           parts: [{ from, to, className: kindClass(text(request.what)) }],
           shown: size,
-          cells: [request.who, time(from), finite(request.completed_ns) ? time(to) : "not seen", size,
-            count(request.sector), request.flags],
           lines: [
             `by ${text(request.who)}, ${time(from)} after the commit began`,
             finite(request.completed_ns) ? `it took ${time(to - from)}` : "no completion seen",
@@ -951,8 +796,7 @@ function timelineSection() {
       const acknowledged = `acknowledged after ${time(commit.total_ns)}`;
       const whole = { from: 0, to: commit.total_ns || 0, className: "k-commit" };
       return [
-        { name, parts: [whole], shown: time(commit.total_ns), lines: [acknowledged],
-          cells: ["", "0", acknowledged] },
+        { name, parts: [whole], shown: time(commit.total_ns), lines: [acknowledged] },
         ...requests,
       ];
     });
@@ -970,14 +814,6 @@ function timelineSection() {
     how: "The first bar is the commit, each below it a request, from the device's getting it to its completion. Traced commits are a little slower than timed ones.",
     controls,
     draw: (width) => rowsChart(width, rows(), { scale: linear(end(), time) }),
-    columns: [
-      ["request", (row) => row.name],
-      ...["by", "issued after", "completed after", "bytes", "sector", "flags"].map((title, n) => [
-        title,
-        (row) => row.cells[n],
-      ]),
-    ],
-    rows,
   });
   section("timeline", "One commit, request by request", card);
 }
@@ -1018,11 +854,9 @@ function atlasSection(atlas, n) {
   for (const row of rows)
     row.lines = [text(row.cell.answer), `before: ${row.before}`, `after: ${row.after}`, `reads back as ${row.content}`];
   const end = Math.max(1, ...rows.flatMap(({ parts }) => list(parts).map((part) => part.to)));
-  const zeroing = list(atlas.zeroing);
   section(
     `fallocate-${n + 1}`,
     `fallocate, mode by mode: ${placeName(atlas.place)}`,
-    facts(placeWords(atlas.place)),
     rows.length > 0 &&
       figure({
         kind: "atlas",
@@ -1030,83 +864,24 @@ function atlasSection(atlas, n) {
         how: `The file after the call, block by block. Before the first call: ${rows[0].before}.`,
         legend: key([["b-written", "written"], ["b-unwritten", "reserved, unwritten"], ["b-hole", "hole"]]),
         draw: (width) => rowsChart(width, rows, { scale: linear(end, bytes) }),
-        columns: [
-          ["call", (row) => row.name],
-          ["answer", (row) => row.cell.answer],
-          ["before", (row) => row.before],
-          ["after", (row) => row.after],
-          ["reads back as", (row) => row.content],
-        ],
-        rows: () => rows,
       }),
-    zeroing.length > 0 &&
-      table(
-        [
-          [`zeroing ${bytes(zeroing[0].len_bytes)}`, (one) => one.way],
-          ["call", (one) => time(one.call_ns)],
-          ["the sync after it", (one) => time(one.sync_ns)],
-          ["answer", (one) => one.answer],
-          ["blocks are", (one) => one.blocks_are],
-        ],
-        zeroing,
-        "Ways of zeroing",
-      ),
-    !rows.length && !zeroing.length && absent("No call was made here."),
+    !rows.length && absent("No call was made here."),
   );
 }
 
-// ---- where it was measured
+// ---- when it was measured
 
-const said = (value) =>
-  ({ true: "yes", false: "no", "": "unknown" })[text(value)] || text(value);
 const started = finite(data.started_unix_s) && data.started_unix_s > 0
   ? `${new Date(data.started_unix_s * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`
   : "measured at an unknown time";
-function environment() {
-  const all = [...tables, ...list(data.fallocate)];
-  const found = new Map(
-    all.filter((part) => part.place).map(({ place }) => [JSON.stringify(place), place]),
-  );
-  const places = [...found.values()];
-  // Every fact of the machine and of a place, under the JSON's own name.
-  const { commit_ns, clock_ns } = data.harness || {};
-  const cost = finite(commit_ns) && `${time(commit_ns)} a commit, ${time(clock_ns)} a reading of the clock; every figure includes it`;
-  const of = [
-    ...Object.entries(machine).map(([name, value]) => [name, name.endsWith("_bytes") ? bytes(value) : said(value)]),
-    ["started", started],
-    ["took", finite(data.elapsed_ns) ? time(data.elapsed_ns) : "unknown"],
-    ["harness", cost || "unknown"],
-    ["Inkstone", said(data.inkstone_version)],
-  ];
-  const names = new Set(places.flatMap((place) => Object.keys(place)));
-  const value = (place, name) => (name === "host" ? placeWords(place.host) : said(place[name]));
-  const known = [...names].filter((name) => name !== "name" && places.some((place) => text(place[name])));
-  section(
-    "environment",
-    "Where this was measured",
-    table([["machine", ([name]) => name.replaceAll("_", " ")], ["", ([, words]) => words]], of, "The machine"),
-    places.length > 0 &&
-      table(
-        [
-          ["place", (name) => (name === "host" ? "below" : name.replaceAll("_", " "))],
-          ...places.map((place) => [placeName(place), (name) => value(place, name)]),
-        ],
-        known,
-        "The places",
-      ),
-  );
-}
-
 // ---- the page itself
 
 document.getElementById("when").textContent = started;
 disksSection();
-claimsSection();
 overview();
 tables.forEach(tableSection);
 timelineSection();
 list(data.fallocate).forEach(atlasSection);
-environment();
 
 const paintAll = () => figures.forEach((card) => card.paint());
 paintAll();

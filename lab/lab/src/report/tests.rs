@@ -23,6 +23,8 @@ fn the_answer_stands_before_everything_else() {
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in the page"));
     let answer = at("is the fastest durable way: 3.2 times as fast as appending");
     assert!(answer < at("Other processes wrote 12 MiB") && answer < at("id=\"data\""));
+    // The tables are the command's.
+    at("by jbd2/loop0-8: ");
     at("<code>inkstone lab .</code>");
     at("EOPNOTSUPP; the device has no write zeroes");
 }

@@ -1,207 +1,212 @@
-//! The bill in detail: the requests of each cell's commits to each device, and who made them.
+//! The bill in detail: the requests of each way's commits to each device, and who made them; and
+//! some commits request by request.
 //!
-//! *Owns*: the lines of the detailed bill. *May not touch*: how requests are attributed.
+//! *Owns*: the lines of the bill, the lanes of a commit. *May not touch*: how requests are
+//! attributed.
 
-use super::grid::{Align, Column, Grid, Text};
-use super::numbers::{bytes, per};
-use super::place::place_lines;
-use super::style::TableStyle;
-use super::text::{Tint, paragraph};
-use crate::result::{Bill, BillSource, CrossCheck, Kind, LayerBill, Submitter, Table, Tally};
+use super::grid::{Grid, paragraph};
+use super::numbers::{TimeUnit, bytes, per, time};
+use super::place_lines;
+use super::ways::tilde;
+use crate::result::{
+    Bill, BillSource, CrossCheck, Kind, LayerBill, Table, Tally, TimelineCommit, TimelineRequest,
+};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
+/// Characters of a lane.
+const LANE: usize = 24;
 
 /// The detailed bill of every way of a table.
-pub fn render_bill(table: &Table, style: &TableStyle) -> String {
+pub fn render_bill(table: &Table, width: usize) -> String {
     let mut out = String::new();
     let title = if table.title.is_empty() { &table.name } else { &table.title };
-    paragraph(&mut out, style, "", &format!("The bill: {title}"), Tint::Strong);
-    place_lines(&table.place, style, &mut out);
-    let bills: Vec<(&str, &Bill)> =
-        table.ways.iter().filter_map(|way| Some((way.name.as_str(), way.bill.as_ref()?))).collect();
-    for (name, bill) in &bills {
-        out.push('\n');
-        one(name, bill, style, &mut out);
+    paragraph(&mut out, width, "", &format!("The bill: {title}"));
+    place_lines(&table.place, width, &mut out);
+    for way in &table.ways {
+        if let Some(bill) = &way.bill {
+            out.push('\n');
+            one(&way.name, bill, width, &mut out);
+        }
     }
-    if bills.is_empty() {
+    if table.ways.iter().all(|way| way.bill.is_none()) {
         let text = "No way has a bill: the block layer was not observed.";
-        paragraph(&mut out, style, "  ", text, Tint::Plain);
+        paragraph(&mut out, width, "  ", text);
     }
     out
 }
 
-fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
+fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
     let source = match bill.source {
         BillSource::Trace => "traced at the block layer",
         BillSource::SharedCounters => "from the device's counters, which include other processes",
     };
-    paragraph(out, style, "", &format!("{name}: {} commits, {source}", bill.commits), Tint::Strong);
+    paragraph(out, width, "", &format!("{name}: {} commits, {source}", bill.commits));
     if bill.commits == 0 || bill.layers.is_empty() {
-        paragraph(out, style, "  ", "nothing was counted", Tint::Plain);
+        paragraph(out, width, "  ", "nothing was counted");
     } else {
-        counts(bill, style, out);
+        counts(bill, width, out);
     }
     for layer in &bill.layers {
-        details(layer, style, out);
+        details(layer, width, out);
     }
     if let Some(punts) = bill.uring_punts {
         let each = per(punts as f64 / bill.commits.max(1) as f64);
         let text = format!(
-            "io_uring: {punts} requests ({each} per commit) went to a kernel worker thread"
+            "io_uring: {punts} requests ({each} per commit) went to a worker of the kernel"
         );
-        paragraph(out, style, "  ", &text, Tint::Plain);
+        paragraph(out, width, "  ", &text);
     }
     if bill.lost_events > 0 {
         let text = format!("{} trace events were lost: the bill is not complete", bill.lost_events);
-        paragraph(out, style, "  ! ", &text, Tint::Bad);
+        paragraph(out, width, "  ! ", &text);
     }
     for note in &bill.notes {
-        paragraph(out, style, "  note: ", note, Tint::Dim);
+        paragraph(out, width, "  note: ", note);
     }
 }
 
-/// A line of the bill: its name, and whether it is shown even if it is 0.
-struct Line {
-    name: &'static str,
-    always: bool,
-    tally: fn(&LayerBill) -> Tally,
+type Line = (&'static str, Tally);
+
+/// The lines of a device. Of a trace each kind; a kind that no device has is left out.
+fn lines(bill: &Bill, layer: &LayerBill) -> Vec<Line> {
+    if bill.source == BillSource::SharedCounters {
+        let flushes = ("flushes", layer.of(&[Kind::Flush]));
+        return vec![("writes", layer.all_writes), ("reads", layer.all_reads), flushes];
+    }
+    let kinds = Kind::ALL.iter().map(|&kind| (kind.words(), layer.of(&[kind])));
+    let fua = Tally { requests: layer.fua_writes, bytes: 0 };
+    kinds.chain([("of these with FUA", fua)]).collect()
 }
 
-macro_rules! lines {
-    ($($name:literal, $always:literal, $tally:expr;)*) => {
-        [$(Line { name: $name, always: $always, tally: $tally }),*]
-    };
-}
-
-const TRACED: [Line; 16] = lines! {
-    "data writes", true, |layer| layer.of(&[Kind::DataWrite]);
-    "journal, waited for", true, |layer| layer.of(&[Kind::JournalWrite]);
-    "journal, by a timer", false, |layer| layer.of(&[Kind::TimerJournalWrite]);
-    "journal, for others", false, |layer| layer.of(&[Kind::OtherJournalWrite]);
-    "metadata writes", false, |layer| layer.of(&[Kind::MetadataWrite]);
-    "zeroing", false, |layer| layer.of(&[Kind::Zeroing]);
-    "discards", false, |layer| layer.of(&[Kind::Discard]);
-    "unattributed writes", false, |layer| layer.of(&[Kind::UnattributedWrite]);
-    "writes of others", false, |layer| layer.of(&[Kind::ForeignWrite]);
-    "discards for others", false, |layer| layer.of(&[Kind::ForeignOther]);
-    "data reads", false, |layer| layer.of(&[Kind::DataRead]);
-    "other reads", false, |layer| layer.of(&[Kind::OtherRead]);
-    "reads of others", false, |layer| layer.of(&[Kind::ForeignRead]);
-    "flushes", true, |layer| layer.of(&[Kind::Flush]);
-    "flushes for others", false, |layer| layer.of(&[Kind::ForeignFlush]);
-    "writes with FUA", false, |layer| Tally { requests: layer.fua_writes, bytes: 0 };
-};
-
-const COUNTED: [Line; 3] = lines! {
-    "all writes", true, |layer| layer.all_writes;
-    "all reads", true, |layer| layer.all_reads;
-    "flushes", true, |layer| layer.of(&[Kind::Flush]);
-};
-
-fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
-    let lines: &[Line] = match bill.source {
-        BillSource::Trace => &TRACED,
-        BillSource::SharedCounters => &COUNTED,
-    };
-    let nothing =
-        |line: &&Line| bill.layers.iter().all(|layer| (line.tally)(layer) == Tally::default());
-    let shown: Vec<&Line> = lines.iter().filter(|line| line.always || !nothing(line)).collect();
-    let none: Vec<&str> =
-        lines.iter().filter(|line| !line.always && nothing(line)).map(|line| line.name).collect();
-    let mut grid = Grid::new(shown.len(), 2);
-    grid.push(Column::new("per commit", Align::Left, 0, shown.iter().map(|line| line.name.into())));
+fn counts(bill: &Bill, width: usize, out: &mut String) {
+    let all: Vec<Vec<Line>> = bill.layers.iter().map(|layer| lines(bill, layer)).collect();
+    let is_shown = |at: &usize| all.iter().any(|lines| lines[*at].1.requests > 0);
+    let shown: Vec<usize> = (0..all[0].len()).filter(is_shown).collect();
+    let names = shown.iter().map(|&at| all[0][at].0.to_owned());
+    let mut grid = Grid::new("per commit", names);
     let commits = bill.commits as f64;
-    let mark = if bill.source == BillSource::SharedCounters { "~" } else { "" };
-    for (index, layer) in bill.layers.iter().enumerate() {
-        let group = [format!("{} ({})", layer.device, layer.role), layer.device.clone()];
-        let requests = shown
-            .iter()
-            .map(|line| count_text(mark, per((line.tally)(layer).requests as f64 / commits)));
-        let rank = index as u32 * 2 + 1;
-        grid.push(Column::new("requests", Align::Right, rank, requests).group(&group));
-        let sizes = shown.iter().map(|line| match (line.tally)(layer).bytes {
-            0 => Text::default(),
-            total => format!("{mark}{}", bytes(total as f64 / commits)).into(),
-        });
-        grid.push(Column::new("bytes", Align::Right, rank + 1, sizes).group(&group));
+    for (index, (layer, lines)) in bill.layers.iter().zip(&all).enumerate() {
+        let requests = |&at: &usize| tilde(bill, per(lines[at].1.requests as f64 / commits));
+        let rank = index as u32 * 2;
+        grid.column(&layer.device, rank, shown.iter().map(requests));
+        let size = |&at: &usize| match lines[at].1.bytes {
+            0 => String::new(),
+            total => tilde(bill, bytes(total as f64 / commits)),
+        };
+        grid.column("bytes", rank + 1, shown.iter().map(size));
     }
-    let dropped = grid.render(style, out);
+    let dropped = grid.render(width, out);
     if !dropped.is_empty() {
-        paragraph(out, style, "  ", "no room for a device further below: --json has it", Tint::Dim);
-    }
-    if !none.is_empty() {
-        paragraph(out, style, "  none: ", &none.join("; "), Tint::Dim);
+        paragraph(out, width, "  ", "no room for a device further below: --json has it");
     }
 }
 
-fn count_text(mark: &str, count: String) -> Text {
-    if count == "0.00" {
-        Text::new(Tint::Dim, &format!("{mark}{count}"))
-    } else {
-        format!("{mark}{count}").into()
-    }
-}
-
-fn details(layer: &LayerBill, style: &TableStyle, out: &mut String) {
+fn details(layer: &LayerBill, width: usize, out: &mut String) {
     if layer.submitters.is_empty() && layer.cross_check.is_none() && layer.unattributed.is_empty() {
         return;
     }
-    paragraph(out, style, "  ", &format!("{} ({}):", layer.device, layer.role), Tint::Plain);
+    paragraph(out, width, "  ", &format!("{} ({}):", layer.device, layer.role));
     let mut submitters: Vec<(&str, Vec<String>)> = Vec::new();
     for by in &layer.submitters {
+        let size = match by.tally.bytes {
+            0 => String::new(),
+            total => format!(" ({})", bytes(total as f64)),
+        };
+        let what = format!("{} x {}{size}", by.tally.requests, by.what.words());
         match submitters.iter_mut().find(|(who, _)| *who == by.who) {
-            Some((_, what)) => what.push(submitted(by)),
-            None => submitters.push((&by.who, vec![submitted(by)])),
+            Some((_, all)) => all.push(what),
+            None => submitters.push((&by.who, vec![what])),
         }
     }
-    for (who, what) in submitters.iter().take(LINES_MAX) {
-        paragraph(out, style, "    ", &format!("by {who}: {}", what.join(", ")), Tint::Plain);
-    }
-    if let Some(check) = &layer.cross_check {
-        let (text, tint) = cross_check(check);
-        paragraph(out, style, "    ", &format!("cross-check: {text}"), tint);
-    }
-    for what in layer.unattributed.iter().take(LINES_MAX) {
-        paragraph(out, style, "    ", &format!("unattributed: {what}"), Tint::Plain);
-    }
+    let by = submitters.iter().map(|(who, what)| format!("by {who}: {}", what.join(", ")));
+    let check = layer.cross_check.iter().map(|check| format!("cross-check: {}", checked(check)));
+    let unknown = layer.unattributed.iter().map(|what| format!("unattributed: {what}"));
+    let said = by.take(LINES_MAX).chain(check).chain(unknown.take(LINES_MAX));
+    said.for_each(|text| paragraph(out, width, "    ", &text));
     for (what, all) in
         [("submitters", submitters.len()), ("unattributed", layer.unattributed.len())]
     {
         if all > LINES_MAX {
             let text = format!("and {} more {what} (--json has them)", all - LINES_MAX);
-            paragraph(out, style, "    ", &text, Tint::Dim);
+            paragraph(out, width, "    ", &text);
         }
     }
 }
 
-fn submitted(by: &Submitter) -> String {
-    let size = if by.tally.bytes > 0 {
-        format!(" ({})", bytes(by.tally.bytes as f64))
-    } else {
-        String::new()
-    };
-    format!("{} x {}{size}", by.tally.requests, by.what.words())
-}
-
 /// `agree` with the numbers, or the difference.
-fn cross_check(check: &CrossCheck) -> (String, Tint) {
+fn checked(check: &CrossCheck) -> String {
     let pairs = [
         ("flushes", check.traced_flushes, check.counted_flushes),
         ("sectors written", check.traced_write_sectors, check.counted_write_sectors),
         ("sectors read", check.traced_read_sectors, check.counted_read_sectors),
     ];
-    if pairs.iter().all(|(_, traced, counted)| traced == counted) {
-        let said: Vec<String> =
-            pairs.iter().map(|(what, traced, _)| format!("{traced} {what}")).collect();
-        return (format!("agree ({})", said.join(", ")), Tint::Dim);
+    let said = pairs.map(|(what, traced, counted)| match traced == counted {
+        true => format!("{traced} {what}"),
+        false => format!("{what} {traced} traced but {counted} counted"),
+    });
+    let agrees = pairs.iter().all(|(_, traced, counted)| traced == counted);
+    format!("{} ({})", if agrees { "agree" } else { "DIFFER" }, said.join(", "))
+}
+
+/// The commits of the timeline of the way `name`, each with a lane for each request.
+pub fn render_timeline(name: &str, bill: &Bill, width: usize) -> String {
+    let mut out = String::new();
+    paragraph(&mut out, width, "", &format!("Request by request: {name}"));
+    if bill.timeline.is_empty() {
+        paragraph(&mut out, width, "  ", "No commit was recorded.");
     }
-    let said: Vec<String> = pairs
-        .iter()
-        .map(|(what, traced, counted)| match traced == counted {
-            true => format!("{traced} {what}"),
-            false => format!("{what} {traced} traced but {counted} counted"),
-        })
-        .collect();
-    (format!("DIFFER: {}", said.join(", ")), Tint::Bad)
+    for commit in &bill.timeline {
+        lanes(commit, width, &mut out);
+    }
+    if bill.lost_events > 0 {
+        let text = format!("{} trace events were lost: requests may be missing", bill.lost_events);
+        paragraph(&mut out, width, "! ", &text);
+    }
+    out
+}
+
+fn lanes(commit: &TimelineCommit, width: usize, out: &mut String) {
+    let requests = &commit.requests;
+    let total = commit.total_ns as f64;
+    let text = format!("commit {}: {}, requests: {}", commit.number, time(total), requests.len());
+    paragraph(out, width, "", &text);
+    let unit = TimeUnit::of([total].into_iter().chain(requests.iter().map(|r| r.issued_ns as f64)));
+    let ends = requests.iter().map(|request| request.completed_ns.unwrap_or(request.issued_ns));
+    let scale_ns = ends.chain([commit.total_ns]).max().unwrap_or(0).max(1);
+    let mut grid = Grid::new("request", requests.iter().map(|r| r.what.words().to_owned()));
+    let mut column = |head: &str, rank: u32, cell: &dyn Fn(&TimelineRequest) -> String| {
+        grid.column(head, rank, requests.iter().map(cell));
+    };
+    column(&format!("start, {}", unit.0), 0, &|r| unit.show(r.issued_ns as f64));
+    column(&format!("took, {}", unit.0), 0, &|r| match r.completed_ns {
+        Some(end) => unit.show(end.saturating_sub(r.issued_ns) as f64),
+        None => "not seen".into(),
+    });
+    column("device", 2, &|r| r.device.clone());
+    column("when", 1, &|r| lane(commit, r, scale_ns));
+    let some = |is: bool, text: String| if is { text } else { String::new() };
+    column("bytes", 6, &|r| some(r.bytes > 0, bytes(r.bytes as f64)));
+    column("who", 7, &|r| r.who.clone());
+    column("flags", 8, &|r| r.flags.clone());
+    column("sector", 9, &|r| some(r.bytes > 0, r.sector.to_string()));
+    grid.render(width, out);
+    if scale_ns > commit.total_ns {
+        let text = "the acknowledgement: requests to the right of it came later";
+        paragraph(out, width, "  | ", text);
+    }
+}
+
+/// The time of a request at the device, within the commit, as a bar.
+fn lane(commit: &TimelineCommit, request: &TimelineRequest, scale_ns: u64) -> String {
+    let at = |ns: u64| ((ns as f64 / scale_ns as f64) * LANE as f64).round() as usize;
+    let from = at(request.issued_ns).min(LANE - 1);
+    let to = at(request.completed_ns.unwrap_or(u64::MAX)).clamp(from + 1, LANE);
+    let ack = at(commit.total_ns);
+    let column = |column: usize| match column {
+        column if (from..to).contains(&column) => '#',
+        column if column == ack && scale_ns > commit.total_ns => '|',
+        _ => '.',
+    };
+    (0..LANE).map(column).collect()
 }

@@ -2,172 +2,74 @@
 //!
 //! *Owns*: its tables. *May not touch*: files.
 
-use super::grid::{Align, Column, Grid, Text};
+use super::grid::{Grid, paragraph};
 use super::numbers::{TimeUnit, bytes};
-use super::place::place_lines;
-use super::style::TableStyle;
-use super::text::{Tint, paragraph};
-use crate::result::{FallocateAtlas, FallocateCall, FileFacts, Zeroed};
+use super::place_lines;
+use crate::result::{FallocateAtlas, FallocateCall, Zeroed};
 
-/// Extents or runs of content shown for a file.
-const LINES_MAX: usize = 4;
-
-/// The atlas of one place. Extents and content share a column if two do not fit; after that the
-/// ranges and the blocks are dropped.
-pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
+/// The atlas of one place.
+pub fn render_fallocate(atlas: &FallocateAtlas, width: usize) -> String {
     let mut out = String::new();
-    paragraph(&mut out, style, "", "fallocate: what each mode does to a file", Tint::Strong);
-    place_lines(&atlas.place, style, &mut out);
+    paragraph(&mut out, width, "", "fallocate: what each mode does to a file");
+    place_lines(&atlas.place, width, &mut out);
     if atlas.calls.is_empty() {
-        paragraph(&mut out, style, "  ", "No mode was tried.", Tint::Plain);
+        paragraph(&mut out, width, "  ", "No mode was tried.");
     } else {
-        modes(&atlas.calls, style, &mut out);
+        modes(&atlas.calls, width, &mut out);
     }
     if !atlas.zeroing.is_empty() {
         out.push('\n');
-        zeroing(&atlas.zeroing, style, &mut out);
+        zeroing(&atlas.zeroing, width, &mut out);
     }
     out
 }
 
-fn modes(cells: &[FallocateCall], style: &TableStyle, out: &mut String) {
-    let rows = |cell: &dyn Fn(&FallocateCall) -> Text| {
-        cells.iter().map(cell).collect::<Vec<_>>().into_iter()
+fn modes(calls: &[FallocateCall], width: usize, out: &mut String) {
+    let change = |before: String, after: String| match before == after {
+        true => after,
+        false => format!("{before}->{after}"),
     };
-    let mut grid = Grid::new(cells.len(), 2);
-    grid.push(Column::new("mode", Align::Left, 0, rows(&|cell| cell.mode.as_str().into())));
-    let range = rows(&|cell| {
-        let (from, len) = (bytes(cell.offset_bytes as f64), bytes(cell.len_bytes as f64));
-        format!("{from}+{len}").into()
-    });
-    grid.push(Column::new("range", Align::Left, 4, range));
-    grid.push(Column::new("answer", Align::Left, 1, rows(&answer)));
-    let size = rows(&|cell| {
-        change(bytes(cell.before.size_bytes as f64), bytes(cell.after.size_bytes as f64))
-    });
-    grid.push(Column::new("size", Align::Left, 2, size));
-    let blocks =
-        rows(&|cell| change(cell.before.blocks.to_string(), cell.after.blocks.to_string()));
-    grid.push(Column::new("blocks", Align::Left, 3, blocks));
-    let extents = |facts: &FileFacts| some_of(&facts.extents, "no extents");
-    let content = |facts: &FileFacts| some_of(&facts.content, "no bytes");
-    let both = |facts: &FileFacts| {
-        let mut lines = extents(facts);
-        lines.extend(content(facts).into_iter().map(|line| format!("= {line}")));
-        lines
+    let mut grid = Grid::new("mode", calls.iter().map(|call| call.mode.clone()));
+    let mut column = |head: &str, rank: u32, cell: &dyn Fn(&FallocateCall) -> String| {
+        grid.column(head, rank, calls.iter().map(cell));
     };
-    let extents_after = rows(&|cell| Text::lines(&extents(&cell.after)));
-    let extents_after = Column::new("extents after", Align::Left, 0, extents_after);
-    let content_after = rows(&|cell| Text::lines(&content(&cell.after)));
-    let content_after = Column::new("content after", Align::Left, 0, content_after);
-    if grid.width_with(&[&extents_after, &content_after]) <= style.columns() {
-        grid.push(extents_after);
-        grid.push(content_after);
-    } else {
-        let stacked = rows(&|cell| Text::lines(&both(&cell.after)));
-        grid.push(Column::new("extents, = content", Align::Left, 0, stacked));
-    }
-    grid.render(style, out);
-    for refused in refusals(cells) {
-        paragraph(out, style, "  ", &refused, Tint::Dim);
-    }
+    column("of", 4, &|call| bytes(call.len_bytes as f64));
+    column("answer", 0, &|call| call.answer.clone());
+    column("size", 2, &|call| {
+        change(bytes(call.before.size_bytes as f64), bytes(call.after.size_bytes as f64))
+    });
+    column("blocks", 3, &|call| {
+        change(call.before.blocks.to_string(), call.after.blocks.to_string())
+    });
+    column("extents after; = content", 0, &|call| {
+        let (extents, content) = (call.after.extents.join(", "), call.after.content.join(", "));
+        format!("{extents}; = {content}")
+    });
+    grid.render(width, out);
 }
 
-/// `Ok`, or the name of the error; its text is below the table.
-fn answer(cell: &FallocateCall) -> Text {
-    let name = cell.answer.split(':').next().unwrap_or_default().trim();
-    Text::new(if cell.done { Tint::Plain } else { Tint::Bad }, name)
-}
-
-/// The text of each error, once.
-fn refusals(cells: &[FallocateCall]) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
-    for cell in cells.iter().filter(|cell| !cell.done && cell.answer.contains(':')) {
-        if !said.contains(&cell.answer) {
-            said.push(cell.answer.clone());
+fn zeroing(ways: &[Zeroed], width: usize, out: &mut String) {
+    paragraph(out, width, "", "Zeroing a file of this size");
+    let total = |way: &Zeroed| Some((way.call_ns? + way.sync_ns.unwrap_or(0)) as f64);
+    let unit = TimeUnit::of(ways.iter().filter_map(total));
+    let mut grid = Grid::new("way", ways.iter().map(|way| way.way.clone()));
+    let mut column = |head: &str, rank: u32, cell: &dyn Fn(&Zeroed) -> Option<String>| {
+        grid.column(head, rank, ways.iter().map(|way| cell(way).unwrap_or_default()));
+    };
+    column("size", 4, &|way| Some(bytes(way.len_bytes as f64)));
+    let time = |ns: Option<u64>| ns.map(|ns| unit.show(ns as f64));
+    column(&format!("call, {}", unit.0), 2, &|way| time(way.call_ns));
+    column(&format!("sync, {}", unit.0), 3, &|way| time(way.sync_ns));
+    // A call that writes nothing has no rate.
+    column("rate", 5, &|way| {
+        let ns = total(way).filter(|ns| *ns > 0.0 && way.blocks_are == "written")?;
+        Some(format!("{}/s", bytes(way.len_bytes as f64 / ns * 1e9)))
+    });
+    column("blocks are", 1, &|way| Some(way.blocks_are.clone()));
+    for (index, way) in ways.iter().enumerate() {
+        if way.call_ns.is_none() {
+            grid.reason(index, &way.answer);
         }
     }
-    said
-}
-
-fn change(before: String, after: String) -> Text {
-    if before == after { Text::new(Tint::Dim, &after) } else { format!("{before}->{after}").into() }
-}
-
-fn some_of(all: &[String], none: &str) -> Vec<String> {
-    if all.is_empty() {
-        return vec![none.to_owned()];
-    }
-    let mut lines: Vec<String> = all.iter().take(LINES_MAX).cloned().collect();
-    if all.len() > LINES_MAX {
-        lines.push(format!("and {} more", all.len() - LINES_MAX));
-    }
-    lines
-}
-
-fn zeroing(cells: &[Zeroed], style: &TableStyle, out: &mut String) {
-    paragraph(out, style, "", "Zeroing a file of this size", Tint::Strong);
-    let total = |cell: &Zeroed| match (cell.call_ns, cell.sync_ns) {
-        (Some(call), sync) => Some(call as f64 + sync.unwrap_or(0) as f64),
-        (None, _) => None,
-    };
-    let unit = TimeUnit::of(cells.iter().filter_map(total));
-    let rows =
-        |cell: &dyn Fn(&Zeroed) -> Text| cells.iter().map(cell).collect::<Vec<_>>().into_iter();
-    let group = [unit.name.to_owned()];
-    let time = |ns: Option<f64>| ns.map_or_else(Text::default, |ns| unit.show(ns).into());
-    let mut grid = Grid::new(cells.len(), 2);
-    grid.push(Column::new("way", Align::Left, 0, rows(&|cell| cell.way.as_str().into())));
-    grid.push(Column::new(
-        "size",
-        Align::Right,
-        4,
-        rows(&|cell| bytes(cell.len_bytes as f64).into()),
-    ));
-    let call = rows(&|cell| time(cell.call_ns.map(|ns| ns as f64)));
-    grid.push(Column::new("call", Align::Point, 2, call).group(&group));
-    let sync = rows(&|cell| time(cell.sync_ns.map(|ns| ns as f64)));
-    grid.push(Column::new("sync", Align::Point, 3, sync).group(&group));
-    grid.push(Column::new("both", Align::Point, 1, rows(&|cell| time(total(cell)))).group(&group));
-    let rate = rows(&|cell| match total(cell) {
-        // A call that writes nothing has no rate.
-        Some(ns) if ns > 0.0 && cell.blocks_are == "written" => {
-            format!("{}/s", bytes(cell.len_bytes as f64 / ns * 1e9)).into()
-        }
-        _ => Text::default(),
-    });
-    grid.push(Column::new("rate", Align::Right, 5, rate));
-    grid.push(Column::new(
-        "blocks are",
-        Align::Left,
-        1,
-        rows(&|cell| cell.blocks_are.as_str().into()),
-    ));
-    for (index, cell) in cells.iter().enumerate() {
-        if cell.call_ns.is_none() {
-            grid.span(index, &cell.way, Text::new(Tint::Bad, &cell.answer));
-        }
-    }
-    grid.render(style, out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::samples;
-
-    #[test]
-    fn a_call_that_writes_nothing_has_no_rate() {
-        let result = samples::result();
-        let text = render_fallocate(
-            &result.fallocate[0],
-            &TableStyle { width: 120, ..TableStyle::default() },
-        );
-        let (_, zeroing) = text.split_once("Zeroing a file").expect("the zeroing");
-        let line = |way: &str| zeroing.lines().find(|line| line.contains(way)).expect(way);
-        assert!(
-            line("zeros written").contains("/s") && !line("ZERO_RANGE").contains("/s"),
-            "{zeroing}"
-        );
-    }
+    grid.render(width, out);
 }

@@ -1,8 +1,7 @@
-//! A result as people read it on a terminal or paste it into an issue.
+//! A result as people read it on a terminal or paste it into an issue: plain text of a given width.
 //!
 //! *Owns*: the order of the parts, the heading of a run, the closing lines. *May not touch*:
-//! numbers (they come from the result), terminals (the command decides about colours), files.
-//! Colour only emphasises: the text says the same.
+//! numbers (they come from the result), terminals, files.
 
 mod bench;
 mod bill;
@@ -10,109 +9,113 @@ mod claims;
 mod fallocate;
 mod grid;
 pub(crate) mod numbers;
-mod place;
 #[cfg(test)]
 pub(crate) mod samples;
-mod style;
 #[cfg(test)]
 mod tests;
-mod text;
-mod timeline;
 mod ways;
 
 pub use bench::render_bench;
-pub use bill::render_bill;
-pub use claims::{figure, render_claims};
+pub use bill::{render_bill, render_timeline};
+pub use claims::render_claims;
 pub use fallocate::render_fallocate;
-pub use style::TableStyle;
-pub use timeline::render_timeline;
 
-use crate::result::{BillSource, Finding, LabResult, Table};
+use crate::result::{BillSource, Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
-use numbers::time;
-use place::place_lines;
-use text::{Tint, paragraph};
+use grid::paragraph;
+use numbers::{bytes, time};
 
 /// The whole result: the tables, the modes of fallocate, warnings, the answers, the machine.
-pub fn render(result: &LabResult, style: &TableStyle) -> String {
+pub fn render(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
     // A warning that makes a run fail is shown above its table too.
     for warning in result.warnings.iter().filter(|warning| warning.name == DISK_FULL_WARNING) {
-        paragraph(&mut out, style, "! ", &format!("{}.", warning.text), Tint::Bad);
+        paragraph(&mut out, width, "! ", &format!("{}.", warning.text));
     }
     // With several tables each has its finding below it; with one it comes last.
     let several = result.tables.len() > 1;
     for table in &result.tables {
-        out.push_str(&render_table(table, style));
+        out.push_str(&render_table(table, width));
         out.push('\n');
         if several {
-            finding(table.finding.as_ref(), style, &mut out);
+            finding(table.finding.as_ref(), width, &mut out);
         }
     }
     for atlas in &result.fallocate {
-        out.push_str(&render_fallocate(atlas, style));
+        out.push_str(&render_fallocate(atlas, width));
         out.push('\n');
     }
     if result.tables.is_empty() && result.fallocate.is_empty() {
         out.push_str("Nothing was measured.\n\n");
     }
-    out.push_str(&render_warnings(result, style));
+    out.push_str(&render_warnings(result, width));
     if let [table] = result.tables.as_slice() {
-        finding(table.finding.as_ref(), style, &mut out);
+        finding(table.finding.as_ref(), width, &mut out);
     }
-    closing(result, style, &mut out);
+    closing(result, width, &mut out);
+    out
+}
+
+/// All that the lab prints of a result, without commits request by request: answers, tables, bills.
+pub fn everything(result: &LabResult, width: usize) -> String {
+    let mut out = String::new();
+    if !result.claims.is_empty() {
+        out.push_str(&render_claims(result, width));
+        out.push('\n');
+    }
+    out.push_str(&render(result, width));
+    for table in
+        result.tables.iter().filter(|table| table.ways.iter().any(|way| way.bill.is_some()))
+    {
+        out.push('\n');
+        out.push_str(&render_bill(table, width));
+    }
     out
 }
 
 /// The sentence, why, and what to do.
-fn finding(finding: Option<&Finding>, style: &TableStyle, out: &mut String) {
+fn finding(finding: Option<&Finding>, width: usize, out: &mut String) {
     let Some(finding) = finding else { return };
-    paragraph(out, style, "", &finding.sentence, Tint::Strong);
+    paragraph(out, width, "", &finding.sentence);
     for (lead, words) in [("Why: ", &finding.why), ("Do this: ", &finding.advice)] {
         if let Some(words) = words {
-            paragraph(out, style, lead, words, Tint::Strong);
+            paragraph(out, width, lead, words);
         }
     }
     out.push('\n');
 }
 
 /// One table: its heading, its ways, its notes.
-pub fn render_table(table: &Table, style: &TableStyle) -> String {
+pub fn render_table(table: &Table, width: usize) -> String {
     let mut out = String::new();
     let title = if table.title.is_empty() { &table.name } else { &table.title };
-    paragraph(&mut out, style, "", title, Tint::Strong);
-    place_lines(&table.place, style, &mut out);
+    paragraph(&mut out, width, "", title);
+    place_lines(&table.place, width, &mut out);
     let order = if table.random_order { "in random order" } else { "always in this order" };
-    let rounds = match table.rounds {
-        1 => "1 round".to_owned(),
-        rounds => format!("{rounds} rounds"),
-    };
-    let text = format!("{rounds}, ways {order}, seed {}", table.seed);
-    paragraph(&mut out, style, "  ", &text, Tint::Dim);
+    let plural = if table.rounds == 1 { "" } else { "s" };
+    let text = format!("{} round{plural}, ways {order}, seed {}", table.rounds, table.seed);
+    paragraph(&mut out, width, "  ", &text);
     if table.ways.is_empty() {
-        let text = "Nothing was measured: there are no ways.";
-        paragraph(&mut out, style, "  ", text, Tint::Plain);
+        paragraph(&mut out, width, "  ", "Nothing was measured: there are no ways.");
     } else {
-        ways::ways(table, style, &mut out);
+        ways::ways(table, width, &mut out);
     }
     for note in &table.notes {
-        paragraph(&mut out, style, "  ", note, Tint::Dim);
+        paragraph(&mut out, width, "  ", note);
     }
     out
 }
 
 /// Whether the run ended early, and each warning with its cure.
-pub fn render_warnings(result: &LabResult, style: &TableStyle) -> String {
+pub fn render_warnings(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
     if result.preamble.interrupted {
         let text = "The run was stopped early: this is what was measured until then.";
-        paragraph(&mut out, style, "! ", text, Tint::Bad);
+        paragraph(&mut out, width, "! ", text);
     }
     for warning in &result.warnings {
-        paragraph(&mut out, style, "! ", &warning.text, Tint::Bad);
-        if !warning.cure.trim().is_empty() {
-            paragraph(&mut out, style, "  cure: ", &warning.cure, Tint::Plain);
-        }
+        paragraph(&mut out, width, "! ", &warning.text);
+        paragraph(&mut out, width, "  cure: ", &warning.cure);
     }
     if !out.is_empty() {
         out.push('\n');
@@ -120,8 +123,69 @@ pub fn render_warnings(result: &LabResult, style: &TableStyle) -> String {
     out
 }
 
+/// The place in one line, and a line for each place below it.
+fn place_lines(place: &Place, width: usize, out: &mut String) {
+    let mut text = place_words(place);
+    // A directory given by its path identifies the place; `.` does not.
+    let known = place.name.as_str();
+    if !place.directory.is_empty() && place.directory != known {
+        text.push_str(&format!(" in {}", place.directory));
+    }
+    let lead = if known.is_empty() { String::new() } else { format!("{known}: ") };
+    paragraph(out, width, "  ", &format!("{lead}{text}"));
+    let mut above = Some(place);
+    while let Some(place) = above {
+        let host = place.host.as_deref();
+        let below = [place.loop_backing.clone(), host.map(place_words)];
+        let below: Vec<String> = below.into_iter().flatten().collect();
+        if !below.is_empty() {
+            let device = place.device.as_deref().unwrap_or("it");
+            paragraph(out, width, "  ", &format!("below {device}: {}", below.join("; ")));
+        }
+        above = host;
+    }
+}
+
+/// File system, device, and the facts that decide about a commit's cost, in short.
+fn place_words(place: &Place) -> String {
+    let device = place.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+    let is = |is: bool, what: &str| if is { what.to_owned() } else { format!("no {what}") };
+    let copies = match place.copy_on_write.as_str() {
+        "always" => Some("copy on write"),
+        "shared extents only" => Some("copy on write of shared extents"),
+        _ => None,
+    };
+    let no_direct = place.direct_align_bytes == Some(0);
+    let scheduler = place.scheduler.as_ref().filter(|scheduler| scheduler.as_str() != "none");
+    let facts = [
+        place.model.as_ref().map(|model| model.trim().to_owned()).filter(|model| !model.is_empty()),
+        place.write_cache.as_ref().map(|cache| format!("cache {cache}")),
+        place.fua.map(|fua| is(fua, "FUA")),
+        place.journal.map(|journal| is(journal, "journal")),
+        copies.map(str::to_owned),
+        no_direct.then(|| "no O_DIRECT".to_owned()),
+        scheduler.map(|scheduler| format!("scheduler {scheduler}")),
+        (!place.mount_options.is_empty()).then(|| shortened(&place.mount_options)),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    let file_system =
+        if place.file_system.is_empty() { "unknown file system" } else { &place.file_system };
+    format!("{file_system}{device}{facts}")
+}
+
+/// Mount options, without the less important tail.
+fn shortened(options: &str) -> String {
+    const KEPT: usize = 5;
+    let all: Vec<&str> = options.split(',').collect();
+    match all.len() {
+        0..=KEPT => options.to_owned(),
+        many => format!("{},+{}", all[..KEPT].join(","), many - KEPT),
+    }
+}
+
 /// The machine, the cost of the harness, and the elapsed time.
-fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
+fn closing(result: &LabResult, width: usize, out: &mut String) {
     let machine = &result.preamble.machine;
     if result.harness.commit_ns > 0.0 || result.harness.clock_ns > 0.0 {
         let text = format!(
@@ -129,37 +193,26 @@ fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
             time(result.harness.commit_ns),
             time(result.harness.clock_ns)
         );
-        paragraph(out, style, "", &text, Tint::Dim);
+        paragraph(out, width, "", &text);
     }
-    let mut facts = Vec::new();
-    if !machine.kernel.is_empty() {
-        facts.push(machine.kernel.clone());
-    }
-    if machine.cpus > 0 {
-        let cpu = if machine.cpu.is_empty() { "CPU" } else { &machine.cpu };
-        facts.push(format!("{} x {cpu}", machine.cpus));
-    }
-    facts.extend(machine.governor.as_ref().map(|governor| format!("governor {governor}")));
-    if machine.memory_bytes > 0 {
-        facts.push(format!("memory {}", numbers::bytes(machine.memory_bytes as f64)));
-    }
-    if result.preamble.elapsed_ns > 0 {
-        facts.push(format!("took {}", time(result.preamble.elapsed_ns as f64)));
-    }
-    if !result.preamble.inkstone_version.is_empty() {
-        facts.push(format!("inkstone {}", result.preamble.inkstone_version));
-    }
-    paragraph(out, style, "", &facts.join("; "), Tint::Dim);
-    let ways = result.tables.iter().flat_map(|table| &table.ways);
-    let mut bills = ways.filter_map(|way| way.bill.as_ref());
+    let cpu = if machine.cpu.is_empty() { "CPU" } else { &machine.cpu };
+    let preamble = &result.preamble;
+    let facts = [
+        (!machine.kernel.is_empty()).then(|| machine.kernel.clone()),
+        (machine.cpus > 0).then(|| format!("{} x {cpu}", machine.cpus)),
+        machine.governor.as_ref().map(|governor| format!("governor {governor}")),
+        (machine.memory_bytes > 0)
+            .then(|| format!("memory {}", bytes(machine.memory_bytes as f64))),
+        (preamble.elapsed_ns > 0).then(|| format!("took {}", time(preamble.elapsed_ns as f64))),
+        (!preamble.inkstone_version.is_empty())
+            .then(|| format!("inkstone {}", preamble.inkstone_version)),
+    ];
+    paragraph(out, width, "", &facts.into_iter().flatten().collect::<Vec<_>>().join("; "));
+    let mut bills =
+        result.tables.iter().flat_map(|table| &table.ways).filter_map(|way| way.bill.as_ref());
     let traced = bills.any(|bill| bill.source == BillSource::Trace);
     if let (false, Some(why)) = (traced, &machine.trace_refused) {
-        paragraph(
-            out,
-            style,
-            "",
-            &format!("The block layer could not be traced: {why}"),
-            Tint::Dim,
-        );
+        let text = format!("The block layer could not be traced: {why}");
+        paragraph(out, width, "", &text);
     }
 }

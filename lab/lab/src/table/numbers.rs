@@ -2,22 +2,20 @@
 //!
 //! *Owns*: rounding and units. *May not touch*: what the numbers mean.
 
+use crate::result::Unit;
+
 /// Shown for a missing number.
-pub(super) const NOTHING: &str = "-";
+const NOTHING: &str = "-";
 
 /// Three significant digits: `0.123`, `61.1`, `1640`, `16,400`; `-` if not finite.
 pub(crate) fn sig3(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();
     }
-    if value == 0.0 {
-        return "0".into();
-    }
-    if value.abs() < 0.0005 {
-        return if value > 0.0 { "<0.001".into() } else { ">-0.001".into() };
-    }
-    let rounded = round3(value);
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     match rounded.abs() {
+        0.0 => "0".into(),
+        size if size < 0.0005 => "<0.001".into(),
         size if size >= 1e12 => format!("{rounded:.2e}"),
         size if size >= 100.0 => thousands(rounded),
         size if size >= 10.0 => format!("{rounded:.1}"),
@@ -26,25 +24,18 @@ pub(crate) fn sig3(value: f64) -> String {
     }
 }
 
-fn round3(value: f64) -> f64 {
-    format!("{value:.2e}").parse().unwrap_or(value)
-}
-
 /// A whole number with commas from 10,000 on.
 fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let sign = if value < 0.0 { "-" } else { "" };
-    if digits.len() < 5 {
-        return format!("{sign}{digits}");
-    }
-    let mut text = String::with_capacity(digits.len() + 4);
+    let digits = format!("{value:.0}");
+    let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
+    let mut text = sign.to_owned();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+        if index > 0 && digits.len() > 4 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
-    format!("{sign}{text}")
+    text
 }
 
 /// A speedup: `0.02`, `1.00`, `12.3`, `456`.
@@ -53,9 +44,8 @@ pub(super) fn ratio(value: f64) -> String {
 }
 
 /// A count per commit: `1.00`, `0.00`; `<0.01` so that a small count does not look like 0.
-pub(crate) fn per(count: f64) -> String {
+pub(super) fn per(count: f64) -> String {
     match count {
-        count if !count.is_finite() => NOTHING.into(),
         0.0 => "0.00".into(),
         count if count > 0.0 && count < 0.005 => "<0.01".into(),
         count if count < 99.995 => format!("{count:.2}"),
@@ -68,36 +58,27 @@ pub(crate) fn bytes(count: f64) -> String {
     if !count.is_finite() {
         return NOTHING.into();
     }
-    if count.abs() < 1023.5 {
-        return format!("{count:.0}");
-    }
-    let (mut value, mut unit) = (count / 1024.0, "K");
-    for next in ["M", "G", "T", "P", "E"] {
+    let (mut value, mut unit) = (count, "");
+    for next in ["K", "M", "G", "T", "P", "E"] {
         if value.abs() < 1023.5 {
             break;
         }
         (value, unit) = (value / 1024.0, next);
     }
-    if value.abs() < 9.95 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+    let digits = usize::from(value.abs() < 9.95 && !unit.is_empty());
+    format!("{value:.digits$}{unit}")
 }
 
-/// The one unit of a table of durations.
+/// A unit of time: its name, and its nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct TimeUnit {
-    /// `us`.
-    pub(super) name: &'static str,
-    ns: f64,
-}
+pub(super) struct TimeUnit(pub(super) &'static str, f64);
 
-const NS: TimeUnit = TimeUnit { name: "ns", ns: 1.0 };
-const US: TimeUnit = TimeUnit { name: "us", ns: 1e3 };
-const MS: TimeUnit = TimeUnit { name: "ms", ns: 1e6 };
-const S: TimeUnit = TimeUnit { name: "s", ns: 1e9 };
+const NS: TimeUnit = TimeUnit("ns", 1.0);
+pub(super) const US: TimeUnit = TimeUnit("us", 1e3);
+const MS: TimeUnit = TimeUnit("ms", 1e6);
+const S: TimeUnit = TimeUnit("s", 1e9);
 
 impl TimeUnit {
-    /// Microseconds.
-    pub(super) const US: Self = US;
-
     /// The best unit for these durations (in nanoseconds) side by side: microseconds, unless all
     /// are below one or the smallest is 10 ms or more.
     pub(super) fn of(durations_ns: impl Iterator<Item = f64>) -> Self {
@@ -116,7 +97,7 @@ impl TimeUnit {
 
     /// A duration in this unit, without its name.
     pub(super) fn show(self, ns: f64) -> String {
-        sig3(ns / self.ns)
+        sig3(ns / self.1)
     }
 }
 
@@ -128,7 +109,18 @@ pub(crate) fn time(ns: f64) -> String {
         size if size < 1e9 => MS,
         _ => S,
     };
-    if ns.is_finite() { format!("{} {}", unit.show(ns), unit.name) } else { NOTHING.into() }
+    if ns.is_finite() { format!("{} {}", unit.show(ns), unit.0) } else { NOTHING.into() }
+}
+
+/// A figure in its unit, times in microseconds.
+pub(super) fn figure(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Percent => format!("{value:.0}"),
+        unit if unit.is_time() => US.show(value),
+        unit if unit.is_bytes() => bytes(value),
+        unit if unit.is_per() => per(value),
+        _ => sig3(value),
+    }
 }
 
 #[cfg(test)]
@@ -136,50 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits() {
-        let cases = [
-            (0.0, "0"),
-            (1e-9, "<0.001"),
-            (0.12345, "0.123"),
-            (0.99951, "1.00"),
-            (9.996, "10.0"),
-            (61.14, "61.1"),
-            (99.96, "100"),
-            (611.4, "611"),
-            (1643.0, "1640"),
-            (16_437.0, "16,400"),
-            (1_234_567.0, "1,230,000"),
-            (-16_437.0, "-16,400"),
-            (1e300, "1.00e300"),
-            (f64::NAN, "-"),
-            (f64::INFINITY, "-"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(sig3(value), text, "{value}");
-        }
-    }
-
-    #[test]
-    fn counts_bytes_and_times() {
-        assert_eq!(
-            [0.0, 0.001, 1.0, 99.9, 2048.0, f64::NAN].map(per),
-            ["0.00", "<0.01", "1.00", "99.90", "2050", "-"]
-        );
-        assert_eq!(
-            [0.0, 512.0, 4096.0, 65536.0, 1_048_575.0, 1.5e9, 1e30, f64::NAN].map(bytes).join(" "),
-            "0 512 4.0K 64K 1.0M 1.4G 867361737988E -"
-        );
+    fn numbers_have_three_digits_and_one_unit() {
+        let values = [0.0, 1e-9, 0.12345, 0.99951, 9.996, 61.14, 99.96, 1643.0, 16_437.0, 1e300];
+        let shown = "0 <0.001 0.123 1.00 10.0 61.1 100 1640 16,400 1.00e300";
+        assert_eq!(values.map(sig3).join(" "), shown);
+        assert_eq!([-16_437.0, f64::NAN, f64::INFINITY].map(sig3), ["-16,400", "-", "-"]);
+        let counts = [0.0, 0.001, 1.0, 99.9, 2048.0, f64::NAN].map(per);
+        assert_eq!(counts, ["0.00", "<0.01", "1.00", "99.90", "2050", "-"]);
+        let sizes = [0.0, 512.0, 4096.0, 65536.0, 1_048_575.0, 1.5e9, f64::NAN].map(bytes);
+        assert_eq!(sizes.join(" "), "0 512 4.0K 64K 1.0M 1.4G -");
         assert_eq!([12.0, 611e3, 1.2e9].map(time), ["12.0 ns", "611 us", "1.20 s"]);
         assert_eq!([1.0, 12.34, 0.02, f64::NAN].map(ratio), ["1.00", "12.3", "0.02", "-"]);
-    }
-
-    #[test]
-    fn one_unit_a_table() {
-        assert_eq!(TimeUnit::of([115e3, 611e3].into_iter()), US);
-        assert_eq!(TimeUnit::of([115e3, 2e9].into_iter()), US);
-        assert_eq!(TimeUnit::of([11e6, 40e6].into_iter()), MS);
-        assert_eq!(TimeUnit::of([11.0, 400.0].into_iter()), NS);
-        assert_eq!(TimeUnit::of([f64::NAN, 0.0].into_iter()), US);
-        assert_eq!(TimeUnit::of([4e10].into_iter()), S);
+        let units = [[115e3, 2e9], [11e6, 40e6], [11.0, 400.0], [f64::NAN, 0.0], [4e10, 4e10]];
+        let names = units.map(|times| TimeUnit::of(times.into_iter()).0);
+        assert_eq!(names, ["us", "ms", "ns", "us", "s"]);
     }
 }

@@ -40,120 +40,110 @@ pub struct Setting {
 }
 
 const BLOCKS: &[Cause] = &[Cause::Grows, Cause::Reserved, Cause::ReservedBeyond, Cause::Holes];
+const POSTGRES: &[&str] = &["postgres", "postmaster"];
+const POSTGRES_WAL: &str = "https://www.postgresql.org/docs/current/runtime-config-wal.html";
 
 /// The settings, the first that fits is named.
 pub const SETTINGS: &[Setting] = &[
-    Setting {
-        program: "PostgreSQL",
-        names: &["postgres", "postmaster"],
-        path: "pg_wal",
-        causes: BLOCKS,
-        setting: "wal_init_zero = on, wal_recycle = on, and a larger min_wal_size",
-        effect: "segments are written with zeros before use, and used again",
-        source: "https://www.postgresql.org/docs/current/runtime-config-wal.html",
-    },
-    Setting {
-        program: "PostgreSQL",
-        names: &["postgres", "postmaster"],
-        path: "pg_wal",
-        causes: &[Cause::TimeStamps],
-        setting: "wal_sync_method = fdatasync",
-        effect: "time stamps need no journal",
-        source: "https://www.postgresql.org/docs/current/runtime-config-wal.html",
-    },
-    Setting {
-        program: "PostgreSQL",
-        names: &["postgres", "postmaster"],
-        path: "pg_wal",
-        causes: &[Cause::CopyOnWrite],
-        setting: "wal_init_zero = off and wal_recycle = off",
-        effect: "zeros and old segments are of no use where each write goes to a new place",
-        source: "https://www.postgresql.org/docs/current/runtime-config-wal.html",
-    },
-    Setting {
-        program: "MySQL",
-        names: &["mysqld", "mariadbd"],
-        path: "",
-        causes: &[Cause::TimeStamps],
-        setting: "innodb_use_fdatasync = ON",
-        effect: "time stamps need no journal",
-        source: "https://dev.mysql.com/worklog/task/?id=14452",
-    },
-    Setting {
-        program: "RocksDB",
-        names: &["rocksdb", "db_bench", "tikv-server", "cockroach", "mysqld"],
-        path: ".log",
-        causes: BLOCKS,
-        setting: "recycle_log_file_num above 0",
-        effect: "old log files are written over",
-        source: "https://github.com/facebook/rocksdb/blob/main/include/rocksdb/options.h",
-    },
-    Setting {
-        program: "MongoDB",
-        names: &["mongod"],
-        path: "journal",
-        causes: BLOCKS,
-        setting: "wiredTigerEngineConfigString: log=(zero_fill=true)",
-        effect: "log files are written with zeros ahead of use",
-        source: "https://source.wiredtiger.com/develop/group__wt.html",
-    },
-    Setting {
-        program: "Redis",
-        names: &["redis-server", "valkey-server"],
-        path: "",
-        causes: BLOCKS,
-        setting: "appendfsync everysec",
-        effect: "one fsync a second in place of one for each command; a power loss can take a \
-                 second of writes",
-        source: "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
-    },
-    Setting {
-        program: "Kafka",
-        names: &["kafka"],
-        path: "",
-        causes: &[Cause::Grows, Cause::TimeStamps],
-        setting: "log.flush.interval.messages and log.flush.interval.ms left at their defaults",
-        effect: "durability comes from replicas, and files are synced when they are full",
-        source: "https://kafka.apache.org/documentation/#brokerconfigs",
-    },
-    Setting {
-        program: "NATS",
-        names: &["nats-server"],
-        path: "",
-        causes: &[Cause::Grows, Cause::TimeStamps],
-        setting: "jetstream { sync_interval: 2m }, its default",
-        effect: "durability comes from replicas; with one replica a power loss can take what came \
-                 since",
-        source: "https://docs.nats.io/running-a-nats-service/configuration#jetstream",
-    },
-    Setting {
-        program: "SQLite",
-        names: &[],
-        path: "-journal",
-        causes: &[Cause::CreatedAgain, Cause::Grows, Cause::Names, Cause::TimeStamps],
-        setting: "PRAGMA journal_mode = WAL",
-        effect: "one sync for each commit in place of three or four, and no file is created",
-        source: "https://www.sqlite.org/pragma.html#pragma_journal_mode",
-    },
-    Setting {
-        program: "etcd",
-        names: &["etcd"],
-        path: ".wal",
-        causes: BLOCKS,
-        setting: "--wal-dir on a disk of its own",
-        effect: "etcd has no setting that writes its segments ahead: it reserves them. A disk of \
-                 its own takes others' requests out of its way",
-        source: "https://etcd.io/docs/latest/op-guide/configuration/",
-    },
+    setting(
+        ("PostgreSQL", POSTGRES, "pg_wal", BLOCKS),
+        "wal_init_zero = on, wal_recycle = on, and a larger min_wal_size",
+        "segments are written with zeros before use, and used again",
+        POSTGRES_WAL,
+    ),
+    setting(
+        ("PostgreSQL", POSTGRES, "pg_wal", &[Cause::TimeStamps]),
+        "wal_sync_method = fdatasync",
+        "time stamps need no journal",
+        POSTGRES_WAL,
+    ),
+    setting(
+        ("PostgreSQL", POSTGRES, "pg_wal", &[Cause::CopyOnWrite]),
+        "wal_init_zero = off and wal_recycle = off",
+        "zeros and old segments are of no use where each write goes to a new place",
+        POSTGRES_WAL,
+    ),
+    setting(
+        ("MySQL", &["mysqld", "mariadbd"], "", &[Cause::TimeStamps]),
+        "innodb_use_fdatasync = ON",
+        "time stamps need no journal",
+        "https://dev.mysql.com/worklog/task/?id=14452",
+    ),
+    setting(
+        ("RocksDB", &["rocksdb", "db_bench", "tikv-server", "cockroach", "mysqld"], ".log", BLOCKS),
+        "recycle_log_file_num above 0",
+        "old log files are written over",
+        "https://github.com/facebook/rocksdb/blob/main/include/rocksdb/options.h",
+    ),
+    setting(
+        ("MongoDB", &["mongod"], "journal", BLOCKS),
+        "wiredTigerEngineConfigString: log=(zero_fill=true)",
+        "log files are written with zeros ahead of use",
+        "https://source.wiredtiger.com/develop/group__wt.html",
+    ),
+    setting(
+        ("Redis", &["redis-server", "valkey-server"], "", BLOCKS),
+        "appendfsync everysec",
+        "one fsync a second in place of one for each command; a power loss can take a \
+         second of writes",
+        "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
+    ),
+    setting(
+        ("Kafka", &["kafka"], "", &[Cause::Grows, Cause::TimeStamps]),
+        "log.flush.interval.messages and log.flush.interval.ms left at their defaults",
+        "durability comes from replicas, and files are synced when they are full",
+        "https://kafka.apache.org/documentation/#brokerconfigs",
+    ),
+    setting(
+        ("NATS", &["nats-server"], "", &[Cause::Grows, Cause::TimeStamps]),
+        "jetstream { sync_interval: 2m }, its default",
+        "durability comes from replicas; with one replica a power loss can take what came \
+         since",
+        "https://docs.nats.io/running-a-nats-service/configuration#jetstream",
+    ),
+    setting(
+        (
+            "SQLite",
+            &[],
+            "-journal",
+            &[Cause::CreatedAgain, Cause::Grows, Cause::Names, Cause::TimeStamps],
+        ),
+        "PRAGMA journal_mode = WAL",
+        "one sync for each commit in place of three or four, and no file is created",
+        "https://www.sqlite.org/pragma.html#pragma_journal_mode",
+    ),
+    setting(
+        ("etcd", &["etcd"], ".wal", BLOCKS),
+        "--wal-dir on a disk of its own",
+        "etcd has no setting that writes its segments ahead: it reserves them. A disk of \
+         its own takes others' requests out of its way",
+        "https://etcd.io/docs/latest/op-guide/configuration/",
+    ),
 ];
 
-/// The setting that answers this cause, if the program has one.
-pub fn advice(process: &str, path: &str, cause: Cause) -> Option<Advice> {
+const fn setting(
+    (program, names, path, causes): (
+        &'static str,
+        &'static [&'static str],
+        &'static str,
+        &'static [Cause],
+    ),
+    setting: &'static str,
+    effect: &'static str,
+    source: &'static str,
+) -> Setting {
+    Setting { program, names, path, causes, setting, effect, source }
+}
+
+/// The setting that answers this cause, if the program has one. A disk of its own helps only where
+/// somebody else's requests were in between.
+pub fn advice(process: &str, path: &str, cause: Cause, is_beside: bool) -> Option<Advice> {
     let fits = |setting: &&Setting| {
         let is_named = setting.names.iter().any(|name| process.starts_with(name));
         // Any program may have SQLite in it: the file's name says it.
         let is_it = is_named || setting.names.is_empty();
-        is_it && path.contains(setting.path) && setting.causes.contains(&cause)
+        let helps = setting.program != "etcd" || is_beside;
+        is_it && helps && path.contains(setting.path) && setting.causes.contains(&cause)
     };
     SETTINGS.iter().find(fits).map(|setting| Advice {
         program: setting.program.into(),

@@ -7,9 +7,8 @@ use inkstone_io::{Barriers, CopyOnWrite};
 use serde::{Deserialize, Serialize};
 
 use super::recording::{Place, SeenFile};
-use super::report::SyncBill;
 use super::syncs::How;
-use super::tally::{Blocks, FileTally};
+use super::tally::{Blocks, FileTally, SyncBill};
 
 /// Why one sync costs what it costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,6 +33,8 @@ pub enum Cause {
     Holes,
     /// It is created, synced and removed again and again.
     CreatedAgain,
+    /// Its blocks are freed, or a clone shares them, and it takes new ones again and again.
+    TakenAgain,
     /// The file system writes data to a new place each time.
     CopyOnWrite,
     /// Its blocks are shared with another file.
@@ -57,7 +58,9 @@ impl Cause {
     fn reason(self) -> &'static str {
         match self {
             Self::Overwrites => "it writes over blocks that were written before",
-            Self::TimeStamps => "fsync makes the file's time stamps durable, too, and they changed",
+            Self::TimeStamps => {
+                "fsync and O_SYNC make the file's time stamps durable, too, and they changed"
+            }
             Self::InodeInPlace => {
                 "its blocks were written before, but ext4 without a journal also writes the inode \
                  whenever the time stamps in it changed"
@@ -78,6 +81,10 @@ impl Cause {
                 "the file is created, synced and removed again and again: its name, its inode and \
                  its blocks are new each time"
             }
+            Self::TakenAgain => {
+                "its blocks are new each time: it is truncated, punched or cloned, and then \
+                 written again"
+            }
             Self::CopyOnWrite => {
                 "the file system writes the trees that lead to the data to a new place each time, \
                  and the data, too, unless the file has `chattr +C`"
@@ -94,6 +101,8 @@ impl Cause {
 const FIRSTS_MIN: u64 = 50;
 /// The share of the syncs that must have waited for the journal before that is said.
 const OFTEN: f64 = 0.2;
+/// If fewer waited, none did.
+const SELDOM: f64 = 0.005;
 
 /// Finds the cause.
 pub fn cause(
@@ -121,7 +130,8 @@ pub fn cause(
     let all = tally.blocks.all();
     let each = |count: u64| count as f64 / tally.syncs.max(1) as f64;
     let (waited, is_bare) = (each(tally.waited), is_bare(place));
-    let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio);
+    let has_log = place.has_journal || place.layer.file_system == "xfs";
+    let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio | How::SyncWrite);
     // A block's first write is the dear one, also if many cheap ones follow.
     let first = [
         (appended, Cause::Grows),
@@ -133,11 +143,17 @@ pub fn cause(
     let firsts = appended + unwritten + beyond + hole + shared;
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
     match dearest {
-        Some(cause) if firsts > 0 && firsts * FIRSTS_MIN >= all => cause,
+        // Where nothing waited for the journal, somebody had written them ahead after all.
+        Some(cause)
+            if firsts > 0 && firsts * FIRSTS_MIN >= all && (waited >= SELDOM || !has_log) =>
+        {
+            cause
+        }
         _ if all == 0 => Cause::Unknown,
         _ if unknown * 2 > all && file.is_new => Cause::Grows,
+        _ if unknown * 2 > all && file.before.is_some() && file.births == 1 => Cause::TakenAgain,
         _ if unknown * 2 > all => Cause::Unknown,
-        _ if waited >= OFTEN && grew(file) => Cause::Grows,
+        _ if waited >= OFTEN && (file.is_new || grew(file)) => Cause::Grows,
         _ if waited >= OFTEN && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
         _ if each(tally.metadata.requests) >= OFTEN && is_bare => Cause::InodeInPlace,

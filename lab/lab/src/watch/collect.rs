@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_host::{
-    BlockTrace, Call, CallTrace, DeviceNumber, ExtentMap, OpenedAs, Trace, TraceEvent, TraceKind,
-    block_stat, can_trace, monotonic_ns, sweep_trace_instances,
+    Call, DeviceNumber, ExtentMap, OpenedAs, SyncTrace, Trace, TraceEvent, TraceKind, block_stat,
+    can_trace, monotonic_ns, sweep_trace_instances,
 };
 use inkstone_io::Capabilities;
 
@@ -22,6 +22,7 @@ use crate::bill::Layer;
 
 use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
 use super::report::WatchedProcess;
+use super::syncs::{How, syncs_of};
 
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +65,11 @@ const MANY: usize = 1000;
 /// How often new syncs are looked at, for files that live for a moment.
 const TICK: Duration = Duration::from_millis(20);
 /// Events older than this have been read.
-const UNREAD_NS: u64 = 50_000_000;
+const UNREAD_NS: u64 = 100_000_000;
+/// Where the file systems tell of each sync, calls are looked at for the first of these two in each
+/// of the second: every call of every program on the machine is slower meanwhile.
+const CALLS_FOR: Duration = Duration::from_secs(1);
+const CALLS_EVERY: Duration = Duration::from_secs(10);
 /// Writes to more descriptors than this are not looked at: only their bytes would be missed.
 const DESCRIPTORS_MAX: usize = 48;
 /// Files beyond this have no look at their blocks.
@@ -83,10 +88,11 @@ pub struct Watched {
     places: HashMap<DeviceNumber, Option<usize>>,
     births: HashMap<usize, SystemTime>,
     warnings: BTreeSet<String>,
-    traces: Option<(BlockTrace, CallTrace)>,
-    /// Descriptors whose writes are looked at.
-    looked_at: (Vec<u32>, bool),
-    seen_calls: usize,
+    trace: Option<SyncTrace>,
+    /// Since when calls are looked at, with the descriptors whose writes are.
+    calls: Option<(Instant, (Vec<u32>, bool))>,
+    last_calls: Instant,
+    seen_events: usize,
     last_look: Instant,
     descriptor_count: usize,
 }
@@ -117,9 +123,10 @@ impl Watched {
             places: HashMap::new(),
             births: HashMap::new(),
             warnings: BTreeSet::new(),
-            traces: None,
-            looked_at: (Vec::new(), false),
-            seen_calls: 0,
+            trace: None,
+            calls: None,
+            last_calls: Instant::now(),
+            seen_events: 0,
             last_look: Instant::now(),
             descriptor_count: 0,
         };
@@ -191,10 +198,8 @@ impl Watched {
             );
             return Ok(());
         }
-        let block = BlockTrace::with_syncs(&devices)?;
-        let calls = CallTrace::start()?;
-        self.traces = Some((block, calls));
-        self.choose_writes()?;
+        self.trace = Some(SyncTrace::start(&devices)?);
+        self.show_calls()?;
         // Threads that were started while it began.
         self.look();
         Ok(())
@@ -214,14 +219,14 @@ impl Watched {
             let seldom = self.descriptor_count > MANY;
             if self.last_look.elapsed() >= if seldom { LOOK_SELDOM } else { LOOK } {
                 self.look();
-                self.choose_writes()?;
+                self.choose_calls()?;
             }
             let is_path = matches!(self.target, Target::Path(_));
             if !is_path && self.processes.values().all(|process| process.ended) {
                 self.warnings.insert("the program ended: this is what was seen until then".into());
                 return Ok(false);
             }
-            if self.traces.as_ref().is_some_and(|(block, _)| block.is_full()) {
+            if self.trace.as_ref().is_some_and(SyncTrace::is_full) {
                 self.warnings.insert(
                     "the disk was so busy that the memory for events is full: this is what was \
                      seen until then"
@@ -235,10 +240,8 @@ impl Watched {
 
     /// What was seen so far.
     pub fn so_far(&mut self) -> Seen {
-        let traces = self.traces.as_ref();
-        let traces = traces.map(|(block, calls)| (block.so_far(), calls.so_far()));
-        // What happened just now may be in one trace and not yet in the other.
-        self.gather(traces, monotonic_ns().saturating_sub(UNREAD_NS))
+        let trace = self.trace.as_ref().map(SyncTrace::so_far);
+        self.gather(trace, monotonic_ns().saturating_sub(UNREAD_NS))
     }
 
     /// Ends the trace and returns all that was seen.
@@ -246,16 +249,12 @@ impl Watched {
     /// # Errors
     /// The trace could not be read or removed.
     pub fn finish(mut self) -> Result<Seen, WatchError> {
-        // One trace ends before the other: what came later is in one of them only.
         let end_ns = monotonic_ns();
-        let traces = match self.traces.take() {
-            Some((block, calls)) => Some((block.stop()?, calls.stop()?)),
-            None => None,
-        };
-        Ok(self.gather(traces, end_ns))
+        let trace = self.trace.take().map(SyncTrace::stop).transpose()?;
+        Ok(self.gather(trace, end_ns))
     }
 
-    fn gather(&mut self, traces: Option<(Trace, Trace)>, end_ns: u64) -> Seen {
+    fn gather(&mut self, trace: Option<Trace>, end_ns: u64) -> Seen {
         self.look();
         self.look_at_ends();
         for place in &mut self.recording.places {
@@ -264,14 +263,12 @@ impl Watched {
             }
         }
         let mut recording = self.recording.clone();
-        let is_traced = traces.is_some();
+        let is_traced = trace.is_some();
         recording.span_ns.end = end_ns;
-        if let Some((block, calls)) = traces {
-            (recording.events, recording.calls) = (block.events, calls.events);
-            recording.lost = block.lost + calls.lost;
+        if let Some(trace) = trace {
+            (recording.events, recording.lost) = (trace.events, trace.lost);
             let span = &recording.span_ns;
             recording.events.retain(|event| span.contains(&event.time_ns));
-            recording.calls.retain(|event| span.contains(&event.time_ns));
         }
         let process = |(&id, process): (&u32, &Process)| {
             let since = process.io.zip(process.last_io);
@@ -369,9 +366,9 @@ impl Watched {
 
     /// Files that live for a moment: looks where the newest syncs' descriptors lead.
     fn look_at_syncs(&mut self) {
-        let Some((_, calls)) = &self.traces else { return };
-        let new = calls.after(self.seen_calls);
-        self.seen_calls += new.len();
+        let Some(trace) = &self.trace else { return };
+        let new = trace.after(self.seen_events);
+        self.seen_events += new.len();
         let mut asked = BTreeSet::new();
         for event in &new {
             let TraceEvent { tid, what: TraceKind::CallEnter { call, argument, .. }, .. } = event
@@ -439,8 +436,8 @@ impl Watched {
         let seen = &mut self.recording.files[file];
         (seen.path, seen.is_gone) = (path, was_removed);
         self.links.insert((process, number), (link, file));
-        let since_ns = if self.traces.is_some() { monotonic_ns() } else { 0 };
-        let (is_direct, is_durable) = (opened.direct, opened.durable);
+        let since_ns = if self.trace.is_some() { monotonic_ns() } else { 0 };
+        let (is_direct, is_durable, is_full) = (opened.direct, opened.durable, opened.full);
         self.recording.descriptors.push(Descriptor {
             process,
             number,
@@ -448,6 +445,7 @@ impl Watched {
             file,
             is_direct,
             is_durable,
+            is_full,
         });
     }
 
@@ -473,19 +471,12 @@ impl Watched {
         let before = is_known.then(|| state_of(own)).flatten();
         let index = self.recording.files.len();
         self.by_inode.insert((device, facts.ino()), index);
-        let is_btrfs = self.recording.is_btrfs(place);
         self.recording.files.push(SeenFile {
-            device,
-            inode: facts.ino(),
-            is_btrfs,
-            path,
             is_directory: facts.is_dir(),
-            is_new: self.traces.is_some(),
-            births: 1,
+            is_new: self.trace.is_some(),
             is_gone,
-            place,
             before,
-            after: None,
+            ..SeenFile::named(device, facts.ino(), path, place)
         });
         index
     }
@@ -496,7 +487,6 @@ impl Watched {
             return *place;
         }
         let found = place_of(device, directory);
-        let index = self.recording.places.len();
         // btrfs has a number for each of its subvolumes.
         let same = |place: &Place, known: &Place| {
             let (new, known) = (&place.layer, &known.layer);
@@ -505,33 +495,33 @@ impl Watched {
         let known = found
             .as_ref()
             .and_then(|place| self.recording.places.iter().position(|known| same(place, known)));
-        let place = match found {
-            Some(_) if known.is_some() => known,
-            Some(place) if self.traces.is_none() => {
-                self.recording.places.push(place);
-                Some(index)
-            }
-            Some(place) => {
-                self.recording.has_late_disk = true;
-                self.warnings.insert(format!(
-                    "files on {} were opened after the start: their requests are not counted",
-                    place.layer.device
-                ));
-                None
-            }
-            None => None,
-        };
+        let place = known.or_else(|| found.map(|place| self.add_place(place)));
         self.places.insert(device, place);
         place
     }
 
-    /// Chooses the descriptors whose writes are looked at.
-    fn choose_writes(&mut self) -> Result<(), WatchError> {
-        let Some((_, calls)) = &self.traces else { return Ok(()) };
+    /// A disk that appears while the program is watched is traced from then on.
+    fn add_place(&mut self, place: Place) -> usize {
+        self.recording.places.push(place);
+        if let Some(trace) = &self.trace {
+            let all = self.recording.places.iter().flat_map(|place| place.layer.numbers.clone());
+            let set = trace.set_devices(&all.collect::<Vec<DeviceNumber>>());
+            let place = self.recording.places.last_mut().expect("it was added");
+            place.since_ns = if set.is_ok() { monotonic_ns() } else { u64::MAX };
+            self.warnings.insert(format!(
+                "files on {} were opened after the start: their syncs count from then on",
+                place.layer.device
+            ));
+        }
+        self.recording.places.len() - 1
+    }
+
+    /// The descriptors whose writes are looked at, and whether one is durable by itself.
+    fn writes(&self) -> (Vec<u32>, bool) {
         let current = self.recording.descriptors.iter().filter(|seen| {
-            let file = &self.recording.files[seen.file];
             let link = self.links.get(&(seen.process, seen.number));
-            !file.is_directory && link.is_some_and(|(_, file)| *file == seen.file)
+            !self.recording.files[seen.file].is_directory
+                && link.is_some_and(|(_, file)| *file == seen.file)
         });
         let mut current: Vec<&Descriptor> = current.collect();
         current.sort_by_key(|seen| !seen.is_durable);
@@ -540,12 +530,61 @@ impl Watched {
         numbers.truncate(DESCRIPTORS_MAX);
         numbers.sort_unstable();
         numbers.dedup();
-        let chosen = (numbers, current.iter().any(|seen| seen.is_durable));
-        if chosen != self.looked_at {
-            calls.writes_to(&chosen.0, chosen.1)?;
-            self.looked_at = chosen;
+        (numbers, current.iter().any(|seen| seen.is_durable))
+    }
+
+    fn show_calls(&mut self) -> Result<(), WatchError> {
+        let writes = self.writes();
+        let Some(trace) = &self.trace else { return Ok(()) };
+        let since = match &self.calls {
+            Some((_, shown)) if *shown == writes => return Ok(()),
+            Some((since, _)) => *since,
+            None => Instant::now(),
+        };
+        trace.show_calls(&writes.0, writes.1)?;
+        if self.calls.is_none() {
+            self.recording.calls_ns.push(monotonic_ns()..u64::MAX);
+            self.last_calls = since;
         }
+        self.calls = Some((since, writes));
         Ok(())
+    }
+
+    /// Looks at calls for as long as is needed, and at the writes of new descriptors.
+    fn choose_calls(&mut self) -> Result<(), WatchError> {
+        match &self.calls {
+            None if self.last_calls.elapsed() < CALLS_EVERY => Ok(()),
+            Some((since, _)) if since.elapsed() >= CALLS_FOR && self.is_told() => {
+                let until_ns = monotonic_ns();
+                if let Some(span) = self.recording.calls_ns.last_mut() {
+                    span.end = until_ns;
+                }
+                self.calls = None;
+                let Some(trace) = &self.trace else { return Ok(()) };
+                Ok(trace.hide_calls()?)
+            }
+            _ => self.show_calls(),
+        }
+    }
+
+    /// Whether the file systems told of the beginning and the end of each sync that was seen, so
+    /// that calls need not be looked at.
+    fn is_told(&self) -> bool {
+        let Some(trace) = &self.trace else { return false };
+        let tells = |place: &Place| {
+            // A direct write past the disk's cache is durable without a sync.
+            place.layer.file_system == "ext4" && !place.has_fua
+        };
+        if !self.recording.places.iter().all(tells) {
+            return false;
+        }
+        let events = trace.so_far().events;
+        let syncs = syncs_of(&Recording { events, ..self.recording.clone() });
+        let known = |file: usize| self.recording.files.get(file).is_some_and(|f| f.births == 1);
+        let mut all = syncs.syncs.iter();
+        !syncs.syncs.is_empty()
+            && syncs.unnamed + syncs.again.len() as u64 == 0
+            && all.all(|sync| sync.is_told && known(sync.file) && sync.how != How::Syncfs)
     }
 
     /// Programs sync a directory by a descriptor that lives for a moment: the directories of the
@@ -564,20 +603,8 @@ impl Watched {
                 continue;
             }
             self.by_inode.insert((device, facts.ino()), self.recording.files.len());
-            let is_btrfs = self.recording.is_btrfs(place);
-            self.recording.files.push(SeenFile {
-                device,
-                inode: facts.ino(),
-                is_btrfs,
-                path,
-                is_directory: true,
-                is_new: false,
-                births: 1,
-                is_gone: false,
-                place,
-                before: None,
-                after: None,
-            });
+            let named = SeenFile::named(device, facts.ino(), path, place);
+            self.recording.files.push(SeenFile { is_directory: true, ..named });
         }
     }
 
@@ -735,6 +762,7 @@ fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
     Some(Place {
         device,
         layer,
+        since_ns: 0,
         has_fua: disk.fua == Some(true),
         has_journal: facts.journal == Some(true),
         copy_on_write: facts.copy_on_write,

@@ -34,11 +34,10 @@ use collect::{Seen, Target, WatchError, Watched};
 use predict::{measure, pair_of, prediction, table_of};
 use recording::Recording;
 use report::{
-    BesideReport, Calls, DiskReport, FileReport, SyncBill, SyncTime, WATCH_SCHEMA_VERSION,
-    WatchReport,
+    BesideReport, Calls, DiskReport, FileReport, SyncTime, WATCH_SCHEMA_VERSION, WatchReport,
 };
 use syncs::{How, Sync, Syncs, syncs_of};
-use tally::{FileTally, tally};
+use tally::{FileTally, SyncBill, tally};
 
 /// When the lab's own ways are measured for a prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,14 +75,15 @@ const IDLE: f64 = 0.25;
 /// How often a growing report is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches a program and reports. `show` gets the report so far each second, if it is wanted.
+/// Watches a program and reports. `show` gets the report so far each second, if it is wanted, and
+/// answers whether anybody still looks.
 ///
 /// # Errors
 /// There is no such program, or it could not be traced.
 pub fn watch(
     options: &WatchOptions,
     stop: &AtomicBool,
-    show: Option<&mut dyn FnMut(&WatchReport)>,
+    show: Option<&mut dyn FnMut(&WatchReport) -> bool>,
 ) -> Result<WatchReport, WatchError> {
     let mut watched = Watched::start(options.target.clone())?;
     let until = Instant::now() + options.time;
@@ -94,8 +94,10 @@ pub fn watch(
         if !goes_on || Instant::now() >= until {
             break;
         }
-        if let Some(show) = &mut show {
-            show(&report_of(options, &watched.so_far()));
+        if let Some(show) = &mut show
+            && !show(&report_of(options, &watched.so_far()))
+        {
+            break;
         }
     }
     let seen = watched.finish()?;
@@ -168,12 +170,14 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     report.warnings.extend(place_warnings(recording, &used));
     if syncs.unnamed > 0 {
         report.warnings.push(format!(
-            "{} calls synced what could not be named, a device or a file that was open for reading \
-             only: they are in no row",
+            "{} calls synced what has no row: everything (`sync`), a device, or a file that was \
+             open for reading only",
             syncs.unnamed
         ));
     }
-    let is_all = seen.is_traced && syncs.unnamed == 0 && !recording.has_late_disk;
+    let is_all = seen.is_traced
+        && syncs.unnamed == 0
+        && recording.places.iter().all(|place| place.since_ns == 0);
     report.never_synced.retain(|_| is_all);
     report.finding = finding(&report, is_all);
     report
@@ -188,8 +192,8 @@ fn finding(report: &WatchReport, is_all: bool) -> String {
             let written: u64 =
                 report.processes.iter().filter_map(|process| process.written_bytes).sum();
             format!(
-                "This program asked for nothing to be durable in {:.0} s (`sync(2)` is not \
-                 watched), and passed {} to write calls. What it writes is durable when the kernel gets to it: by default within \
+                "This program asked for nothing to be durable in {:.0} s, and passed {} to write \
+                 calls. What it writes is durable when the kernel gets to it: by default within \
                  half a minute.",
                 report.seconds,
                 page::bytes(written as f64)
@@ -283,6 +287,7 @@ impl One<'_> {
             Some(_) => cause(file, place, self.tally, how, again),
             None => cause::Cause::Unknown,
         };
+        let beside = self.beside();
         let path = file.path.display().to_string();
         let name = file.path.file_name().map_or(path.clone(), |n| n.to_string_lossy().into_owned());
         let why = match &bill {
@@ -297,7 +302,7 @@ impl One<'_> {
             (false, _) => None,
         };
         FileReport {
-            advice: advice(program, &path, cause),
+            advice: advice(program, &path, cause, !beside.is_empty()),
             path,
             file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
@@ -306,7 +311,7 @@ impl One<'_> {
             bytes_between: self.bytes_between(),
             bill,
             time: bill.map(|_| self.time()),
-            beside: self.beside(),
+            beside,
             cause,
             why,
             prediction: None,
@@ -329,13 +334,17 @@ impl One<'_> {
     }
 
     fn bytes_between(&self) -> Option<u64> {
+        let is_shown = |sync: &&&Sync| {
+            self.recording.calls_ns.iter().any(|span| span.contains(&sync.start_ns))
+        };
+        let syncs = self.of_it.iter().filter(is_shown).count();
         let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
-        if (writes.clone().count() as u64) < self.tally.syncs {
+        if writes.clone().count() < syncs {
             // Some were made where nobody looked.
             return None;
         }
         let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
-        (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.tally.syncs.max(1))
+        (!all.is_empty()).then(|| all.iter().sum::<u64>() / syncs.max(1) as u64)
     }
 
     fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {
@@ -346,20 +355,7 @@ impl One<'_> {
         {
             return None;
         }
-        let each = |count: u64| count as f64 / tally.syncs as f64;
-        Some(SyncBill {
-            syncs: tally.syncs,
-            data_writes: each(tally.data.requests),
-            data_bytes: each(tally.data.bytes),
-            journal_writes: each(tally.journal.requests),
-            journal_bytes: each(tally.journal.bytes),
-            metadata_writes: each(tally.metadata.requests),
-            metadata_bytes: each(tally.metadata.bytes),
-            flushes: each(tally.flushes),
-            fua: each(tally.fua),
-            reads: each(tally.reads.requests),
-            waited: each(tally.waited),
-        })
+        Some(tally.bill())
     }
 
     fn no_bill(&self, place: Option<&recording::Place>) -> &'static str {
@@ -437,8 +433,7 @@ fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: 
         return;
     };
     let file = &report.files[index];
-    let most = file.calls.values().max_by_key(|calls| calls.calls);
-    let now_us = most.map_or(0.0, |calls| calls.p50_us);
+    let now_us = file.time.map_or(0.0, |time| time.total_us);
     let disk = report.disks.iter().find(|disk| disk.device == file.device);
     let from_result = options
         .lab

@@ -30,7 +30,7 @@ pub fn page(report: &WatchReport, width: usize) -> String {
     if report.files.is_empty() {
         text.push('\n');
         for process in &report.processes {
-            let known = |bytes: Option<u64>| bytes.map_or("unknown".into(), |b| bytes_of(b as f64));
+            let known = |count: Option<u64>| count.map_or("unknown".into(), |n| bytes(n as f64));
             let said = format!(
                 "{} ({}): {} written, {} to disks",
                 process.name,
@@ -62,6 +62,17 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         text.push_str(&row("note", warning, width));
     }
     text
+}
+
+/// The page as HTML; `None` if the JSON is no report of `inkstone watch`.
+pub fn html(json: &str) -> Option<String> {
+    let report: WatchReport = serde_json::from_str(json).ok()?;
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
+    let (title, text) = (escaped(&report.program), escaped(&page(&report, 100)));
+    Some(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
+         <pre>{text}</pre></html>\n"
+    ))
 }
 
 fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
@@ -117,8 +128,10 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
             .collect();
         let said = format!("{} on average: {}", time(spent.total_us), parts.join(", "));
         text.push_str(&row("one takes", &said, width));
-        if let (Some(waited), Some(other)) = (spent.waited_p50_us, spent.other_p50_us) {
-            let share = file.bill.map_or(0.0, |bill| bill.waited * 100.0);
+        let share = file.bill.map_or(0.0, |bill| bill.waited * 100.0);
+        if let (Some(waited), Some(other), true) =
+            (spent.waited_p50_us, spent.other_p50_us, (0.5..99.5).contains(&share))
+        {
             let said = format!(
                 "{share:.0}% of them waited for the journal: {} (median); the others: {}",
                 time(waited),
@@ -163,10 +176,6 @@ pub fn time(us: f64) -> String {
 
 /// Bytes as people read them.
 pub fn bytes(count: f64) -> String {
-    bytes_of(count)
-}
-
-fn bytes_of(count: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (count, 0);
     while value >= 1024.0 && unit + 1 < units.len() {

@@ -58,13 +58,16 @@ pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pa
         How::Msync => Durability::Msync,
         How::DsyncWrite | How::RingWrite => Durability::ODsync,
         How::RwfDsync => Durability::RwfDsync,
-        How::SyncFileRange | How::Syncfs | How::Other => return None,
+        How::SyncFileRange | How::Syncfs | How::SyncAll | How::SyncWrite | How::Other => {
+            return None;
+        }
     };
     let engine = EngineKind::Caller;
     let of = |reuse, preparation, durability| {
         let strategy = Strategy { preparation, reuse, access, durability, engine };
         let least = if is_direct { 4096 } else { WRITE_BYTES_MIN };
-        let write_bytes = bytes.next_power_of_two().clamp(least, WRITE_BYTES_MAX);
+        // The nearest: a sync of 4 KiB also writes a little of something else now and then.
+        let write_bytes = (bytes * 2 / 3 + 1).next_power_of_two().clamp(least, WRITE_BYTES_MAX);
         let file_bytes = (write_bytes * COMMITS).max(FILE_BYTES_MIN);
         Writing { write_bytes, file_bytes, ..Writing::of(strategy) }
     };

@@ -18,9 +18,9 @@ use crate::bill::Layer;
 pub struct Recording {
     /// When it began and ended, on `CLOCK_MONOTONIC`.
     pub span_ns: Range<u64>,
-    /// The system calls of the program's threads, by time.
-    pub calls: Vec<TraceEvent>,
-    /// What happened on its disks, by whomever, by time.
+    /// When system calls were looked at.
+    pub calls_ns: Vec<Range<u64>>,
+    /// The system calls, and what happened on the disks, by whomever, by time.
     pub events: Vec<TraceEvent>,
     /// Events that are missing.
     pub lost: u64,
@@ -32,9 +32,6 @@ pub struct Recording {
     pub descriptors: Vec<Descriptor>,
     /// The file systems of those files.
     pub places: Vec<Place>,
-    /// A file on a disk that is not among them was opened after the start: durable writes there
-    /// may have passed unseen.
-    pub has_late_disk: bool,
 }
 
 impl Recording {
@@ -51,8 +48,6 @@ pub struct SeenFile {
     pub device: DeviceNumber,
     /// Its number there.
     pub inode: u64,
-    /// Whether its file system is btrfs, whose events have another device or none.
-    pub is_btrfs: bool,
     /// Its path when it was last seen.
     pub path: PathBuf,
     /// Whether it is a directory.
@@ -69,6 +64,24 @@ pub struct SeenFile {
     pub before: Option<FileState>,
     /// What it was at the end.
     pub after: Option<FileState>,
+}
+
+impl SeenFile {
+    /// A file of which only its name is known.
+    pub fn named(device: DeviceNumber, inode: u64, path: PathBuf, place: Option<usize>) -> Self {
+        Self {
+            device,
+            inode,
+            path,
+            is_directory: false,
+            is_new: false,
+            births: 1,
+            is_gone: false,
+            place,
+            before: None,
+            after: None,
+        }
+    }
 }
 
 /// A file's size and blocks.
@@ -95,6 +108,8 @@ pub struct Descriptor {
     pub is_direct: bool,
     /// Opened with O_DSYNC or O_SYNC.
     pub is_durable: bool,
+    /// Opened with O_SYNC.
+    pub is_full: bool,
 }
 
 /// A file system with its disk.
@@ -104,6 +119,8 @@ pub struct Place {
     pub device: DeviceNumber,
     /// The disk, and the areas on it.
     pub layer: Layer,
+    /// Since when it is traced: later than the start if its first file was opened later.
+    pub since_ns: u64,
     /// Whether the disk can write past its cache.
     pub has_fua: bool,
     /// Whether the file system has a journal (ext4).

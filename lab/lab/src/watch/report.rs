@@ -10,6 +10,7 @@ use super::advice::Advice;
 use super::cause::Cause;
 use super::predict::Prediction;
 use super::syncs::How;
+use super::tally::SyncBill;
 
 /// The version of the JSON's form.
 pub const WATCH_SCHEMA_VERSION: u32 = 1;
@@ -102,34 +103,6 @@ pub struct Calls {
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
-}
-
-/// What one sync costs on the disk, on average. Requests that serve several syncs are shared among
-/// them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct SyncBill {
-    /// Syncs that this is the mean of.
-    pub syncs: u64,
-    /// Writes of the file's data, those between syncs included.
-    pub data_writes: f64,
-    /// Their bytes.
-    pub data_bytes: f64,
-    /// Writes into the journal or log that a sync waited for.
-    pub journal_writes: f64,
-    /// Their bytes.
-    pub journal_bytes: f64,
-    /// Metadata written in place, or into btrfs's trees.
-    pub metadata_writes: f64,
-    /// Their bytes.
-    pub metadata_bytes: f64,
-    /// Flushes of the disk's cache.
-    pub flushes: f64,
-    /// Writes past the disk's cache (FUA).
-    pub fua: f64,
-    /// Reads.
-    pub reads: f64,
-    /// The share of the syncs that waited for the journal or log.
-    pub waited: f64,
 }
 
 /// Where the time of one sync went, on average, in microseconds.

@@ -6,8 +6,8 @@
 //! A file is named by the file system's own event within the call (it has the inode, so a
 //! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
 
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 
 use inkstone_host::{Call, DeviceNumber, TraceEvent, TraceKind};
 
@@ -31,9 +31,13 @@ pub enum How {
     Msync,
     /// `syncfs`.
     Syncfs,
-    /// A write to a descriptor opened with O_DSYNC or O_SYNC.
+    /// `sync`, of all file systems.
+    SyncAll,
+    /// A write to a descriptor opened with O_DSYNC.
     DsyncWrite,
-    /// A write with RWF_DSYNC or RWF_SYNC.
+    /// A write to a descriptor opened with O_SYNC, or with RWF_SYNC.
+    SyncWrite,
+    /// A write with RWF_DSYNC.
     RwfDsync,
     /// io_uring's fsync.
     RingFsync,
@@ -54,7 +58,9 @@ impl How {
             Self::SyncFileRange => "sync_file_range",
             Self::Msync => "msync",
             Self::Syncfs => "syncfs",
+            Self::SyncAll => "sync",
             Self::DsyncWrite => "O_DSYNC write",
+            Self::SyncWrite => "O_SYNC write",
             Self::RwfDsync => "RWF_DSYNC write",
             Self::RingFsync => "io_uring fsync",
             Self::RingWrite => "io_uring O_DSYNC write",
@@ -83,6 +89,8 @@ pub struct Sync {
     pub data_only: bool,
     /// Whether it returned an error.
     pub failed: bool,
+    /// Whether the file system told of it, too.
+    pub is_told: bool,
 }
 
 /// A write call, as far as writes were seen.
@@ -119,15 +127,15 @@ impl Syncs {
     /// The file that an event names. btrfs's events have no device that `stat` knows.
     pub(super) fn file_at(&self, device: DeviceNumber, inode: u64) -> Option<usize> {
         let at = |key| self.by_inode.get(&key).copied();
-        let by_inode = at((None, inode)).filter(|&file| self.files[file].is_btrfs);
-        at((Some(device), inode)).or(by_inode)
+        at((Some(device), inode)).or(at((None, inode)))
     }
 }
 
 const RING_FSYNC: u8 = 3;
 const RING_WRITES: [u8; 3] = [2, 5, 23];
 const MS_SYNC: u32 = 4;
-const RWF_DSYNC_OR_SYNC: u32 = 2 | 4;
+const RWF_DSYNC: u32 = 2;
+const RWF_SYNC: u32 = 4;
 
 /// A call or a ring's request that has not ended.
 #[derive(Debug, Clone, Copy)]
@@ -141,14 +149,19 @@ struct Open {
     data_only: bool,
     /// The file system synced a file within the call.
     is_synced: bool,
+    /// When it had done so, and whether that failed.
+    synced: Option<(u64, bool)>,
 }
 
-/// A file system's sync outside of any call: by a worker of io_uring, or of the kernel.
+/// A file system's sync outside of any call that was seen: by a worker of io_uring, or of the
+/// kernel, or while calls were not looked at.
 #[derive(Debug, Clone, Copy)]
 struct ByWorker {
     thread: u32,
+    how: Option<How>,
     start_ns: u64,
-    end_ns: Option<u64>,
+    /// With whether it failed.
+    end: Option<(u64, bool)>,
     file: usize,
     data_only: bool,
     is_taken: bool,
@@ -157,14 +170,13 @@ struct ByWorker {
 /// Finds them.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
-    let mut calls = recording.calls.iter().peekable();
+    let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
     for event in &recording.events {
-        while let Some(call) = calls.next_if(|call| call.time_ns <= event.time_ns) {
-            finder.see(call);
+        if ends.next_if(|&end_ns| end_ns <= event.time_ns).is_some() {
+            finder.calls_are_hidden();
         }
         finder.see(event);
     }
-    calls.for_each(|call| finder.see(call));
     finder.finish()
 }
 
@@ -188,7 +200,9 @@ impl<'a> Finder<'a> {
         for (index, file) in recording.files.iter().enumerate() {
             by_inode.insert((Some(file.device), file.inode), index);
             // btrfs's event has no device, and each subvolume has the same inode numbers.
-            if file.is_btrfs && by_inode.insert((None, file.inode), index).is_some() {
+            if recording.is_btrfs(file.place)
+                && by_inode.insert((None, file.inode), index).is_some()
+            {
                 ambiguous.insert(file.inode);
             }
         }
@@ -226,7 +240,8 @@ impl<'a> Finder<'a> {
             TraceKind::Fork { parent, child } if self.found.threads.contains_key(&parent) => {
                 self.found.threads.entry(child).or_insert(child);
             }
-            TraceKind::CallEnter { .. } if !self.found.threads.contains_key(&thread) => {}
+            TraceKind::CallEnter { .. } | TraceKind::CallExit { .. }
+                if !self.shows_calls(now_ns) || !self.found.threads.contains_key(&thread) => {}
             TraceKind::CallEnter { call, argument, bytes, position, flags } => {
                 let number = u32::try_from(argument).ok();
                 let write = (bytes, position, flags);
@@ -243,9 +258,11 @@ impl<'a> Finder<'a> {
             TraceKind::XfsSync { device, inode } => {
                 self.file(now_ns, thread, (Some(device), inode), None);
             }
-            TraceKind::FileSyncEnd { .. } => {
-                if let Some(index) = self.running.remove(&thread) {
-                    self.workers[index].end_ns = Some(now_ns);
+            TraceKind::FileSyncEnd { failed } => {
+                if let Some(open) = self.calls.get_mut(&thread) {
+                    open.synced = Some((now_ns, failed));
+                } else if let Some(index) = self.running.remove(&thread) {
+                    self.workers[index].end = Some((now_ns, failed));
                 }
             }
             TraceKind::DirectIo { device, inode, .. } => {
@@ -264,7 +281,7 @@ impl<'a> Finder<'a> {
                     let start_ns = now_ns;
                     let (descriptor, file, bytes) = (None, None, None);
                     let data_only = how == How::RingWrite;
-                    let is_synced = false;
+                    let (is_synced, synced) = (false, None);
                     let open = Open {
                         how,
                         thread,
@@ -274,6 +291,7 @@ impl<'a> Finder<'a> {
                         bytes,
                         data_only,
                         is_synced,
+                        synced,
                     };
                     self.ring.insert(request, open);
                 }
@@ -306,24 +324,59 @@ impl<'a> Finder<'a> {
             Call::Fdatasync => How::Fdatasync,
             Call::SyncFileRange => How::SyncFileRange,
             Call::Syncfs => How::Syncfs,
+            Call::Sync => How::SyncAll,
             Call::Msync if flags & MS_SYNC != 0 => How::Msync,
             Call::Msync => return,
             Call::Write => {
                 let Some(seen) = seen else { return };
                 self.found.writes.push(Write { file: seen.file, bytes, position });
-                match (flags & RWF_DSYNC_OR_SYNC, seen.is_durable) {
-                    (0, false) => return,
-                    (0, true) => How::DsyncWrite,
-                    _ => How::RwfDsync,
+                match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
+                    (true, _) => How::SyncWrite,
+                    (_, true) => How::RwfDsync,
+                    _ if seen.is_full => How::SyncWrite,
+                    _ if seen.is_durable => How::DsyncWrite,
+                    _ => return,
                 }
             }
         };
-        let descriptor = descriptor.filter(|_| call != Call::Msync);
+        let descriptor = descriptor.filter(|_| !matches!(call, Call::Msync | Call::Sync));
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
-        let data_only = how != How::Fsync && how != How::Syncfs;
-        let is_synced = false;
-        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only, is_synced };
+        let data_only = !matches!(how, How::Fsync | How::Syncfs | How::SyncAll | How::SyncWrite);
+        let open = Open {
+            how,
+            thread,
+            start_ns,
+            descriptor,
+            file,
+            bytes,
+            data_only,
+            is_synced: false,
+            synced: None,
+        };
         self.calls.insert(thread, open);
+    }
+
+    fn shows_calls(&self, now_ns: u64) -> bool {
+        self.recording.calls_ns.iter().any(|span| span.contains(&now_ns))
+    }
+
+    /// The ends of calls in progress will not be seen: what the file system tells is left.
+    fn calls_are_hidden(&mut self) {
+        for (thread, open) in std::mem::take(&mut self.calls) {
+            let (Some(file), true) = (open.file, open.is_synced) else { continue };
+            if open.synced.is_none() {
+                self.running.insert(thread, self.workers.len());
+            }
+            self.workers.push(ByWorker {
+                thread,
+                how: Some(open.how),
+                start_ns: open.start_ns,
+                end: open.synced,
+                file,
+                data_only: open.data_only,
+                is_taken: false,
+            });
+        }
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
@@ -342,7 +395,7 @@ impl<'a> Finder<'a> {
         data_only: Option<bool>,
     ) {
         if let Some(open) = self.calls.get(&thread).copied() {
-            if open.how == How::Syncfs {
+            if matches!(open.how, How::Syncfs | How::SyncAll) {
                 return;
             }
             let is_ambiguous = device.is_none() && self.ambiguous.contains(&inode);
@@ -359,11 +412,15 @@ impl<'a> Finder<'a> {
         // A worker may sync for anybody: only files that were seen open are ours.
         let seen = self.recording.files.len();
         let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
-        let Some(file) = known.filter(is_known) else { return };
+        let file = match known.filter(is_known) {
+            Some(file) => file,
+            None if is_ours && !self.shows_calls(now_ns) => self.nameless(device, inode),
+            None => return,
+        };
         self.running.insert(thread, self.workers.len());
-        let (start_ns, end_ns, is_taken) = (now_ns, None, false);
+        let (start_ns, end, is_taken, how) = (now_ns, None, false, None);
         let data_only = data_only.unwrap_or(false);
-        self.workers.push(ByWorker { thread, start_ns, end_ns, file, data_only, is_taken });
+        self.workers.push(ByWorker { thread, how, start_ns, end, file, data_only, is_taken });
     }
 
     fn is_kernels(&self, thread: u32) -> bool {
@@ -378,41 +435,41 @@ impl<'a> Finder<'a> {
         }
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
         let gone = seen.filter(|seen| self.found.files[seen.file].is_gone);
-        let file = gone.map(|seen| seen.file).unwrap_or_else(|| {
-            let path = PathBuf::from(format!("a file without a name here (inode {inode})"));
-            let place = self.recording.places.iter().position(|place| match device {
-                Some(device) => place.device == device,
-                None => place.layer.file_system == "btrfs",
-            });
-            let device = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
-            self.unseen(&path, device, inode, place)
-        });
+        let file = gone.map(|seen| seen.file);
+        let file = file.unwrap_or_else(|| self.nameless(device, inode));
         *self.found.again.entry(file).or_default() += 1;
         self.found.by_inode.insert((device, inode), file);
         file
     }
 
-    fn unseen(
-        &mut self,
-        path: &Path,
-        device: DeviceNumber,
-        inode: u64,
-        place: Option<usize>,
-    ) -> usize {
-        let is_btrfs = self.recording.is_btrfs(place);
-        self.found.files.push(SeenFile {
-            is_btrfs,
-            device,
-            inode,
-            path: path.to_path_buf(),
-            is_directory: false,
-            is_new: true,
-            births: 1,
-            is_gone: true,
-            place,
-            before: None,
-            after: None,
+    fn nameless(&mut self, device: Option<DeviceNumber>, inode: u64) -> usize {
+        let path = PathBuf::from(format!("a file without a name here (inode {inode})"));
+        let place = self.recording.places.iter().position(|place| match device {
+            Some(device) => place.device == device,
+            None => place.layer.file_system == "btrfs",
         });
+        let number = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
+        let file = SeenFile::named(number, inode, path, place);
+        let file = self.unseen(SeenFile { is_gone: true, ..file });
+        self.found.by_inode.insert((device, inode), file);
+        file
+    }
+
+    /// A row of its own for all files of a file system.
+    fn file_system_of(&mut self, file: usize) -> Option<usize> {
+        let at = self.found.files[file].place?;
+        let device = self.recording.places[at].device;
+        if let Some(&known) = self.found.by_inode.get(&(Some(device), 0)) {
+            return Some(known);
+        }
+        let target = self.recording.places[at].target.clone()?;
+        let all = self.unseen(SeenFile::named(device, 0, target, Some(at)));
+        self.found.by_inode.insert((Some(device), 0), all);
+        Some(all)
+    }
+
+    fn unseen(&mut self, file: SeenFile) -> usize {
+        self.found.files.push(SeenFile { is_new: true, ..file });
         self.found.files.len() - 1
     }
 
@@ -425,7 +482,7 @@ impl<'a> Finder<'a> {
                 return;
             }
         }
-        if open.how == How::DsyncWrite
+        if matches!(open.how, How::DsyncWrite | How::SyncWrite)
             && !open.is_synced
             && seen.is_some_and(|s| self.would_sync(s))
         {
@@ -433,7 +490,10 @@ impl<'a> Finder<'a> {
             return;
         }
         // A descriptor of a socket, or a file that no event and no look at /proc has named.
-        let file = open.file.or(seen.map(|seen| seen.file));
+        let file = match open.how {
+            How::Syncfs => seen.and_then(|seen| self.file_system_of(seen.file)),
+            _ => open.file.or(seen.map(|seen| seen.file)),
+        };
         let unknown = usize::MAX;
         self.found.syncs.push(Sync {
             how: open.how,
@@ -444,6 +504,7 @@ impl<'a> Finder<'a> {
             start_ns: open.start_ns,
             end_ns,
             failed,
+            is_told: open.is_synced,
         });
     }
 
@@ -474,26 +535,56 @@ impl<'a> Finder<'a> {
                 sync.data_only = one.data_only;
             }
         }
+        let learned = self.learned();
         let mut left: Vec<Sync> = Vec::new();
         for one in self.workers.iter().filter(|one| !one.is_taken) {
-            let is_kernels = self.kernel_workers.contains(&one.thread);
+            let (end_ns, failed) = one.end.unwrap_or_else(|| (self.last_request_ns(one), false));
+            let how = match one.how {
+                Some(how) => how,
+                None if self.is_kernels(one.thread) => How::Aio,
+                None if self.shows_calls(one.start_ns) => How::Other,
+                None => {
+                    learned.get(&(Some(one.file), one.data_only)).copied().unwrap_or_else(|| {
+                        let plain = if one.data_only { How::Fdatasync } else { How::Fsync };
+                        learned.get(&(None, one.data_only)).copied().unwrap_or(plain)
+                    })
+                }
+            };
             left.push(Sync {
-                how: if is_kernels { How::Aio } else { How::Other },
+                how,
                 file: one.file,
                 thread: one.thread,
                 worker: None,
                 data_only: one.data_only,
                 start_ns: one.start_ns,
-                end_ns: one.end_ns.unwrap_or_else(|| self.last_request_ns(one)),
-                failed: false,
+                end_ns,
+                failed,
+                is_told: true,
             });
         }
         self.found.syncs.extend(left);
         let all = self.found.syncs.len();
         self.found.syncs.retain(|sync| sync.file != usize::MAX);
         self.found.unnamed = (all - self.found.syncs.len()) as u64;
+        let (files, places) = (&self.found.files, &self.recording.places);
+        self.found.syncs.retain(|sync| {
+            files[sync.file].place.is_none_or(|at| places[at].since_ns <= sync.start_ns)
+        });
         self.found.syncs.sort_by_key(|sync| sync.start_ns);
         self.found
+    }
+
+    /// By which call each file, and the program, was synced most often while calls were looked at.
+    fn learned(&self) -> HashMap<(Option<usize>, bool), How> {
+        let mut counts: HashMap<(Option<usize>, bool), BTreeMap<How, u64>> = HashMap::new();
+        for sync in self.found.syncs.iter().filter(|sync| sync.worker.is_none()) {
+            for file in [Some(sync.file), None] {
+                let of_it = counts.entry((file, sync.data_only)).or_default();
+                *of_it.entry(sync.how).or_default() += 1;
+            }
+        }
+        let most = |counts: BTreeMap<How, u64>| counts.into_iter().max_by_key(|(_, count)| *count);
+        counts.into_iter().filter_map(|(key, of_it)| Some((key, most(of_it)?.0))).collect()
     }
 
     /// When the flush ended that this thread asked for: file systems other than ext4 do not say

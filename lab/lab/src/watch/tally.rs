@@ -19,6 +19,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use inkstone_host::{DeviceNumber, ExtentState, RequestOp, TraceKind};
 
 use crate::bill::Layer;
@@ -60,6 +62,34 @@ pub struct FileTally {
     pub blocks: Blocks,
 }
 
+/// What one sync costs on the disk, on average. Requests that serve several syncs are shared among
+/// them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SyncBill {
+    /// Syncs that this is the mean of.
+    pub syncs: u64,
+    /// Writes of the file's data, those between syncs included.
+    pub data_writes: f64,
+    /// Their bytes.
+    pub data_bytes: f64,
+    /// Writes into the journal or log that a sync waited for.
+    pub journal_writes: f64,
+    /// Their bytes.
+    pub journal_bytes: f64,
+    /// Metadata written in place, or into btrfs's trees.
+    pub metadata_writes: f64,
+    /// Their bytes.
+    pub metadata_bytes: f64,
+    /// Flushes of the disk's cache.
+    pub flushes: f64,
+    /// Writes past the disk's cache (FUA).
+    pub fua: f64,
+    /// Reads.
+    pub reads: f64,
+    /// The share of the syncs that waited for the journal or log.
+    pub waited: f64,
+}
+
 /// Nanoseconds of all syncs of a file together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeSpent {
@@ -99,6 +129,26 @@ pub struct Blocks {
     pub shared: u64,
     /// Of a file whose blocks were not known before.
     pub unknown: u64,
+}
+
+impl FileTally {
+    /// The bill of one of them.
+    pub fn bill(&self) -> SyncBill {
+        let each = |count: u64| count as f64 / self.syncs.max(1) as f64;
+        SyncBill {
+            syncs: self.syncs,
+            data_writes: each(self.data.requests),
+            data_bytes: each(self.data.bytes),
+            journal_writes: each(self.journal.requests),
+            journal_bytes: each(self.journal.bytes),
+            metadata_writes: each(self.metadata.requests),
+            metadata_bytes: each(self.metadata.bytes),
+            flushes: each(self.flushes),
+            fua: each(self.fua),
+            reads: each(self.reads.requests),
+            waited: each(self.waited),
+        }
+    }
 }
 
 impl Blocks {
@@ -367,16 +417,12 @@ impl<'a> Seen<'a> {
         self.syncs.threads.contains_key(&request.tid) || is_worker(&request.comm)
     }
 
-    /// A write by a syncing thread that is on no known block of a file: its data, if the blocks of
-    /// its file are not known or it is on an area for data.
+    /// A write by a syncing thread that is on no known block of a file. ext4 and xfs mark their
+    /// metadata; btrfs has areas for data.
     fn is_metadata(&self, place: &Place, request: &DeviceRequest, file: usize) -> bool {
-        let file = &self.syncs.files[file];
-        let known = file.after.is_some() && !file.is_gone && file.births == 1;
         request.flags.meta
-            || match place.layer.data_only.is_empty() {
-                false => !place.layer.is_file(&request.range()),
-                true => known || file.is_directory,
-            }
+            || self.syncs.files[file].is_directory
+            || !place.layer.data_only.is_empty() && !place.layer.is_file(&request.range())
     }
 
     fn piece_at(&self, request: &DeviceRequest) -> Option<Piece> {

@@ -13,8 +13,9 @@ use super::cause::{Cause, words};
 use super::collect::{Seen, Target};
 use super::page::page;
 use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
-use super::report::{SyncBill, WatchReport, WatchedProcess};
+use super::report::{WatchReport, WatchedProcess};
 use super::syncs::{How, syncs_of};
+use super::tally::SyncBill;
 use super::{Predict, WatchOptions, report_of};
 use crate::bill::Layer;
 
@@ -93,6 +94,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
             one_flush: true,
             ..Layer::default()
         },
+        since_ns: 0,
         has_fua: false,
         has_journal: true,
         copy_on_write: CopyOnWrite::Never,
@@ -104,19 +106,12 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
     };
     Recording {
         span_ns: 0..1_000_000,
+        calls_ns: std::iter::once(0..u64::MAX).collect(),
         threads: HashMap::from([(THREAD, PROGRAM)]),
         files: vec![SeenFile {
-            device: DISK,
-            inode: INODE,
-            is_btrfs: false,
-            path: PathBuf::from("/data/wal"),
-            is_directory: false,
-            is_new: false,
-            births: 1,
-            is_gone: false,
-            place: Some(0),
             before,
             after,
+            ..SeenFile::named(DISK, INODE, PathBuf::from("/data/wal"), Some(0))
         }],
         descriptors: vec![Descriptor {
             process: PROGRAM,
@@ -125,6 +120,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
             file: 0,
             is_direct: false,
             is_durable: false,
+            is_full: false,
         }],
         places: vec![place],
         ..Recording::default()
@@ -135,7 +131,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
 fn ten(recording: &mut Recording, each: impl Fn(u64, u64) -> Vec<TraceEvent>) {
     for number in 0..10 {
         let at = 1000 * (number + 1);
-        recording.calls.extend(call(at, at + 500, Call::Fdatasync));
+        recording.events.extend(call(at, at + 500, Call::Fdatasync));
         recording.events.extend(each(at, number));
         recording.events.extend(request(at + 420, OTHER, "dd", 500_000 + number * 8, 8, "WS"));
         recording.events.extend(flush(at + 440, OTHER, "dd"));
@@ -256,17 +252,19 @@ fn the_file_is_the_one_that_the_file_system_names_not_the_descriptors() {
     let mut recording = recording(state(0, Vec::new()), state(0, Vec::new()));
     let another = SeenFile { inode: 13, path: "/data/next".into(), ..recording.files[0].clone() };
     recording.files.push(another);
-    recording.calls = call(1000, 1500, Call::Fsync);
+    let with = |event: TraceEvent| {
+        let [enter, exit] = <[TraceEvent; 2]>::try_from(call(1000, 1500, Call::Fsync)).expect("2");
+        vec![enter, event, exit]
+    };
     let sync = |inode| TraceKind::FileSync { device: Some(DISK), inode, data_only: Some(false) };
-    recording.events = vec![event(1100, THREAD, sync(13))];
+    recording.events = with(event(1100, THREAD, sync(13)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs.len(), found.syncs[0].file), (1, 1));
     // A number that nobody has seen: a file that was gone at once.
-    recording.events = vec![event(1100, THREAD, sync(14))];
+    recording.events = with(event(1100, THREAD, sync(14)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs[0].file, found.files.len()), (2, 3));
     // Another's thread syncs our file: not ours, and no worker of the kernel.
-    recording.calls.clear();
     recording.events = vec![event(1100, OTHER, sync(12))];
     assert_eq!(syncs_of(&recording).syncs, []);
 }
@@ -308,10 +306,13 @@ fn bills_read_like_sentences() {
 #[test]
 fn a_setting_is_named_only_where_it_exists_and_is_in_the_docs() {
     let wal = "/var/lib/postgresql/pg_wal/000000010000000000000001";
-    let found = advice("postgres", wal, Cause::Reserved).expect("a setting");
+    let found = advice("postgres", wal, Cause::Reserved, false).expect("a setting");
     assert!(found.setting.contains("wal_init_zero"), "{found:?}");
-    assert_eq!(advice("postgres", wal, Cause::Overwrites), None);
-    assert_eq!(advice("my-own-program", wal, Cause::Reserved), None);
+    assert_eq!(advice("postgres", wal, Cause::Overwrites, false), None);
+    assert_eq!(advice("my-own-program", wal, Cause::Reserved, true), None);
+    let etcd =
+        |is_beside| advice("etcd", "/var/lib/etcd/member/wal/0.wal", Cause::Reserved, is_beside);
+    assert!(etcd(true).is_some() && etcd(false).is_none());
     let page = include_str!("../../../../docs/watch.md");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for setting in SETTINGS {

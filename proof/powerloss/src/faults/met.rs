@@ -33,7 +33,7 @@ pub(crate) struct Excuses {
     /// Reads fail: it has shut itself down, or the fault is about reads.
     pub(crate) reads_fail: bool,
     /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the
-    /// write to their own place failed (example `old_bytes`). The log reports damage, as it must;
+    /// write to their own place failed. The log reports damage, as it must;
     /// after the next mount everything is there.
     pub(crate) shows_old_bytes: bool,
 }

@@ -360,10 +360,10 @@ impl Faults<'_> {
                     }
                 }
                 Line::Failed(_, why) if why.class == Class::Poisoned => {
-                    poisoned_at.get_or_insert(medium.disk()?.counters().flushes);
+                    poisoned_at.get_or_insert(medium.disk()?.flushes());
                 }
                 Line::Begin(Made { call: Call::Close, .. }) => {
-                    let now = medium.disk()?.counters().flushes;
+                    let now = medium.disk()?.flushes();
                     self.tally().flushes_after += poisoned_at.map_or(0, |then| now - then);
                 }
                 _ => {}

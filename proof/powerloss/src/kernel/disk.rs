@@ -23,14 +23,6 @@ pub enum Failure {
     NoSpace,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    pub reads: u64,
-    /// Writes, zeroings and discards.
-    pub writes: u64,
-    pub flushes: u64,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
@@ -48,7 +40,8 @@ struct State {
     recording: Option<Recording>,
     power: Power,
     faults: Faults,
-    counters: Counters,
+    /// How many flushes it was asked for.
+    flushes: u64,
 }
 
 /// A disk; clones are the same disk.
@@ -75,7 +68,7 @@ impl Disk {
             recording: None,
             power: Power::On,
             faults: Faults::default(),
-            counters: Counters::default(),
+            flushes: 0,
         };
         Self {
             name: name.into(),
@@ -156,32 +149,30 @@ impl Disk {
         self.lock().recording.clone().unwrap_or_default()
     }
 
-    pub fn counters(&self) -> Counters {
-        self.lock().counters
+    /// How many flushes it was asked for.
+    pub fn flushes(&self) -> u64 {
+        self.lock().flushes
     }
 
     pub fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.lock().faults)
     }
 
-    /// Applies a fault, outside of the lock while it waits; `true`: report success and do nothing.
-    fn meet(&self, access: Access, sectors: std::ops::Range<u64>) -> Result<bool, Failure> {
+    /// Applies a fault, outside of the lock while it waits.
+    fn meet(&self, access: Access, sectors: std::ops::Range<u64>) -> Result<(), Failure> {
         let met = self.lock().faults.meet(access, sectors);
         match met {
-            None => Ok(false),
-            Some(Effect::Lost) => Ok(true),
+            None => Ok(()),
             Some(Effect::Error) => Err(Failure::Error),
-            Some(Effect::NoSpace) => Err(Failure::NoSpace),
             Some(Effect::Slow(time)) => {
                 std::thread::sleep(time.min(Duration::from_secs(60)));
-                Ok(false)
+                Ok(())
             }
         }
     }
 
     /// Reads; fewer bytes only at its end.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
-        self.lock().counters.reads += 1;
         self.meet(Access::Read, sectors_of(offset, len as u64))?;
         let state = self.powered()?;
         let len = state.image.len_bytes().saturating_sub(offset).min(len as u64) as usize;
@@ -192,10 +183,7 @@ impl Disk {
 
     /// Writes. Not on the medium before the next flush.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
-        self.lock().counters.writes += 1;
-        if self.meet(Access::Write, sectors_of(offset, bytes.len() as u64))? {
-            return Ok(());
-        }
+        self.meet(Access::Write, sectors_of(offset, bytes.len() as u64))?;
         let mut state = self.powered()?;
         if offset.saturating_add(bytes.len() as u64) > state.image.len_bytes() {
             return Err(Failure::NoSpace);
@@ -211,11 +199,8 @@ impl Disk {
     }
 
     pub fn clear(&self, offset: u64, len_bytes: u64) -> Result<(), Failure> {
-        self.lock().counters.writes += 1;
         let sectors = sectors_of(offset, len_bytes);
-        if self.meet(Access::Write, sectors.clone())? {
-            return Ok(());
-        }
+        self.meet(Access::Write, sectors.clone())?;
         let mut state = self.powered()?;
         state.image.clear(offset, len_bytes);
         let (sector, sectors) = (sectors.start, sectors.end - sectors.start);
@@ -225,11 +210,11 @@ impl Disk {
 
     /// Makes all earlier writes durable.
     pub fn flush(&self) -> Result<(), Failure> {
-        self.lock().counters.flushes += 1;
+        self.lock().flushes += 1;
         let met = self.meet(Access::Flush, 0..0);
         let mut state = self.powered()?;
         match met {
-            Ok(false) => {
+            Ok(()) => {
                 state.all_flushed();
                 state.record(Entry::Flush);
             }
@@ -238,9 +223,9 @@ impl Disk {
                 state.unflushed.clear();
                 state.record(Entry::Mark(CACHE_DROPPED.into()));
             }
-            Ok(true) | Err(_) => {}
+            Err(_) => {}
         }
-        met.map(drop)
+        met
     }
 }
 
@@ -357,10 +342,6 @@ mod tests {
         });
         assert_eq!(disk.write(0, &[1; 512]), Ok(()));
         assert_eq!(disk.write(0, &[2; 512]), Err(Failure::Error));
-        disk.change_faults(|faults| {
-            faults.rules = vec![Rule::every(Access::Write, Effect::Lost).once_after(0)]
-        });
-        assert_eq!(disk.write(0, &[3; 512]), Ok(()));
         assert_eq!(disk.read(0, 1), Ok(vec![1]));
         disk.change_faults(|faults| faults.blocks_max = Some(1));
         assert_eq!(disk.write(4096, &[3; 512]), Err(Failure::NoSpace));
@@ -371,6 +352,6 @@ mod tests {
             (Err(Failure::Error), Err(Failure::Error))
         );
         assert_eq!(disk.take_recording().entries.len(), 2);
-        assert_eq!(disk.change_faults(|faults| faults.fired), 5);
+        assert_eq!(disk.change_faults(|faults| faults.fired), 4);
     }
 }

@@ -19,12 +19,8 @@ pub enum Access {
 pub enum Effect {
     /// `EIO`, and nothing was done.
     Error,
-    /// `ENOSPC`, and nothing was done.
-    NoSpace,
     /// Done, but only after this time.
     Slow(Duration),
-    /// The disk reports success, but does nothing.
-    Lost,
 }
 
 #[derive(Debug, Clone)]
@@ -97,26 +93,5 @@ impl Rule {
         }
         self.times -= 1;
         Some(self.effect)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rule_meets_what_it_says() {
-        let write = Rule::every(Access::Write, Effect::Error).within(10..20).once_after(1);
-        let flush = Rule::every(Access::Flush, Effect::Slow(Duration::from_millis(1)));
-        let mut faults = Faults { rules: vec![write, flush], ..Faults::default() };
-        assert_eq!(faults.meet(Access::Write, 0..10), None);
-        assert_eq!(faults.meet(Access::Write, 0..11), None, "one passes first");
-        assert_eq!(faults.meet(Access::Read, 0..11), None);
-        assert_eq!(faults.meet(Access::Write, 19..30), Some(Effect::Error));
-        assert_eq!(faults.meet(Access::Write, 19..30), None, "once");
-        assert!(matches!(faults.meet(Access::Flush, 0..0), Some(Effect::Slow(_))));
-        faults.is_read_only = true;
-        assert_eq!(faults.meet(Access::Flush, 0..0), Some(Effect::Error));
-        assert_eq!((faults.meet(Access::Read, 0..1), faults.fired), (None, 3));
     }
 }

@@ -59,21 +59,3 @@ impl Image {
         self.content.zero(offset, room as usize);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_behind_the_end() {
-        let mut image = Image::new(1 << 20);
-        let end = image.len_bytes() - 1;
-        image.write(end, &[7, 7, 7]);
-        let mut found = [9; 4];
-        image.read(end, &mut found);
-        assert_eq!((found, image.blocks()), ([7, 0, 0, 0], 1));
-        image.clear(end - 5000, u64::MAX);
-        image.read(end, &mut found);
-        assert_eq!(found, [0; 4]);
-    }
-}

@@ -62,28 +62,3 @@ impl Spec {
             .own_thread(own_thread)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use inkstone_io::{Access, NamedChoice};
-
-    #[test]
-    fn its_words_say_it_all() {
-        for (index, &way) in Way::ALL.iter().enumerate() {
-            let (kind, seed) = (FsKind::ALL[index % FsKind::ALL.len()], u64::MAX - index as u64);
-            for subject in [Subject::Log, Subject::Raft] {
-                let spec = Spec { kind, way, seed, length: index, mistake: None, subject };
-                assert_eq!(spec.to_string().parse(), Ok(spec));
-                spec.options(index % 2 == 0).check().expect("the log can be told");
-            }
-            assert_eq!(way.to_string().starts_with("direct"), way.access() == Access::Direct);
-            assert!(way.to_string().ends_with(&way.durability().to_string()), "{way}");
-        }
-        let bad = |words: &str| format!("{HEAD} {words}").parse::<Spec>().expect_err("no spec");
-        assert!(bad("fs=ext4 strategy=direct-fsync seed=1").contains("length"));
-        assert!(bad("fs=ext5").contains("ext4-nojournal"));
-        assert!(bad("speed").contains("speed"));
-        assert!("dm-log".parse::<Spec>().is_err());
-    }
-}

@@ -130,32 +130,3 @@ impl Facts {
         after
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::machine::FsKind;
-    use crate::words::{GO, Way};
-
-    #[test]
-    fn it_says_each_step_and_stops_when_nobody_answers() {
-        let directory =
-            std::env::temp_dir().join(format!("inkstone-writer-{}", std::process::id()));
-        let (kind, way, mistake) = (FsKind::Ext4, Way::BufferedFdatasync, None);
-        let spec = Spec { kind, way, seed: 4, length: 20, mistake, subject: Subject::Log };
-        let mut output = Vec::new();
-        let answers = format!("{GO}\n").repeat(1000);
-        write(&spec, &directory, answers.as_bytes(), &mut output).expect("it goes well");
-        let said = String::from_utf8(output).expect("text");
-        let lines: Vec<_> = said.lines().collect();
-        assert_eq!(lines.len(), 2 + 40 + 1);
-        let some = (lines[0], lines[1], lines[2], lines[42]);
-        assert_eq!(some, ("opening", "opened", "start 0", "end"));
-        assert!(lines[41].starts_with("done 19 "), "{}", lines[41]);
-        std::fs::remove_dir_all(&directory).expect("removed");
-        let why = write(&spec, &directory, &b"go\ngo\n"[..], &mut Vec::new())
-            .expect_err("nobody answers");
-        assert!(why.contains("recorder has ended"), "{why}");
-        std::fs::remove_dir_all(&directory).expect("removed");
-    }
-}

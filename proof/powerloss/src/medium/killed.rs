@@ -67,20 +67,3 @@ impl Medium for Killed {
         judge(Shown::State(&state)).map(drop)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_killed_lab_left_is_removed_by_the_next() {
-        let parent = std::env::temp_dir().join(format!("inkstone-left-{}", std::process::id()));
-        let left = parent.join(".inkstone-lab-1-0");
-        std::fs::create_dir_all(left.join("0/any")).expect("a directory");
-        std::fs::write(left.join("lock"), b"").expect("a lock that nobody holds");
-        let medium = Killed::new(&parent, 1).expect("a medium");
-        assert!(!left.exists());
-        drop(medium);
-        std::fs::remove_dir(&parent).expect("nothing is left");
-    }
-}

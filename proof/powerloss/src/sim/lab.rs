@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use inkstone_io::NamedChoice;
 use inkstone_sim::shrink::shrink;
 
-use super::class::{FaultClass, Looked, Unit};
+use super::class::{FaultClass, Look, Looked, Unit};
 use crate::certificate::{Certificate, Class, Violation};
 use crate::history::Op;
 use crate::mistake::Mistake;
@@ -188,7 +188,7 @@ impl Shared<'_> {
 }
 
 /// Runs a unit; a panic is a failure like any other.
-fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
+pub(crate) fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
     catch_unwind(AssertUnwindSafe(|| unit.run(operations))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -202,7 +202,8 @@ fn chosen(all: &[Op], numbers: &[usize]) -> Vec<Op> {
 
 impl Plan {
     fn unit(&self, class: FaultClass, seed: u64, stop: &Arc<AtomicBool>) -> Unit {
-        Unit { class, seed, all_of: self.all_of, mistake: self.mistake, stop: Arc::clone(stop) }
+        let look = Look::Whole(self.all_of);
+        Unit { class, seed, look, mistake: self.mistake, stop: Arc::clone(stop) }
     }
 
     fn operations_of(&self, unit: &Unit) -> Vec<Op> {
@@ -217,7 +218,7 @@ impl Plan {
         let mut numbers = self.operations.clone().unwrap_or_else(|| (0..all.len()).collect());
         let mut reason = why;
         // What threads do depends on the scheduler too: such a failure cannot be shortened.
-        if unit.class != FaultClass::Threads {
+        if unit.class.is_of_the_seed() {
             numbers = shrink(&numbers, |fewer| {
                 if stop.load(Ordering::Relaxed) {
                     return false;
@@ -254,7 +255,7 @@ impl Plan {
         if let Some(mistake) = self.mistake {
             command += &format!(" --mistake {mistake}");
         }
-        if unit.class != FaultClass::Threads {
+        if unit.class.is_of_the_seed() {
             let list: Vec<_> = numbers.iter().map(ToString::to_string).collect();
             command += " --operations ";
             command += &if list.is_empty() { "none".to_owned() } else { list.join(",") };

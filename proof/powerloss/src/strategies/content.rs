@@ -33,12 +33,12 @@ pub(crate) fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Left {
     /// Steps of which nothing is there.
-    pub(crate) lost: Vec<usize>,
+    pub(crate) lost: usize,
     /// Steps of which a part is there.
-    pub(crate) torn: Vec<usize>,
+    pub(crate) torn: usize,
     /// Steps in whose place is something that was never written there, or nothing where something
     /// old should be.
-    pub(crate) garbage: Vec<usize>,
+    pub(crate) garbage: usize,
     /// The first that is not whole, in words.
     pub(crate) words: String,
     /// Of a file that is written in batches: a block that is there after one that is not,
@@ -46,6 +46,7 @@ pub(crate) struct Left {
     pub(crate) hole: Option<String>,
 }
 
+#[derive(Clone, Copy, PartialEq)]
 enum Piece {
     Whole,
     Old,
@@ -54,20 +55,21 @@ enum Piece {
 }
 
 impl Left {
-    /// How many acknowledged steps are not there whole.
-    pub(crate) fn missing(&self) -> usize {
-        self.lost.len() + self.torn.len() + self.garbage.len()
+    pub(crate) fn damaged(&self) -> usize {
+        self.torn + self.garbage
     }
 
-    fn add(&mut self, step: usize, piece: Piece, words: impl FnOnce() -> String) {
-        match piece {
-            Piece::Whole => return,
-            Piece::Old => self.lost.push(step),
-            Piece::Torn => self.torn.push(step),
-            Piece::Garbage => self.garbage.push(step),
-        }
-        if self.words.is_empty() {
-            self.words = words();
+    /// How many acknowledged steps are not there whole.
+    pub(crate) fn missing(&self) -> usize {
+        self.lost + self.damaged()
+    }
+
+    fn add(&mut self, (piece, words): (Piece, String)) {
+        self.lost += usize::from(piece == Piece::Old);
+        self.torn += usize::from(piece == Piece::Torn);
+        self.garbage += usize::from(piece == Piece::Garbage);
+        if piece != Piece::Whole && self.words.is_empty() {
+            self.words = words;
         }
     }
 }
@@ -96,57 +98,50 @@ fn judge(trial: &Trial, acked: usize, read: Read<'_>) -> Result<Left, String> {
     if plan.shape == Shape::Files {
         for step in 1..=acked {
             let name = file_of(step);
-            let found = read(&name)?;
-            let piece = match &found {
-                None => Piece::Old,
-                Some(bytes) if bytes.len() > len => Piece::Garbage,
-                // The name is there: an empty file is not the same as no file.
-                Some(bytes) => match compare(bytes, &bytes_of(step), &vec![0; len]) {
-                    Piece::Old => Piece::Torn,
-                    other => other,
-                },
-            };
-            left.add(step, piece, || match &found {
-                None => format!("{name} is missing"),
-                Some(bytes) => format!("{name} is there: {}", describe(bytes, bytes.len(), len)),
+            left.add(match read(&name)? {
+                None => (Piece::Old, format!("{name} is missing")),
+                Some(found) => {
+                    let piece = match compare(&found, &bytes_of(step), &vec![0; len]) {
+                        _ if found.len() > len => Piece::Garbage,
+                        // The name is there: an empty file is not the same as no file.
+                        Piece::Old => Piece::Torn,
+                        other => other,
+                    };
+                    (piece, format!("{name} is there: {}", describe(&found, found.len(), len)))
+                }
             });
         }
         return Ok(left);
     }
+    let is_replaced = plan.shape == Shape::Replaced;
     let Some(found) = read(DATA)? else {
-        let first = if plan.shape == Shape::Replaced { acked } else { 1 };
-        for step in first..=acked {
-            left.add(step, Piece::Garbage, || format!("{DATA} is missing"));
-        }
+        let missing = (Piece::Garbage, format!("{DATA} is missing"));
+        (0..if is_replaced { 1 } else { acked }).for_each(|_| left.add(missing.clone()));
         return Ok(left);
     };
-    match plan.shape {
-        Shape::Slots | Shape::Batches => {
-            let is_written = plan.before == Before::Written;
-            let old = if is_written { bytes_of(0) } else { vec![0; len] };
-            for step in 1..=acked {
-                let there = piece_of(&found, step - 1, len);
-                left.add(step, compare(there, &bytes_of(step), &old), || {
-                    format!("step {step}: {}", describe(there, found.len(), len))
-                });
-            }
-        }
-        Shape::Size => {
-            for step in 1..=acked {
-                let piece = if found.len() < step * len { Piece::Old } else { Piece::Whole };
-                left.add(step, piece, || format!("step {step}: {DATA} has {} bytes", found.len()));
-            }
-        }
+    if is_replaced {
         // One more than acknowledged: the step in progress.
-        _ => match (0..=acked + 1).rev().find(|&step| bytes_of(step) == found) {
-            Some(version) => (version + 1..=acked).for_each(|step| {
-                left.add(step, Piece::Old, || format!("{DATA} is that of step {version}, whole"));
+        match (0..=acked + 1).rev().find(|&step| bytes_of(step) == found) {
+            Some(version) => (version + 1..=acked).for_each(|_| {
+                left.add((Piece::Old, format!("{DATA} is that of step {version}, whole")));
             }),
-            None => left.add(acked, Piece::Garbage, || {
+            None => {
                 let what = describe(&found, found.len(), len);
-                format!("{DATA} is neither the old one nor the new one: {what}")
-            }),
-        },
+                let words = format!("{DATA} is neither the old one nor the new one: {what}");
+                left.add((Piece::Garbage, words));
+            }
+        }
+        return Ok(left);
+    }
+    let old = if plan.before == Before::Written { bytes_of(0) } else { vec![0; len] };
+    for step in 1..=acked {
+        let there = piece_of(&found, step - 1, len);
+        let piece = match plan.shape {
+            Shape::Size if found.len() < step * len => Piece::Old,
+            Shape::Size => Piece::Whole,
+            _ => compare(there, &bytes_of(step), &old),
+        };
+        left.add((piece, format!("step {step}: {}", describe(there, found.len(), len))));
     }
     if plan.shape == Shape::Batches {
         let written: Vec<u8> = (1..=trial.steps.min(acked + 1)).flat_map(bytes_of).collect();
@@ -230,8 +225,8 @@ mod tests {
         left(strategy, acked, &[(DATA.into(), bytes.to_vec())])
     }
 
-    fn numbers(left: &Left) -> [&[usize]; 3] {
-        [&left.lost, &left.torn, &left.garbage]
+    fn numbers(left: &Left) -> [usize; 3] {
+        [left.lost, left.torn, left.garbage]
     }
 
     fn steps(len: usize) -> Vec<u8> {
@@ -240,20 +235,19 @@ mod tests {
 
     #[test]
     fn slots_are_whole_old_torn_or_garbage() {
-        let none = left(Plain::OverwriteOnly, 2, &[]);
-        assert_eq!(numbers(&none), [&[][..], &[], &[1, 2]]);
+        assert_eq!(numbers(&left(Plain::OverwriteOnly, 2, &[])), [0, 0, 2]);
         let seen = |bytes: &[u8]| of_data(Plain::OverwriteOnly, 4, bytes);
         let (old, mut bytes) = (bytes_of(5, 0, 1000), steps(1000));
         assert_eq!(seen(&bytes), Left::default());
         bytes[1000..2000].copy_from_slice(&old);
         bytes[2000..2512].copy_from_slice(&old[..512]);
         bytes[3999] = 0;
-        assert_eq!(numbers(&seen(&bytes)), [&[2][..], &[3], &[4]]);
+        assert_eq!(numbers(&seen(&bytes)), [1, 1, 1]);
         assert!(seen(&bytes).words.starts_with("step 2: "), "{}", seen(&bytes).words);
         // Zeros were never there.
-        assert_eq!(numbers(&seen(&bytes[..1000])), [&[][..], &[], &[2, 3, 4]]);
+        assert_eq!(numbers(&seen(&bytes[..1000])), [0, 0, 3]);
         let appended = of_data(Plain::WriteOnly, 4, &steps(1000)[..2500]);
-        assert_eq!(numbers(&appended), [&[4][..], &[3], &[]]);
+        assert_eq!(numbers(&appended), [1, 1, 0]);
     }
 
     #[test]
@@ -276,23 +270,19 @@ mod tests {
         bytes[9 * block - 1] = 0;
         // Of the step in progress: torn, and more behind it.
         assert!(seen(&bytes, 1).hole.is_some() && seen(&bytes, 1).missing() == 0);
-        assert_eq!(numbers(&seen(&bytes, 2)), [&[][..], &[2], &[]]);
+        assert_eq!(numbers(&seen(&bytes, 2)), [0, 1, 0]);
     }
 
     #[test]
     fn a_file_with_a_name_must_be_whole_and_a_replaced_one_is_one_of_its_versions() {
         let contents = [bytes_of(5, 1, 4096), Vec::new(), bytes_of(5, 2, 4096)];
         let files: Vec<_> = (1..).map(file_of).zip(contents).collect();
-        let made = left(Plain::NewFileClose, 4, &files);
-        assert_eq!(numbers(&made), [&[4][..], &[2], &[3]]);
-        let cases: [(usize, &[usize], &[usize]); 4] =
-            [(3, &[], &[]), (2, &[], &[]), (0, &[1, 2], &[]), (4, &[], &[2])];
-        for (version, lost, garbage) in cases {
+        assert_eq!(numbers(&left(Plain::NewFileClose, 4, &files)), [1, 1, 1]);
+        for (version, lost, garbage) in [(3, 0, 0), (2, 0, 0), (0, 2, 0), (4, 0, 1)] {
             let found = of_data(Plain::Replace, 2, &bytes_of(5, version, 4096));
-            assert_eq!(numbers(&found), [lost, &[], garbage], "version {version}");
+            assert_eq!(numbers(&found), [lost, 0, garbage], "version {version}");
         }
-        assert_eq!(numbers(&of_data(Plain::Replace, 2, &[])), [&[][..], &[], &[2]]);
-        let size = of_data(Plain::SetLenOnly, 4, &[0; 2 * 4096]);
-        assert_eq!(numbers(&size), [&[3, 4][..], &[], &[]]);
+        assert_eq!(numbers(&of_data(Plain::Replace, 2, &[])), [0, 0, 1]);
+        assert_eq!(numbers(&of_data(Plain::SetLenOnly, 4, &[0; 2 * 4096])), [2, 0, 0]);
     }
 }

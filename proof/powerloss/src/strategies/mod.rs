@@ -10,7 +10,7 @@
 //! | [`plain`] | the strategies: what each does, step by step, and what it may claim |
 //! | `writer` | the process that does one run of a strategy |
 //! | `content` | the bytes of each step, and what is left of them |
-//! | [`report`] | the rows and the table |
+//! | [`row`] | what was seen of a strategy on a file system |
 //!
 //! The plainest power loss comes first: right behind an acknowledgement, and nothing unflushed is
 //! there. The newest acknowledgements show most, since the older ones may have been written back
@@ -18,7 +18,7 @@
 
 pub(crate) mod content;
 pub mod plain;
-pub mod report;
+pub mod row;
 pub(crate) mod writer;
 
 use std::path::Path;
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::content::{Left, look};
 use self::plain::{Plain, Trial};
-use self::report::{Report, Row, Verdict as Seen};
+use self::row::Row;
 use self::writer::DIRECTORY;
 use crate::campaign::Campaign;
-use crate::certificate::{Certificate, Violation, kernel};
+use crate::certificate::{Certificate, Violation};
 use crate::kernel::recording::Recording;
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
@@ -40,24 +40,23 @@ use crate::words::FAILED;
 const STATES_OF_A_RUN: usize = 60;
 pub const STEPS: usize = 8;
 
-/// Runs these strategies, with so many states of each, on each file system.
+/// Runs these strategies, with so many states of each, on each file system. A strategy that is not
+/// as claimed is a violation.
 pub fn run(
     campaign: &Campaign,
     strategies: &[Plain],
     states: usize,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Report, Vec<Certificate>), RunError> {
+) -> Result<Vec<(Certificate, Vec<Row>)>, RunError> {
     let count = strategies.len();
     let subject = format!("{count} plain strategies, each verdict compared with its claim");
-    let ran = campaign.on_each("strategies", &subject, stop, |machine, kind, certificate| {
-        let trial = |strategy| Trial { kind, strategy, seed: campaign.seed, steps: STEPS };
+    campaign.on_each("strategies", &subject, stop, |machine, kind, certificate| {
         let mut lab = Strategies {
             campaign,
-            strategies,
             states,
-            trial: trial(strategies[0]),
-            rows: strategies.iter().map(|strategy| Row::new(&trial(*strategy))).collect(),
+            trial: Trial { kind, strategy: strategies[0], seed: campaign.seed, steps: STEPS },
+            rows: strategies.iter().map(|strategy| Row::new(kind, *strategy)).collect(),
             at: 0,
             telling: None,
             has_news: false,
@@ -66,33 +65,24 @@ pub fn run(
         let plan = Plan { rounds, violations_max: usize::MAX, keep_in: None };
         let mut medium = PowerCut::new(machine, kind);
         runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
-        Ok(concluded(lab.rows, certificate, stop))
-    })?;
-    let mut report =
-        Report { kernel: kernel(), command: campaign.command.clone(), ..Report::default() };
-    let mut certificates = Vec::new();
-    for (certificate, rows) in ran {
-        report.rows.extend(rows);
-        report.not_run.extend(certificate.not_run.iter().cloned());
-        certificates.push(certificate);
-    }
-    Ok((report, certificates))
+        let is_stopped = stop.load(Ordering::Relaxed);
+        lab.rows.retain(|row| row.states > 0 || row.not_run.is_some() || !is_stopped);
+        certificate.classes.clear();
+        lab.rows.iter().for_each(|row| conclude(row, certificate));
+        Ok(lab.rows)
+    })
 }
 
-/// The rows of one file system, told in its certificate.
-fn concluded(mut rows: Vec<Row>, certificate: &mut Certificate, stop: &AtomicBool) -> Vec<Row> {
-    rows.retain(|row| row.states > 0 || row.not_run.is_some() || !stop.load(Ordering::Relaxed));
-    for row in &rows {
-        let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
-        certificate.not_run.extend(why);
-        if !row.as_claimed {
-            let what = row.to_string().replace("\n ", ";");
-            let what = format!("claimed: {}; {what}", row.claim);
-            let command = row.command.clone().unwrap_or_default();
-            certificate.violations.push(Violation { what, command });
-        }
+/// Tells a row in the certificate.
+fn conclude(row: &Row, certificate: &mut Certificate) {
+    certificate.count(&row.short(), row.states);
+    let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
+    certificate.not_run.extend(why);
+    if !row.is_as_claimed() {
+        let what = format!("not as claimed: {row}");
+        let command = row.command.clone().unwrap_or_default();
+        certificate.violations.push(Violation { what, command });
     }
-    rows
 }
 
 /// Judges a state of a run.
@@ -109,13 +99,12 @@ pub(crate) fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
 
 /// How many steps were acknowledged when so many lines were heard: the first line says that the
 /// writer is ready.
-pub fn acked(trial: &Trial, heard: usize) -> usize {
+fn acked(trial: &Trial, heard: usize) -> usize {
     heard.saturating_sub(1).min(trial.steps)
 }
 
 struct Strategies<'a> {
     campaign: &'a Campaign,
-    strategies: &'a [Plain],
     /// Of each strategy.
     states: usize,
     trial: Trial,
@@ -170,6 +159,17 @@ impl Strategies<'_> {
             Err(why) => format!("{again} (the recording could not be kept: {why})"),
         }
     }
+
+    fn add(&mut self, state: &State<'_>, found: Result<Left, String>) -> Verdict {
+        let place = state.place.as_ref();
+        let place = place.map(|(entry, subset)| format!("--entry {entry} --subset {subset}"));
+        let acked = acked(&self.trial, state.heard);
+        let row = &mut self.rows[self.at];
+        let before = row.telling_state().map(str::to_owned);
+        row.add(place.unwrap_or_default(), state.is_plainest, acked, found);
+        self.has_news |= row.telling_state() != before.as_deref();
+        Verdict::Held
+    }
 }
 
 impl Lab<PowerCut<'_>> for Strategies<'_> {
@@ -181,7 +181,7 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
     ) -> Result<Written, RunError> {
         self.at = (round / self.runs()) as usize;
         let run = round % self.runs();
-        self.trial.strategy = self.strategies[self.at];
+        self.trial.strategy = self.rows[self.at].strategy;
         self.trial.seed = self.campaign.seed + run;
         let states = (self.states - run as usize * STATES_OF_A_RUN).min(STATES_OF_A_RUN);
         let choice = match self.record(medium, stop) {
@@ -199,13 +199,11 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        self.add(state, left(&self.trial, state));
-        Ok(Verdict::Held)
+        Ok(self.add(state, left(&self.trial, state)))
     }
 
     fn is_dead(&mut self, state: &State<'_>, why: String) -> Verdict {
-        self.add(state, Err(why));
-        Verdict::Held
+        self.add(state, Err(why))
     }
 
     fn words(&self) -> String {
@@ -224,27 +222,11 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
         if self.trial.seed + 1 < self.campaign.seed + self.runs() {
             return None;
         }
-        let row = &mut self.rows[self.at];
-        row.conclude();
-        // A run that did not reach its end proves nothing.
-        row.as_claimed &= row.not_run.is_none();
-        let has_something = row.verdict != Seen::Held || row.hole.is_some() || !row.as_claimed;
-        if let (Some((seed, recording)), true) = (self.telling.take(), has_something) {
-            let command = self.command(seed, &recording, self.rows[self.at].telling_state());
+        let row = &self.rows[self.at];
+        if let (Some((seed, recording)), true) = (self.telling.take(), row.has_news()) {
+            let command = self.command(seed, &recording, row.telling_state());
             self.rows[self.at].command = Some(command);
         }
         Some(self.rows[self.at].to_string())
-    }
-}
-
-impl Strategies<'_> {
-    fn add(&mut self, state: &State<'_>, found: Result<Left, String>) {
-        let place = state.place.as_ref();
-        let place = place.map(|(entry, subset)| format!("--entry {entry} --subset {subset}"));
-        let acked = acked(&self.trial, state.heard);
-        let row = &mut self.rows[self.at];
-        let before = row.telling_state().map(str::to_owned);
-        row.add(&place.unwrap_or_default(), state.is_plainest, acked, found);
-        self.has_news |= row.telling_state().map(str::to_owned) != before;
     }
 }

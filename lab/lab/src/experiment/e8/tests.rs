@@ -102,9 +102,7 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
         const BYTES: u64 = 32 << 20;
         drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
         let (order, cache) = (ReadOrder::Random, Cache::Cold);
-        for way in
-            ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. }))
-        {
+        for way in ways(order).into_iter().filter(|way| way.access == Access::Mmap && !way.ahead) {
             let mut work = Reading::new(way, order, cache, BYTES, 3).expect("it is ready");
             let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
             let of = |sample: &Sample, name: &str| {
@@ -152,13 +150,13 @@ fn a_file_that_cannot_be_cold_is_refused() {
             .expect("opened");
         mapped.map(64 << 10).expect("mapped");
         mapped.read_mapped(&mut [0; 64 << 10], 0).expect("read");
-        let said = bring(session, Cache::Cold).expect_err("its pages are mapped").to_string();
+        let said = bring(session, FILE, Cache::Cold).expect_err("its pages are mapped").to_string();
         assert!(said.contains("out of memory") && said.contains("of 16 are in it"), "{said}");
         drop(mapped);
-        if let Err(error) = bring(session, Cache::Cold) {
+        if let Err(error) = bring(session, FILE, Cache::Cold) {
             not_run("cold reads", &error.to_string());
         }
-        assert_eq!(bring(session, Cache::Warm).expect("warm").resident_pages, 16);
+        assert_eq!(bring(session, FILE, Cache::Warm).expect("warm").resident_pages, 16);
     });
 }
 

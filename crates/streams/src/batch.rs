@@ -1,0 +1,143 @@
+//! A batch: changes of streams that are made together or not at all.
+//!
+//! *Owns*: the changes as the caller gives them, and their order. *May not touch*: what they mean
+//! (`state.rs`), the log.
+
+use crate::error::{Error, Result};
+use crate::record::{Change, RESERVE_BYTES};
+use crate::state::{Ahead, State};
+
+/// Changes of any number of streams, which become one record of the log: after a crash all of them
+/// are there, or none. They are made in the order in which they were added. The batch borrows the
+/// bytes.
+///
+/// ```
+/// # fn main() -> inkstone_streams::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let streams = inkstone_streams::Streams::open(directory.path(), Default::default())?;
+/// use inkstone_streams::Batch;
+///
+/// let mut batch = Batch::new();
+/// batch.create(7, 1).append(7, b"an entry").note(7, b"term 3, voted for 2");
+/// streams.apply(&batch)?.wait()?; // durable
+/// # streams.close()
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Batch<'a> {
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug, Clone)]
+enum Step<'a> {
+    Append { stream: u64, expected: Option<u64>, bytes: &'a [u8] },
+    TruncateAfter { stream: u64, last: u64 },
+    Other(Change<'a>),
+}
+
+impl<'a> Batch<'a> {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn add(&mut self, step: Step<'a>) -> &mut Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Creates a stream whose first record gets the number `first`.
+    pub fn create(&mut self, stream: u64, first: u64) -> &mut Self {
+        self.add(Step::Other(Change::Create { stream, first }))
+    }
+
+    /// Appends a record; it gets the next number of its stream.
+    pub fn append(&mut self, stream: u64, bytes: &'a [u8]) -> &mut Self {
+        self.add(Step::Append { stream, expected: None, bytes })
+    }
+
+    /// Appends a record that must get this number: any other is [`Error::OtherNumber`].
+    pub fn append_at(&mut self, stream: u64, number: u64, bytes: &'a [u8]) -> &mut Self {
+        self.add(Step::Append { stream, expected: Some(number), bytes })
+    }
+
+    /// Replaces the note of a stream; an empty one removes it.
+    pub fn note(&mut self, stream: u64, bytes: &'a [u8]) -> &mut Self {
+        self.add(Step::Other(Change::Note { stream, bytes }))
+    }
+
+    /// Truncates the records before `first`. If they are gone already, nothing changes.
+    pub fn truncate_before(&mut self, stream: u64, first: u64) -> &mut Self {
+        self.add(Step::Other(Change::TruncateBefore { stream, first }))
+    }
+
+    /// Truncates the records after `last`; the next record gets the number after it.
+    pub fn truncate_after(&mut self, stream: u64, last: u64) -> &mut Self {
+        self.add(Step::TruncateAfter { stream, last })
+    }
+
+    /// Truncates all records; the next one gets the number `first`, which may be any: a snapshot
+    /// was installed. The note stays.
+    pub fn restart_at(&mut self, stream: u64, first: u64) -> &mut Self {
+        self.add(Step::Other(Change::Restart { stream, first }))
+    }
+
+    /// Removes a stream with its records and its note.
+    pub fn remove(&mut self, stream: u64) -> &mut Self {
+        self.add(Step::Other(Change::Remove { stream }))
+    }
+
+    /// How many changes it has.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Encodes the changes, checked against what is there; returns the numbers of its records. The
+    /// largest record of the log must have room for a record's move, too.
+    pub(crate) fn encode(
+        &self,
+        state: &State,
+        record_bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u64>> {
+        if self.steps.is_empty() {
+            return Err(Error::Empty);
+        }
+        let mut ahead = Ahead::new(state);
+        let mut numbers = Vec::new();
+        for step in &self.steps {
+            let change = match step {
+                Step::Append { stream, expected, bytes } => {
+                    let number = ahead.append(*stream, *expected)?;
+                    numbers.push(number);
+                    Change::Append { stream: *stream, number, bytes }
+                }
+                Step::TruncateAfter { stream, last } => {
+                    let next = last.checked_add(1).ok_or(Error::UsedUp { stream: *stream })?;
+                    let change = Change::TruncateAfter { stream: *stream, next };
+                    ahead.check(&change)?;
+                    change
+                }
+                Step::Other(Change::TruncateBefore { stream, first }) => {
+                    let first = ahead.truncate_before(*stream, *first)?;
+                    Change::TruncateBefore { stream: *stream, first }
+                }
+                Step::Other(change) => {
+                    ahead.check(change)?;
+                    change.clone()
+                }
+            };
+            change.put(out);
+            let bytes = (out.len() + RESERVE_BYTES) as u64;
+            if bytes > record_bytes_max as u64 {
+                return Err(Error::TooLarge { bytes, limit_bytes: record_bytes_max as u64 });
+            }
+        }
+        Ok(numbers)
+    }
+}

@@ -1,0 +1,345 @@
+//! A place in a stream from which records are read in order.
+//!
+//! *Owns*: reading ahead, in the order of the disk, and waiting for records that are not there yet.
+//! *May not touch*: where records are (`source.rs`).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use inkstone::{Cursor, Lsn};
+
+use crate::error::{Error, Result};
+use crate::source::{Source, TRIES};
+use crate::state::Located;
+use crate::sync::Sleeper;
+use crate::words::Record;
+use crate::writer::Shared;
+
+/// Records that are read ahead, at most, and their bytes.
+const AHEAD_MAX: usize = 512;
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// Records of the log that are passed over rather than read by themselves.
+const STEPS_MAX: u64 = 4;
+/// Reads at the same time, for at least so many records that lie far from each other.
+const THREADS_MAX: usize = 8;
+const THIN_MIN: usize = 32;
+
+/// Reads the records of one stream in order. Get one from [`crate::StreamsReader::read`].
+pub struct StreamCursor {
+    source: Source,
+    stream: u64,
+    next: u64,
+    ahead: VecDeque<Record>,
+    /// In the log, behind the record that was read last.
+    log: Option<Cursor>,
+    waiter: Option<Cursor>,
+}
+
+/// Why there is no next record yet.
+enum Missing {
+    /// It is in this record of the log, which is not durable yet.
+    NotDurable(Lsn),
+    NotAppended,
+}
+
+/// Whether records lie so far from each other that each is a read of its own.
+fn is_thin(groups: &[&[(u64, Lsn)]]) -> bool {
+    let (Some(first), Some(last)) = (groups.first(), groups.last()) else { return false };
+    let span = last[0].1.get().saturating_sub(first[0].1.get());
+    groups.len() >= THIN_MIN && span / groups.len() as u64 > STEPS_MAX
+}
+
+impl StreamCursor {
+    pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
+        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None }
+    }
+
+    /// The number of the record that comes next.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Moves to another number.
+    pub fn seek(&mut self, number: u64) {
+        self.next = number;
+        self.ahead.clear();
+    }
+
+    /// The next record; `None` when it is not there, or not durable yet.
+    ///
+    /// A record that is truncated while the cursor stands before it may still be shown, if it was
+    /// read ahead.
+    ///
+    /// # Errors
+    /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to go
+    /// on); [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
+    #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
+    pub fn next(&mut self) -> Result<Option<Record>> {
+        if self.ahead.is_empty() {
+            self.fill()?;
+        }
+        let record = self.ahead.pop_front();
+        if let Some(record) = &record {
+            self.next = record.number + 1;
+        }
+        Ok(record)
+    }
+
+    /// The next record; waits for it up to `timeout`, and returns `None` after that.
+    ///
+    /// # Errors
+    /// As [`StreamCursor::next`]; [`inkstone::Error::Closed`] and [`inkstone::Error::Poisoned`]
+    /// when all records were shown and no more will come.
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Record>> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(record) = self.next()? {
+                return Ok(Some(record));
+            }
+            let left = until
+                .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.wait(left.min(Duration::from_secs(3600)))?;
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<()> {
+        match &self.source {
+            Source::Mirror(mirror) => mirror.wait(&mut self.waiter, timeout),
+            Source::Writer(shared) => match self.missing(shared)? {
+                Some(Missing::NotDurable(lsn)) => {
+                    shared.reader.from(lsn).next_within(timeout)?;
+                    Ok(())
+                }
+                Some(Missing::NotAppended) => {
+                    let sleeper = Arc::new(Sleeper::default());
+                    if let Some(_follower) =
+                        shared.follow(self.stream, self.next, sleeper.waker())?
+                    {
+                        // Now and then it asks whether the log has ended.
+                        sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
+                    }
+                    Ok(())
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The next record; awaits it if it is not durable yet. Works in any runtime or none. Cancel
+    /// safe: a future that is dropped loses no record.
+    ///
+    /// # Errors
+    /// As [`StreamCursor::next_within`]; [`inkstone::Error::Invalid`] when it would wait and the
+    /// reader is from [`crate::StreamsReader::open`]: call [`StreamCursor::next_within`] there.
+    pub async fn next_async(&mut self) -> Result<Record> {
+        loop {
+            if let Some(record) = self.next()? {
+                return Ok(record);
+            }
+            let Source::Writer(shared) = &self.source else {
+                let why = "a reader of another process cannot be awaited: call next_within on a \
+                           thread of your own";
+                return Err(inkstone::Error::Invalid(why.into()).into());
+            };
+            match self.missing(shared)? {
+                Some(Missing::NotDurable(lsn)) => shared.log.durable_at(lsn).await?,
+                Some(Missing::NotAppended) => {
+                    let mut follower = None;
+                    poll_fn(|context| {
+                        if follower.take().is_some() {
+                            return Poll::Ready(Ok(()));
+                        }
+                        let waker = context.waker().clone();
+                        match shared.follow(self.stream, self.next, waker) {
+                            Ok(Some(found)) => {
+                                follower = Some(found);
+                                Poll::Pending
+                            }
+                            Ok(None) => Poll::Ready(Ok(())),
+                            Err(error) => Poll::Ready(Err(error)),
+                        }
+                    })
+                    .await?;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Why the next record cannot be read; `None` if it can by now.
+    fn missing(&self, shared: &Shared) -> Result<Option<Missing>> {
+        match shared.locate(self.stream, self.next) {
+            Ok(Located::Record(lsn)) if lsn > shared.log.durable() => {
+                Ok(Some(Missing::NotDurable(lsn)))
+            }
+            Ok(_) => Ok(None),
+            Err(Error::NotYet { .. }) => Ok(Some(Missing::NotAppended)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the next records, as many as are worth it, in the order of the disk.
+    fn fill(&mut self) -> Result<()> {
+        for _ in 0..TRIES {
+            let mut places = self.plan()?;
+            let durable = self.source.log().durable();
+            if let Some(behind) = places.iter().position(|(_, lsn)| *lsn > durable) {
+                places.truncate(behind);
+            }
+            if places.is_empty() {
+                return Ok(());
+            }
+            match self.read(&places) {
+                // What was read before the error comes first.
+                Err(_) if !self.ahead.is_empty() => return Ok(()),
+                // It was moved meanwhile.
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => self.log = None,
+                other => return other,
+            }
+        }
+        let first = self.source.log().first();
+        Err(self.source.not_there(first, self.stream, self.next))
+    }
+
+    /// Where the next records are.
+    fn plan(&mut self) -> Result<Vec<(u64, Lsn)>> {
+        let mut places = Vec::new();
+        let (mut number, mut tries) = (self.next, 0);
+        while places.len() < AHEAD_MAX {
+            match self.source.locate(self.stream, number) {
+                Ok(Located::Record(lsn)) => {
+                    places.push((number, lsn));
+                    number += 1;
+                }
+                Ok(Located::Page { page, section, section_first, run_end }) => {
+                    let lsn = page
+                        .ok_or_else(|| self.source.not_there(section_first, self.stream, number))?;
+                    let Some(page) = self.source.page(lsn, section)? else {
+                        // The section was given back meanwhile.
+                        tries += 1;
+                        if tries == TRIES {
+                            return Err(self.source.not_there(lsn, self.stream, number));
+                        }
+                        continue;
+                    };
+                    let before = number;
+                    while number < run_end
+                        && places.len() < AHEAD_MAX
+                        && let Some(offset) = page.find(self.stream, number)
+                    {
+                        let lsn = section_first.plus(u64::from(offset)).unwrap_or(section_first);
+                        places.push((number, lsn));
+                        number += 1;
+                    }
+                    if number == before {
+                        return Err(self.source.not_there(lsn, self.stream, number));
+                    }
+                }
+                Err(Error::NotYet { .. }) => break,
+                Err(_) if !places.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(places)
+    }
+
+    /// Reads records whose places are known, in the order of the disk; stops early when they have
+    /// become large.
+    fn read(&mut self, places: &[(u64, Lsn)]) -> Result<()> {
+        let groups: Vec<&[(u64, Lsn)]> = places.chunk_by(|one, other| one.1 == other.1).collect();
+        if is_thin(&groups) {
+            return self.read_thin(&groups);
+        }
+        let mut bytes = 0;
+        for group in groups {
+            let record = self.record(group[0].1)?;
+            let found = self.source.extract(self.stream, group, &record)?;
+            bytes += found.iter().map(|record| record.bytes.len()).sum::<usize>();
+            self.ahead.extend(found);
+            if bytes >= AHEAD_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads records that lie far from each other: several at the same time, since each is a read
+    /// of its own.
+    fn read_thin(&mut self, groups: &[&[(u64, Lsn)]]) -> Result<()> {
+        let (source, stream) = (&self.source, self.stream);
+        // The records, and whether these are all: large ones are read later.
+        let read = |groups: &[&[(u64, Lsn)]]| -> Result<(Vec<Record>, bool)> {
+            let (mut records, mut bytes) = (Vec::new(), 0);
+            for group in groups {
+                if bytes >= AHEAD_BYTES_MAX / THREADS_MAX {
+                    return Ok((records, false));
+                }
+                let record = source.log().get(group[0].1)?;
+                let found = source.extract(stream, group, &record)?;
+                bytes += found.iter().map(|record| record.bytes.len()).sum::<usize>();
+                records.extend(found);
+            }
+            Ok((records, true))
+        };
+        let part = groups.len().div_ceil(THREADS_MAX);
+        let parts: Vec<Result<(Vec<Record>, bool)>> = std::thread::scope(|scope| {
+            // What no thread can be started for is read by this one.
+            let started: Vec<_> = groups
+                .chunks(part)
+                .map(|groups| {
+                    let thread = std::thread::Builder::new().name("inkstone-read".into());
+                    thread.spawn_scoped(scope, || read(groups)).map_err(|_| groups)
+                })
+                .collect();
+            started
+                .into_iter()
+                .map(|thread| match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p)),
+                    Err(groups) => read(groups),
+                })
+                .collect()
+        });
+        for part in parts {
+            let (records, are_all) = part?;
+            self.ahead.extend(records);
+            if !are_all {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A record of the log: by going on in it if it is near, otherwise by itself.
+    fn record(&mut self, lsn: Lsn) -> Result<Vec<u8>> {
+        if let Some(cursor) = &mut self.log
+            && cursor.next_lsn() <= lsn
+            && lsn.get() - cursor.next_lsn().get() <= STEPS_MAX
+        {
+            while let Some(record) = cursor.next()? {
+                if record.lsn == lsn {
+                    return Ok(record.bytes.to_vec());
+                }
+            }
+        }
+        let log = self.source.log();
+        let bytes = log.get(lsn)?;
+        self.log = Some(log.from(lsn.next().unwrap_or(lsn)));
+        Ok(bytes)
+    }
+}
+
+impl fmt::Debug for StreamCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamCursor")
+            .field("stream", &self.stream)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! The errors of streams: each says what was expected and what came.
+//!
+//! *Owns*: the errors and their texts. *May not touch*: files.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use inkstone::Lsn;
+
+/// The result of every call of this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. Unless the text says otherwise, nothing was changed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log below failed. After [`inkstone::Error::Poisoned`] every call that writes returns
+    /// that error, until the streams are opened again; after [`inkstone::Error::NoRoom`] the same
+    /// call can succeed later.
+    Log(inkstone::Error),
+    /// There is no stream with this id: it was never created, or was removed.
+    NoStream {
+        /// The id that was asked for.
+        stream: u64,
+    },
+    /// A stream with this id is there already.
+    Exists {
+        /// The id that was to be created.
+        stream: u64,
+    },
+    /// The record does not get the sequence number that the caller expects.
+    OtherNumber {
+        /// The stream.
+        stream: u64,
+        /// The number that the next record gets.
+        next: u64,
+        /// The number that came.
+        came: u64,
+    },
+    /// The record was truncated.
+    Truncated {
+        /// The stream.
+        stream: u64,
+        /// The number that was asked for.
+        number: u64,
+        /// The first number that is left.
+        first: u64,
+    },
+    /// There is no such record yet, or it is not durable yet.
+    NotYet {
+        /// The stream.
+        stream: u64,
+        /// The number that was asked for.
+        number: u64,
+        /// The number of the next record.
+        next: u64,
+    },
+    /// The note is larger than [`crate::NOTE_BYTES_MAX`].
+    NoteTooLarge {
+        /// The stream.
+        stream: u64,
+        /// The size of the note.
+        bytes: usize,
+    },
+    /// The batch is larger than one record of the log may be.
+    TooLarge {
+        /// The size of the batch as it is stored.
+        bytes: u64,
+        /// The largest size.
+        limit_bytes: u64,
+    },
+    /// The batch has nothing in it.
+    Empty,
+    /// A stream has used all its sequence numbers.
+    UsedUp {
+        /// The stream.
+        stream: u64,
+    },
+    /// The log in this directory has other records than streams.
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// The record that shows it.
+        lsn: Lsn,
+    },
+    /// A newer program has written the streams.
+    Newer {
+        /// The directory.
+        path: PathBuf,
+        /// The record that shows it.
+        lsn: Lsn,
+        /// What this program does not know.
+        what: String,
+    },
+    /// The log has a record that no program of ours writes there: a bug, or damage that the
+    /// checksums of the log cannot see.
+    Contradiction {
+        /// The directory.
+        path: PathBuf,
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => error.fmt(f),
+            Self::NoStream { stream } => {
+                write!(f, "there is no stream {stream}: create it first")
+            }
+            Self::Exists { stream } => {
+                write!(f, "stream {stream} is there already: remove it first, or restart it")
+            }
+            Self::OtherNumber { stream, next, came } => write!(
+                f,
+                "stream {stream}: the next record gets number {next}, and the caller expects {came}"
+            ),
+            Self::Truncated { stream, number, first } => write!(
+                f,
+                "stream {stream}: record {number} was truncated; the first one left is {first}"
+            ),
+            Self::NotYet { stream, number, next } => write!(
+                f,
+                "stream {stream}: record {number} is not durable yet; the next one to be appended \
+                 is {next}"
+            ),
+            Self::NoteTooLarge { stream, bytes } => write!(
+                f,
+                "stream {stream}: a note of {bytes} bytes is too large; the largest has {}",
+                crate::NOTE_BYTES_MAX
+            ),
+            Self::TooLarge { bytes, limit_bytes } => write!(
+                f,
+                "the batch takes {bytes} bytes, and the largest may take {limit_bytes}: make it \
+                 smaller, or open with a larger record_bytes_max"
+            ),
+            Self::Empty => write!(f, "the batch is empty: it needs at least one change"),
+            Self::UsedUp { stream } => {
+                write!(f, "stream {stream} has used all its sequence numbers: restart it")
+            }
+            Self::Foreign { path, lsn } => write!(
+                f,
+                "{}: record {lsn} is none of a log with streams: open the log with the program \
+                 that made it",
+                path.display()
+            ),
+            Self::Newer { path, lsn, what } => write!(
+                f,
+                "{}: record {lsn} has {what}, which this program does not know: use the newer \
+                 program that wrote it",
+                path.display()
+            ),
+            Self::Contradiction { path, lsn, why } => write!(
+                f,
+                "{}: record {lsn} of the log contradicts those before it: {why}; keep a copy of \
+                 the directory and report this",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<inkstone::Error> for Error {
+    fn from(error: inkstone::Error) -> Self {
+        Self::Log(error)
+    }
+}

@@ -1,0 +1,355 @@
+//! The housekeeping that lets an opening begin near the end of the log.
+//!
+//! *Owns*: writing the pages of sealed sections, and the table of all streams, bit by bit; from
+//! where an opening must read. *May not touch*: when it is called (`writer.rs`), what the records
+//! mean (`state.rs`).
+//!
+//! Each `step_bytes` of the log bring one page of a directory, an eighth as large, if one is due,
+//! and one piece of the table, a sixteenth as large. While more than one directory is due, a step
+//! has up to eight pages. So there is no pause and no burst, a table costs a sixteenth of what is
+//! written meanwhile, and an opening reads at most two rounds of it.
+
+use std::collections::VecDeque;
+
+use inkstone::Lsn;
+
+use crate::options::Options;
+use crate::page::PageMaker;
+use crate::record::{Change, Sealed};
+use crate::section::{Directory, PageAt};
+use crate::state::{State, Stream};
+
+/// Runs of a stream in one change of a table.
+const RUNS_MAX: usize = 100;
+/// Pages of directories in one step, when many are due.
+const PAGES_MAX: u32 = 8;
+
+/// Where records of the housekeeping go.
+pub(crate) trait Out {
+    /// Appends a record of these changes, which says from where an opening begins.
+    fn write(
+        &mut self,
+        state: &mut State,
+        changes: &[u8],
+        replay_from: Lsn,
+    ) -> inkstone::Result<Lsn>;
+    /// The durable watermark.
+    fn durable(&self) -> Lsn;
+    /// The LSN of the record that is written next.
+    fn next(&self) -> Lsn;
+}
+
+/// What the housekeeping has to do next.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    step_bytes: u64,
+    /// A page of a directory has about so many bytes.
+    page_bytes: usize,
+    /// A piece of the table ends with the stream that makes it so large.
+    piece_bytes: usize,
+    since_step: u64,
+    /// The table that is complete.
+    table_begin: Lsn,
+    table: Option<TableAt>,
+    /// The first section whose directory is not written.
+    unwritten: u32,
+    sealer: Option<Sealer>,
+    /// Sections whose directories are written and not known to be durable.
+    settling: VecDeque<u32>,
+    pub(crate) bytes: u64,
+}
+
+/// How far the table has come that is being written.
+#[derive(Debug, Clone, Copy)]
+struct TableAt {
+    begin: Lsn,
+    next: TableNext,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TableNext {
+    Sections(u32),
+    /// The streams behind this one.
+    Streams(Option<u64>),
+}
+
+/// How far the directory of a section has come.
+#[derive(Debug)]
+struct Sealer {
+    streams: Vec<u64>,
+    at: usize,
+    number: u64,
+    pages: Vec<PageAt>,
+}
+
+impl Keeper {
+    /// Goes on where an opening has ended that began at a table.
+    pub(crate) fn new(state: &State, table_begin: Lsn, options: &Options) -> Self {
+        let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
+        let sections = state.sections.iter_from(0);
+        let unwritten = sections
+            .filter(|section| !section.directory.is_written())
+            .map(|section| section.number)
+            .next();
+        Self {
+            step_bytes,
+            page_bytes: (step_bytes as usize / 8).min(limit_bytes / 4),
+            piece_bytes: (step_bytes as usize / 16).min(limit_bytes / 8),
+            since_step: 0,
+            table_begin,
+            table: None,
+            unwritten: unwritten.unwrap_or(0),
+            sealer: None,
+            settling: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Where an opening begins.
+    pub(crate) fn replay_from(&self, state: &State) -> Lsn {
+        self.replay_if(state, self.table_begin, self.unwritten)
+    }
+
+    fn replay_if(&self, state: &State, table_begin: Lsn, unwritten: u32) -> Lsn {
+        state.sections.get(unwritten).map_or(table_begin, |section| section.first.min(table_begin))
+    }
+
+    /// The first table of a new log was written.
+    pub(crate) fn begun(&mut self, lsn: Lsn) {
+        self.table_begin = lsn;
+    }
+
+    /// So many bytes were appended: how many steps are due. A large record brings many.
+    pub(crate) fn steps_due(&mut self, bytes: u64) -> u64 {
+        self.since_step += bytes;
+        let steps = self.since_step / self.step_bytes;
+        self.since_step %= self.step_bytes;
+        steps
+    }
+
+    /// One step. If the log takes no record now, the step is made later.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+        self.settle(state, out.durable());
+        // Many small records have a large directory: while several are due, a step has more pages.
+        let active = state.sections.active().map_or(0, |active| active.number);
+        for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
+            self.seal(state, out)?;
+        }
+        self.write_table(state, out)
+    }
+
+    /// Directories whose pages are durable leave memory.
+    pub(crate) fn settle(&mut self, state: &mut State, durable: Lsn) {
+        while let Some(number) = self.settling.front() {
+            if let Some(section) = state.sections.get_mut(*number)
+                && let Directory::Settling { end, pages, at, .. } = &mut section.directory
+            {
+                if *at > durable {
+                    return;
+                }
+                let (end, pages) = (*end, std::mem::take(pages));
+                section.directory = Directory::Written { end, pages };
+            }
+            self.settling.pop_front();
+        }
+    }
+
+    /// Writes the next page of the oldest section that has none, or the record that says that all
+    /// are written.
+    fn seal(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+        let Some(section) = state.sections.get(self.unwritten) else { return Ok(()) };
+        let Directory::Sealing { places, .. } = &section.directory else { return Ok(()) };
+        let sealer = self.sealer.get_or_insert_with(|| Sealer {
+            streams: places.streams(),
+            at: 0,
+            number: 0,
+            pages: Vec::new(),
+        });
+        let (page, at, number) = sealer.page(state, section.number, self.page_bytes);
+        if let Some((stream, first)) = page.first {
+            let mut changes = Vec::with_capacity(page.bytes().len() + 16);
+            Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
+            let replay_from = self.replay_if(state, self.table_begin, self.unwritten);
+            let lsn = out.write(state, &changes, replay_from)?;
+            self.bytes += changes.len() as u64;
+            if let Some(sealer) = &mut self.sealer {
+                sealer.pages.push(PageAt { stream, number: first, lsn });
+                (sealer.at, sealer.number) = (at, number);
+            }
+            return Ok(());
+        }
+        self.is_sealed(state, out)
+    }
+
+    fn is_sealed(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+        let (Some(sealer), Some(section)) = (&self.sealer, state.sections.get(self.unwritten))
+        else {
+            return Ok(());
+        };
+        let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
+        let sealed = Sealed {
+            number: section.number,
+            first: section.first,
+            end: *end,
+            bytes: section.bytes,
+            pages: sealer.pages.clone(),
+        };
+        let mut changes = Vec::new();
+        Change::Sealed(sealed.clone()).put(&mut changes);
+        let replay_from = self.replay_if(state, self.table_begin, self.unwritten + 1);
+        let at = out.write(state, &changes, replay_from)?;
+        self.bytes += changes.len() as u64;
+        self.sealer = None;
+        if let Some(section) = state.sections.get_mut(self.unwritten)
+            && let Directory::Sealing { places, end } = &mut section.directory
+        {
+            let (places, end, pages) = (std::mem::take(places), *end, sealed.pages);
+            section.directory = Directory::Settling { places, end, pages, at };
+        }
+        self.settling.push_back(self.unwritten);
+        self.unwritten += 1;
+        Ok(())
+    }
+
+    /// Writes the next piece of the table; begins it, or ends it.
+    fn write_table(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+        let mut changes = Vec::with_capacity(self.piece_bytes + 1024);
+        let mut at = self.table.unwrap_or_else(|| {
+            Change::TableBegin.put(&mut changes);
+            TableAt { begin: out.next(), next: TableNext::Sections(0) }
+        });
+        let mut is_complete = false;
+        while changes.len() < self.piece_bytes {
+            match at.next {
+                TableNext::Sections(from) => {
+                    let mut sections = state.sections.iter_from(from);
+                    let Some((section, (end, pages))) = sections.find_map(|section| {
+                        written(&section.directory).map(|part| (section, part))
+                    }) else {
+                        at.next = TableNext::Streams(None);
+                        continue;
+                    };
+                    let (number, first, bytes) = (section.number, section.first, section.bytes);
+                    let sealed = Sealed { number, first, end, bytes, pages: pages.to_vec() };
+                    Change::TableSection(sealed).put(&mut changes);
+                    at.next = TableNext::Sections(section.number + 1);
+                }
+                TableNext::Streams(last) => {
+                    let Some((id, stream)) = state.streams_after(last).next() else {
+                        is_complete = true;
+                        break;
+                    };
+                    let rest = put_stream(&mut changes, id, stream);
+                    at.next = TableNext::Streams(Some(id));
+                    if !rest.is_empty() {
+                        return self.write_runs(state, out, &changes, at, (id, rest));
+                    }
+                }
+            }
+        }
+        let mut table_begin = self.table_begin;
+        if is_complete {
+            Change::TableEnd.put(&mut changes);
+            table_begin = at.begin;
+        }
+        let replay_from = self.replay_if(state, table_begin, self.unwritten);
+        out.write(state, &changes, replay_from)?;
+        self.bytes += changes.len() as u64;
+        self.table_begin = table_begin;
+        self.table = (!is_complete).then_some(at);
+        Ok(())
+    }
+
+    /// Writes a piece whose last stream has more runs than one change holds: the rest comes in
+    /// records of their own, with nothing in between. If the log refuses one of them, the same
+    /// stream is written anew in the next step.
+    fn write_runs(
+        &mut self,
+        state: &mut State,
+        out: &mut impl Out,
+        changes: &[u8],
+        at: TableAt,
+        (stream, mut rest): (u64, Vec<crate::runs::Run>),
+    ) -> inkstone::Result<()> {
+        let replay_from = self.replay_from(state);
+        let mut before = at;
+        out.write(state, changes, replay_from)?;
+        if self.table.is_none() {
+            before.next = TableNext::Sections(0);
+        } else if let Some(table) = self.table {
+            before = table;
+        }
+        self.table = Some(before);
+        self.bytes += changes.len() as u64;
+        while !rest.is_empty() {
+            let runs: Vec<_> = rest.drain(..rest.len().min(RUNS_MAX)).collect();
+            let mut changes = Vec::new();
+            Change::TableRuns { stream, runs }.put(&mut changes);
+            out.write(state, &changes, replay_from)?;
+            self.bytes += changes.len() as u64;
+        }
+        self.table = Some(at);
+        Ok(())
+    }
+}
+
+fn written(directory: &Directory) -> Option<(Lsn, &[PageAt])> {
+    match directory {
+        Directory::Settling { end, pages, .. } | Directory::Written { end, pages } => {
+            Some((*end, pages))
+        }
+        Directory::Growing(_) | Directory::Sealing { .. } => None,
+    }
+}
+
+/// Puts a stream into a table; returns the runs that found no room.
+fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::Run> {
+    let (runs, rest) = stream.runs.as_slice().split_at(stream.runs.as_slice().len().min(RUNS_MAX));
+    Change::TableStream {
+        stream: id,
+        first: stream.first,
+        next: stream.next,
+        note: &stream.note,
+        missing: rest.len() as u64,
+        runs: runs.to_vec(),
+    }
+    .put(out);
+    rest.to_vec()
+}
+
+impl Sealer {
+    /// The next page, and where the one after it begins. It names only what lives: a sealed section
+    /// gains no record.
+    fn page(&self, state: &State, section: u32, page_bytes: usize) -> (PageMaker, usize, u64) {
+        let mut page = PageMaker::default();
+        let (mut at, mut from) = (self.at, self.number);
+        let Some(section) = state.sections.get(section) else { return (page, at, from) };
+        let Some(places) = section.directory.places() else { return (page, at, from) };
+        while let Some(id) = self.streams.get(at).copied() {
+            let Ok(stream) = state.stream(id) else {
+                (at, from) = (at + 1, 0);
+                continue;
+            };
+            for run in stream.runs.in_section(section.number, stream.next) {
+                let first = run.start.max(from);
+                if first >= run.end {
+                    continue;
+                }
+                let left = page_bytes.saturating_sub(page.bytes().len()) / 2;
+                if left == 0 {
+                    return (page, at, first);
+                }
+                let end = run.end.min(first.saturating_add(left as u64));
+                page.add(id, first, &places.offsets(id, first..end));
+                if end < run.end {
+                    return (page, at, end);
+                }
+            }
+            (at, from) = (at + 1, 0);
+        }
+        (page, at, from)
+    }
+}

@@ -1,0 +1,69 @@
+//! Many streams in one durable log: raft groups, queues, topics. They share every flush, and an
+//! idle one pins no disk.
+//!
+//! *Owns*: what the records of a log with streams are, and where the records of each stream lie.
+//! *May not touch*: the operating system; files and durability are the log's. It runs unchanged on
+//! the simulated disk of `inkstone-sim`.
+//!
+//! A *stream* has an id and dense numbers of its own, from a first one that its creator chooses.
+//!
+//! ```
+//! use inkstone_streams::{Batch, Options, Streams};
+//!
+//! # fn main() -> inkstone_streams::Result<()> {
+//! # let directory = tempfile::tempdir().expect("a directory");
+//! # let path = directory.path().join("queues");
+//! let streams = Streams::open(&path, Options::new())?;
+//! streams.create(7, 1)?;
+//! streams.create(8, 1)?;
+//! let written = streams.append_batch(&[(7, "an order"), (8, "its invoice")])?;
+//! written.wait()?; // both are durable, by one flush
+//!
+//! assert_eq!(streams.reader().get(7, 1)?, b"an order");
+//! for record in streams.reader().records(8, 1) {
+//!     println!("{}", record?.number);
+//! }
+//! streams.truncate_before(7, 2)?; // what lives elsewhere does not keep its room
+//! streams.close()
+//! # }
+//! ```
+//!
+//! Begin with [`Streams`], [`Batch`] and [`StreamsReader`]. docs/streams.md has the model, the
+//! bytes and the bounds.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod bytes;
+mod cursor;
+mod due;
+mod error;
+mod keeper;
+mod mirror;
+mod mover;
+mod options;
+mod page;
+mod reader;
+mod record;
+mod replay;
+mod runs;
+mod section;
+mod source;
+mod state;
+mod streams;
+mod sync;
+mod words;
+mod writer;
+
+pub use batch::Batch;
+pub use cursor::StreamCursor;
+pub use error::{Error, Result};
+pub use options::Options;
+pub use reader::StreamsReader;
+pub use streams::{Streams, Written};
+pub use words::{Bounds, NOTE_BYTES_MAX, Record, Stats};
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

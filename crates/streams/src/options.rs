@@ -1,0 +1,98 @@
+//! How streams are opened.
+//!
+//! *Owns*: the options, their defaults, their check. *May not touch*: files.
+
+use crate::error::Result;
+use crate::record::RESERVE_BYTES;
+use crate::words::NOTE_BYTES_MAX;
+
+/// Options for streams. The defaults fit most uses.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    pub(crate) log: inkstone::Options,
+    pub(crate) section_bytes: u64,
+    pub(crate) size_multiple: u32,
+    pub(crate) cache_bytes: usize,
+    pub(crate) own_mover: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            log: inkstone::Options::default(),
+            section_bytes: 64 << 20,
+            size_multiple: 2,
+            cache_bytes: 16 << 20,
+            own_mover: true,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one batch
+    /// may hold; it must be at least 8 KiB. [`inkstone::Options::periodic`] applies to every
+    /// stream.
+    pub fn log(self, log: inkstone::Options) -> Self {
+        Self { log, ..self }
+    }
+
+    /// How many bytes of the log share one directory, 64 MiB by default: best the size of a segment
+    /// of the log. A smaller section makes opening faster and moves less at once; each stream with
+    /// records in a section takes 16 bytes of memory for it.
+    pub fn section_bytes(self, bytes: u64) -> Self {
+        Self { section_bytes: bytes, ..self }
+    }
+
+    /// By how much the log may be larger than the records that live, before those in its oldest
+    /// section are moved to its end: 2 by default, beside one section.
+    pub fn size_multiple(self, multiple: u32) -> Self {
+        Self { size_multiple: multiple, ..self }
+    }
+
+    /// How many bytes of directories of older sections are kept in memory: 16 MiB by default.
+    pub fn cache_bytes(self, bytes: usize) -> Self {
+        Self { cache_bytes: bytes, ..self }
+    }
+
+    /// Whether records are moved by a thread of their own. Without it the caller calls
+    /// [`crate::Streams::move_some`].
+    pub fn own_mover(self, own_mover: bool) -> Self {
+        Self { own_mover, ..self }
+    }
+
+    /// The work of the housekeeping is spread: one step each so many appended bytes.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        (self.section_bytes / 64).clamp(512, 64 << 10)
+    }
+
+    /// # Errors
+    /// [`inkstone::Error::Invalid`].
+    pub(crate) fn check(&self) -> Result<()> {
+        self.log.check()?;
+        let invalid = |why: String| Err(inkstone::Error::Invalid(why).into());
+        let least = 2 * (NOTE_BYTES_MAX + RESERVE_BYTES);
+        let bytes = self.log.largest_record_bytes();
+        if bytes < least {
+            return invalid(format!("record_bytes_max {bytes}: streams need at least {least}"));
+        }
+        if self.section_bytes < 16 << 10 || self.section_bytes > 1 << 31 {
+            return invalid(format!(
+                "section_bytes {}: a section has 16 KiB to 2 GiB",
+                self.section_bytes
+            ));
+        }
+        if self.size_multiple < 2 {
+            return invalid(format!(
+                "size_multiple {}: below 2 the log would move what lives all the time",
+                self.size_multiple
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Reading streams: by number, in order, or following one as it grows.
+//!
+//! *Owns*: the public face of reading. *May not touch*: where records are (`source.rs`), moving on
+//! in a stream (`cursor.rs`).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inkstone::{AnyDirectory, Reader};
+
+use crate::cursor::StreamCursor;
+use crate::error::{Error, Result};
+use crate::mirror::Mirror;
+use crate::options::Options;
+use crate::source::{Source, TRIES};
+use crate::words::{Bounds, Record};
+use crate::writer::find_record;
+
+/// Reads durable records of streams. Cheap to clone.
+///
+/// [`crate::Streams::reader`] returns one of streams that this process writes.
+/// [`StreamsReader::open`] reads beside a writer of another process, or where there is none; it
+/// writes nothing and takes no lock.
+#[derive(Clone)]
+pub struct StreamsReader {
+    pub(crate) source: Source,
+}
+
+impl StreamsReader {
+    /// Opens the streams in the directory `path` for reading only.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a log with other records, [`Error::Newer`], [`Error::Contradiction`];
+    /// those of [`Reader::open`], [`inkstone::Error::NoLog`] among them.
+    ///
+    /// # Durability
+    /// Everything that the reader shows is on stable storage.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let path = path.as_ref();
+        let log = Reader::open(path, &options.log)?;
+        Self::of(log, path.to_path_buf(), options)
+    }
+
+    /// Opens the streams in any directory ([`AnyDirectory`]) for reading only.
+    ///
+    /// # Errors
+    /// As [`StreamsReader::open`].
+    ///
+    /// # Durability
+    /// As [`StreamsReader::open`].
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: &Options) -> Result<Self> {
+        let directory = directory.into();
+        let path = directory.path().to_path_buf();
+        Self::of(Reader::open_in(directory, options.log.clone())?, path, options)
+    }
+
+    fn of(log: Reader, path: PathBuf, options: &Options) -> Result<Self> {
+        let mirror = Mirror::new(log, path, options.cache_bytes)?;
+        Ok(Self { source: Source::Mirror(Arc::new(mirror)) })
+    }
+
+    /// The record of a stream with this number.
+    ///
+    /// # Errors
+    /// [`Error::NoStream`], [`Error::Truncated`]; [`Error::NotYet`] also for a record that is not
+    /// durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
+    pub fn get(&self, stream: u64, number: u64) -> Result<Vec<u8>> {
+        for _ in 0..TRIES {
+            let lsn = self.source.find(stream, number)?;
+            match self.source.log().get(lsn) {
+                Ok(mut bytes) => {
+                    let range = find_record(&bytes, lsn, stream, number)
+                        .map_err(|flaw| self.source.of().flaw(lsn, flaw))?
+                        .ok_or_else(|| self.source.not_there(lsn, stream, number))?;
+                    bytes.truncate(range.end);
+                    bytes.drain(..range.start);
+                    return Ok(bytes);
+                }
+                // It was moved meanwhile.
+                Err(inkstone::Error::TruncatedBefore { .. }) => {}
+                Err(inkstone::Error::NotYet { .. }) => {
+                    let next = self.source.bounds(stream)?.next;
+                    return Err(Error::NotYet { stream, number, next });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let first = self.source.log().first();
+        Err(self.source.not_there(first, stream, number))
+    }
+
+    /// Where a stream begins and ends.
+    ///
+    /// # Errors
+    /// [`Error::NoStream`]; of a reader from [`StreamsReader::open`] those of the file system.
+    pub fn bounds(&self, stream: u64) -> Result<Bounds> {
+        self.source.bounds(stream)
+    }
+
+    /// The note of a stream; empty if it has none. In the process that writes, it may not be
+    /// durable yet.
+    ///
+    /// # Errors
+    /// As [`StreamsReader::bounds`].
+    pub fn note(&self, stream: u64) -> Result<Vec<u8>> {
+        self.source.with(|state| state.stream(stream).map(|found| found.note.to_vec()))?
+    }
+
+    /// How many streams there are.
+    ///
+    /// # Errors
+    /// Of a reader from [`StreamsReader::open`] those of the file system.
+    pub fn count(&self) -> Result<usize> {
+        self.source.with(|state| state.count())
+    }
+
+    /// The ids of the streams behind `after`, in order, at most so many.
+    ///
+    /// # Errors
+    /// As [`StreamsReader::count`].
+    pub fn ids(&self, after: Option<u64>, count_max: usize) -> Result<Vec<u64>> {
+        self.source
+            .with(|state| state.streams_after(after).take(count_max).map(|(id, _)| id).collect())
+    }
+
+    /// A cursor whose next record is the one with this number, which may not exist yet.
+    pub fn read(&self, stream: u64, from: u64) -> StreamCursor {
+        StreamCursor::new(self.source.clone(), stream, from)
+    }
+
+    /// All durable records of a stream from a number on, each in its own memory.
+    pub fn records(&self, stream: u64, from: u64) -> impl Iterator<Item = Result<Record>> + use<> {
+        let mut cursor = self.read(stream, from);
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            let next = cursor.next().transpose();
+            is_over = !matches!(next, Some(Ok(_)));
+            next
+        })
+    }
+}
+
+impl fmt::Debug for StreamsReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamsReader").field("path", &self.source.of().0).finish_non_exhaustive()
+    }
+}

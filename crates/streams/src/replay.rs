@@ -1,0 +1,101 @@
+//! Makes the state again from the records of a log, at an opening and for a reader.
+//!
+//! *Owns*: which records are read, and what is said of those that cannot be. *May not touch*: what
+//! changes mean (`state.rs`), files; it writes nothing.
+//!
+//! Every record says from where an opening begins that finds it as the last one: from the last
+//! complete table, or from the oldest section that has no directory yet.
+
+use std::path::Path;
+
+use inkstone::{Lsn, Reader};
+
+use crate::error::{Error, Result};
+use crate::record::{Change, Flaw, Head, decode};
+use crate::state::State;
+
+/// What a replay has made.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) state: State,
+    /// Where the last complete table begins.
+    pub(crate) table_begin: Lsn,
+    /// Where the table begins that is not complete.
+    begun: Option<Lsn>,
+}
+
+impl Replayed {
+    /// What the first record of a log finds.
+    pub(crate) fn nothing() -> Self {
+        Self { state: State::unknown(), table_begin: Lsn::ZERO, begun: None }
+    }
+}
+
+/// The directory of a log, for what is said of its records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Of<'a>(pub(crate) &'a Path);
+
+impl Of<'_> {
+    pub(crate) fn contradiction(self, lsn: Lsn, why: impl ToString) -> Error {
+        Error::Contradiction { path: self.0.into(), lsn, why: why.to_string() }
+    }
+
+    pub(crate) fn flaw(self, lsn: Lsn, flaw: Flaw) -> Error {
+        match flaw {
+            Flaw::Foreign => Error::Foreign { path: self.0.into(), lsn },
+            Flaw::Unknown(what) => Error::Newer { path: self.0.into(), lsn, what },
+            Flaw::Malformed(why) => self.contradiction(lsn, why),
+        }
+    }
+
+    /// Where an opening begins; an error if the last record is none of streams.
+    pub(crate) fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
+        let bytes = reader.get(last)?;
+        let (Head { replay_from, .. }, _) =
+            decode(&bytes, last).map_err(|flaw| self.flaw(last, flaw))?;
+        if replay_from < first {
+            let why = format!("an opening begins at {replay_from}, and the log at {first}");
+            return Err(self.contradiction(last, why));
+        }
+        Ok(replay_from)
+    }
+
+    /// Reads the log up to the record `last`.
+    pub(crate) fn replay(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Replayed> {
+        let from = self.begin(reader, first, last)?;
+        let mut made = Replayed::nothing();
+        let mut cursor = reader.from(from);
+        while cursor.next_lsn() <= last {
+            let durable = cursor.durable();
+            let lsn = cursor.next_lsn();
+            let Some(record) = cursor.next()? else {
+                return Err(inkstone::Error::NotYet { lsn, durable }.into());
+            };
+            self.take(&mut made, record.lsn, record.bytes)?;
+        }
+        made.state.finish(first).map_err(|why| self.contradiction(last, why))?;
+        Ok(made)
+    }
+
+    /// Takes the next record.
+    pub(crate) fn take(self, made: &mut Replayed, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+        let (head, changes) = decode(bytes, lsn).map_err(|flaw| self.flaw(lsn, flaw))?;
+        made.state
+            .enter(head.section, lsn, bytes.len() as u64)
+            .map_err(|why| self.contradiction(lsn, why))?;
+        for change in changes {
+            let change = change.map_err(|flaw| self.flaw(lsn, flaw))?;
+            match change {
+                Change::TableBegin => made.begun = Some(lsn),
+                Change::TableEnd => {
+                    if let Some(begun) = made.begun.take() {
+                        made.table_begin = begun;
+                    }
+                }
+                _ => {}
+            }
+            made.state.apply(&change, lsn).map_err(|why| self.contradiction(lsn, why))?;
+        }
+        Ok(())
+    }
+}

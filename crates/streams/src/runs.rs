@@ -1,0 +1,237 @@
+//! Where the records of a stream are: which section has which of them.
+//!
+//! *Owns*: the runs of one stream, and how much of each section they take. *May not touch*: where
+//! in a section a record is (`section.rs`).
+//!
+//! A run is a row of sequence numbers in one section, in 16 bytes. Its end is where the next run
+//! begins, or the next number of the stream.
+
+/// Numbers of a stream in a row that one section has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) first: u64,
+    pub(crate) section: u32,
+    /// About how many bytes of the section these records take; exact for a run that was never cut.
+    pub(crate) bytes: u32,
+}
+
+/// What gains and loses bytes that live, by section.
+pub(crate) trait Live {
+    fn gain(&mut self, section: u32, bytes: u32);
+    fn lose(&mut self, section: u32, bytes: u32);
+}
+
+/// The runs of one stream, by their first numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Runs(Vec<Run>);
+
+impl Runs {
+    pub(crate) fn as_slice(&self) -> &[Run] {
+        &self.0
+    }
+
+    /// Takes over runs of a table, behind those that are here.
+    pub(crate) fn extend(&mut self, runs: &[Run]) {
+        self.0.extend_from_slice(runs);
+        self.0.shrink_to_fit();
+    }
+
+    /// The record behind the last one.
+    pub(crate) fn push(&mut self, number: u64, section: u32, bytes: u32, live: &mut impl Live) {
+        live.gain(section, bytes);
+        match self.0.last_mut() {
+            Some(last) if last.section == section && last.bytes.checked_add(bytes).is_some() => {
+                last.bytes += bytes;
+            }
+            _ => {
+                if self.0.len() == self.0.capacity() && self.0.len() < 4 {
+                    self.0.reserve_exact(1);
+                }
+                self.0.push(Run { first: number, section, bytes });
+            }
+        }
+    }
+
+    /// Removes the records before `first`; `next` is that of the stream.
+    pub(crate) fn truncate_before(&mut self, first: u64, next: u64, live: &mut impl Live) {
+        let whole = (0..self.0.len()).take_while(|place| self.end(*place, next) <= first).count();
+        self.0.drain(..whole).for_each(|run| live.lose(run.section, run.bytes));
+        if let Some(run) = self.0.first().copied().filter(|run| run.first < first) {
+            let share = share(run.bytes, first - run.first, self.end(0, next) - run.first);
+            live.lose(run.section, share);
+            self.0[0] = Run { first, bytes: run.bytes - share, ..run };
+        }
+        if self.0.capacity() > 16 && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to_fit();
+        }
+    }
+
+    /// Removes the records from `end` on; `next` is that of the stream before.
+    pub(crate) fn truncate_from(&mut self, end: u64, next: u64, live: &mut impl Live) {
+        while let Some(run) = self.0.last().copied() {
+            let place = self.0.len() - 1;
+            if run.first >= end {
+                self.0.pop();
+                live.lose(run.section, run.bytes);
+                continue;
+            }
+            let run_end = self.end(place, next);
+            if run_end > end {
+                let share = share(run.bytes, run_end - end, run_end - run.first);
+                live.lose(run.section, share);
+                self.0[place].bytes -= share;
+            }
+            return;
+        }
+    }
+
+    /// The record lives in section `to` from now on, if it lived in section `from`.
+    pub(crate) fn relocate(
+        &mut self,
+        (number, next): (u64, u64),
+        (from, to): (u32, u32),
+        bytes: u32,
+        live: &mut impl Live,
+    ) -> bool {
+        let Some(place) = self.place_of(number) else { return false };
+        let run = self.0[place];
+        let end = self.end(place, next);
+        if run.section != from || number >= end {
+            return false;
+        }
+        let left = share(run.bytes, number - run.first, end - run.first);
+        let right = share(run.bytes, end - number - 1, end - run.first);
+        live.lose(from, run.bytes - left - right);
+        live.gain(to, bytes);
+        let parts = [
+            Run { first: run.first, section: from, bytes: left },
+            Run { first: number, section: to, bytes },
+            Run { first: number + 1, section: from, bytes: right },
+        ];
+        let is_there = [number > run.first, true, number + 1 < end];
+        let parts = parts.into_iter().zip(is_there).filter(|(_, is_there)| *is_there);
+        self.0.splice(place..=place, parts.map(|(part, _)| part));
+        self.join(place + usize::from(is_there[0]));
+        true
+    }
+
+    /// Joins the run at this place with the one before it, if they lie in one section.
+    fn join(&mut self, place: usize) {
+        let Some(before) = place.checked_sub(1) else { return };
+        let (one, other) = (self.0[before], self.0[place]);
+        if let Some(bytes) =
+            one.bytes.checked_add(other.bytes).filter(|_| one.section == other.section)
+        {
+            self.0[before].bytes = bytes;
+            self.0.remove(place);
+        }
+    }
+
+    /// The section that has a record, and the number at which the run with it ends.
+    pub(crate) fn find(&self, number: u64, next: u64) -> Option<(u32, u64)> {
+        let place = self.place_of(number)?;
+        Some((self.0[place].section, self.end(place, next)))
+    }
+
+    /// The runs that lie in a section, each from its first number to its end.
+    pub(crate) fn in_section(
+        &self,
+        section: u32,
+        next: u64,
+    ) -> impl Iterator<Item = std::ops::Range<u64>> + '_ {
+        let places = (0..self.0.len()).filter(move |place| self.0[*place].section == section);
+        places.map(move |place| self.0[place].first..self.end(place, next))
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        self.0.partition_point(|run| run.first <= number).checked_sub(1)
+    }
+
+    fn end(&self, place: usize, next: u64) -> u64 {
+        self.0.get(place + 1).map_or(next, |run| run.first)
+    }
+}
+
+/// The part of `bytes` that falls to `some` of `all` records.
+fn share(bytes: u32, some: u64, all: u64) -> u32 {
+    let share = u128::from(bytes) * u128::from(some) / u128::from(all.max(1));
+    u32::try_from(share).unwrap_or(bytes).min(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Default, Debug, PartialEq)]
+    struct Sum(BTreeMap<u32, i64>);
+
+    impl Live for Sum {
+        fn gain(&mut self, section: u32, bytes: u32) {
+            *self.0.entry(section).or_default() += i64::from(bytes);
+        }
+        fn lose(&mut self, section: u32, bytes: u32) {
+            *self.0.entry(section).or_default() -= i64::from(bytes);
+        }
+    }
+
+    /// Every change keeps the runs equal to a map of numbers to sections, and what lives equal to
+    /// the sum of the runs.
+    #[test]
+    fn runs_are_what_a_map_of_numbers_would_be() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..300 {
+            let (mut runs, mut live) = (Runs::default(), Sum::default());
+            let mut map: BTreeMap<u64, u32> = BTreeMap::new();
+            let (mut first, mut next, mut section) = (5_u64, 5_u64, 1_u32);
+            for _ in 0..60 {
+                match random.u32(..10) {
+                    0..4 => {
+                        section += u32::from(random.u32(..4) == 0);
+                        runs.push(next, section, random.u32(1..100), &mut live);
+                        map.insert(next, section);
+                        next += 1;
+                    }
+                    4 => {
+                        let to = random.u64(first..=next);
+                        runs.truncate_before(to, next, &mut live);
+                        map.retain(|number, _| *number >= to);
+                        first = to;
+                    }
+                    5 => {
+                        let end = random.u64(first..=next);
+                        runs.truncate_from(end, next, &mut live);
+                        map.retain(|number, _| *number < end);
+                        next = end;
+                    }
+                    _ if first < next => {
+                        let number = random.u64(first..next);
+                        let from = random.u32(1..=section);
+                        section += u32::from(random.u32(..4) == 0);
+                        let is_there = map[&number] == from && from != section;
+                        if from != section {
+                            let moved =
+                                runs.relocate((number, next), (from, section), 9, &mut live);
+                            assert_eq!(moved, is_there);
+                        }
+                        if is_there {
+                            map.insert(number, section);
+                        }
+                    }
+                    _ => {}
+                }
+                for (number, section) in &map {
+                    assert_eq!(runs.find(*number, next).unwrap().0, *section);
+                }
+                let mut sums: BTreeMap<u32, i64> = BTreeMap::new();
+                for run in runs.as_slice() {
+                    *sums.entry(run.section).or_default() += i64::from(run.bytes);
+                }
+                live.0.retain(|_, bytes| *bytes != 0);
+                sums.retain(|_, bytes| *bytes != 0);
+                assert_eq!(live.0, sums);
+            }
+        }
+    }
+}

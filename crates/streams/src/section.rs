@@ -1,0 +1,157 @@
+//! A section: a stretch of the log with one directory.
+//!
+//! *Owns*: what is known of a section, and the directory of one that is written: it is in memory
+//! until its pages are durable. *May not touch*: the bytes of pages (`page.rs`), files.
+
+use std::collections::HashMap;
+
+use inkstone::Lsn;
+
+/// A section of the log.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) number: u32,
+    pub(crate) first: Lsn,
+    /// The bytes of its records.
+    pub(crate) bytes: u64,
+    /// The bytes of those that live.
+    pub(crate) live_bytes: u64,
+    pub(crate) directory: Directory,
+}
+
+/// Where the directory of a section is.
+#[derive(Debug)]
+pub(crate) enum Directory {
+    /// In memory, since the section is still written.
+    Growing(Places),
+    /// In memory, since not all its pages are written.
+    Sealing { places: Places, end: Lsn },
+    /// Its pages are written, and durable when the record `at` is. In memory until then.
+    Settling { places: Places, end: Lsn, pages: Vec<PageAt>, at: Lsn },
+    /// In the log.
+    Written { end: Lsn, pages: Vec<PageAt> },
+}
+
+/// A page of a directory, by the first record that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageAt {
+    pub(crate) stream: u64,
+    pub(crate) number: u64,
+    /// The record that has the page.
+    pub(crate) lsn: Lsn,
+}
+
+impl Directory {
+    /// The directory, as long as it is in memory.
+    pub(crate) fn places(&self) -> Option<&Places> {
+        match self {
+            Self::Growing(places)
+            | Self::Sealing { places, .. }
+            | Self::Settling { places, .. } => Some(places),
+            Self::Written { .. } => None,
+        }
+    }
+
+    /// Whether an opening can do without the records of the section.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self, Self::Settling { .. } | Self::Written { .. })
+    }
+
+    /// The page that names a record, if it is named; for one that is in the log.
+    pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<Lsn> {
+        let Self::Written { pages, .. } = self else { return None };
+        let behind = pages.partition_point(|page| (page.stream, page.number) <= (stream, number));
+        Some(pages[behind.checked_sub(1)?].lsn)
+    }
+}
+
+impl Section {
+    pub(crate) fn new(number: u32, first: Lsn) -> Self {
+        let directory = Directory::Growing(Places::default());
+        Self { number, first, bytes: 0, live_bytes: 0, directory }
+    }
+
+    /// The first record behind it, once there is one.
+    pub(crate) fn end(&self) -> Option<Lsn> {
+        match &self.directory {
+            Directory::Growing(_) => None,
+            Directory::Sealing { end, .. }
+            | Directory::Settling { end, .. }
+            | Directory::Written { end, .. } => Some(*end),
+        }
+    }
+
+    /// Where a record of this section is, as far as memory knows.
+    pub(crate) fn place(&self, stream: u64, number: u64) -> Option<Lsn> {
+        let offset = self.directory.places()?.find(stream, number)?;
+        self.first.plus(u64::from(offset))
+    }
+}
+
+/// The records of a section, by stream and number. A record that was truncated stays here: which
+/// ones live is said by the runs of their stream. Of two with one number the later one counts.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    streams: HashMap<u64, Rows>,
+}
+
+/// The records of one stream.
+#[derive(Debug, Default)]
+struct Rows {
+    last: Row,
+    /// Those before it, where the numbers did not go on.
+    before: Vec<Row>,
+}
+
+/// Numbers in a row.
+#[derive(Debug, Default)]
+struct Row {
+    first: u64,
+    /// Of each the LSN, counted from the first one of the section.
+    offsets: Vec<u32>,
+}
+
+impl Row {
+    fn find(&self, number: u64) -> Option<u32> {
+        self.offsets.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
+    }
+}
+
+impl Places {
+    pub(crate) fn add(&mut self, stream: u64, number: u64, offset: u32) {
+        let rows = self.streams.entry(stream).or_default();
+        if rows.last.first.wrapping_add(rows.last.offsets.len() as u64) != number {
+            let row = Row { first: number, offsets: Vec::new() };
+            let before = std::mem::replace(&mut rows.last, row);
+            if !before.offsets.is_empty() {
+                rows.before.push(before);
+            }
+        }
+        rows.last.offsets.push(offset);
+    }
+
+    pub(crate) fn find(&self, stream: u64, number: u64) -> Option<u32> {
+        let rows = self.streams.get(&stream)?;
+        rows.last.find(number).or_else(|| rows.before.iter().rev().find_map(|row| row.find(number)))
+    }
+
+    /// The offsets of records in a row, all of which must be here.
+    pub(crate) fn offsets(&self, stream: u64, numbers: std::ops::Range<u64>) -> Vec<u32> {
+        match self.streams.get(&stream) {
+            Some(Rows { last, before }) if before.is_empty() => {
+                let from = (numbers.start - last.first) as usize;
+                last.offsets[from..from + (numbers.end - numbers.start) as usize].to_vec()
+            }
+            _ => numbers
+                .map(|number| self.find(stream, number).expect("what lives here has a place here"))
+                .collect(),
+        }
+    }
+
+    /// The streams that it names, in order.
+    pub(crate) fn streams(&self) -> Vec<u64> {
+        let mut streams: Vec<u64> = self.streams.keys().copied().collect();
+        streams.sort_unstable();
+        streams
+    }
+}

@@ -1,0 +1,155 @@
+//! Where the records of streams are: asked of the writer in this process, or of a mirror of another
+//! process's.
+//!
+//! *Owns*: finding the record of the log that has a record of a stream; reading pages of
+//! directories. *May not touch*: the order of changes (`writer.rs`), what callers get
+//! (`reader.rs`, `cursor.rs`).
+
+use std::sync::Arc;
+
+use inkstone::{Lsn, Reader};
+
+use crate::error::{Error, Result};
+use crate::mirror::Mirror;
+use crate::page::{Cache, Page};
+use crate::record::{Change, decode};
+use crate::replay::Of;
+use crate::state::{Located, State};
+use crate::sync::{Mutex, lock};
+use crate::words::{Bounds, Record};
+use crate::writer::Shared;
+
+/// How often a record is looked for that was moved meanwhile, before the log is called wrong.
+pub(crate) const TRIES: usize = 100;
+
+/// Who knows where records are.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Writer(Arc<Shared>),
+    Mirror(Arc<Mirror>),
+}
+
+impl Source {
+    pub(crate) fn log(&self) -> &Reader {
+        match self {
+            Self::Writer(shared) => &shared.reader,
+            Self::Mirror(mirror) => &mirror.log,
+        }
+    }
+
+    fn cache(&self) -> &Mutex<Cache> {
+        match self {
+            Self::Writer(shared) => &shared.cache,
+            Self::Mirror(mirror) => &mirror.cache,
+        }
+    }
+
+    pub(crate) fn of(&self) -> Of<'_> {
+        match self {
+            Self::Writer(shared) => Of(&shared.path),
+            Self::Mirror(mirror) => Of(&mirror.path),
+        }
+    }
+
+    pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
+        match self {
+            Self::Writer(shared) => Ok(ask(&shared.order()?.state)),
+            Self::Mirror(mirror) => mirror.with(ask),
+        }
+    }
+
+    pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
+        self.with(|state| state.bounds(stream))?
+    }
+
+    pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
+        match self {
+            Self::Writer(shared) => shared.locate(stream, number),
+            Self::Mirror(mirror) => mirror.with(|state| state.locate(stream, number))?,
+        }
+    }
+
+    /// The record of the log that has a record of a stream.
+    pub(crate) fn find(&self, stream: u64, number: u64) -> Result<Lsn> {
+        for _ in 0..TRIES {
+            let (page, section, section_first) = match self.locate(stream, number)? {
+                Located::Record(lsn) => return Ok(lsn),
+                Located::Page { page, section, section_first, .. } => {
+                    (page, section, section_first)
+                }
+            };
+            let lsn = page.ok_or_else(|| self.not_there(section_first, stream, number))?;
+            let Some(page) = self.page(lsn, section)? else { continue };
+            let offset =
+                page.find(stream, number).ok_or_else(|| self.not_there(lsn, stream, number))?;
+            return Ok(section_first.plus(u64::from(offset)).unwrap_or(section_first));
+        }
+        Err(self.not_there(self.log().first(), stream, number))
+    }
+
+    /// A page of a section's directory; `None` if it was given back meanwhile.
+    pub(crate) fn page(&self, lsn: Lsn, section: u32) -> Result<Option<Arc<Page>>> {
+        if let Some(page) = lock(self.cache()).get(lsn) {
+            return Ok(Some(page));
+        }
+        match read_page(self.log(), self.of(), lsn, section) {
+            Ok(page) => {
+                let page = Arc::new(page);
+                lock(self.cache()).put(lsn, &page);
+                Ok(Some(page))
+            }
+            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The records of a stream that a record of the log has; all of them are said to be there.
+    pub(crate) fn extract(
+        &self,
+        stream: u64,
+        places: &[(u64, Lsn)],
+        record: &[u8],
+    ) -> Result<Vec<Record>> {
+        let (begin, lsn) = places[0];
+        let (_, changes) = decode(record, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
+        let mut found: Vec<Option<&[u8]>> = vec![None; places.len()];
+        for change in changes {
+            if let Change::Append { stream: of, number, bytes }
+            | Change::Moved { stream: of, number, bytes, .. } =
+                change.map_err(|flaw| self.of().flaw(lsn, flaw))?
+                && of == stream
+                && let Some(place) = number.checked_sub(begin)
+                && let Some(slot) = found.get_mut(place as usize)
+            {
+                *slot = Some(bytes);
+            }
+        }
+        let records = found.iter().zip(places).map(|(found, (number, _))| match found {
+            Some(bytes) => Ok(Record { number: *number, bytes: bytes.to_vec() }),
+            None => Err(self.not_there(lsn, stream, *number)),
+        });
+        records.collect()
+    }
+
+    pub(crate) fn not_there(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
+        self.of().contradiction(lsn, format!("record {number} of stream {stream} is not there"))
+    }
+}
+
+/// Reads a page of a section's directory from the log.
+pub(crate) fn read_page(log: &Reader, of: Of<'_>, lsn: Lsn, section: u32) -> Result<Page> {
+    let bytes = log.get(lsn)?;
+    let (_, changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
+    for change in changes {
+        if let Change::Page { section: is, bytes } = change.map_err(|flaw| of.flaw(lsn, flaw))? {
+            return match Page::decode(bytes).filter(|_| is == section) {
+                Some(page) => Ok(page),
+                None => {
+                    let why = format!("it is no page of the directory of section {section}");
+                    Err(of.contradiction(lsn, why))
+                }
+            };
+        }
+    }
+    Err(of.contradiction(lsn, "it has no page of a directory"))
+}

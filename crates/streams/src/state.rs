@@ -1,0 +1,618 @@
+//! What the changes mean: the streams and the sections as of one record of the log.
+//!
+//! *Owns*: every stream's bounds, note and runs, the sections, and the rules of changes. *May not
+//! touch*: the log; who reads or writes it calls this (`writer.rs`, `replay.rs`).
+//!
+//! A writer and an opening make the same changes by the same code. An opening begins in the middle
+//! of the log, where most streams are not known: a table of all streams comes later
+//! (`keeper.rs`), each piece of it true where it stands. Until its end, a change of a stream that
+//! is not known yet is passed over, since a piece with that stream must still come.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use inkstone::Lsn;
+
+use crate::error::{Error, Result};
+use crate::record::{Change, Sealed};
+use crate::runs::{Live, Runs};
+use crate::section::{Directory, Section};
+use crate::words::{Bounds, NOTE_BYTES_MAX};
+
+/// What a record of the log takes beside its bytes: its frame and its head, about.
+pub(crate) const FRAME_BYTES: u64 = 40;
+
+/// What a record of a stream takes beside its bytes, between alone and in a batch of many.
+const RECORD_BYTES: u64 = 24;
+
+/// A stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+    pub(crate) runs: Runs,
+    /// Empty if there is none.
+    pub(crate) note: Box<[u8]>,
+}
+
+/// The sections of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Sections {
+    list: BTreeMap<u32, Section>,
+    pub(crate) live_bytes: u64,
+    pub(crate) log_bytes: u64,
+}
+
+impl Live for Sections {
+    fn gain(&mut self, section: u32, bytes: u32) {
+        if let Some(section) = self.list.get_mut(&section) {
+            section.live_bytes += u64::from(bytes);
+            self.live_bytes += u64::from(bytes);
+        }
+    }
+
+    fn lose(&mut self, section: u32, bytes: u32) {
+        if let Some(section) = self.list.get_mut(&section) {
+            section.live_bytes = section.live_bytes.saturating_sub(u64::from(bytes));
+            self.live_bytes = self.live_bytes.saturating_sub(u64::from(bytes));
+        }
+    }
+}
+
+/// How far an opening has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Table {
+    /// No table has begun.
+    NotBegun,
+    /// A table has begun.
+    Begun,
+    /// All streams are known.
+    Known,
+}
+
+/// The streams and the sections.
+#[derive(Debug)]
+pub(crate) struct State {
+    streams: HashMap<u64, Stream>,
+    /// The ids in order: for tables, and for who asks.
+    ids: BTreeSet<u64>,
+    pub(crate) sections: Sections,
+    table: Table,
+    /// A stream of a table, and how many runs of it must still come: it is known when all are
+    /// there, since the log may refuse the rest, or end before it.
+    partial: Option<(u64, Stream, u64)>,
+}
+
+/// Why a change cannot be.
+pub(crate) type Broken = String;
+
+impl State {
+    /// Nothing is known: for an opening.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            streams: HashMap::new(),
+            ids: BTreeSet::new(),
+            sections: Sections::default(),
+            table: Table::NotBegun,
+            partial: None,
+        }
+    }
+
+    /// Whether all streams are known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.table == Table::Known
+    }
+
+    pub(crate) fn stream(&self, stream: u64) -> Result<&Stream> {
+        self.streams.get(&stream).ok_or(Error::NoStream { stream })
+    }
+
+    pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
+        self.stream(stream).map(|found| Bounds { first: found.first, next: found.next })
+    }
+
+    pub(crate) fn has(&self, stream: u64) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The streams behind an id, in order.
+    pub(crate) fn streams_after(&self, id: Option<u64>) -> impl Iterator<Item = (u64, &Stream)> {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.ids.range((from, Bound::Unbounded));
+        ids.filter_map(|id| Some((*id, self.streams.get(id)?)))
+    }
+
+    /// A record of a section comes; a section that is behind the last one begins.
+    pub(crate) fn enter(
+        &mut self,
+        section: u32,
+        lsn: Lsn,
+        bytes: u64,
+    ) -> std::result::Result<(), Broken> {
+        let last = self.sections.list.last_key_value().map(|(number, _)| *number);
+        match last {
+            Some(last) if section == last => {}
+            Some(last) if Some(section) != last.checked_add(1) => {
+                return Err(format!("section {section} follows section {last}"));
+            }
+            _ => {
+                if let Some(last) = last {
+                    self.sections.seal(last, lsn);
+                }
+                self.sections.list.insert(section, Section::new(section, lsn));
+            }
+        }
+        let taken = bytes + FRAME_BYTES;
+        self.sections.log_bytes += taken;
+        self.sections.active_mut().bytes += taken;
+        Ok(())
+    }
+
+    /// Makes a change that the record with this LSN has; `enter` was called for the record.
+    pub(crate) fn apply(
+        &mut self,
+        change: &Change<'_>,
+        lsn: Lsn,
+    ) -> std::result::Result<(), Broken> {
+        let is_known = self.is_known();
+        match change {
+            Change::Create { stream, first } => {
+                let new = Stream { first: *first, next: *first, ..Stream::default() };
+                self.ids.insert(*stream);
+                if self.streams.insert(*stream, new).is_some() {
+                    return Err(format!("stream {stream} is created a second time"));
+                }
+                return Ok(());
+            }
+            Change::Append { stream, number, bytes } => {
+                let section = self.sections.place(*stream, *number, lsn);
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                if found.next != *number {
+                    return Err(format!(
+                        "stream {stream}: record {number} follows record {}",
+                        found.next.wrapping_sub(1)
+                    ));
+                }
+                let next = number.checked_add(1).ok_or("a stream has used all its numbers")?;
+                found.runs.push(*number, section, cost(bytes), &mut self.sections);
+                found.next = next;
+            }
+            Change::Moved { stream, number, source, bytes } => {
+                let section = self.sections.place(*stream, *number, lsn);
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                if !(found.first..found.next).contains(number)
+                    || !found.runs.relocate(
+                        (*number, found.next),
+                        (*source, section),
+                        cost(bytes),
+                        &mut self.sections,
+                    )
+                {
+                    return Err(format!(
+                        "stream {stream}: record {number} is moved, and is not in section {source}"
+                    ));
+                }
+            }
+            Change::Note { stream, bytes } => {
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                found.note = (*bytes).into();
+            }
+            Change::TruncateBefore { stream, first } => {
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                if !(found.first..=found.next).contains(first) {
+                    return Err(out_of_bounds(*stream, *first, found));
+                }
+                found.runs.truncate_before(*first, found.next, &mut self.sections);
+                found.first = *first;
+            }
+            Change::TruncateAfter { stream, next } => {
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                if !(found.first..=found.next).contains(next) {
+                    return Err(out_of_bounds(*stream, *next, found));
+                }
+                found.runs.truncate_from(*next, found.next, &mut self.sections);
+                found.next = *next;
+            }
+            Change::Restart { stream, first } => {
+                let Some(found) = self.streams.get_mut(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                found.runs.truncate_before(found.next, found.next, &mut self.sections);
+                (found.first, found.next) = (*first, *first);
+            }
+            Change::Remove { stream } => {
+                self.ids.remove(stream);
+                let Some(mut found) = self.streams.remove(stream) else {
+                    return unknown(is_known, *stream);
+                };
+                found.runs.truncate_before(found.next, found.next, &mut self.sections);
+            }
+            Change::Page { .. } => {}
+            Change::Sealed(sealed) => self.sections.is_written(sealed)?,
+            Change::TableBegin
+            | Change::TableStream { .. }
+            | Change::TableRuns { .. }
+            | Change::TableSection(_)
+            | Change::TableEnd => return self.take_table(change),
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a table, unless all streams are known.
+    fn take_table(&mut self, change: &Change<'_>) -> std::result::Result<(), Broken> {
+        if self.is_known() {
+            return Ok(());
+        }
+        match change {
+            Change::TableBegin => {
+                self.table = Table::Begun;
+                self.partial = None;
+            }
+            Change::TableStream { stream, first, next, note, missing, runs } => {
+                let mut found = Stream { first: *first, next: *next, ..Stream::default() };
+                found.note = (*note).into();
+                found.runs.extend(runs);
+                self.partial = None;
+                self.take_stream(*stream, found, *missing)?;
+            }
+            Change::TableRuns { stream, runs } => {
+                if let Some((begun, mut found, missing)) = self.partial.take()
+                    && begun == *stream
+                {
+                    found.runs.extend(runs);
+                    self.take_stream(begun, found, missing.saturating_sub(runs.len() as u64))?;
+                }
+            }
+            Change::TableSection(sealed) => self.sections.is_written(sealed)?,
+            Change::TableEnd if self.table != Table::NotBegun => self.table = Table::Known,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A stream of a table, of which so many runs must still come. One that is known stays as it
+    /// is.
+    fn take_stream(
+        &mut self,
+        id: u64,
+        found: Stream,
+        missing: u64,
+    ) -> std::result::Result<(), Broken> {
+        if self.has(id) {
+            return Ok(());
+        }
+        if missing > 0 {
+            self.partial = Some((id, found, missing));
+            return Ok(());
+        }
+        self.check_runs(id, &found)?;
+        self.ids.insert(id);
+        self.streams.insert(id, found);
+        Ok(())
+    }
+
+    /// What the log says is never believed: runs that do not fit would be computed with.
+    fn check_runs(&self, id: u64, stream: &Stream) -> std::result::Result<(), Broken> {
+        let runs = stream.runs.as_slice();
+        let is_sound = stream.first <= stream.next
+            && runs.first().map_or(stream.next, |run| run.first) == stream.first
+            && runs.is_sorted_by(|one, other| one.first < other.first)
+            && runs.last().is_none_or(|run| run.first < stream.next);
+        if is_sound {
+            Ok(())
+        } else {
+            Err(format!("the runs of stream {id} do not fit its bounds"))
+        }
+    }
+
+    /// The end of an opening of a log that begins at `first`: what was truncated is forgotten, and
+    /// what lives is counted.
+    pub(crate) fn finish(&mut self, first: Lsn) -> std::result::Result<(), Broken> {
+        if !self.is_known() {
+            return Err("the table of streams that it names is not complete".into());
+        }
+        self.sections.forget_before(first);
+        self.sections.live_bytes = 0;
+        self.sections.log_bytes = self.sections.list.values().map(|section| section.bytes).sum();
+        self.sections.list.values_mut().for_each(|section| section.live_bytes = 0);
+        for (id, stream) in &self.streams {
+            self.check_runs(*id, stream)?;
+            for run in stream.runs.as_slice() {
+                if !self.sections.list.contains_key(&run.section) {
+                    return Err(format!(
+                        "stream {id} has records in section {}, which the log has not",
+                        run.section
+                    ));
+                }
+                self.sections.gain(run.section, run.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record lives, and in this section.
+    pub(crate) fn lives_in(&self, section: u32, stream: u64, number: u64) -> bool {
+        self.stream(stream).is_ok_and(|found| {
+            (found.first..found.next).contains(&number)
+                && found.runs.find(number, found.next).is_some_and(|(is, _)| is == section)
+        })
+    }
+
+    /// Where a record that exists is.
+    pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
+        let found = self.stream(stream)?;
+        if number < found.first {
+            return Err(Error::Truncated { stream, number, first: found.first });
+        }
+        if number >= found.next {
+            return Err(Error::NotYet { stream, number, next: found.next });
+        }
+        let (number_of_section, run_end) =
+            found.runs.find(number, found.next).expect("every record of a stream is in a run");
+        let section = self
+            .sections
+            .list
+            .get(&number_of_section)
+            .expect("what has records that live is a section");
+        Ok(match section.place(stream, number) {
+            Some(lsn) => Located::Record(lsn),
+            None => Located::Page {
+                page: section.directory.page_of(stream, number),
+                section: section.number,
+                section_first: section.first,
+                run_end,
+            },
+        })
+    }
+}
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// In this record of the log.
+    Record(Lsn),
+    /// A page says where; `None` is a contradiction.
+    Page { page: Option<Lsn>, section: u32, section_first: Lsn, run_end: u64 },
+}
+
+fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {
+    if is_known { Err(format!("there is no stream {stream}")) } else { Ok(()) }
+}
+
+fn out_of_bounds(stream: u64, number: u64, found: &Stream) -> Broken {
+    format!("stream {stream}: {number} lies outside of {} to {}", found.first, found.next)
+}
+
+/// What a record of a stream takes in the log.
+pub(crate) fn cost(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len() as u64 + RECORD_BYTES).unwrap_or(u32::MAX)
+}
+
+impl Sections {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Section> {
+        self.list.get(&number)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Section> {
+        self.list.get_mut(&number)
+    }
+
+    pub(crate) fn iter_from(&self, number: u32) -> impl Iterator<Item = &Section> {
+        self.list.range(number..).map(|(_, section)| section)
+    }
+
+    pub(crate) fn front(&self) -> Option<&Section> {
+        self.list.first_key_value().map(|(_, section)| section)
+    }
+
+    /// The section that is written.
+    pub(crate) fn active(&self) -> Option<&Section> {
+        self.list.last_key_value().map(|(_, section)| section)
+    }
+
+    fn active_mut(&mut self) -> &mut Section {
+        self.list.last_entry().expect("a record was entered").into_mut()
+    }
+
+    /// Notes where a record is; returns its section.
+    fn place(&mut self, stream: u64, number: u64, lsn: Lsn) -> u32 {
+        let active = self.active_mut();
+        let offset = u32::try_from(lsn.get() - active.first.get()).unwrap_or(u32::MAX);
+        if let Directory::Growing(places) = &mut active.directory {
+            places.add(stream, number, offset);
+        }
+        active.number
+    }
+
+    fn seal(&mut self, number: u32, end: Lsn) {
+        let Some(section) = self.list.get_mut(&number) else { return };
+        if let Directory::Growing(places) = &mut section.directory {
+            section.directory = Directory::Sealing { places: std::mem::take(places), end };
+        }
+    }
+
+    /// The directory of a section is in the log, as an opening sees it.
+    fn is_written(&mut self, sealed: &Sealed) -> std::result::Result<(), Broken> {
+        if self.active().is_none_or(|active| sealed.number >= active.number) {
+            return Err(format!("section {} has a directory before its end", sealed.number));
+        }
+        let section =
+            self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first));
+        if section.directory.is_written() {
+            return Ok(());
+        }
+        section.first = sealed.first;
+        section.bytes = sealed.bytes;
+        section.directory = Directory::Written { end: sealed.end, pages: sealed.pages.clone() };
+        Ok(())
+    }
+
+    /// Forgets the sections that end at or before this record.
+    pub(crate) fn forget_before(&mut self, first: Lsn) {
+        while let Some(front) = self.list.first_entry()
+            && front.get().end().is_some_and(|end| end <= first)
+        {
+            let section = front.remove();
+            self.log_bytes = self.log_bytes.saturating_sub(section.bytes);
+        }
+    }
+}
+
+/// The bounds of streams as they will be when the changes of a batch are made.
+#[derive(Debug)]
+pub(crate) struct Ahead<'a> {
+    state: &'a State,
+    /// The stream that was changed last: most batches have one.
+    last: Option<(u64, Option<Bounds>)>,
+    /// The others.
+    changed: BTreeMap<u64, Option<Bounds>>,
+}
+
+impl<'a> Ahead<'a> {
+    pub(crate) fn new(state: &'a State) -> Self {
+        Self { state, last: None, changed: BTreeMap::new() }
+    }
+
+    fn bounds(&self, stream: u64) -> Result<Bounds> {
+        let last = self.last.as_ref().filter(|(last, _)| *last == stream).map(|(_, bounds)| bounds);
+        match last.or_else(|| self.changed.get(&stream)) {
+            Some(bounds) => bounds.ok_or(Error::NoStream { stream }),
+            None => self.state.bounds(stream),
+        }
+    }
+
+    fn set(&mut self, stream: u64, bounds: Option<Bounds>) {
+        if let Some((before, bounds)) = self.last.replace((stream, bounds))
+            && before != stream
+        {
+            self.changed.insert(before, bounds);
+        }
+    }
+
+    /// The number that an append gets.
+    pub(crate) fn append(&mut self, stream: u64, expected: Option<u64>) -> Result<u64> {
+        let Bounds { first, next } = self.bounds(stream)?;
+        if let Some(came) = expected.filter(|came| *came != next) {
+            return Err(Error::OtherNumber { stream, next, came });
+        }
+        let behind = next.checked_add(1).ok_or(Error::UsedUp { stream })?;
+        self.set(stream, Some(Bounds { first, next: behind }));
+        Ok(next)
+    }
+
+    /// The number from which on a truncation leaves records. One that was made is no error.
+    pub(crate) fn truncate_before(&mut self, stream: u64, to: u64) -> Result<u64> {
+        let Bounds { first, next } = self.bounds(stream)?;
+        if to > next {
+            return Err(Error::NotYet { stream, number: to, next });
+        }
+        let first = first.max(to);
+        self.set(stream, Some(Bounds { first, next }));
+        Ok(first)
+    }
+
+    /// Checks any other change.
+    pub(crate) fn check(&mut self, change: &Change<'_>) -> Result<()> {
+        let (stream, bounds) = match change {
+            Change::Create { stream, first } => {
+                if self.bounds(*stream).is_ok() {
+                    return Err(Error::Exists { stream: *stream });
+                }
+                (*stream, Some(Bounds { first: *first, next: *first }))
+            }
+            Change::Note { stream, bytes } => {
+                if bytes.len() > NOTE_BYTES_MAX {
+                    return Err(Error::NoteTooLarge { stream: *stream, bytes: bytes.len() });
+                }
+                return self.bounds(*stream).map(|_| ());
+            }
+            Change::TruncateAfter { stream, next: to } => {
+                let bounds = self.bounds(*stream)?;
+                if *to < bounds.first {
+                    let (stream, number, first) = (*stream, to.wrapping_sub(1), bounds.first);
+                    return Err(Error::Truncated { stream, number, first });
+                }
+                if *to > bounds.next {
+                    let (stream, number, next) = (*stream, to.wrapping_sub(1), bounds.next);
+                    return Err(Error::NotYet { stream, number, next });
+                }
+                (*stream, Some(Bounds { next: *to, ..bounds }))
+            }
+            Change::Restart { stream, first } => {
+                self.bounds(*stream)?;
+                (*stream, Some(Bounds { first: *first, next: *first }))
+            }
+            Change::Remove { stream } => {
+                self.bounds(*stream)?;
+                (*stream, None)
+            }
+            _ => return Ok(()),
+        };
+        self.set(stream, bounds);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::Run;
+
+    fn runs(numbers: std::ops::Range<u64>) -> Vec<Run> {
+        numbers.map(|first| Run { first, section: first as u32, bytes: 30 }).collect()
+    }
+
+    fn piece(missing: u64) -> Change<'static> {
+        let runs = runs(1..6 - missing);
+        Change::TableStream { stream: 1, first: 1, next: 6, note: b"", missing, runs }
+    }
+
+    /// A stream whose last runs the log refused, or that lies before the table: its next piece
+    /// counts, and a change in between is passed over.
+    #[test]
+    fn a_stream_of_a_table_is_known_when_all_its_runs_have_come() {
+        let rest = || Change::TableRuns { stream: 1, runs: runs(4..6) };
+        let moved = || Change::Moved { stream: 1, number: 5, source: 5, bytes: b"" };
+        let whole = [Change::TableBegin, piece(2), rest(), Change::TableEnd];
+        let refused = [Change::TableBegin, piece(2), moved(), piece(2), rest(), Change::TableEnd];
+        let before = [piece(2), Change::TableBegin, piece(2), rest(), Change::TableEnd];
+        let cut = [Change::TableBegin, piece(2), Change::TableBegin, piece(0), Change::TableEnd];
+        for changes in [&whole[..], &refused, &before, &cut] {
+            let mut state = State::unknown();
+            state.enter(9, Lsn::new(9), 1).unwrap();
+            for change in changes {
+                state.apply(change, Lsn::new(9)).unwrap();
+            }
+            assert_eq!(state.stream(1).unwrap().runs.as_slice(), runs(1..6), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_section_that_is_written_has_no_directory() {
+        let (first, end) = (Lsn::new(1 << 40), Lsn::new(1 << 41));
+        let sealed = |number| Sealed { number, first, end, bytes: 1, pages: vec![] };
+        for change in [Change::Sealed(sealed(9)), Change::TableSection(sealed(u32::MAX))] {
+            let mut state = State::unknown();
+            state.enter(9, Lsn::new(9), 1).unwrap();
+            state.apply(&change, Lsn::new(9)).unwrap_err();
+        }
+    }
+}

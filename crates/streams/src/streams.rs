@@ -1,0 +1,433 @@
+//! Streams that are open for writing: the public entry.
+//!
+//! *Owns*: opening and closing, and how callers wait for room. *May not touch*: the order of
+//! changes (`writer.rs`), reading (`reader.rs`).
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reader};
+
+use crate::batch::Batch;
+use crate::error::Result;
+use crate::mover;
+use crate::options::Options;
+use crate::reader::StreamsReader;
+use crate::record::Change;
+use crate::replay::Of;
+use crate::source::Source;
+use crate::state::State;
+use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
+use crate::words::{Bounds, Stats};
+use crate::writer::{Appended, Shared};
+
+/// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
+/// between threads by a reference or an [`Arc`]. Changes are made in the order in which the calls
+/// come; all that wait at the same time share one flush, whatever streams they are of.
+///
+/// Dropping it makes durable what was appended and releases the lock, but ignores errors:
+/// [`Streams::close`] returns them.
+///
+/// After a failed write or sync every call that writes returns that error
+/// ([`inkstone::Error::Poisoned`]). In a forked child it is [`inkstone::Error::Forked`].
+pub struct Streams {
+    shared: Arc<Shared>,
+    mover: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Streams {
+    /// Opens the streams in the directory `path`, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`crate::Error::Foreign`] for a log with other records, [`crate::Error::Newer`] and
+    /// [`crate::Error::Contradiction`] for what it holds; [`inkstone::Error::Invalid`] for options
+    /// that cannot be kept; those of [`Log::open`], [`inkstone::Error::Locked`] among them.
+    ///
+    /// # Durability
+    /// Everything that the opened streams show is on stable storage on return.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let path = path.as_ref();
+        ask(Reader::open(path, &options.log), path)?;
+        let log = Log::open(path, options.log.clone())?;
+        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
+        Self::opened(log, AnyDirectory::new(directory), options)
+    }
+
+    /// Opens the streams in any directory ([`AnyDirectory`]), for example a simulated one.
+    ///
+    /// # Errors
+    /// As [`Streams::open`].
+    ///
+    /// # Durability
+    /// As [`Streams::open`].
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
+        options.check()?;
+        let directory = directory.into();
+        ask(Reader::open_in(directory.clone(), options.log.clone()), directory.path())?;
+        let log = Log::open_in(directory.clone(), options.log.clone())?;
+        Self::opened(log, directory, options)
+    }
+
+    fn opened(log: Log, directory: AnyDirectory, options: Options) -> Result<Self> {
+        let (first, last) = (log.first(), log.last());
+        let is_new = last < first;
+        let (state, table_begin) = if is_new {
+            (State::unknown(), Lsn::ZERO)
+        } else {
+            let made = Of(directory.path()).replay(&log.reader(), first, last)?;
+            (made.state, made.table_begin)
+        };
+        let shared = Arc::new(Shared::new(log, directory, options, state, table_begin));
+        let streams = Self { shared, mover: Mutex::default() };
+        if is_new {
+            streams.begin()?;
+        }
+        if streams.shared.options.own_mover {
+            let shared = Arc::clone(&streams.shared);
+            let mover = Builder::new()
+                .name("inkstone-mover".into())
+                .spawn(move || mover::run(&shared))
+                .map_err(|error| {
+                    inkstone::IoError::new("start the mover of", &streams.shared.path, error)
+                })
+                .map_err(inkstone::Error::Io)?;
+            *lock(&streams.mover) = Some(mover);
+        }
+        Ok(streams)
+    }
+
+    /// The first record of a new log: an empty table.
+    fn begin(&self) -> Result<()> {
+        let encode = |_: &State, out: &mut Vec<u8>| {
+            Change::TableBegin.put(out);
+            Change::TableEnd.put(out);
+            Ok(())
+        };
+        let begun = self.shared.append(encode, |order, lsn, ()| order.keeper.begun(lsn))?;
+        begun.append.wait()?;
+        Ok(())
+    }
+
+    /// Creates a stream whose first record gets the number `first`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Exists`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn create(&self, stream: u64, first: u64) -> Result<Written<'_>> {
+        self.apply(Batch::new().create(stream, first))
+    }
+
+    /// Appends a record to a stream.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn append(&self, stream: u64, record: &[u8]) -> Result<Written<'_>> {
+        self.apply(Batch::new().append(stream, record))
+    }
+
+    /// Appends records to any number of streams, all or none.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[(u64, R)]) -> Result<Written<'_>> {
+        let mut batch = Batch::new();
+        for (stream, record) in records {
+            batch.append(*stream, record.as_ref());
+        }
+        self.apply(&batch)
+    }
+
+    /// Replaces the note of a stream: a few bytes that change in order with its records, such as a
+    /// vote, or a consumer's place. An empty note removes it.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`], [`crate::Error::NoteTooLarge`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn set_note(&self, stream: u64, note: &[u8]) -> Result<Written<'_>> {
+        self.apply(Batch::new().note(stream, note))
+    }
+
+    /// Truncates the records of a stream before `first`. If they are gone already, nothing changes.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; [`crate::Error::NotYet`] when `first` is above the next number;
+    /// those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle. The room is given back in the background.
+    pub fn truncate_before(&self, stream: u64, first: u64) -> Result<Written<'_>> {
+        self.apply(Batch::new().truncate_before(stream, first))
+    }
+
+    /// Truncates the records of a stream after `last`; the next one gets the number after it.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; [`crate::Error::Truncated`] and [`crate::Error::NotYet`] when
+    /// `last` lies outside of the stream and is not the one before its first; those of
+    /// [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn truncate_after(&self, stream: u64, last: u64) -> Result<Written<'_>> {
+        self.apply(Batch::new().truncate_after(stream, last))
+    }
+
+    /// Truncates all records of a stream; the next one gets the number `first`, which may be any: a
+    /// snapshot was installed. The note stays.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn restart_at(&self, stream: u64, first: u64) -> Result<Written<'_>> {
+        self.apply(Batch::new().restart_at(stream, first))
+    }
+
+    /// Removes a stream with its records and its note. Its id may be created again.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn remove(&self, stream: u64) -> Result<Written<'_>> {
+        self.apply(Batch::new().remove(stream))
+    }
+
+    /// Makes all changes of a batch, or none. The call blocks while the log has no room in its
+    /// buffers.
+    ///
+    /// # Errors
+    /// [`crate::Error::Empty`], [`crate::Error::TooLarge`]; what a change of the batch cannot be;
+    /// [`inkstone::Error::NoRoom`] when the disk is full (try again);
+    /// [`inkstone::Error::Poisoned`], [`inkstone::Error::Closed`]. Nothing has changed then.
+    ///
+    /// # Durability
+    /// None on return: wait for the handle. After a crash all changes are there, or none.
+    pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
+        self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)
+    }
+
+    fn encoder(&self, batch: &Batch<'_>) -> impl Fn(&State, &mut Vec<u8>) -> Result<Vec<u64>> {
+        let record_bytes_max = self.shared.options.log.largest_record_bytes();
+        move |state, out| batch.encode(state, record_bytes_max, out)
+    }
+
+    /// As [`Streams::apply`], but waits as a future where that would block. Works in any runtime or
+    /// none.
+    ///
+    /// # Errors
+    /// As [`Streams::apply`].
+    ///
+    /// # Durability
+    /// None when it is ready: await the handle that it returns.
+    pub async fn apply_async(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
+        poll_fn(|context| {
+            let encode = self.encoder(batch);
+            match self.shared.try_append(Some(context.waker()), encode, |_, _, _| {}) {
+                Err(crate::Error::Log(inkstone::Error::Busy)) => Poll::Pending,
+                other => Poll::Ready(other.map(Written::new)),
+            }
+        })
+        .await
+    }
+
+    /// Where a stream begins and ends, with records that are not durable yet.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStream`].
+    pub fn bounds(&self, stream: u64) -> Result<Bounds> {
+        self.shared.order()?.state.bounds(stream)
+    }
+
+    /// A reader of the durable records of all streams.
+    pub fn reader(&self) -> StreamsReader {
+        StreamsReader { source: Source::Writer(Arc::clone(&self.shared)) }
+    }
+
+    /// Makes durable all changes that were made before.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` every change whose call had returned is on stable storage.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.log.sync()?;
+        Ok(())
+    }
+
+    /// How large the streams are, and what was moved. All zeros in a forked child.
+    pub fn stats(&self) -> Stats {
+        let Ok(order) = self.shared.order() else { return Stats::default() };
+        let sections = &order.state.sections;
+        Stats {
+            streams: order.state.count() as u64,
+            live_bytes: sections.live_bytes,
+            log_bytes: sections.log_bytes,
+            sections: sections.len() as u64,
+            moved_records: order.moved_records,
+            moved_bytes: order.moved_bytes,
+            housekeeping_bytes: order.keeper.bytes,
+            front_live_bytes: sections.front().map_or(0, |front| front.live_bytes),
+        }
+    }
+
+    /// The log below, for its own numbers. Nobody else may append to it or truncate it.
+    #[doc(hidden)]
+    pub fn log(&self) -> &Log {
+        &self.shared.log
+    }
+
+    /// One step of the mover on this thread, for streams that were opened without one
+    /// ([`Options::own_mover`]): gives back the front of the log, or empties its oldest section.
+    /// False when there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of the log.
+    ///
+    /// # Durability
+    /// What was moved is on stable storage on return.
+    pub fn move_some(&self) -> Result<bool> {
+        mover::move_some(&self.shared)
+    }
+
+    /// Makes durable what was appended, and ends. Readers from [`Streams::reader`] go on.
+    ///
+    /// # Errors
+    /// Those of [`Log::close`].
+    ///
+    /// # Durability
+    /// On `Ok` every change is on stable storage.
+    pub fn close(&self) -> Result<()> {
+        self.end_mover();
+        self.shared.log.close()?;
+        Ok(())
+    }
+
+    /// Ends as a killed process would: nothing is written, the lock is free.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.end_mover();
+        self.shared.log.end_as_killed();
+    }
+
+    fn end_mover(&self) {
+        if self.shared.is_forked() {
+            // The thread is the parent's.
+            std::mem::forget(lock(&self.mover).take());
+            return;
+        }
+        let followers = {
+            let mut order = self.shared.order_here();
+            order.is_closing = true;
+            self.shared.bell.notify_all();
+            std::mem::take(&mut order.followers)
+        };
+        followers.into_values().flatten().for_each(std::task::Waker::wake);
+        // A callback that the mover's wait called may drop the streams: the mover ends after it.
+        let mover = lock(&self.mover).take();
+        if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {
+            let _ = mover.join();
+        }
+    }
+}
+
+/// Asks a reader whose log there is, if any: opening a log for writing begins an epoch in it, and a
+/// foreign one is left as it is.
+fn ask(reader: inkstone::Result<Reader>, path: &Path) -> Result<()> {
+    match reader {
+        Ok(reader) if reader.first() <= reader.durable() => {
+            Of(path).begin(&reader, reader.first(), reader.durable()).map(|_| ())
+        }
+        Ok(_) | Err(inkstone::Error::NoLog { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.end_mover();
+        let _ = self.shared.log.close();
+    }
+}
+
+/// Changes that were made and are not necessarily durable yet: wait for them, await them, or have a
+/// callback called. It is the handle of the log's record ([`Append`]), whose rules apply.
+#[must_use = "the changes are not durable before `wait` (or `.await`) returns Ok"]
+pub struct Written<'log> {
+    append: Append<'log>,
+    numbers: Vec<u64>,
+}
+
+impl<'log> Written<'log> {
+    fn new(appended: Appended<'log, Vec<u64>>) -> Self {
+        Self { append: appended.append, numbers: appended.what }
+    }
+
+    /// The numbers of the records that were appended, in the order of the batch.
+    pub fn numbers(&self) -> &[u64] {
+        &self.numbers
+    }
+
+    /// Waits until the changes are durable.
+    ///
+    /// # Errors
+    /// As [`Append::wait`].
+    ///
+    /// # Durability
+    /// On `Ok` these changes and all before them, of whatever stream, are on stable storage.
+    pub fn wait(self) -> Result<()> {
+        self.append.wait()?;
+        Ok(())
+    }
+
+    /// Has `callback` called once when the changes are durable, or will not be: see
+    /// [`Append::on_durable`].
+    pub fn on_durable(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        self.append.on_durable(|outcome| callback(outcome.map(|_| ()).map_err(crate::Error::from)));
+    }
+
+    /// A handle that does not borrow the streams.
+    pub fn into_owned(self) -> Written<'static> {
+        Written { append: self.append.into_owned(), numbers: self.numbers }
+    }
+}
+
+impl Future for Written<'_> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.append)
+            .poll(context)
+            .map(|outcome| outcome.map(|_| ()).map_err(crate::Error::from))
+    }
+}
+
+impl fmt::Debug for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written").field("numbers", &self.numbers).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! The words of this crate: a record, the bounds of a stream, what is counted.
+//!
+//! *Owns*: plain data that callers get. *May not touch*: anything else.
+
+/// The largest note of a stream.
+pub const NOTE_BYTES_MAX: usize = 4096 - 256;
+
+/// A record of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its sequence number.
+    pub number: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Where a stream begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The number of the first record that is left; [`Bounds::next`] if there is none.
+    pub first: u64,
+    /// The number that the next record gets. Records below it may not be durable yet.
+    pub next: u64,
+}
+
+impl Bounds {
+    /// How many records the stream has.
+    pub fn len(&self) -> u64 {
+        self.next - self.first
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+}
+
+/// A log with streams as it is now.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Streams that exist.
+    pub streams: u64,
+    /// Bytes that the records that live take in the log.
+    pub live_bytes: u64,
+    /// Bytes that all records take in the log, those of the housekeeping too.
+    pub log_bytes: u64,
+    /// Sections of the log.
+    pub sections: u64,
+    /// Records that were moved to the end of the log since it was opened.
+    pub moved_records: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// Bytes of directories and of the table of streams, written since it was opened.
+    pub housekeeping_bytes: u64,
+    /// Bytes that live in the oldest section: what the front of the log waits for.
+    pub front_live_bytes: u64,
+}

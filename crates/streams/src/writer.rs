@@ -1,0 +1,374 @@
+//! The one writer: the order of changes, and what a record of the log needs beside them.
+//!
+//! *Owns*: the lock under which changes are checked, appended, and made in memory, in one order.
+//! *May not touch*: what changes mean (`state.rs`), how callers wait (`streams.rs`), what is moved
+//! when (`mover.rs`).
+//!
+//! Under the lock the log is never waited for, and nothing of the user's runs: a record that finds
+//! no room is tried again when the log's own thread has made some.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::path::PathBuf;
+use std::task::Waker;
+
+use inkstone::{AnyDirectory, Append, Log, Lsn, Reader};
+
+use crate::due::{Work, due};
+use crate::error::{Error, Result};
+use crate::keeper::{Keeper, Out};
+use crate::options::Options;
+use crate::page::Cache;
+use crate::record::{Change, HEAD_BYTES_MAX, Head, decode, put_head};
+use crate::state::{FRAME_BYTES, Located, State};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+
+/// What the parts of an open log with streams share.
+pub(crate) struct Shared {
+    pub(crate) log: Log,
+    pub(crate) reader: Reader,
+    pub(crate) path: PathBuf,
+    directory: AnyDirectory,
+    pub(crate) options: Options,
+    pub(crate) cache: Mutex<Cache>,
+    order: Mutex<Order>,
+    /// The mover has something to do, or is to end.
+    pub(crate) bell: Condvar,
+}
+
+/// What changes with each record.
+pub(crate) struct Order {
+    pub(crate) state: State,
+    pub(crate) keeper: Keeper,
+    pub(crate) moving: Moving,
+    /// Who waits for the next record of a stream.
+    pub(crate) followers: HashMap<u64, Vec<Waker>>,
+    pub(crate) is_closing: bool,
+    pub(crate) moved_records: u64,
+    pub(crate) moved_bytes: u64,
+    next: Lsn,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// Records that were appended to the end of the log and are not durable there yet: until then they
+/// are read where they were.
+#[derive(Debug, Default)]
+pub(crate) struct Moving {
+    /// By the record to which they were moved: several threads may move at once.
+    pub(crate) to: HashMap<Lsn, HashMap<(u64, u64), Lsn>>,
+}
+
+impl Moving {
+    /// Where to read a record that lies at `at`.
+    pub(crate) fn source(&self, stream: u64, number: u64, at: Lsn) -> Lsn {
+        let moved = self.to.get(&at).and_then(|from| from.get(&(stream, number)));
+        moved.copied().unwrap_or(at)
+    }
+}
+
+/// A record that was appended.
+pub(crate) struct Appended<'log, T> {
+    pub(crate) append: Append<'log>,
+    /// What its encoding returned.
+    pub(crate) what: T,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        log: Log,
+        directory: AnyDirectory,
+        options: Options,
+        state: State,
+        table_begin: Lsn,
+    ) -> Self {
+        let keeper = Keeper::new(&state, table_begin, &options);
+        let order = Order {
+            state,
+            keeper,
+            moving: Moving::default(),
+            followers: HashMap::new(),
+            is_closing: false,
+            moved_records: 0,
+            moved_bytes: 0,
+            next: log.last().next().unwrap_or(Lsn::FIRST),
+            head: Vec::new(),
+            body: Vec::new(),
+        };
+        let cache = Mutex::new(Cache::new(options.cache_bytes));
+        let (reader, order) = (log.reader(), Mutex::new(order));
+        let path = directory.path().to_path_buf();
+        Self { log, reader, path, directory, options, cache, order, bell: Condvar::new() }
+    }
+
+    /// The lock of the writer, for a call of the user: not in a forked child, where another thread
+    /// of the parent may have had it.
+    pub(crate) fn order(&self) -> Result<MutexGuard<'_, Order>> {
+        if self.is_forked() {
+            return Err(inkstone::Error::Forked { path: self.path.clone() }.into());
+        }
+        Ok(self.order_here())
+    }
+
+    /// The same where it is known that this is the process that opened the streams.
+    pub(crate) fn order_here(&self) -> MutexGuard<'_, Order> {
+        lock(&self.order)
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.directory.is_forked()
+    }
+
+    /// Appends a record of the changes that `encode` puts out, if the log has room for it now;
+    /// otherwise the error is [`inkstone::Error::Busy`], and the waker, if there is one, is woken
+    /// when it is worth trying again. `then` is called under the same lock.
+    pub(crate) fn try_append<T>(
+        &self,
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+        then: impl FnOnce(&mut Order, Lsn, &mut T),
+    ) -> Result<Appended<'_, T>> {
+        let mut guard = self.order()?;
+        let order = &mut *guard;
+        let result = self.append_in_order(order, waker, encode);
+        let (append, bytes, mut what, woken) = match result {
+            Ok(appended) => appended,
+            Err(error) => {
+                // Nothing will come any more.
+                let woken = match self.reader.end_of_log() {
+                    Some(_) => std::mem::take(&mut order.followers),
+                    None => HashMap::new(),
+                };
+                drop(guard);
+                woken.into_values().flatten().for_each(Waker::wake);
+                return Err(error);
+            }
+        };
+        then(order, append.lsn(), &mut what);
+        for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
+            if self.keep_house(order).is_err() {
+                break;
+            }
+        }
+        if order.work(&self.options).is_some() {
+            self.bell.notify_one();
+        }
+        drop(guard);
+        woken.into_iter().for_each(Waker::wake);
+        Ok(Appended { append, what })
+    }
+
+    /// Appends a record of the changes that `encode` puts out. While the log has no room, this
+    /// waits without the lock. In a callback, on the log's own thread, the wait does the log's
+    /// work.
+    pub(crate) fn append<T>(
+        &self,
+        encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
+        mut then: impl FnMut(&mut Order, Lsn, &mut T),
+    ) -> Result<Appended<'_, T>> {
+        loop {
+            let mut bytes = 0;
+            let encode_sized = |state: &State, out: &mut Vec<u8>| {
+                let what = encode(state, out);
+                bytes = out.len();
+                what
+            };
+            match self.try_append(None, encode_sized, &mut then) {
+                Err(Error::Log(inkstone::Error::Busy)) => {
+                    self.log.make_room(bytes + HEAD_BYTES_MAX)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn append_in_order<T>(
+        &self,
+        order: &mut Order,
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+    ) -> Result<(Append<'_>, u64, T, Vec<Waker>)> {
+        let mut body = std::mem::take(&mut order.body);
+        body.clear();
+        let appended = encode(&order.state, &mut body).and_then(|what| {
+            let replay_from = order.keeper.replay_from(&order.state);
+            let mut out = LogOut {
+                shared: self,
+                waker,
+                next: &mut order.next,
+                head: &mut order.head,
+                append: None,
+                bytes: 0,
+            };
+            let lsn = out.write(&mut order.state, &body, replay_from)?;
+            let (append, bytes) = (out.append.take(), out.bytes);
+            let woken = order.make(&body, lsn);
+            Ok((append.expect("a record was written"), bytes, what, woken))
+        });
+        order.body = body;
+        appended
+    }
+
+    /// A step of the housekeeping. If the log has no room for its record now, it is made later; an
+    /// error of the log comes to the next caller.
+    fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
+        let mut out = LogOut {
+            shared: self,
+            waker: None,
+            next: &mut order.next,
+            head: &mut order.head,
+            append: None,
+            bytes: 0,
+        };
+        order.keeper.step(&mut order.state, &mut out)
+    }
+
+    /// Who waits for a record that is not appended yet: the waker is woken when it may be, or when
+    /// the stream is no more. `None` if the record is there.
+    pub(crate) fn follow(
+        &self,
+        stream: u64,
+        number: u64,
+        waker: Waker,
+    ) -> Result<Option<Follower<'_>>> {
+        let mut order = self.order()?;
+        if order.is_closing {
+            return Err(inkstone::Error::Closed.into());
+        }
+        if let Some(error) = self.reader.end_of_log() {
+            return Err(error.into());
+        }
+        if number < order.state.bounds(stream)?.next {
+            return Ok(None);
+        }
+        order.followers.entry(stream).or_default().push(waker.clone());
+        Ok(Some(Follower { shared: self, stream, waker }))
+    }
+
+    /// Where a record is read, as far as memory knows.
+    pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
+        let order = self.order()?;
+        Ok(match order.state.locate(stream, number)? {
+            Located::Record(lsn) => Located::Record(order.moving.source(stream, number, lsn)),
+            page @ Located::Page { .. } => page,
+        })
+    }
+}
+
+impl Order {
+    /// What the mover has to do.
+    pub(crate) fn work(&self, options: &Options) -> Option<Work> {
+        due(&self.state, self.keeper.replay_from(&self.state), options)
+    }
+
+    /// Makes the changes of a record that was appended; returns the wakers of its followers.
+    fn make(&mut self, changes: &[u8], lsn: Lsn) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        for change in crate::record::changes(changes) {
+            let change = change.expect("it was just encoded");
+            self.state.apply(&change, lsn).expect("it was checked before it was appended");
+            if !self.followers.is_empty()
+                && let Change::Append { stream, .. }
+                | Change::Remove { stream }
+                | Change::Restart { stream, .. } = change
+            {
+                woken.extend(self.followers.remove(&stream).unwrap_or_default());
+            }
+        }
+        woken
+    }
+}
+
+/// Who waits for the next record of a stream; nothing of it is left when it is dropped.
+pub(crate) struct Follower<'a> {
+    shared: &'a Shared,
+    stream: u64,
+    waker: Waker,
+}
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        let Ok(mut order) = self.shared.order() else { return };
+        let Some(wakers) = order.followers.get_mut(&self.stream) else { return };
+        let place = wakers.iter().position(|waker| waker.will_wake(&self.waker));
+        let gone = place.map(|place| wakers.swap_remove(place));
+        if wakers.is_empty() {
+            order.followers.remove(&self.stream);
+        }
+        drop(order);
+        // Dropping a waker is the user's code.
+        drop(gone);
+    }
+}
+
+/// The log, as records of changes go into it.
+struct LogOut<'a, 'log> {
+    shared: &'log Shared,
+    waker: Option<&'a Waker>,
+    next: &'a mut Lsn,
+    head: &'a mut Vec<u8>,
+    /// The last record that was written.
+    append: Option<Append<'log>>,
+    bytes: u64,
+}
+
+impl Out for LogOut<'_, '_> {
+    fn write(
+        &mut self,
+        state: &mut State,
+        changes: &[u8],
+        replay_from: Lsn,
+    ) -> inkstone::Result<Lsn> {
+        let lsn = *self.next;
+        let section = match state.sections.active() {
+            Some(active) if active.bytes < self.shared.options.section_bytes => active.number,
+            Some(active) => active.number.checked_add(1).ok_or(inkstone::Error::UsedUp)?,
+            None => 0,
+        };
+        // The first record of all is the one from which an opening begins.
+        let replay_from = if replay_from == Lsn::ZERO { lsn } else { replay_from };
+        self.head.clear();
+        put_head(self.head, Head { section, replay_from }, lsn);
+        let bytes = (self.head.len() + changes.len()) as u64;
+        let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
+        let append = match self.waker {
+            Some(waker) => self.shared.log.try_append_parts_or_wake(&parts, waker)?,
+            None => self.shared.log.try_append_parts(&parts)?,
+        };
+        assert_eq!(append.lsn(), lsn, "somebody else writes to the log of these streams");
+        *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
+        state.enter(section, lsn, bytes).expect("the section follows the one before");
+        self.append = Some(append);
+        self.bytes = bytes;
+        Ok(lsn)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.shared.log.durable()
+    }
+
+    fn next(&self) -> Lsn {
+        *self.next
+    }
+}
+
+/// The place of a record's bytes in a record of the log.
+pub(crate) fn find_record(
+    bytes: &[u8],
+    lsn: Lsn,
+    stream: u64,
+    number: u64,
+) -> std::result::Result<Option<std::ops::Range<usize>>, crate::record::Flaw> {
+    let (_, changes) = decode(bytes, lsn)?;
+    let mut found = None;
+    for change in changes {
+        if let Change::Append { stream: of, number: is, bytes: record }
+        | Change::Moved { stream: of, number: is, bytes: record, .. } = change?
+            && (of, is) == (stream, number)
+        {
+            let start = record.as_ptr() as usize - bytes.as_ptr() as usize;
+            found = Some(start..start + record.len());
+        }
+    }
+    Ok(found)
+}

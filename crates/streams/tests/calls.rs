@@ -1,0 +1,464 @@
+//! What calls of streams do and refuse, in a directory of the real file system.
+
+#![allow(clippy::unwrap_used, reason = "a test says so by failing")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use inkstone_streams::{Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader};
+
+fn options() -> Options {
+    Options::new().log(inkstone::Options::small()).section_bytes(64 << 10)
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn bad_use_gets_an_error_that_says_what_was_expected_and_changes_nothing() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options()).unwrap();
+    streams.create(7, 100).unwrap().wait().unwrap();
+    streams.append(7, b"one").unwrap().wait().unwrap();
+    let reader = streams.reader();
+    let text = |error: Error| error.to_string();
+
+    let no_stream = text(streams.append(8, b"x").unwrap_err());
+    assert_eq!(no_stream, "there is no stream 8: create it first");
+    assert!(matches!(streams.create(7, 1), Err(Error::Exists { stream: 7 })));
+    let mut batch = Batch::new();
+    let gap = streams.apply(batch.append(7, b"two").append_at(7, 103, b"three"));
+    assert!(matches!(gap, Err(Error::OtherNumber { stream: 7, next: 102, came: 103 })), "{gap:?}");
+    let large = vec![0; NOTE_BYTES_MAX + 1];
+    assert!(matches!(streams.set_note(7, &large), Err(Error::NoteTooLarge { stream: 7, .. })));
+    let large = streams.append(7, &vec![0; 32 << 10]);
+    assert!(matches!(large, Err(Error::TooLarge { .. })), "{large:?}");
+    assert!(matches!(streams.apply(&Batch::new()), Err(Error::Empty)));
+    let above = streams.truncate_before(7, 102);
+    assert!(matches!(above, Err(Error::NotYet { stream: 7, number: 102, next: 101 })), "{above:?}");
+    assert!(matches!(streams.truncate_after(7, 98), Err(Error::Truncated { .. })));
+    assert!(matches!(streams.truncate_after(7, 101), Err(Error::NotYet { .. })));
+    assert!(matches!(streams.truncate_after(7, u64::MAX), Err(Error::UsedUp { .. })));
+    assert!(matches!(streams.remove(9), Err(Error::NoStream { stream: 9 })));
+    assert!(matches!(streams.restart_at(9, 1), Err(Error::NoStream { stream: 9 })));
+    assert!(matches!(reader.get(7, 99), Err(Error::Truncated { first: 100, .. })));
+    assert!(matches!(reader.get(7, 101), Err(Error::NotYet { next: 101, .. })));
+    assert!(matches!(reader.get(6, 1), Err(Error::NoStream { stream: 6 })));
+    assert!(matches!(reader.note(6), Err(Error::NoStream { stream: 6 })));
+    assert_eq!(streams.bounds(7).unwrap(), Bounds { first: 100, next: 101 });
+    assert_eq!(reader.get(7, 100).unwrap(), b"one");
+
+    // A truncation that was made is no error; the last number of all cannot be given.
+    streams.truncate_before(7, 3).unwrap().wait().unwrap();
+    streams.restart_at(7, u64::MAX - 1).unwrap().wait().unwrap();
+    assert_eq!(streams.append(7, b"last").unwrap().numbers(), [u64::MAX - 1]);
+    assert!(matches!(streams.append(7, b"x"), Err(Error::UsedUp { stream: 7 })));
+    streams.close().unwrap();
+    let closed = streams.create(8, 1);
+    assert!(matches!(closed, Err(Error::Log(inkstone::Error::Closed))), "{closed:?}");
+    assert_eq!(reader.get(7, u64::MAX - 1).unwrap(), b"last");
+}
+
+#[test]
+fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
+    let directory = directory();
+    let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
+    log.append_durable(b"a record of somebody").unwrap();
+    let last = log.last();
+    log.close().unwrap();
+    let refused = Streams::open(directory.path(), options());
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    let refused = StreamsReader::open(directory.path(), &options());
+    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
+    assert_eq!(log.last(), last);
+    // A newer program's first byte.
+    log.append_durable(&[0xa2, 0, 0]).unwrap();
+    log.close().unwrap();
+    let refused = Streams::open(directory.path(), options());
+    assert!(matches!(refused, Err(Error::Newer { .. })), "{refused:?}");
+    let refused = Streams::open(directory.path(), options().section_bytes(1));
+    assert!(matches!(refused, Err(Error::Log(inkstone::Error::Invalid(_)))), "{refused:?}");
+}
+
+/// What is read beside writers is what was written, while records are moved under the readers, and
+/// an opening finds the same.
+#[test]
+fn many_threads_write_and_read_while_records_are_moved() {
+    let directory = directory();
+    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
+    let record = |stream: u64, number: u64| {
+        let mut bytes = stream.to_le_bytes().to_vec();
+        bytes.extend(number.to_le_bytes());
+        bytes.resize(16 + (number % 90) as usize, stream as u8);
+        bytes
+    };
+    let mut batch = Batch::new();
+    for stream in 0..200 {
+        batch.create(stream, 1);
+    }
+    streams.apply(&batch).unwrap().wait().unwrap();
+    // Every tenth stream keeps its first records for ever.
+    let idle: Vec<u64> = (0..200).step_by(10).collect();
+    for stream in idle.iter().copied() {
+        (1..=10).for_each(|n| drop(streams.append(stream, &record(stream, n)).unwrap()));
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4_u64)
+        .map(|thread| {
+            let streams = Arc::clone(&streams);
+            std::thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(thread);
+                for turn in 0..3000 {
+                    let stream = random.u64(..50) * 4 + thread;
+                    if stream.is_multiple_of(10) {
+                        continue;
+                    }
+                    let Bounds { first, next } = streams.bounds(stream).unwrap();
+                    let bytes = record(stream, next);
+                    let mut batch = Batch::new();
+                    batch.append_at(stream, next, &bytes);
+                    if next - first > 20 {
+                        batch.truncate_before(stream, next - 10);
+                    }
+                    let written = streams.apply(&batch).unwrap();
+                    if turn % 8 == 0 {
+                        written.wait().unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    let readers: Vec<_> = (0..2)
+        .map(|thread| {
+            let (streams, is_over) = (Arc::clone(&streams), Arc::clone(&is_over));
+            let path = directory.path().to_path_buf();
+            std::thread::spawn(move || {
+                let reader = match thread {
+                    0 => streams.reader(),
+                    _ => StreamsReader::open(path, &options()).unwrap(),
+                };
+                let mut random = fastrand::Rng::with_seed(thread);
+                let mut read = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let stream = random.u64(..200);
+                    let bounds = reader.bounds(stream).unwrap();
+                    for found in reader.records(stream, bounds.first) {
+                        match found {
+                            Ok(found) => {
+                                assert_eq!(found.bytes, record(stream, found.number));
+                                read += 1;
+                            }
+                            // It was truncated under the reader.
+                            Err(Error::Truncated { .. }) => break,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+                read
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    is_over.store(true, Ordering::Relaxed);
+    assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 100));
+    streams.sync().unwrap();
+    while streams.move_some().unwrap() {}
+    let stats = streams.stats();
+    assert!(stats.moved_records >= 100, "{stats:?}");
+    let bytes_max = 2 * stats.live_bytes + 3 * (64 << 10);
+    assert!(stats.log_bytes <= bytes_max, "{stats:?}");
+    assert!(streams.log().first() > inkstone::Lsn::new(2000), "{stats:?}");
+    let all = |reader: &StreamsReader| {
+        (0..200)
+            .map(|stream| {
+                let first = reader.bounds(stream).unwrap().first;
+                reader.records(stream, first).map(|found| found.unwrap().bytes).collect::<Vec<_>>()
+            })
+            .collect::<Vec<_>>()
+    };
+    let shown = all(&streams.reader());
+    assert!(idle.iter().all(|stream| shown[*stream as usize].len() == 10));
+    streams.close().unwrap();
+    let again = Streams::open(directory.path(), options()).unwrap();
+    assert_eq!(all(&again.reader()), shown);
+}
+
+#[test]
+fn a_follower_gets_each_record_when_it_is_durable_and_learns_of_the_end() {
+    let directory = directory();
+    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let mut own = streams.reader().read(1, 1);
+    let mut other = StreamsReader::open(directory.path(), &options()).unwrap().read(1, 1);
+    assert_eq!(own.next().unwrap(), None);
+    assert_eq!(own.next_within(Duration::from_millis(10)).unwrap(), None);
+    let writer = {
+        let streams = Arc::clone(&streams);
+        std::thread::spawn(move || {
+            for number in 1..=50_u64 {
+                streams.append(1, &number.to_le_bytes()).unwrap().wait().unwrap();
+            }
+        })
+    };
+    for number in 1..=50_u64 {
+        for cursor in [&mut own, &mut other] {
+            let found = cursor.next_within(Duration::from_secs(60)).unwrap().unwrap();
+            assert_eq!((found.number, found.bytes), (number, number.to_le_bytes().to_vec()));
+        }
+    }
+    writer.join().unwrap();
+    let follower = std::thread::spawn(move || own.next_within(Duration::from_secs(600)));
+    std::thread::sleep(Duration::from_millis(50));
+    streams.close().unwrap();
+    let ended = follower.join().unwrap();
+    assert!(matches!(ended, Err(Error::Log(inkstone::Error::Closed))), "{ended:?}");
+}
+
+#[test]
+fn a_lone_writer_pays_one_group_for_each_change_whatever_the_housekeeping_does() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options()).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let before = streams.log().stats().groups;
+    for _ in 0..2000 {
+        streams.append(1, &[1; 100]).unwrap().wait().unwrap();
+    }
+    let stats = streams.log().stats();
+    let groups = stats.groups - before;
+    // The change of a segment, and the mover, may bring a group of their own.
+    assert!(groups <= 2000 + 4 * stats.segments + 8, "{groups} groups, {stats:?}");
+    assert!(streams.stats().housekeeping_bytes > 0);
+}
+
+/// Waits for a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn tasks_append_and_follow_and_callbacks_may_use_the_streams() {
+    let directory = directory();
+    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
+    block_on(async { streams.apply_async(Batch::new().create(1, 1)).await.unwrap().await })
+        .unwrap();
+    let follower = {
+        let streams = Arc::clone(&streams);
+        std::thread::spawn(move || {
+            let mut cursor = streams.reader().read(1, 1);
+            block_on(async {
+                for number in 1..=200 {
+                    assert_eq!(cursor.next_async().await.unwrap().number, number);
+                }
+            });
+        })
+    };
+    let (told, tells) = std::sync::mpsc::channel();
+    for _ in 0..100 {
+        let (told, again) = (told.clone(), Arc::clone(&streams));
+        streams.append(1, &[5; 900]).unwrap().on_durable(move |outcome| {
+            outcome.unwrap();
+            let written = again.append(1, b"from a callback").unwrap();
+            told.send(written.numbers()[0]).unwrap();
+        });
+    }
+    let mut numbers: Vec<u64> = (0..100).map(|_| tells.recv().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 100);
+    follower.join().unwrap();
+    streams.close().unwrap();
+}
+
+/// The child is forked while another thread of the parent has the writer's lock, or may have it.
+#[test]
+fn a_forked_child_gets_an_error_and_never_waits_for_a_lock_of_its_parent() {
+    let directory = directory();
+    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (streams, is_over) = (Arc::clone(&streams), Arc::clone(&is_over));
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(streams.append(1, &[1; 500]).unwrap());
+            }
+        })
+    };
+    for _ in 0..30 {
+        let answer = inkstone_host::in_forked_child(|| {
+            let forked = |error: Error| matches!(error, Error::Log(inkstone::Error::Forked { .. }));
+            let appended = streams.append(1, b"of a child").is_err_and(forked);
+            let read = streams.reader().get(1, 1).is_err_and(forked);
+            let closed = streams.close().is_err();
+            u8::from(appended) + 2 * u8::from(read) + 4 * u8::from(closed)
+        });
+        assert_eq!(answer.unwrap(), 7);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    let next = streams.bounds(1).unwrap().next;
+    streams.close().unwrap();
+    let again = Streams::open(directory.path(), options()).unwrap();
+    assert_eq!(again.bounds(1).unwrap().next, next);
+}
+
+/// Streams whose records no thread moves.
+fn still(log: inkstone::Options) -> Options {
+    Options::new().log(log).section_bytes(16 << 10).own_mover(false)
+}
+
+/// Appends so many bytes to stream 2 and truncates them, so that the log goes on.
+fn churn(streams: &Streams, bytes: usize) {
+    let record = [7; 1000];
+    for _ in 0..bytes / record.len() {
+        let next = streams.bounds(2).unwrap().next;
+        let mut batch = Batch::new();
+        let batch = batch.append(2, &record).truncate_before(2, next + 1);
+        streams.apply(batch).unwrap().wait().unwrap();
+    }
+}
+
+#[test]
+fn the_largest_record_that_is_taken_can_be_moved() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), still(inkstone::Options::small())).unwrap();
+    streams.create(1, 1 << 40).unwrap().wait().unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    churn(&streams, 64 << 10);
+    let largest = (0..32 << 10).rev().find_map(|size| {
+        let record = vec![9; size];
+        let written = streams.append(1, &record).ok()?;
+        written.wait().unwrap();
+        Some(record)
+    });
+    for _ in 0..20 {
+        churn(&streams, 16 << 10);
+        while streams.move_some().unwrap() {}
+    }
+    assert!(streams.stats().moved_records > 0, "{:?}", streams.stats());
+    assert_eq!(Some(streams.reader().get(1, 1 << 40).unwrap()), largest);
+}
+
+#[test]
+fn the_housekeeping_fits_the_smallest_records_that_are_allowed() {
+    let directory = directory();
+    let log = inkstone::Options::small().record_bytes_max(8 << 10);
+    let options = Options::new().log(log).section_bytes(4 << 20).own_mover(false);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    for stream in 100..110 {
+        let mut batch = Batch::new();
+        streams
+            .apply(batch.create(stream, 1).note(stream, &[1; NOTE_BYTES_MAX]))
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    // Every record lives, one stream after the other: the directory is large.
+    let mut batch = Batch::new();
+    for stream in 1000..1400 {
+        batch.create(stream, 1);
+    }
+    streams.apply(&batch).unwrap().wait().unwrap();
+    let mut batch = Batch::new();
+    for stream in 1000..1400 {
+        batch.append(stream, b"");
+    }
+    (0..200).for_each(|_| drop(streams.apply(&batch).unwrap()));
+    let first = streams.log().first();
+    let mut batch = Batch::new();
+    let record = [7; 7000];
+    for number in 2..3000 {
+        let written = streams.apply(batch.append(2, &record).truncate_before(2, number)).unwrap();
+        if number % 16 == 0 {
+            written.wait().unwrap();
+        }
+        batch = Batch::new();
+    }
+    streams.sync().unwrap();
+    while streams.move_some().unwrap() {}
+    assert!(streams.log().first() > first, "{:?}", streams.stats());
+}
+
+#[test]
+fn a_follower_that_asks_often_is_remembered_once() {
+    struct Nobody;
+    impl std::task::Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options()).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let mut cursor = streams.reader().read(1, 1);
+    let nobody = Arc::new(Nobody);
+    let waker = Arc::clone(&nobody).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    for _ in 0..100 {
+        // The futures are dropped, as those of a `select!`.
+        let mut future = std::pin::pin!(cursor.next_async());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(Arc::strong_count(&nobody) <= 4, "{}", Arc::strong_count(&nobody));
+}
+
+#[test]
+fn tiny_records_of_many_streams_do_not_outrun_their_directories() {
+    let directory = directory();
+    let options = Options::new().section_bytes(64 << 10).own_mover(false);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    let ids = || (0..4000_u64).map(|stream| stream * 1000);
+    let mut batch = Batch::new();
+    for stream in ids() {
+        batch.create(stream, 1);
+    }
+    streams.apply(&batch).unwrap().wait().unwrap();
+    for number in 1..150 {
+        for part in 0..4 {
+            let mut batch = Batch::new();
+            for stream in ids().skip(part).step_by(4) {
+                batch.append(stream, b"tiny").truncate_before(stream, number);
+            }
+            streams.apply(&batch).unwrap().wait().unwrap();
+            while streams.move_some().unwrap() {}
+        }
+    }
+    let stats = streams.stats();
+    assert!(stats.log_bytes < 4_000_000, "{stats:?}");
+}
+
+#[test]
+fn a_callback_may_drop_the_streams_while_records_are_moved() {
+    for round in 0..8 {
+        let directory = directory();
+        let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        streams.create(1, 1).unwrap().wait().unwrap();
+        streams.create(2, 1).unwrap().wait().unwrap();
+        (0..10).for_each(|_| drop(streams.append(1, &[1; 100]).unwrap()));
+        churn(&streams, 200_000 + round * 1000);
+        let last = streams.append(2, &[1; 900]).unwrap().into_owned();
+        let (told, tells) = std::sync::mpsc::channel();
+        last.on_durable(move |_| {
+            drop(streams);
+            told.send(()).unwrap();
+        });
+        tells.recv_timeout(Duration::from_secs(60)).expect("the callback ends");
+    }
+}
