@@ -16,8 +16,8 @@ to=theirs/tests/copied
 rm -rf "$to"
 mkdir -p "$to"
 # Not here: foyer_cache_flush, which is about a cache that this build leaves out.
-for test in configurable_block_size custom_wal db prefix_filter range_filter read_tracing scan_model \
-    transactions; do
+for test in configurable_block_size custom_wal db prefix_filter range_filter read_tracing \
+    scan_model transactions; do
     {
         echo "#![allow(warnings)]"
         cat "$source/$test.rs"
@@ -32,7 +32,8 @@ text = open(path).read()
 text, n = re.subn(r"/// A deliberately small WAL.*?(?=fn test_settings\(\))",
                   "use slatedb_own_tests::{BTreeMapWal, BTreeMapWalAdmin};\n\n", text, flags=re.S)
 assert n == 1
-open(path, "w").write(text.replace("slatedb_own_tests::builder(path, object_store)", "Db::builder(path, object_store)"))
+text = text.replace("slatedb_own_tests::builder(path,", "Db::builder(path,")
+open(path, "w").write(text)
 END
 {
     echo "//! SlateDB's own tests; see own-tests.sh."
@@ -42,8 +43,8 @@ END
     done
 } >"$to/main.rs"
 [ "${1:-}" != copy ] || exit 0
-# Not run: db::test_replay_wal_then_write, which blocks an upload by a fail point. Those are compiled
-# into SlateDB only when its own package is tested.
+# Not run: db::test_replay_wal_then_write, which blocks an upload by a fail point. Those are
+# compiled into SlateDB only when its own package is tested.
 case " $* " in *" -- "*) ;; *) set -- "$@" -- ;; esac
 exec cargo test --locked --workspace --exclude inkstone-slatedb-0-17 --test copied "$@" \
     --skip db::test_replay_wal_then_write

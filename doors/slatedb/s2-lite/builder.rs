@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use inkstone_slatedb_0_17::Wals;
+use inkstone_slatedb::Wals;
 use slatedb::object_store::{ObjectStore, path::Path};
 use slatedb::{Db, DbBuilder};
 

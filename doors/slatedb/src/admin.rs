@@ -12,7 +12,7 @@ use slatedb::wal::{WalAdmin, WalError, WalGc};
 
 use crate::blocking::blocking;
 use crate::error::{data, of_io, of_log, unavailable};
-use crate::place::{UNFINISHED, begin_unfinished, end_unfinished, is_unfinished};
+use crate::place::{UNFINISHED, begin_unfinished, is_marked, unmark};
 use crate::wals::{DatabaseWal, Wals};
 
 /// The lock of a log's writer, which whoever deletes takes.
@@ -37,7 +37,7 @@ impl DatabaseWal {
             )));
         };
         let removed = begin_unfinished(&directory)?;
-        end_unfinished(&directory)?;
+        unmark(&directory, UNFINISHED)?;
         Ok(removed.iter().map(name).collect())
     }
 
@@ -77,13 +77,13 @@ impl DatabaseWal {
             None => None,
         };
         let target = to.wals.place.create(&to.name).map_err(of_io)?;
-        if !is_unfinished(&target)?
+        if !is_marked(&target, UNFINISHED)?
             && let Some((made, _)) = to.reader()?
             && made.first() <= made.durable()
         {
             return to.is_copy(source.as_ref(), &made, first, Lsn::new(last));
         }
-        if last <= replay_after && !is_unfinished(&target)? {
+        if last <= replay_after && !is_marked(&target, UNFINISHED)? {
             return Ok(());
         }
         {
@@ -103,7 +103,7 @@ impl DatabaseWal {
             })?;
             log.close().map_err(of_log)?;
         }
-        end_unfinished(&target)
+        unmark(&target, UNFINISHED)
     }
 
     /// A log that is there already must be this clone: then it was asked for twice.

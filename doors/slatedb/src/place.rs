@@ -17,6 +17,10 @@ use crate::state::Shared;
 /// The marker: a clone or a deletion was begun here and not finished, and what lies beside it may
 /// go.
 pub(crate) const UNFINISHED: &str = "slatedb.unfinished";
+/// The marker: a new database came here, and found the log of another one. Its manifest has no
+/// identity, so when it comes again it looks like the database whose log this is, if that one's
+/// manifest knows nothing of the log yet.
+pub(crate) const FOREIGN: &str = "slatedb.foreign";
 
 /// Directories by name: those of the system ([`OsPlace`]), or simulated ones in tests.
 pub trait Place: Send + Sync + 'static {
@@ -109,13 +113,26 @@ pub(crate) fn directory_name(database: &str) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
-pub(crate) fn is_unfinished(directory: &AnyDirectory) -> Result<bool, WalError> {
-    Ok(directory.list().map_err(of_io)?.iter().any(|name| name == UNFINISHED))
+pub(crate) fn is_marked(directory: &AnyDirectory, marker: &str) -> Result<bool, WalError> {
+    Ok(directory.list().map_err(of_io)?.iter().any(|name| name == marker))
+}
+
+/// Durable on return.
+pub(crate) fn mark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
+    match directory.open(marker, &OpenFile::new_file()) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(of_io(error)),
+        _ => directory.sync().map_err(of_io),
+    }
+}
+
+/// Takes the marker away; durable on return.
+pub(crate) fn unmark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
+    directory.remove(marker).and_then(|()| directory.sync()).map_err(of_io)
 }
 
 /// Refuses a directory in which a clone or a deletion is not finished.
 pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
-    if is_unfinished(directory)? {
+    if is_marked(directory, UNFINISHED)? {
         let path = directory.path().display();
         return Err(unavailable(format!(
             "{path}: a clone or a deletion of this log is not finished; do it again"
@@ -127,14 +144,8 @@ pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
 /// Marks the directory as unfinished, and removes everything else but the lock; durable on return.
 /// The names of what was removed.
 pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, WalError> {
-    let begin = || {
-        directory.open(UNFINISHED, &OpenFile::new_file()).map(drop).or_else(|error| match error
-            .kind()
-        {
-            std::io::ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(error),
-        })?;
-        directory.sync()?;
+    mark(directory, UNFINISHED)?;
+    let empty = || {
         let is_other = |name: &String| name != UNFINISHED && !name.ends_with(".lock");
         let others: Vec<String> = directory.list()?.into_iter().filter(is_other).collect();
         for name in &others {
@@ -143,12 +154,7 @@ pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, 
         directory.sync()?;
         Ok(others)
     };
-    begin().map_err(of_io)
-}
-
-/// Takes the marker away; durable on return.
-pub(crate) fn end_unfinished(directory: &AnyDirectory) -> Result<(), WalError> {
-    directory.remove(UNFINISHED).and_then(|()| directory.sync()).map_err(of_io)
+    empty().map_err(of_io)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone::Log;
+use inkstone::{Log, Lsn};
 use slatedb::RowEntry;
 use slatedb::wal::{FlushResultFuture, WalError, WalEvent, WalStatus, WalStatusListener};
 use tokio::sync::oneshot;
@@ -34,7 +34,8 @@ struct State {
     /// What was appended and is not durable.
     waiting_bytes: usize,
     waiting_rows: usize,
-    listeners: Vec<WalStatusListener>,
+    /// `None` once they were told of the end: what they hold of the database is let go.
+    listeners: Option<Vec<WalStatusListener>>,
     events: VecDeque<WalEvent>,
     is_telling: bool,
     /// The end is told when all that was appended is decided.
@@ -59,7 +60,7 @@ impl Shared {
             flushed_seq: None,
             waiting_bytes: 0,
             waiting_rows: 0,
-            listeners: Vec::new(),
+            listeners: Some(Vec::new()),
             events: VecDeque::new(),
             is_telling: false,
             is_end_due: false,
@@ -97,35 +98,11 @@ impl Shared {
         self.check_open()?;
         let Some(seq) = rows.first().map(|row| row.seq) else { return Ok(()) };
         let record = encode(rows).map_err(|error| internal(error.to_string()))?;
+        // Before the log has it, so that the end is not told before its outcome.
+        let waiting = Waiting::begin(self, record.len(), rows.len());
         let handle = self.log.append_async(&record).await.map_err(|error| self.refused(error))?;
-        let (bytes, count) = (record.len(), rows.len());
-        {
-            let mut state = self.state();
-            state.waiting_bytes += bytes;
-            state.waiting_rows += count;
-        }
-        self.note_replay(handle.lsn().get(), bytes as u64);
-        let shared = Arc::clone(self);
-        handle.on_durable(move |outcome| {
-            let mut state = shared.state();
-            state.waiting_bytes -= bytes;
-            state.waiting_rows -= count;
-            match outcome {
-                Ok(lsn) => {
-                    state.flushed_id = state.flushed_id.max(lsn.get());
-                    state.flushed_seq = Some(seq);
-                    // Also of a writer that is closing: its rows are durable, and are replayed.
-                    let status = WalStatus { closed_reason: None, ..state.status() };
-                    state.events.push_back(WalEvent::WalFlushed(status));
-                }
-                Err(error) => {
-                    state.is_end_due |= state.closed.is_none();
-                    state.closed.get_or_insert(of_log(error));
-                }
-            }
-            state.end_if_due();
-            shared.tell(state);
-        });
+        self.note_replay(handle.lsn().get(), record.len() as u64);
+        handle.on_durable(move |outcome| waiting.end(seq, outcome));
         Ok(())
     }
 
@@ -156,13 +133,17 @@ impl Shared {
         Ok((last, Box::pin(completion)))
     }
 
-    pub(crate) fn subscribe(&self, listener: WalStatusListener) -> Result<(), WalError> {
+    /// A listener that comes too late is told of the end at once: SlateDB panics at an error here.
+    pub(crate) fn subscribe(&self, listener: WalStatusListener) {
         let mut state = self.state();
-        if let Some(closed) = state.closed.clone() {
-            return Err(closed);
+        match &mut state.listeners {
+            Some(listeners) => listeners.push(listener),
+            None => {
+                let status = state.status();
+                drop(state);
+                listener(WalEvent::WalClosed(status));
+            }
         }
-        state.listeners.push(listener);
-        Ok(())
     }
 
     /// Ends the writer for this reason. What was appended becomes durable, and the lock is free
@@ -186,7 +167,6 @@ impl Shared {
                 state.closed = Some(error.clone());
             }
             state.is_end_due = true;
-            state.end_if_due();
         }
         self.tell(state);
         result
@@ -219,17 +199,22 @@ impl Shared {
     /// Tells the listeners, and those who wait for a flush, what has come. If another thread is
     /// telling, it tells this too.
     fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        state.end_if_due();
         if state.is_telling {
             return;
         }
         state.is_telling = true;
         while let Some(event) = state.events.pop_front() {
-            let listeners = state.listeners.clone();
+            let listeners = match event {
+                WalEvent::WalFlushed(_) => state.listeners.clone(),
+                WalEvent::WalClosed(_) => state.listeners.take(),
+            };
             drop(state);
-            for listener in &listeners {
+            for listener in listeners.iter().flatten() {
                 // A listener that panics harms neither the others nor the log.
                 let _ = catch_unwind(AssertUnwindSafe(|| listener(event.clone())));
             }
+            drop(listeners);
             state = self.state();
             let (answer, told_id) = match &event {
                 WalEvent::WalFlushed(status) => (Ok(()), status.last_flushed_wal_id),
@@ -253,6 +238,61 @@ impl Shared {
             state = self.state();
         }
         state.is_telling = false;
+    }
+}
+
+/// A batch that is appended and not decided.
+struct Waiting {
+    shared: Arc<Shared>,
+    bytes: usize,
+    /// None any more once it is decided.
+    rows: usize,
+}
+
+impl Waiting {
+    fn begin(shared: &Arc<Shared>, bytes: usize, rows: usize) -> Self {
+        let mut state = shared.state();
+        state.waiting_bytes += bytes;
+        state.waiting_rows += rows;
+        drop(state);
+        Self { shared: Arc::clone(shared), bytes, rows }
+    }
+
+    fn end(mut self, seq: u64, outcome: Result<Lsn, inkstone::Error>) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = self.wait_no_more(&shared);
+        match outcome {
+            Ok(lsn) => {
+                state.flushed_id = state.flushed_id.max(lsn.get());
+                state.flushed_seq = Some(seq);
+                // Also of a writer that is closing: its rows are durable, and are replayed.
+                let status = WalStatus { closed_reason: None, ..state.status() };
+                state.events.push_back(WalEvent::WalFlushed(status));
+            }
+            Err(error) => {
+                state.is_end_due |= state.closed.is_none();
+                state.closed.get_or_insert(of_log(error));
+            }
+        }
+        shared.tell(state);
+    }
+
+    fn wait_no_more<'a>(&mut self, shared: &'a Shared) -> MutexGuard<'a, State> {
+        let mut state = shared.state();
+        state.waiting_bytes -= self.bytes;
+        state.waiting_rows -= std::mem::take(&mut self.rows);
+        state
+    }
+}
+
+impl Drop for Waiting {
+    /// Of a batch that the log refused, or an append that was cancelled.
+    fn drop(&mut self) {
+        if self.rows > 0 {
+            let shared = Arc::clone(&self.shared);
+            let state = self.wait_no_more(&shared);
+            shared.tell(state);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use slatedb::{RowEntry, VersionedManifest};
 use crate::blocking::blocking;
 use crate::error::{data, of_io, of_log};
 use crate::iterator::LogIterator;
-use crate::place::check_finished;
+use crate::place::{FOREIGN, check_finished, is_marked, mark, unmark};
 use crate::state::Shared;
 use crate::wals::DatabaseWal;
 
@@ -144,12 +144,18 @@ impl DatabaseWal {
             Err(locked @ Error::Locked { .. }) => return Ok(Err(locked)),
             Err(error) => return Err(of_log(error)),
         };
-        if seen.is_new && log.first() <= log.last() {
+        let is_foreign = is_marked(&directory, FOREIGN)?;
+        if seen.known_id() == 0 && (is_foreign || seen.is_new && log.last() > Lsn::ZERO) {
+            mark(&directory, FOREIGN)?;
             return Err(data(format!(
-                "{}: the database is new and its log holds rows, so the log is another database's: \
-                 delete the directory, or give the database the objects that belong to it",
+                "{}: a new database found a log that has had rows, so it is another database's: \
+                 delete the directory, give the database the objects that belong to it, or, if \
+                 the log is this database's, remove {FOREIGN} there",
                 directory.path().display()
             )));
+        }
+        if is_foreign {
+            unmark(&directory, FOREIGN)?;
         }
         let shared =
             Arc::new(Shared::new(log, tuning.log.has_own_thread(), tuning.replay_bytes_max));
@@ -241,6 +247,7 @@ impl WalObserver for Observer {
     }
 
     fn subscribe(&self, listener: WalStatusListener) -> Result<(), WalError> {
-        self.shared.subscribe(listener)
+        self.shared.subscribe(listener);
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use slatedb::RowEntry;
 use slatedb::object_store::path::Path;
 use slatedb::wal::{WalAdmin, WalError, WalEvent, WalFileRange, WalGc, WalReader, WalWriter};
 use std::ops::Bound;
-use support::{Manifest, batches, drain, now, process, read, row};
+use support::{Manifest, batches, drain, now, parts, process, read, row};
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -230,14 +230,15 @@ impl World<'_> {
                 living.model.batches.push(batch);
             }
             12..19 => {
-                let flush = now(living.writer.flush()).map_err(text)?;
-                if flush.wal_id != living.model.last() {
-                    return Err(format!("flush says {}", flush.wal_id));
+                let (id, completion) = parts(now(living.writer.flush()).map_err(text)?);
+                let last = living.model.last();
+                if id.is_some_and(|id| id != last) {
+                    return Err(format!("flush says {id:?}"));
                 }
-                now(flush.completion).map_err(text)?;
-                living.model.told = flush.wal_id;
+                now(completion).map_err(text)?;
+                living.model.told = last;
                 let status = living.writer.status().map_err(|status| format!("{status:?}"))?;
-                if status.last_flushed_wal_id < flush.wal_id || status.estimated_bytes != 0 {
+                if status.last_flushed_wal_id < last || status.estimated_bytes != 0 {
                     return Err(format!("flushed, and {status:?}"));
                 }
             }

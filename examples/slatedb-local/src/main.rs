@@ -3,10 +3,12 @@
 //!     cargo run -p slatedb-local -- DIR put KEY VALUE
 //!     cargo run -p slatedb-local -- DIR get KEY
 //!     cargo run -p slatedb-local -- DIR scan [PREFIX]
-//!     cargo run -p slatedb-local -- DIR fill COUNT [PREFIX]    # prints each key once it is durable
-//!     cargo run -p slatedb-local -- DIR follow                 # another process: prints what it sees
+//!     cargo run -p slatedb-local -- DIR fill COUNT [BYTES]   # prints each row once it is durable
+//!     cargo run -p slatedb-local -- DIR follow               # another process: what it sees
 //!
-//! Kill `fill` in the middle (`kill -9`), and `scan`: every key that was printed is there.
+//! `fill` goes on after the rows of an earlier one, with values of so many bytes. Kill it in the
+//! middle (`kill -9`), and `scan`: each row that was printed is there, in the same order. SlateDB's
+//! settings may come from the environment, as `SLATEDB_L0_SST_SIZE_BYTES=65536`.
 
 use std::io::Write;
 use std::path::Path;
@@ -23,16 +25,17 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn objects(directory: &Path) -> Outcome<Arc<dyn ObjectStore>> {
     let objects = directory.join("objects");
     std::fs::create_dir_all(&objects)?;
-    Ok(Arc::new(LocalFileSystem::new_with_prefix(objects)?))
+    // Without `with_fsync` a power loss takes objects whose rows the log has given up already.
+    Ok(Arc::new(LocalFileSystem::new_with_prefix(objects)?.with_fsync(true)))
 }
 
 async fn open(directory: &Path) -> Outcome<Db> {
     let store = objects(directory)?;
     let wal = Wals::at(directory.join("wal")).of("store");
-    let gc =
-        GarbageCollectorBuilder::new("store", store.clone()).with_wal_gc(Arc::new(wal.clone()));
-    // The log needs no timer to flush.
-    let settings = Settings { flush_interval: None, ..Settings::default() };
+    let settings = Settings::from_env_with_default("SLATEDB_", Settings::default())?;
+    let gc = GarbageCollectorBuilder::new("store", store.clone())
+        .with_options(settings.garbage_collector_options.clone().unwrap_or_default())
+        .with_wal_gc(Arc::new(wal.clone()));
     Ok(Db::builder("store", store)
         .with_settings(settings)
         .with_wal_writer(Box::new(wal))
@@ -73,12 +76,16 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
             db.close().await?;
         }
         ["fill", count, rest @ ..] => {
-            let prefix = rest.first().copied().unwrap_or("key");
+            let bytes = rest.first().map_or(Ok(7), |text| text.parse())?;
             let db = open(directory).await?;
-            for number in 0..count.parse::<u64>()? {
-                let key = format!("{prefix}-{number:09}");
-                put(&db, &key, "a value").await?;
-                println!("{key}");
+            let (mut found, mut next) = (db.scan_prefix("row-", ..).await?, 0);
+            while found.next().await?.is_some() {
+                next += 1;
+            }
+            for number in next..next + count.parse::<u64>()? {
+                let (key, value) = (format!("row-{number:09}"), format!("{number:.<bytes$}"));
+                put(&db, &key, &value).await?;
+                println!("{key} {value}");
                 std::io::stdout().flush()?;
             }
             db.close().await?;
@@ -108,7 +115,7 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        _ => println!("DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT | follow"),
+        _ => println!("DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT [BYTES] | follow"),
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use inkstone::{AnyDirectory, IoError};
 use inkstone_sim::SimDisk;
 use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals};
-use slatedb::wal::{WalError, WalFileRange, WalIterator, WalReader};
+use slatedb::wal::{FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader};
 use slatedb::{RowEntry, ValueDeletable};
 
 /// Directories of a simulated disk, as one process sees them.
@@ -77,6 +77,18 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
         Poll::Ready(outcome) => outcome,
         Poll::Pending => panic!("the future waits"),
     }
+}
+
+/// The id that a flush answers with, and its future.
+#[cfg(not(feature = "slatedb-0-17"))]
+pub(crate) fn parts(flush: slatedb::wal::WalFlushResult) -> (Option<u64>, FlushResultFuture) {
+    (Some(flush.wal_id), flush.completion)
+}
+
+/// 0.17 gives the future alone.
+#[cfg(feature = "slatedb-0-17")]
+pub(crate) fn parts(flush: FlushResultFuture) -> (Option<u64>, FlushResultFuture) {
+    (None, flush)
 }
 
 pub(crate) fn row(key: u64, seq: u64, value_bytes: usize) -> RowEntry {
