@@ -55,7 +55,12 @@ END
             case $file in tests/*) crate=s2_lite ;; esac
             sed -i -E "s/(slatedb::)?\bDb::builder\(/$crate::inkstone_builder::builder(/" "$file"
         done
-    sed -i '1i #![allow(unused_imports)]\npub mod inkstone_builder;' src/lib.rs
+    # Where nothing is to be durable before a flush is asked for, the log has no thread.
+    sed -i 's/::builder(db_path/::with_interval(flush_interval, db_path/' \
+        tests/backend/common/setup.rs
+    # Some tests move a clock of their own, and a flush takes its time by the real one.
+    sed -i 's/tokio::time::advance(/s2_lite::inkstone_builder::advance(/' tests/backend/common/*.rs
+    echo 'pub mod inkstone_builder;' >>src/lib.rs
     cp "$here/builder.rs" src/inkstone_builder.rs
     patch --quiet -p1 <"$here/inkstone.patch"
     touch .patched

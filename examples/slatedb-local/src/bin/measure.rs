@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use inkstone_slatedb::Wals;
 use slatedb::config::{DbReaderOptions, Settings};
 use slatedb::object_store::{ObjectStore, local::LocalFileSystem};
-use slatedb::wal::{WalIterator, WalReader};
+use slatedb::wal::WalReader;
 use slatedb::{Db, DbReader, DbReaderMode};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
