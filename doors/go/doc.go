@@ -23,6 +23,13 @@
 // A call with a context returns when the context ends. That ends the waiting alone: a record that was appended stays appended, and
 // becomes durable soon.
 //
+// # Streams
+//
+// OpenStreams opens many sequences in one log: topics, queues, raft groups. They share every flush,
+// and an idle one keeps no old segment. Each change is part of a Batch, which is made as a whole:
+//
+//	numbers, err := streams.ApplyDurable(ctx, new(inkstone.Batch).Create(7, 1).Append(7, order))
+//
 // # Errors
 //
 // Every error of the library is an Error: what happened, to which path and offset, and what to do.

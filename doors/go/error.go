@@ -58,6 +58,18 @@ const (
 	ErrPanicked Code = C.INKSTONE_PANICKED
 	// ErrOther: a failure that this version has no code for.
 	ErrOther Code = C.INKSTONE_OTHER
+	// ErrNoStream: there is no stream with this id: it was never created, or was removed.
+	ErrNoStream Code = C.INKSTONE_NO_STREAM
+	// ErrExists: a stream with this id is there already.
+	ErrExists Code = C.INKSTONE_EXISTS
+	// ErrOtherNumber: the record does not get the number that the caller expects (Batch.AppendAt),
+	// but the error's Number.
+	ErrOtherNumber Code = C.INKSTONE_OTHER_NUMBER
+	// ErrForeign: the log has other records than those of streams. It was not changed.
+	ErrForeign Code = C.INKSTONE_FOREIGN
+	// ErrContradiction: the log has a record that no program of ours writes there: a bug, or damage
+	// that the checksums cannot see.
+	ErrContradiction Code = C.INKSTONE_CONTRADICTION
 )
 
 // Error is the code in words, such as "no room".
@@ -81,6 +93,11 @@ type Error interface {
 	// LSN belongs to the error: the first record that is left (ErrTruncatedBefore), where a cursor goes on (ErrTruncatedAfter), the last
 	// durable record (ErrNotYet, ErrPoisoned), the record that should be there (ErrCorrupt).
 	LSN() (lsn uint64, isKnown bool)
+	// Stream is the id of the stream that it is about, if there is one.
+	Stream() (stream uint64, isKnown bool)
+	// Number is the number in the stream that belongs to the error: the first record that is left
+	// (ErrTruncatedBefore), or the one that the next record gets (ErrNotYet, ErrOtherNumber).
+	Number() (number uint64, isKnown bool)
 	// Errno is the operating system's number; 0 if there is none.
 	Errno() syscall.Errno
 	// IsRetryable says whether the same call can succeed later, without opening the log again.
@@ -96,19 +113,22 @@ type failure struct {
 	offset                int64
 	lsn                   uint64
 	hasOffset, hasLSN     bool
+	stream, number        C.go_number
 	errno                 syscall.Errno
 	isRetryable           bool
 }
 
-func (f *failure) Error() string         { return "inkstone: " + f.message }
-func (f *failure) Code() Code            { return f.code }
-func (f *failure) Advice() string        { return f.advice }
-func (f *failure) Path() string          { return f.path }
-func (f *failure) Offset() (int64, bool) { return f.offset, f.hasOffset }
-func (f *failure) LSN() (uint64, bool)   { return f.lsn, f.hasLSN }
-func (f *failure) Errno() syscall.Errno  { return f.errno }
-func (f *failure) IsRetryable() bool     { return f.isRetryable }
-func (f *failure) ofInkstone()           {}
+func (f *failure) Error() string          { return "inkstone: " + f.message }
+func (f *failure) Code() Code             { return f.code }
+func (f *failure) Advice() string         { return f.advice }
+func (f *failure) Path() string           { return f.path }
+func (f *failure) Offset() (int64, bool)  { return f.offset, f.hasOffset }
+func (f *failure) LSN() (uint64, bool)    { return f.lsn, f.hasLSN }
+func (f *failure) Stream() (uint64, bool) { return uint64(f.stream.value), bool(f.stream.has) }
+func (f *failure) Number() (uint64, bool) { return uint64(f.number.value), bool(f.number.has) }
+func (f *failure) Errno() syscall.Errno   { return f.errno }
+func (f *failure) IsRetryable() bool      { return f.isRetryable }
+func (f *failure) ofInkstone()            {}
 
 // Unwrap gives the code, and the operating system's number if there is one.
 func (f *failure) Unwrap() []error {
@@ -154,6 +174,8 @@ func errorOf(c *C.inkstone_error) error {
 		hasOffset:   bool(offset.has),
 		lsn:         uint64(lsn.value),
 		hasLSN:      bool(lsn.has),
+		stream:      C.go_error_stream(c),
+		number:      C.go_error_number(c),
 		errno:       syscall.Errno(C.inkstone_error_os(c)),
 		isRetryable: bool(C.inkstone_error_is_retryable(c)),
 	}

@@ -22,16 +22,22 @@ import (
 // (OpenReader) one thread waits for all cursors of a reader, and wakes up once a second; of more
 // than 64 such readers 64 wait at a time, in turns of 50 milliseconds.
 func (c *Cursor) Follow(ctx context.Context, buf []byte) (Record, error) {
+	return following(ctx, c, func() (Record, error) { return c.next(buf, true) })
+}
+
+// following is what next finds. While that is errNotYet it waits until the log of the cursor changes.
+func following[R any](ctx context.Context, c *Cursor, next func() (R, error)) (R, error) {
+	var none R
 	if err := ctx.Err(); err != nil {
-		return Record{}, err
+		return none, err
 	}
-	record, err := c.next(buf, true)
+	record, err := next()
 	if err != errNotYet {
 		return record, err
 	}
 	if c.view != nil {
 		if !c.keepView() {
-			return Record{}, errClosed
+			return none, errClosed
 		}
 		defer c.view.release()
 		c.view.followers.Add(1)
@@ -41,18 +47,18 @@ func (c *Cursor) Follow(ctx context.Context, buf []byte) (Record, error) {
 	for {
 		changed, err := c.change()
 		if err != nil {
-			return Record{}, err
+			return none, err
 		}
 		// What came before that is found by another look.
-		if record, err := c.next(buf, true); err != errNotYet {
+		if record, err := next(); err != errNotYet {
 			return record, err
 		}
 		select {
 		case <-changed:
 		case <-ended:
-			return Record{}, endOf(ctx)
+			return none, endOf(ctx)
 		case <-c.closed:
-			return Record{}, errClosed
+			return none, errClosed
 		}
 	}
 }

@@ -80,7 +80,9 @@ func (g *gate[P]) giveSlot() { <-g.slots }
 //
 // Goroutines: any, also several at the same time.
 type Log struct {
-	gate       gate[*C.inkstone_log]
+	gate gate[*C.inkstone_log]
+	// streams is what the log is below of; nil for a log that stands alone.
+	streams    *C.inkstone_streams
 	isPeriodic bool
 	closing    sync.Mutex
 	closeErr   error
@@ -127,7 +129,7 @@ func (l *Log) Close() error {
 	if err != nil {
 		return err
 	}
-	err = failed(C.go_close(c))
+	err = failed(l.end(c))
 	durable := uint64(C.inkstone_durable(c))
 	l.gate.leave()
 
@@ -135,9 +137,24 @@ func (l *Log) Close() error {
 	defer l.gate.mu.Unlock()
 	l.closeErr, l.closedDurable, l.isClosed = err, durable, true
 	l.cleanup.Stop()
-	C.inkstone_log_free(c)
+	l.free(c)
 	l.gate.c = nil
 	return err
+}
+
+func (l *Log) end(c *C.inkstone_log) C.go_answer {
+	if l.streams != nil {
+		return C.go_streams_close(l.streams)
+	}
+	return C.go_close(c)
+}
+
+func (l *Log) free(c *C.inkstone_log) {
+	if l.streams != nil {
+		C.inkstone_streams_free(l.streams)
+		return
+	}
+	C.inkstone_log_free(c)
 }
 
 // outcome is what became of a record that was pending when the log was closed: a closing without an error made all durable.

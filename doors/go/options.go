@@ -44,6 +44,18 @@ func WithBufferBytes(n uint64) Option { return setText("buffer_bytes", fmt.Sprin
 // WithTailBytes sets how many bytes of memory keep what was written last for this process's readers: 4 MiB by default.
 func WithTailBytes(n uint64) Option { return setText("tail_bytes", fmt.Sprint(n)) }
 
+// WithSectionBytes sets, for OpenStreams, how many bytes of the log share one directory: 64 MiB by
+// default; best the size of a segment.
+func WithSectionBytes(n uint64) Option { return setText("section_bytes", fmt.Sprint(n)) }
+
+// WithSizeMultiple sets, for OpenStreams, by how much the log may be larger than what lives in it,
+// before records in its oldest section are moved: 2 by default.
+func WithSizeMultiple(n uint32) Option { return setText("size_multiple", fmt.Sprint(n)) }
+
+// WithCacheBytes sets, for OpenStreams and OpenStreamsReader, how many bytes of directories of
+// older sections are kept in memory: 16 MiB by default.
+func WithCacheBytes(n uint64) Option { return setText("cache_bytes", fmt.Sprint(n)) }
+
 // WithoutCreate refuses a directory without a log: ErrNoLog.
 func WithoutCreate() Option {
 	return set(func(o *C.inkstone_options) C.inkstone_code { return C.inkstone_options_set_create(o, false) })

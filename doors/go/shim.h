@@ -34,6 +34,9 @@ typedef struct {
     inkstone_log *log;
     inkstone_reader *reader;
     inkstone_cursor *cursor;
+    inkstone_streams *streams;
+    inkstone_streams_reader *streams_reader;
+    inkstone_streams_cursor *streams_cursor;
 } go_opened;
 
 static inline go_opened go_open(const char *path, const inkstone_options *options) {
@@ -196,6 +199,139 @@ static inline go_number go_error_lsn(const inkstone_error *error) {
     go_number n = {0};
     n.has = inkstone_error_lsn(error, &n.value);
     return n;
+}
+static inline go_number go_error_stream(const inkstone_error *error) {
+    go_number n = {0};
+    n.has = inkstone_error_stream(error, &n.value);
+    return n;
+}
+static inline go_number go_error_number(const inkstone_error *error) {
+    go_number n = {0};
+    n.has = inkstone_error_number(error, &n.value);
+    return n;
+}
+
+/* Streams. */
+
+typedef enum {
+    GO_CREATE,
+    GO_APPEND,
+    GO_APPEND_AT,
+    GO_NOTE,
+    GO_TRUNCATE_BEFORE,
+    GO_TRUNCATE_AFTER,
+    GO_RESTART_AT,
+    GO_REMOVE,
+} go_kind;
+
+/* A change of a batch; the bytes of the changes stand one after another. */
+typedef struct {
+    go_kind kind;
+    uint64_t stream;
+    uint64_t number;
+    size_t size;
+} go_change;
+
+static inline go_opened go_streams_open(const char *path, const inkstone_options *options) {
+    go_opened o = {0};
+    o.answer.code = inkstone_streams_open(path, options, &o.streams, &o.answer.error);
+    return o;
+}
+static inline go_answer go_streams_close(const inkstone_streams *streams) {
+    go_answer a = {0};
+    a.code = inkstone_streams_close(streams, &a.error);
+    return a;
+}
+static inline go_appended go_streams_apply(
+    const inkstone_streams *streams, const go_change *changes, size_t count, const uint8_t *data, uint64_t *numbers) {
+    go_appended r = {0};
+    inkstone_batch *batch = inkstone_batch_new();
+    for (const go_change *c = changes; c < changes + count; c++) {
+        switch (c->kind) {
+        case GO_CREATE: inkstone_batch_create(batch, c->stream, c->number); break;
+        case GO_APPEND: inkstone_batch_append(batch, c->stream, data, c->size); break;
+        case GO_APPEND_AT: inkstone_batch_append_at(batch, c->stream, c->number, data, c->size); break;
+        case GO_NOTE: inkstone_batch_note(batch, c->stream, data, c->size); break;
+        case GO_TRUNCATE_BEFORE: inkstone_batch_truncate_before(batch, c->stream, c->number); break;
+        case GO_TRUNCATE_AFTER: inkstone_batch_truncate_after(batch, c->stream, c->number); break;
+        case GO_RESTART_AT: inkstone_batch_restart_at(batch, c->stream, c->number); break;
+        case GO_REMOVE: inkstone_batch_remove(batch, c->stream); break;
+        }
+        if (c->size > 0) data += c->size; /* Without bytes it is NULL. */
+    }
+    r.answer.code = inkstone_streams_apply(streams, batch, numbers, &r.pending, &r.answer.error);
+    inkstone_batch_free(batch);
+    return r;
+}
+/* The answer's number is that of the record. */
+static inline go_appended go_streams_append(const inkstone_streams *streams, uint64_t stream, const uint8_t *data, size_t size) {
+    go_appended r = {0};
+    r.answer.code =
+        inkstone_streams_append(streams, stream, data, size, &r.answer.number, &r.pending, &r.answer.error);
+    return r;
+}
+static inline go_read go_streams_stats(const inkstone_streams *streams) {
+    go_read r = {0};
+    r.answer.code = inkstone_streams_stats_json(streams, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_opened go_streams_reader_of(const inkstone_streams *streams) {
+    go_opened o = {0};
+    o.answer.code = inkstone_streams_reader_of(streams, &o.streams_reader, &o.answer.error);
+    return o;
+}
+static inline go_opened go_streams_reader_open(const char *path, const inkstone_options *options) {
+    go_opened o = {0};
+    o.answer.code = inkstone_streams_reader_open(path, options, &o.streams_reader, &o.answer.error);
+    return o;
+}
+static inline go_opened go_streams_cursor_new(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number) {
+    go_opened o = {0};
+    o.answer.code = inkstone_streams_cursor_new(reader, stream, number, &o.streams_cursor, &o.answer.error);
+    return o;
+}
+typedef struct {
+    go_answer answer;
+    uint64_t first, next;
+    inkstone_streams_record record;
+} go_found;
+
+typedef struct {
+    go_answer answer;
+    uint64_t ids[64];
+    size_t count;
+} go_ids;
+
+static inline go_found go_streams_bounds(const inkstone_streams_reader *reader, uint64_t stream) {
+    go_found f = {0};
+    f.answer.code = inkstone_streams_bounds(reader, stream, &f.first, &f.next, &f.answer.error);
+    return f;
+}
+static inline go_ids go_streams_ids(const inkstone_streams_reader *reader, uint64_t from) {
+    go_ids f = {0};
+    f.answer.code = inkstone_streams_ids(reader, from, f.ids, 64, &f.count, &f.answer.error);
+    return f;
+}
+static inline go_read go_streams_note(const inkstone_streams_reader *reader, uint64_t stream) {
+    go_read r = {0};
+    r.answer.code = inkstone_streams_note(reader, stream, &r.bytes, &r.answer.error);
+    return r;
+}
+static inline go_read go_streams_get(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number) {
+    go_read r = {0};
+    r.answer.code = inkstone_streams_get(reader, stream, number, &r.bytes, &r.answer.error);
+    return r;
+}
+static inline go_found go_streams_cursor_next(inkstone_streams_cursor *cursor) {
+    go_found f = {0};
+    f.answer.code = inkstone_streams_cursor_next(cursor, &f.record, &f.answer.error);
+    return f;
+}
+/* Without waiting, but it tells that no more will come. */
+static inline go_found go_streams_cursor_follow(inkstone_streams_cursor *cursor) {
+    go_found f = {0};
+    f.answer.code = inkstone_streams_cursor_next_within(cursor, 0, &f.record, &f.answer.error);
+    return f;
 }
 
 #endif

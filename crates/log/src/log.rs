@@ -256,8 +256,9 @@ impl Log {
     /// nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` the records stay truncated. An error after that point (a file could not be deleted)
-    /// does not bring them back: the next opening deletes the file.
+    /// On `Ok` everything that was appended before is on stable storage, and the records stay
+    /// truncated. An error after that point (a file could not be deleted) does not bring them back:
+    /// the next opening deletes the file.
     pub fn truncate_before(&self, first: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_before(first)

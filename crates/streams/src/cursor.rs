@@ -102,10 +102,11 @@ impl StreamCursor {
             }
             let left = until
                 .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            // Without time, too: it tells that no more will come.
+            self.wait(left.min(Duration::from_secs(3600)))?;
             if left.is_zero() {
                 return Ok(None);
             }
-            self.wait(left.min(Duration::from_secs(3600)))?;
         }
     }
 
@@ -218,9 +219,9 @@ impl StreamCursor {
                     places.push((number, lsn));
                     number += 1;
                 }
-                Ok(Located::Page { page, section, section_first, run_end }) => {
-                    let lsn = page
-                        .ok_or_else(|| self.source.not_there(section_first, self.stream, number))?;
+                Ok(Located::Page { page, section, lsns, run_end }) => {
+                    let lsn =
+                        page.ok_or_else(|| self.source.not_there(lsns.start, self.stream, number))?;
                     let Some(page) = self.source.page(lsn, section)? else {
                         // The section was given back meanwhile.
                         tries += 1;
@@ -232,9 +233,8 @@ impl StreamCursor {
                     let before = number;
                     while number < run_end
                         && places.len() < AHEAD_MAX
-                        && let Some(offset) = page.find(self.stream, number)
+                        && let Some(lsn) = page.place(self.stream, number, &lsns)
                     {
-                        let lsn = section_first.plus(u64::from(offset)).unwrap_or(section_first);
                         places.push((number, lsn));
                         number += 1;
                     }

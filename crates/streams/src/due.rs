@@ -8,8 +8,10 @@ use crate::options::Options;
 use crate::section::Directory;
 use crate::state::State;
 
-/// A section with less than this share of its bytes alive is emptied.
-const SHARE: u64 = 8;
+/// A section with less than this share of its bytes alive is emptied although the log is small
+/// enough: what is moved stays below this share of what is written.
+const SHARE: u64 = 32;
+
 /// What the mover has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -34,10 +36,10 @@ pub(crate) fn due(state: &State, replay_from: Lsn, options: &Options) -> Option<
         let front = stays.next().map_or(end, |section| section.first);
         return Some(Work::GiveBack(front.min(replay_from)));
     }
-    let log_bytes_max = sections
-        .live_bytes
+    let live_bytes = sections.live_bytes;
+    let log_bytes_max = live_bytes
         .saturating_mul(u64::from(options.size_multiple))
-        .saturating_add(options.section_bytes);
+        .max(live_bytes.saturating_add(options.section_bytes));
     let is_thin = front.live_bytes.saturating_mul(SHARE) < front.bytes;
     (is_thin || sections.log_bytes > log_bytes_max).then_some(Work::Empty(front.number))
 }

@@ -4,10 +4,10 @@
 //! where an opening must read. *May not touch*: when it is called (`writer.rs`), what the records
 //! mean (`state.rs`).
 //!
-//! Each `step_bytes` of the log bring one page of a directory, an eighth as large, if one is due,
-//! and one piece of the table, a sixteenth as large. While more than one directory is due, a step
-//! has up to eight pages. So there is no pause and no burst, a table costs a sixteenth of what is
-//! written meanwhile, and an opening reads at most two rounds of it.
+//! Each `step_bytes` of the log bring one page of a directory, an eighth as large, and one piece of
+//! the table, a sixteenth as large, if they are due. While more than one directory is due, a step
+//! has up to eight pages. So there is no pause and no burst, and an opening reads about one section
+//! and what was written beside one directory and one table.
 
 use std::collections::VecDeque;
 
@@ -133,12 +133,27 @@ impl Keeper {
     /// Those of the log.
     pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         self.settle(state, out.durable());
+        self.seal_some(state, out)?;
+        if self.table.is_some() || self.table_is_due(state) {
+            self.write_table(state, out)?;
+        }
+        Ok(())
+    }
+
+    /// An opening reads the section that is written in any case: a table is due when the last one
+    /// is older.
+    fn table_is_due(&self, state: &State) -> bool {
+        let unwritten = state.sections.get(self.unwritten);
+        unwritten.is_some_and(|section| self.table_begin < section.first)
+    }
+
+    fn seal_some(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         // Many small records have a large directory: while several are due, a step has more pages.
         let active = state.sections.active().map_or(0, |active| active.number);
         for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
             self.seal(state, out)?;
         }
-        self.write_table(state, out)
+        Ok(())
     }
 
     /// Directories whose pages are durable leave memory.

@@ -59,9 +59,9 @@ pub use batch::Batch;
 pub use cursor::StreamCursor;
 pub use error::{Error, Result};
 pub use options::Options;
-pub use reader::StreamsReader;
+pub use reader::{StreamsReader, has_streams};
 pub use streams::{Streams, Written};
-pub use words::{Bounds, NOTE_BYTES_MAX, Record, Stats};
+pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, Stats, StreamUsage, Usage};
 
 /// The example of the package's README.
 #[cfg(doctest)]

@@ -65,9 +65,8 @@ pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
     match work {
         None => return Ok(false),
         Some(Work::GiveBack(front)) => {
-            // What says that nothing lives there, and from where an opening begins, is durable
-            // before the records go.
-            shared.log.sync()?;
+            // The log makes durable what was appended before: what says that nothing lives there,
+            // and from where an opening begins.
             shared.log.truncate_before(front)?;
             shared.order_here().state.sections.forget_before(front);
         }
@@ -177,4 +176,87 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
     appended.append.wait()?;
     shared.order_here().moving.to.remove(&to);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use inkstone_sim::{DiskOptions, SimDisk};
+
+    use super::*;
+    use crate::{Options, Streams};
+
+    /// Between the look at what lives and the move of it a stream is truncated, and another one is
+    /// removed: both stay as the caller left them, also when the log is opened again.
+    pub(super) fn truncated_while_it_is_moved() {
+        let disk = SimDisk::new(7, DiskOptions::default());
+        let options = || {
+            let log = inkstone::Options::small().own_thread(false);
+            Options::new().log(log).section_bytes(16 << 10).own_mover(false)
+        };
+        let open = || Streams::open_in(Arc::new(disk.directory("/streams")), options()).unwrap();
+        let streams = open();
+        (1..=3).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
+        for number in 0..800_u32 {
+            drop(streams.append(3, &[7; 100]).unwrap());
+            if number < 10 {
+                drop(streams.append(1, b"stays in part").unwrap());
+                drop(streams.append(2, b"goes with its stream").unwrap());
+            }
+        }
+        streams.truncate_before(3, 801).unwrap().wait().unwrap();
+        streams.sync().unwrap();
+
+        let shared = streams.shared();
+        let (section, first, pages) = {
+            let mut order = shared.order_here();
+            let order = &mut *order;
+            order.keeper.settle(&mut order.state, shared.log.durable());
+            let Some(Work::Empty(section)) = order.work(&shared.options) else {
+                panic!("nothing is to be moved: {:?}", order.work(&shared.options));
+            };
+            let found = order.state.sections.get(section).unwrap();
+            let Directory::Written { pages, .. } = &found.directory else { unreachable!() };
+            (section, found.first, pages.clone())
+        };
+        let mut moved = 0;
+        for page in pages {
+            let page = read_page(&shared.reader, Of(&shared.path), page.lsn, section).unwrap();
+            let places = living(shared, section, first, &page);
+            if !places.is_empty() && moved == 0 {
+                streams.truncate_after(1, 4).unwrap().wait().unwrap();
+                streams.remove(2).unwrap().wait().unwrap();
+            }
+            moved += places.len();
+            assert_eq!(move_records(shared, section, &places).unwrap(), 0);
+        }
+        assert_eq!(moved, 20, "all that lived there was seen");
+        let shown = |streams: &Streams| {
+            let numbers = streams.reader().records(1, 1).map(|record| record.unwrap().number);
+            (numbers.collect::<Vec<_>>(), streams.bounds(2).is_err())
+        };
+        assert_eq!(shown(&streams), (vec![1, 2, 3, 4], true));
+        while streams.move_some().unwrap() {}
+        assert_eq!(shown(&streams), (vec![1, 2, 3, 4], true));
+        streams.close().unwrap();
+        assert_eq!(shown(&open()), (vec![1, 2, 3, 4], true));
+    }
+
+    #[test]
+    fn a_record_that_is_truncated_while_it_is_moved_stays_truncated() {
+        truncated_while_it_is_moved();
+    }
+}
+
+#[cfg(all(test, inkstone_mistakes))]
+mod mistaken {
+    use crate::mistake::{Mistake, set};
+
+    #[test]
+    #[should_panic(expected = "it was checked before it was appended")]
+    fn a_truncation_that_a_move_does_not_see() {
+        set(Some(Mistake::TruncatedIsMoved));
+        super::tests::truncated_while_it_is_moved();
+    }
 }

@@ -7,6 +7,7 @@
 //! for each the distance of its LSN from the one before it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use inkstone::Lsn;
@@ -88,8 +89,14 @@ impl Page {
         Some(page)
     }
 
+    /// Where a record is that the page names, in a section with these records of the log.
+    pub(crate) fn place(&self, stream: u64, number: u64, lsns: &Range<Lsn>) -> Option<Lsn> {
+        let lsn = lsns.start.plus(u64::from(self.find(stream, number)?))?;
+        lsns.contains(&lsn).then_some(lsn)
+    }
+
     /// The offset of a record, if the page names it.
-    pub(crate) fn find(&self, stream: u64, number: u64) -> Option<u32> {
+    fn find(&self, stream: u64, number: u64) -> Option<u32> {
         let behind = self.rows.partition_point(|row| (row.stream, row.first) <= (stream, number));
         let place = behind.checked_sub(1)?;
         let row = self.rows.get(place).filter(|row| row.stream == stream)?;

@@ -13,8 +13,10 @@ use crate::cursor::StreamCursor;
 use crate::error::{Error, Result};
 use crate::mirror::Mirror;
 use crate::options::Options;
+use crate::record::decode;
 use crate::source::{Source, TRIES};
-use crate::words::{Bounds, Record};
+use crate::state::State;
+use crate::words::{Bounds, Record, Usage};
 use crate::writer::find_record;
 
 /// Reads durable records of streams. Cheap to clone.
@@ -124,6 +126,14 @@ impl StreamsReader {
             .with(|state| state.streams_after(after).take(count_max).map(|(id, _)| id).collect())
     }
 
+    /// What each stream and each section takes, all as of one record of the log.
+    ///
+    /// # Errors
+    /// As [`StreamsReader::count`].
+    pub fn usage(&self) -> Result<Usage> {
+        self.source.with(State::usage)
+    }
+
     /// A cursor whose next record is the one with this number, which may not exist yet.
     pub fn read(&self, stream: u64, from: u64) -> StreamCursor {
         StreamCursor::new(self.source.clone(), stream, from)
@@ -142,6 +152,21 @@ impl StreamsReader {
             next
         })
     }
+}
+
+/// Whether a log has the records of streams, by its first one and its last one: before a program
+/// appends to a log, or shows it.
+pub fn has_streams(log: &Reader) -> bool {
+    [log.first(), log.durable()].into_iter().all(|lsn| {
+        // Every record has a change; three bytes of somebody's may look like a head.
+        let is_sound = |bytes: &[u8]| {
+            decode(bytes, lsn).is_ok_and(|(_, changes)| {
+                let mut changes = changes.peekable();
+                changes.peek().is_some() && changes.all(|change| change.is_ok())
+            })
+        };
+        log.get(lsn).is_ok_and(|bytes| is_sound(&bytes))
+    })
 }
 
 impl fmt::Debug for StreamsReader {

@@ -72,17 +72,14 @@ impl Source {
     /// The record of the log that has a record of a stream.
     pub(crate) fn find(&self, stream: u64, number: u64) -> Result<Lsn> {
         for _ in 0..TRIES {
-            let (page, section, section_first) = match self.locate(stream, number)? {
+            let (page, section, lsns) = match self.locate(stream, number)? {
                 Located::Record(lsn) => return Ok(lsn),
-                Located::Page { page, section, section_first, .. } => {
-                    (page, section, section_first)
-                }
+                Located::Page { page, section, lsns, .. } => (page, section, lsns),
             };
-            let lsn = page.ok_or_else(|| self.not_there(section_first, stream, number))?;
+            let lsn = page.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
             let Some(page) = self.page(lsn, section)? else { continue };
-            let offset =
-                page.find(stream, number).ok_or_else(|| self.not_there(lsn, stream, number))?;
-            return Ok(section_first.plus(u64::from(offset)).unwrap_or(section_first));
+            let place = page.place(stream, number, &lsns);
+            return place.ok_or_else(|| self.not_there(lsn, stream, number));
         }
         Err(self.not_there(self.log().first(), stream, number))
     }

@@ -9,7 +9,7 @@
 //! is not known yet is passed over, since a piece with that stream must still come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use inkstone::Lsn;
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::record::{Change, Sealed};
 use crate::runs::{Live, Runs};
 use crate::section::{Directory, Section};
-use crate::words::{Bounds, NOTE_BYTES_MAX};
+use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
 /// What a record of the log takes beside its bytes: its frame and its head, about.
 pub(crate) const FRAME_BYTES: u64 = 40;
@@ -124,6 +124,35 @@ impl State {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         let ids = self.ids.range((from, Bound::Unbounded));
         ids.filter_map(|id| Some((*id, self.streams.get(id)?)))
+    }
+
+    /// What each stream and each section takes.
+    pub(crate) fn usage(&self) -> Usage {
+        let oldest = self.sections.front().map(|front| front.number);
+        let of_stream = |(id, stream): (u64, &Stream)| {
+            let runs = stream.runs.as_slice();
+            let bytes = |is_counted: &dyn Fn(u32) -> bool| -> u64 {
+                let counted = runs.iter().filter(|run| is_counted(run.section));
+                counted.map(|run| u64::from(run.bytes)).sum()
+            };
+            StreamUsage {
+                stream: id,
+                bounds: Bounds { first: stream.first, next: stream.next },
+                note_bytes: stream.note.len(),
+                bytes: bytes(&|_| true),
+                oldest_bytes: bytes(&|section| Some(section) == oldest),
+            }
+        };
+        let of_section = |section: &Section| SectionUsage {
+            number: section.number,
+            first: section.first,
+            bytes: section.bytes,
+            live_bytes: section.live_bytes,
+        };
+        Usage {
+            streams: self.streams_after(None).map(of_stream).collect(),
+            sections: self.sections.iter_from(0).map(of_section).collect(),
+        }
     }
 
     /// A record of a section comes; a section that is behind the last one begins.
@@ -373,7 +402,7 @@ impl State {
             None => Located::Page {
                 page: section.directory.page_of(stream, number),
                 section: section.number,
-                section_first: section.first,
+                lsns: section.first..section.end().unwrap_or(section.first),
                 run_end,
             },
         })
@@ -381,12 +410,12 @@ impl State {
 }
 
 /// Where a record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Located {
     /// In this record of the log.
     Record(Lsn),
     /// A page says where; `None` is a contradiction.
-    Page { page: Option<Lsn>, section: u32, section_first: Lsn, run_end: u64 },
+    Page { page: Option<Lsn>, section: u32, lsns: Range<Lsn>, run_end: u64 },
 }
 
 fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {

@@ -289,6 +289,11 @@ impl Streams {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The log below, for its own numbers. Nobody else may append to it or truncate it.
     #[doc(hidden)]
     pub fn log(&self) -> &Log {
@@ -402,6 +407,12 @@ impl<'log> Written<'log> {
     /// [`Append::on_durable`].
     pub fn on_durable(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         self.append.on_durable(|outcome| callback(outcome.map(|_| ()).map_err(crate::Error::from)));
+    }
+
+    /// The handle of the log's record, for a door to another language.
+    #[doc(hidden)]
+    pub fn into_append(self) -> Append<'log> {
+        self.append
     }
 
     /// A handle that does not borrow the streams.

@@ -2,6 +2,8 @@
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
+use inkstone::Lsn;
+
 /// The largest note of a stream.
 pub const NOTE_BYTES_MAX: usize = 4096 - 256;
 
@@ -55,4 +57,46 @@ pub struct Stats {
     pub housekeeping_bytes: u64,
     /// Bytes that live in the oldest section: what the front of the log waits for.
     pub front_live_bytes: u64,
+}
+
+/// What each stream and each section takes, all as of one record of the log
+/// ([`crate::StreamsReader::usage`]).
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// The streams, by their ids.
+    pub streams: Vec<StreamUsage>,
+    /// The sections, the oldest one first: the front of the log waits for it. The last one is
+    /// written.
+    pub sections: Vec<SectionUsage>,
+}
+
+/// What a stream takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamUsage {
+    /// Its id.
+    pub stream: u64,
+    /// Where it begins and ends.
+    pub bounds: Bounds,
+    /// The size of its note; 0 if it has none.
+    pub note_bytes: usize,
+    /// Bytes that its records take in the log, about.
+    pub bytes: u64,
+    /// How many of them lie in the oldest section.
+    pub oldest_bytes: u64,
+}
+
+/// What a section takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SectionUsage {
+    /// Its number.
+    pub number: u32,
+    /// Its first record in the log.
+    pub first: Lsn,
+    /// Bytes of its records.
+    pub bytes: u64,
+    /// Bytes of those that live, about.
+    pub live_bytes: u64,
 }

@@ -232,14 +232,15 @@ impl Shared {
         waker: Waker,
     ) -> Result<Option<Follower<'_>>> {
         let mut order = self.order()?;
+        // First: what was appended before the end is shown.
+        if number < order.state.bounds(stream)?.next {
+            return Ok(None);
+        }
         if order.is_closing {
             return Err(inkstone::Error::Closed.into());
         }
         if let Some(error) = self.reader.end_of_log() {
             return Err(error.into());
-        }
-        if number < order.state.bounds(stream)?.next {
-            return Ok(None);
         }
         order.followers.entry(stream).or_default().push(waker.clone());
         Ok(Some(Follower { shared: self, stream, waker }))
@@ -249,7 +250,11 @@ impl Shared {
     pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
         let order = self.order()?;
         Ok(match order.state.locate(stream, number)? {
-            Located::Record(lsn) => Located::Record(order.moving.source(stream, number, lsn)),
+            // Asked of the log: another thread may have given the old place back since.
+            Located::Record(lsn) if lsn > self.log.durable() => {
+                Located::Record(order.moving.source(stream, number, lsn))
+            }
+            Located::Record(lsn) => Located::Record(lsn),
             page @ Located::Page { .. } => page,
         })
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use inkstone_streams::{Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader};
+use inkstone_streams::{
+    Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader, has_streams,
+};
 
 fn options() -> Options {
     Options::new().log(inkstone::Options::small()).section_bytes(64 << 10)
@@ -74,6 +76,11 @@ fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
     assert_eq!(log.last(), last);
+    // It looks like a head without changes; and like one whose change is cut short.
+    for record in [&[0xa1, 0, 0][..], &[0xa1, 0, 0, 1]] {
+        log.truncate_before(log.append_durable(record).unwrap()).unwrap();
+        assert!(!has_streams(&log.reader()));
+    }
     // A newer program's first byte.
     log.append_durable(&[0xa2, 0, 0]).unwrap();
     log.close().unwrap();
@@ -81,6 +88,40 @@ fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
     assert!(matches!(refused, Err(Error::Newer { .. })), "{refused:?}");
     let refused = Streams::open(directory.path(), options().section_bytes(1));
     assert!(matches!(refused, Err(Error::Log(inkstone::Error::Invalid(_)))), "{refused:?}");
+}
+
+/// What a person asks who wonders why the log is so large: in the process that writes and beside
+/// it.
+#[test]
+fn the_usage_says_which_streams_keep_the_oldest_section() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options().own_mover(false)).unwrap();
+    for stream in [0, 7, u64::MAX] {
+        streams.create(stream, 1).unwrap().wait().unwrap();
+    }
+    streams.append(u64::MAX, b"it stays for ever").unwrap().wait().unwrap();
+    streams.set_note(7, b"a note").unwrap().wait().unwrap();
+    while streams.stats().sections < 3 {
+        streams.append(7, &[7; 1000]).unwrap().wait().unwrap();
+    }
+    let beside = StreamsReader::open(directory.path(), &options()).unwrap();
+    for usage in [streams.reader().usage().unwrap(), beside.usage().unwrap()] {
+        let ids: Vec<u64> = usage.streams.iter().map(|stream| stream.stream).collect();
+        assert_eq!(ids, [0, 7, u64::MAX]);
+        let [empty, large, idle] = &usage.streams[..] else { panic!("three streams") };
+        assert_eq!((empty.bytes, empty.oldest_bytes, empty.bounds.len()), (0, 0, 0));
+        assert!(large.bytes > 2 * large.oldest_bytes && large.note_bytes == 6, "{large:?}");
+        assert_eq!(idle.bytes, idle.oldest_bytes);
+        let oldest = &usage.sections[0];
+        assert_eq!((usage.sections.len(), oldest.number, oldest.first.get()), (3, 0, 1));
+        let live: u64 = usage.streams.iter().map(|stream| stream.oldest_bytes).sum();
+        assert_eq!(oldest.live_bytes, live);
+        assert!(oldest.bytes > live);
+    }
+    streams.close().unwrap();
+    assert!(has_streams(
+        &inkstone::Reader::open(directory.path(), &inkstone::Options::new()).unwrap()
+    ));
 }
 
 /// What is read beside writers is what was written, while records are moved under the readers, and
@@ -210,11 +251,18 @@ fn a_follower_gets_each_record_when_it_is_durable_and_learns_of_the_end() {
         }
     }
     writer.join().unwrap();
-    let follower = std::thread::spawn(move || own.next_within(Duration::from_secs(600)));
+    let follower = std::thread::spawn(move || {
+        let ended = own.next_within(Duration::from_secs(600));
+        (own, ended)
+    });
     std::thread::sleep(Duration::from_millis(50));
     streams.close().unwrap();
-    let ended = follower.join().unwrap();
-    assert!(matches!(ended, Err(Error::Log(inkstone::Error::Closed))), "{ended:?}");
+    let (mut own, ended) = follower.join().unwrap();
+    assert_eq!(own.next().unwrap(), None);
+    // One that does not wait learns of it too.
+    for ended in [ended, own.next_within(Duration::ZERO)] {
+        assert!(matches!(ended, Err(Error::Log(inkstone::Error::Closed))), "{ended:?}");
+    }
 }
 
 #[test]

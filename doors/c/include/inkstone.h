@@ -132,9 +132,9 @@ enum
     // A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
     // inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is
-    // left.
+    // left; of a stream it is inkstone_error_number.
     INKSTONE_TRUNCATED_BEFORE = 12,
-    // There is no durable record with this LSN yet.
+    // There is no durable record with this LSN yet, or with this number in its stream.
     INKSTONE_NOT_YET = 13,
     // inkstone_truncate_after has truncated records before this reader's position.
     // inkstone_error_lsn is where it goes on.
@@ -146,13 +146,25 @@ enum
     // This process was forked after the log was opened. The log belongs to the parent process;
     // nothing was done.
     INKSTONE_FORKED = 17,
-    // There are no LSNs or segment numbers left.
+    // There are no LSNs or segment numbers left, or no numbers of a stream.
     INKSTONE_USED_UP = 18,
     // A bug of the library: code in it panicked, and the panic ended at this call. Close the log
     // and open it again.
     INKSTONE_PANICKED = 19,
     // A failure that this version of the C library has no code for. The message says what it is.
     INKSTONE_OTHER = 20,
+    // There is no stream with this id: it was never created, or was removed.
+    INKSTONE_NO_STREAM = 21,
+    // A stream with this id is there already.
+    INKSTONE_EXISTS = 22,
+    // The record does not get the number that the caller expects (inkstone_batch_append_at).
+    // inkstone_error_number is the one that it gets.
+    INKSTONE_OTHER_NUMBER = 23,
+    // The log in the directory has other records than those of streams. It was not changed.
+    INKSTONE_FOREIGN = 24,
+    // The log has a record that no program of ours writes there: a bug, or damage that the
+    // checksums cannot see.
+    INKSTONE_CONTRADICTION = 25,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -194,6 +206,12 @@ typedef int32_t inkstone_event_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Changes of any number of streams, which are made together or not at all, in the order in which
+// they were added. One thread at a time may use it. A call that adds a change and fails leaves the
+// batch unfit: inkstone_streams_apply refuses it until it is cleared. So the codes of these calls
+// may be ignored.
+typedef struct inkstone_batch inkstone_batch;
+
 // A position in a log from which records are read in order. One thread at a time may use it.
 typedef struct inkstone_cursor inkstone_cursor;
 
@@ -217,6 +235,17 @@ typedef struct inkstone_reader inkstone_reader;
 // A full segment that a program keeps, to copy its file, say: until it is freed the file is not
 // used for anything else.
 typedef struct inkstone_segment inkstone_segment;
+
+// Many streams in one log, open for writing. A stream has an id and dense numbers of its own, from
+// a first one that its creator chooses. All streams share every flush. All threads may use it at
+// the same time. One log has one writer at a time.
+typedef struct inkstone_streams inkstone_streams;
+
+// A position in a stream from which records are read in order. One thread at a time may use it.
+typedef struct inkstone_streams_cursor inkstone_streams_cursor;
+
+// Reads durable records of streams. All threads may use it at the same time.
+typedef struct inkstone_streams_reader inkstone_streams_reader;
 
 // Called once with what became of a record: `error` is NULL when it and all before it are on
 // stable storage, and else why it may not be. The error is the library's and valid until the
@@ -264,6 +293,16 @@ typedef struct {
     // How many they are.
     size_t size;
 } inkstone_record;
+
+// A record of a stream that is borrowed from a cursor: valid until the next call on that cursor.
+typedef struct {
+    // Its number in the stream.
+    uint64_t number;
+    // Its bytes; never NULL, not aligned.
+    const void *data;
+    // How many they are.
+    size_t size;
+} inkstone_streams_record;
 
 // A function that gets the log's events. The event is the library's and valid until the function
 // returns.
@@ -394,8 +433,8 @@ inkstone_code inkstone_reader_get(const inkstone_reader *reader,
                                   inkstone_bytes *bytes,
                                   inkstone_error **error);
 
-// Frees the bytes that inkstone_reader_get has made, and sets `data` to NULL and `size` to 0.
-// NULL, or bytes that are NULL, are nothing.
+// Frees bytes that a call of this library has put into an `inkstone_bytes *bytes`, and sets `data`
+// to NULL and `size` to 0. NULL, or bytes that are NULL, are nothing.
 //
 // Threads: any, once.
 void inkstone_bytes_free(inkstone_bytes *bytes);
@@ -703,6 +742,277 @@ uint64_t inkstone_cursor_next_lsn(const inkstone_cursor *cursor);
 // Threads: one at a time.
 uint64_t inkstone_cursor_durable(const inkstone_cursor *cursor);
 
+// Opens the streams in the directory `path`, creating the log if there is none. `options` may be
+// NULL: the defaults. A log with other records is INKSTONE_FOREIGN, and is not changed. On failure
+// `*streams` is NULL. What inkstone_open says of descriptors holds.
+//
+// Owner: the caller gets `*streams` and frees it with inkstone_streams_free. `options` stay the
+// caller's and are copied. Threads: any. Durable: everything that the opened streams show.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_open(const char *path_of_log,
+                                    const inkstone_options *options,
+                                    inkstone_streams **streams,
+                                    inkstone_error **error);
+
+// Closes the streams and their log: commits everything, and lets another writer open it. What
+// inkstone_close says of other threads and of a second call holds.
+//
+// Owner: the streams stay the caller's to free. Threads: any. Durable: every change that was
+// applied.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_close(const inkstone_streams *streams, inkstone_error **error);
+
+// Frees streams, and closes them if they are open; errors of that closing are lost, so close them
+// first. NULL is nothing. In a forked child it writes nothing.
+//
+// Owner: `streams` is gone, and so is what is pending of it, and the log of inkstone_streams_log.
+// Readers of it may be used on, and freed later. Threads: any, when no other call uses the
+// streams, and not from a callback or listener. Durable: every change that was applied, if nothing
+// failed.
+void inkstone_streams_free(inkstone_streams *streams);
+
+// Appends one record to a stream; its bytes are copied. Waits while the log has no room in its
+// buffers. An unknown stream is INKSTONE_NO_STREAM.
+//
+// Owner: `number`, which may be NULL, is the caller's and gets the record's number. `pending` is
+// the caller's, as of inkstone_append: end it by inkstone_wait, inkstone_on_durable or
+// inkstone_let_go. Its LSN is that of the record of the log. Threads: any. Durable: nothing on
+// return: wait for `pending`.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_append(const inkstone_streams *streams,
+                                      uint64_t stream,
+                                      const void *data,
+                                      size_t size,
+                                      uint64_t *number,
+                                      inkstone_pending *pending,
+                                      inkstone_error **error);
+
+// Makes all changes of a batch, or none: after a crash, too, all of them are there or none. Waits
+// while the log has no room in its buffers. A change that cannot be made is an error that names
+// its stream (inkstone_error_stream), and then nothing has changed. The batch stays as it is.
+//
+// Owner: `numbers`, which may be NULL, is the caller's place for one number for each record that
+// the batch appends, in order. `pending` is the caller's, as of inkstone_streams_append.
+// Threads: any. Durable: nothing on return: wait for `pending`.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_apply(const inkstone_streams *streams,
+                                     const inkstone_batch *batch,
+                                     uint64_t *numbers,
+                                     inkstone_pending *pending,
+                                     inkstone_error **error);
+
+// Makes durable all changes that were made before.
+//
+// Threads: any. Durable: every change whose call had returned before this one.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_sync(const inkstone_streams *streams, inkstone_error **error);
+
+// How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
+// log_bytes, sections, moved_records, moved_bytes, housekeeping_bytes, front_live_bytes (what the
+// front of the log waits for). A later version may add members. All 0 in a forked child.
+//
+// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_stats_json(const inkstone_streams *streams,
+                                          char **text,
+                                          inkstone_error **error);
+
+// The log below, for what it knows: inkstone_durable, inkstone_wait_durable,
+// inkstone_on_watermark, inkstone_stats_json. Nobody else may append to it, truncate it, or close
+// it. NULL for NULL.
+//
+// Owner: the streams; valid until they are freed. Threads: any.
+const inkstone_log *inkstone_streams_log(const inkstone_streams *streams);
+
+// An empty batch.
+//
+// Owner: the caller, who frees it with inkstone_batch_free. Threads: any.
+inkstone_batch *inkstone_batch_new(void);
+
+// Frees a batch. What was applied stays. NULL is nothing.
+//
+// Threads: any, once.
+void inkstone_batch_free(inkstone_batch *batch);
+
+// Empties a batch, to use its memory again. NULL is nothing. A batch that was applied and is not
+// cleared still has its changes: to apply it again makes them a second time.
+//
+// Threads: one at a time.
+void inkstone_batch_clear(inkstone_batch *batch);
+
+// Creates a stream whose first record gets the number `first`.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_create(inkstone_batch *batch, uint64_t stream, uint64_t first);
+
+// Appends a record; it gets the next number of its stream. Its bytes are copied.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_append(inkstone_batch *batch,
+                                    uint64_t stream,
+                                    const void *data,
+                                    size_t size);
+
+// Appends a record that must get this number: with any other the batch is INKSTONE_OTHER_NUMBER
+// when it is applied.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_append_at(inkstone_batch *batch,
+                                       uint64_t stream,
+                                       uint64_t number,
+                                       const void *data,
+                                       size_t size);
+
+// Replaces the note of a stream: up to 3840 bytes that change in order with its records, such as a
+// vote, or a consumer's place. Without bytes the stream has none any more.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_note(inkstone_batch *batch,
+                                  uint64_t stream,
+                                  const void *data,
+                                  size_t size);
+
+// Truncates the records of a stream before `first`. If they are gone already, nothing changes.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_truncate_before(inkstone_batch *batch,
+                                             uint64_t stream,
+                                             uint64_t first);
+
+// Truncates the records of a stream after `last`; the next one gets the number after it.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_truncate_after(inkstone_batch *batch, uint64_t stream, uint64_t last);
+
+// Truncates all records of a stream; the next one gets the number `first`, which may be any: a
+// snapshot was installed. The note stays.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_restart_at(inkstone_batch *batch, uint64_t stream, uint64_t first);
+
+// Removes a stream with its records and its note. Its id may be created again.
+//
+// Threads: one at a time.
+inkstone_code inkstone_batch_remove(inkstone_batch *batch, uint64_t stream);
+
+// A reader of the durable records of streams that this process writes.
+//
+// Owner: the caller gets `*reader` and frees it with inkstone_streams_reader_free, also after the
+// streams. It may be used after they are closed, until they are opened for writing again.
+// Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_reader_of(const inkstone_streams *streams,
+                                         inkstone_streams_reader **reader,
+                                         inkstone_error **error);
+
+// Opens the streams in the directory `path` for reading only, also beside a writer in another
+// process. It writes and creates nothing and takes no lock. `options` may be NULL; of them only
+// access, expect_durable and cache_bytes apply. On failure `*reader` is NULL.
+//
+// Owner: the caller gets `*reader` and frees it with inkstone_streams_reader_free. `options` stay
+// the caller's. Threads: any. Durable: everything that the reader shows.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_reader_open(const char *path_of_log,
+                                           const inkstone_options *options,
+                                           inkstone_streams_reader **reader,
+                                           inkstone_error **error);
+
+// Frees a reader. Its cursors may be used on. NULL is nothing.
+//
+// Threads: any, when no other call uses the reader.
+void inkstone_streams_reader_free(inkstone_streams_reader *reader);
+
+// Puts the ids of the streams from `from` on into `ids`, in order, at most `count_max`, and how
+// many they are into `count`. For the next ones call it with the last id and 1 more.
+//
+// Owner: `ids` and `count` are the caller's. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_ids(const inkstone_streams_reader *reader,
+                                   uint64_t from,
+                                   uint64_t *ids,
+                                   size_t count_max,
+                                   size_t *count,
+                                   inkstone_error **error);
+
+// Puts the number of the first record that is left into `first`, and the number that the next
+// record gets into `next`; either may be NULL. If both are the same, the stream has no record. In
+// the process that writes, records below `next` may not be durable yet.
+//
+// Owner: `first` and `next` are the caller's. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_bounds(const inkstone_streams_reader *reader,
+                                      uint64_t stream,
+                                      uint64_t *first,
+                                      uint64_t *next,
+                                      inkstone_error **error);
+
+// The note of a stream, in memory of its own; no bytes if it has none. In the process that writes,
+// it may not be durable yet. On failure `bytes->data` is NULL.
+//
+// Owner: the caller gets the bytes and frees them with inkstone_bytes_free. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_note(const inkstone_streams_reader *reader,
+                                    uint64_t stream,
+                                    inkstone_bytes *bytes,
+                                    inkstone_error **error);
+
+// The record of a stream with this number, in memory of its own. INKSTONE_NO_STREAM,
+// INKSTONE_TRUNCATED_BEFORE, INKSTONE_NOT_YET, also for a record that is not durable yet. On
+// failure `bytes->data` is NULL.
+//
+// Owner: the caller gets the bytes and frees them with inkstone_bytes_free. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_get(const inkstone_streams_reader *reader,
+                                   uint64_t stream,
+                                   uint64_t number,
+                                   inkstone_bytes *bytes,
+                                   inkstone_error **error);
+
+// A cursor whose next record is the one of this stream with this number, which may not exist yet.
+//
+// Owner: the caller gets `*cursor` and frees it with inkstone_streams_cursor_free, also after the
+// reader. Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_cursor_new(const inkstone_streams_reader *reader,
+                                          uint64_t stream,
+                                          uint64_t number,
+                                          inkstone_streams_cursor **cursor,
+                                          inkstone_error **error);
+
+// Frees a cursor, and with it the record that it returned last. NULL is nothing.
+//
+// Threads: any, when no other call uses the cursor.
+void inkstone_streams_cursor_free(inkstone_streams_cursor *cursor);
+
+// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet.
+// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_NO_STREAM when
+// the stream was removed.
+//
+// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+// a time.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_cursor_next(inkstone_streams_cursor *cursor,
+                                           inkstone_streams_record *record,
+                                           inkstone_error **error);
+
+// The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever).
+// INKSTONE_NOT_YET, without an error object, when the time is over. INKSTONE_CLOSED and
+// INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
+// inkstone_streams_cursor_next.
+//
+// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+// a time.
+INKSTONE_MUST_USE
+inkstone_code inkstone_streams_cursor_next_within(inkstone_streams_cursor *cursor,
+                                                  uint64_t timeout_us,
+                                                  inkstone_streams_record *record,
+                                                  inkstone_error **error);
+
+// Moves to another number. INKSTONE_INVALID if `cursor` is NULL.
+//
+// Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
+inkstone_code inkstone_streams_cursor_seek(inkstone_streams_cursor *cursor, uint64_t number);
+
 // Options with their defaults, which are durable and fit most uses.
 //
 // Owner: the caller, who frees them with inkstone_options_free. Threads: any.
@@ -796,6 +1106,12 @@ inkstone_code inkstone_options_set_file_mode(inkstone_options *options, uint32_t
 //   MiB by default. 0: readers read files.
 // - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
 //   sees by itself what pays.
+// - cache_bytes: of streams (inkstone_streams_open): how many bytes of directories of older
+//   sections are kept in memory: 16 MiB by default.
+// - section_bytes: of streams: how many bytes of the log share one directory: from 16 KiB to 2
+//   GiB, 64 MiB by default; best the size of a segment.
+// - size_multiple: of streams: by how much the log may be larger than what lives in it, from 2,
+//   the default, before records in its oldest section are moved.
 //
 // Owner: `name` and `value` stay the caller's.
 INKSTONE_MUST_USE
@@ -966,6 +1282,19 @@ bool inkstone_error_offset(const inkstone_error *error, uint64_t *offset);
 //
 // Threads: any.
 bool inkstone_error_lsn(const inkstone_error *error, uint64_t *lsn);
+
+// Puts the id of the stream that the error is about into `stream`, and returns true; false if
+// there is none.
+//
+// Threads: any.
+bool inkstone_error_stream(const inkstone_error *error, uint64_t *stream);
+
+// Puts the number in a stream that belongs to the error into `number`, and returns true; false if
+// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_NOT_YET,
+// INKSTONE_OTHER_NUMBER: the number that the next record gets.
+//
+// Threads: any.
+bool inkstone_error_number(const inkstone_error *error, uint64_t *number);
 
 // The operating system's error number (errno), also as the cause of a poison; 0 if there is none.
 //

@@ -75,6 +75,15 @@ public:
     }
     /** errno, or 0. */
     int os() const noexcept { return inkstone_error_os(object_.get()); }
+    /** The stream that it is about, and the number in it: inkstone_error_number. */
+    std::optional<std::uint64_t> stream() const noexcept {
+        std::uint64_t stream = 0;
+        return inkstone_error_stream(object_.get(), &stream) ? std::optional(stream) : std::nullopt;
+    }
+    std::optional<std::uint64_t> number() const noexcept {
+        std::uint64_t number = 0;
+        return inkstone_error_number(object_.get(), &number) ? std::optional(number) : std::nullopt;
+    }
     bool is_retryable() const noexcept { return inkstone_error_is_retryable(object_.get()); }
 
 private:
@@ -212,6 +221,13 @@ template <class Function, class Hand> result<void> called(Function function, Han
     /* The call has it, and may have deleted it; after a bug of the library nobody knows. */
     if (outcome || outcome.code() == INKSTONE_PANICKED) static_cast<void>(kept.release());
     return outcome;
+}
+/** Bytes that the library makes. */
+template <class Call> result<std::string> found(Call call) {
+    inkstone_bytes made{};
+    if (auto why = failed([&](auto error) { return call(&made, error); })) return *std::move(why);
+    owned<inkstone_bytes, inkstone_bytes_free> owner(&made);
+    return std::string(static_cast<const char *>(made.data), made.size);
 }
 inline std::uint64_t microseconds(std::chrono::microseconds time) noexcept {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
@@ -368,11 +384,7 @@ public:
         return detail::done([&](auto error) { return inkstone_reader_end_of_log(reader_.get(), error); });
     }
     result<std::string> get(std::uint64_t lsn, std::nothrow_t) const {
-        inkstone_bytes made{};
-        auto why = detail::failed([&](auto error) { return inkstone_reader_get(reader_.get(), lsn, &made, error); });
-        if (why) return *std::move(why);
-        detail::owned<inkstone_bytes, inkstone_bytes_free> owner(&made);
-        return std::string(static_cast<const char *>(made.data), made.size);
+        return detail::found([&](auto bytes, auto error) { return inkstone_reader_get(reader_.get(), lsn, bytes, error); });
     }
     result<cursor> from(std::uint64_t lsn, std::nothrow_t) const {
         inkstone_cursor *made = nullptr;
@@ -549,6 +561,199 @@ private:
         return lsn;
     }
     detail::owned<inkstone_log, inkstone_log_free> log_;
+};
+
+/** A record of a stream, borrowed from its cursor: valid until the next call on it. */
+class stream_record {
+public:
+    explicit stream_record(const inkstone_streams_record &found) noexcept : record_(found) {}
+    std::uint64_t number() const noexcept { return record_.number; }
+    const void *data() const noexcept { return record_.data; }
+    std::size_t size() const noexcept { return record_.size; }
+    std::string_view text() const noexcept { return {static_cast<const char *>(record_.data), record_.size}; }
+
+private:
+    inkstone_streams_record record_;
+};
+
+/** A position in a stream from which records are read in order. One thread at a time. */
+class streams_cursor {
+public:
+    explicit streams_cursor(inkstone_streams_cursor *taken) noexcept : cursor_(taken) {}
+    /** The next record; none when it is not durable yet. */
+    result<std::optional<stream_record>> next(std::nothrow_t) {
+        return step([&](auto record, auto error) { return inkstone_streams_cursor_next(cursor_.get(), record, error); });
+    }
+    /** The next record; none when `timeout` is over. */
+    result<std::optional<stream_record>> next_within(std::chrono::microseconds timeout, std::nothrow_t) {
+        const std::uint64_t us = timeout == forever ? UINT64_MAX : detail::microseconds(timeout);
+        return step([&](auto record, auto error) { return inkstone_streams_cursor_next_within(cursor_.get(), us, record, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    std::optional<stream_record> next() { return next(std::nothrow).value(); }
+    std::optional<stream_record> next_within(std::chrono::microseconds timeout) { return next_within(timeout, std::nothrow).value(); }
+#endif
+    void seek(std::uint64_t number) noexcept { inkstone_streams_cursor_seek(cursor_.get(), number); }
+
+private:
+    template <class Call> static result<std::optional<stream_record>> step(Call call) {
+        inkstone_streams_record found{};
+        auto why = detail::failed([&](auto error) { return call(&found, error); });
+        if (!why) return std::optional(stream_record(found));
+        if (why->code() == INKSTONE_NOT_YET) return std::optional<stream_record>();
+        return *std::move(why);
+    }
+    detail::owned<inkstone_streams_cursor, inkstone_streams_cursor_free> cursor_;
+};
+
+/** Reads durable records of streams. */
+class streams_reader {
+public:
+    explicit streams_reader(inkstone_streams_reader *taken) noexcept : reader_(taken) {}
+    /** Opens streams that another process may be writing. */
+    static result<streams_reader> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        if (auto why = detail::cut(path)) return *std::move(why);
+        inkstone_streams_reader *made = nullptr;
+        auto why = detail::failed([&](auto error) {
+            if (!options.get()) return options.moved_from(error);
+            return inkstone_streams_reader_open(path.c_str(), options.get(), &made, error);
+        });
+        if (why) return *std::move(why);
+        return streams_reader(made);
+    }
+    /** The first number that is left, and the number that the next record gets. */
+    result<std::pair<std::uint64_t, std::uint64_t>> bounds(std::uint64_t stream, std::nothrow_t) const {
+        std::pair<std::uint64_t, std::uint64_t> found;
+        auto why = detail::failed(
+            [&](auto error) { return inkstone_streams_bounds(reader_.get(), stream, &found.first, &found.second, error); });
+        if (why) return *std::move(why);
+        return found;
+    }
+    result<std::string> note(std::uint64_t stream, std::nothrow_t) const {
+        return detail::found([&](auto bytes, auto error) { return inkstone_streams_note(reader_.get(), stream, bytes, error); });
+    }
+    result<std::string> get(std::uint64_t stream, std::uint64_t number, std::nothrow_t) const {
+        return detail::found([&](auto bytes, auto error) { return inkstone_streams_get(reader_.get(), stream, number, bytes, error); });
+    }
+    /** The ids from `from` on, in order, at most `count_max`. */
+    result<std::vector<std::uint64_t>> ids(std::uint64_t from, std::size_t count_max, std::nothrow_t) const {
+        std::vector<std::uint64_t> found(count_max);
+        std::size_t count = 0;
+        auto why = detail::failed(
+            [&](auto error) { return inkstone_streams_ids(reader_.get(), from, found.data(), found.size(), &count, error); });
+        if (why) return *std::move(why);
+        found.resize(count);
+        return found;
+    }
+    result<streams_cursor> from(std::uint64_t stream, std::uint64_t number, std::nothrow_t) const {
+        inkstone_streams_cursor *made = nullptr;
+        auto why = detail::failed([&](auto error) { return inkstone_streams_cursor_new(reader_.get(), stream, number, &made, error); });
+        if (why) return *std::move(why);
+        return streams_cursor(made);
+    }
+#if INKSTONE_EXCEPTIONS
+    explicit streams_reader(const std::string &path, const options &options = {}) : streams_reader(open(path, std::nothrow, options).value()) {}
+    std::pair<std::uint64_t, std::uint64_t> bounds(std::uint64_t stream) const { return bounds(stream, std::nothrow).value(); }
+    std::string note(std::uint64_t stream) const { return note(stream, std::nothrow).value(); }
+    std::string get(std::uint64_t stream, std::uint64_t number) const { return get(stream, number, std::nothrow).value(); }
+    std::vector<std::uint64_t> ids(std::uint64_t from, std::size_t count_max) const { return ids(from, count_max, std::nothrow).value(); }
+    streams_cursor from(std::uint64_t stream, std::uint64_t number) const { return from(stream, number, std::nothrow).value(); }
+#endif
+
+private:
+    detail::owned<inkstone_streams_reader, inkstone_streams_reader_free> reader_;
+};
+
+/** Changes of any number of streams, made together or not at all. One that is refused makes streams::apply fail. */
+class batch {
+public:
+    batch() : batch_(inkstone_batch_new()) {}
+    batch &create(std::uint64_t stream, std::uint64_t first) { return inkstone_batch_create(get(), stream, first), *this; }
+    batch &append(std::uint64_t stream, bytes data) {
+        return records_++, inkstone_batch_append(get(), stream, data.data(), data.size()), *this;
+    }
+    batch &append_at(std::uint64_t stream, std::uint64_t number, bytes data) {
+        return records_++, inkstone_batch_append_at(get(), stream, number, data.data(), data.size()), *this;
+    }
+    batch &note(std::uint64_t stream, bytes data) { return inkstone_batch_note(get(), stream, data.data(), data.size()), *this; }
+    batch &truncate_before(std::uint64_t stream, std::uint64_t first) { return inkstone_batch_truncate_before(get(), stream, first), *this; }
+    batch &truncate_after(std::uint64_t stream, std::uint64_t last) { return inkstone_batch_truncate_after(get(), stream, last), *this; }
+    batch &restart_at(std::uint64_t stream, std::uint64_t first) { return inkstone_batch_restart_at(get(), stream, first), *this; }
+    batch &remove(std::uint64_t stream) { return inkstone_batch_remove(get(), stream), *this; }
+    batch &clear() noexcept { return records_ = 0, inkstone_batch_clear(get()), *this; }
+    /** How many records it appends, those that were refused included. */
+    std::size_t records() const noexcept { return records_; }
+    inkstone_batch *get() const noexcept { return batch_.get(); }
+
+private:
+    detail::owned<inkstone_batch, inkstone_batch_free> batch_;
+    std::size_t records_ = 0;
+};
+
+/** Many streams in one log, open for writing. All threads may use it. Its destructor closes it and loses errors: call close(). */
+class streams {
+public:
+    static result<streams> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        if (auto why = detail::cut(path)) return *std::move(why);
+        inkstone_streams *made = nullptr;
+        auto why = detail::failed([&](auto error) {
+            if (!options.get()) return options.moved_from(error);
+            return inkstone_streams_open(path.c_str(), options.get(), &made, error);
+        });
+        if (why) return *std::move(why);
+        return streams(made);
+    }
+    result<void> close(std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_streams_close(streams_.get(), error); });
+    }
+    /** One record; `number`, if it is given, gets its number. */
+    result<pending> append(std::uint64_t stream, bytes data, std::nothrow_t, std::uint64_t *number = nullptr) const {
+        return pends([&](auto to, auto error) {
+            return inkstone_streams_append(streams_.get(), stream, data.data(), data.size(), number, to, error);
+        });
+    }
+    /** All changes or none; `numbers`, if they are given, get the numbers of the records. */
+    result<pending> apply(const batch &batch, std::nothrow_t, std::vector<std::uint64_t> *numbers = nullptr) const {
+        if (numbers != nullptr) numbers->assign(batch.records(), 0);
+        return pends([&](auto to, auto error) {
+            return inkstone_streams_apply(streams_.get(), batch.get(), numbers == nullptr ? nullptr : numbers->data(), to, error);
+        });
+    }
+    result<void> sync(std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_streams_sync(streams_.get(), error); });
+    }
+    result<streams_reader> reader(std::nothrow_t) const {
+        inkstone_streams_reader *made = nullptr;
+        auto why = detail::failed([&](auto error) { return inkstone_streams_reader_of(streams_.get(), &made, error); });
+        if (why) return *std::move(why);
+        return streams_reader(made);
+    }
+    result<std::string> stats_json(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_streams_stats_json(streams_.get(), text, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    explicit streams(const std::string &path, const options &options = {}) : streams(open(path, std::nothrow, options).value()) {}
+    void close() const { close(std::nothrow).value(); }
+    pending append(std::uint64_t stream, bytes data, std::uint64_t *number = nullptr) const {
+        return append(stream, data, std::nothrow, number).value();
+    }
+    pending apply(const batch &batch, std::vector<std::uint64_t> *numbers = nullptr) const {
+        return apply(batch, std::nothrow, numbers).value();
+    }
+    void sync() const { sync(std::nothrow).value(); }
+    streams_reader reader() const { return reader(std::nothrow).value(); }
+    std::string stats_json() const { return stats_json(std::nothrow).value(); }
+#endif
+    inkstone_streams *get() const noexcept { return streams_.get(); }
+
+private:
+    explicit streams(inkstone_streams *taken) noexcept : streams_(taken) {}
+    template <class Call> static result<pending> pends(Call call) {
+        inkstone_pending made{};
+        if (auto why = detail::failed([&](auto error) { return call(&made, error); })) return *std::move(why);
+        return pending(made);
+    }
+    detail::owned<inkstone_streams, inkstone_streams_free> streams_;
 };
 
 /** Whether the log in `path` is intact, with the report as JSON. */

@@ -70,7 +70,7 @@ pub struct inkstone_pending {
     pub cuts: u64,
 }
 
-const NOTHING: inkstone_pending =
+pub(crate) const NOTHING: inkstone_pending =
     inkstone_pending { log: ptr::null(), first_lsn: 0, lsn: 0, cuts: 0 };
 
 /// Called once with what became of a record: `error` is NULL when it and all before it are on

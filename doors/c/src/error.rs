@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr;
 
-use inkstone::{Error, IoError};
+use inkstone::{Error, IoError, Lsn};
 
 use crate::pointers::{Out, out};
 
@@ -48,9 +48,9 @@ pub enum inkstone_code {
     /// A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
     /// inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is
-    /// left.
+    /// left; of a stream it is inkstone_error_number.
     INKSTONE_TRUNCATED_BEFORE = 12,
-    /// There is no durable record with this LSN yet.
+    /// There is no durable record with this LSN yet, or with this number in its stream.
     INKSTONE_NOT_YET = 13,
     /// inkstone_truncate_after has truncated records before this reader's position.
     /// inkstone_error_lsn is where it goes on.
@@ -62,25 +62,38 @@ pub enum inkstone_code {
     /// This process was forked after the log was opened. The log belongs to the parent process;
     /// nothing was done.
     INKSTONE_FORKED = 17,
-    /// There are no LSNs or segment numbers left.
+    /// There are no LSNs or segment numbers left, or no numbers of a stream.
     INKSTONE_USED_UP = 18,
     /// A bug of the library: code in it panicked, and the panic ended at this call. Close the log
     /// and open it again.
     INKSTONE_PANICKED = 19,
     /// A failure that this version of the C library has no code for. The message says what it is.
     INKSTONE_OTHER = 20,
+    /// There is no stream with this id: it was never created, or was removed.
+    INKSTONE_NO_STREAM = 21,
+    /// A stream with this id is there already.
+    INKSTONE_EXISTS = 22,
+    /// The record does not get the number that the caller expects (inkstone_batch_append_at).
+    /// inkstone_error_number is the one that it gets.
+    INKSTONE_OTHER_NUMBER = 23,
+    /// The log in the directory has other records than those of streams. It was not changed.
+    INKSTONE_FOREIGN = 24,
+    /// The log has a record that no program of ours writes there: a bug, or damage that the
+    /// checksums cannot see.
+    INKSTONE_CONTRADICTION = 25,
 }
 
 use inkstone_code::{
-    INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CORRUPT, INKSTONE_FORKED, INKSTONE_INCOMPLETE,
-    INKSTONE_INVALID, INKSTONE_IO, INKSTONE_LOCKED, INKSTONE_NO_LOG, INKSTONE_NO_ROOM,
-    INKSTONE_NOT_YET, INKSTONE_OK, INKSTONE_OTHER, INKSTONE_PANICKED, INKSTONE_POISONED,
+    INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CONTRADICTION, INKSTONE_CORRUPT, INKSTONE_EXISTS,
+    INKSTONE_FOREIGN, INKSTONE_FORKED, INKSTONE_INCOMPLETE, INKSTONE_INVALID, INKSTONE_IO,
+    INKSTONE_LOCKED, INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NO_STREAM, INKSTONE_NOT_YET,
+    INKSTONE_OK, INKSTONE_OTHER, INKSTONE_OTHER_NUMBER, INKSTONE_PANICKED, INKSTONE_POISONED,
     INKSTONE_STOPPED, INKSTONE_TOO_LARGE, INKSTONE_TRUNCATED_AFTER, INKSTONE_TRUNCATED_BEFORE,
     INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
 };
 
 /// Each code: its name, and what a program or its operator can do.
-const CODES: [(inkstone_code, &CStr, &CStr); 21] = [
+const CODES: [(inkstone_code, &CStr, &CStr); 26] = [
     (INKSTONE_OK, c"ok", c""),
     (INKSTONE_IO, c"io", c"Find out why the operating system refused the call on this path."),
     (
@@ -142,6 +155,19 @@ const CODES: [(inkstone_code, &CStr, &CStr); 21] = [
         c"Report the message as a bug; free the log and open it again.",
     ),
     (INKSTONE_OTHER, c"other", c"The message says what happened."),
+    (INKSTONE_NO_STREAM, c"no stream", c"Create the stream first, or correct its id."),
+    (INKSTONE_EXISTS, c"exists", c"Remove the stream first, or restart it."),
+    (
+        INKSTONE_OTHER_NUMBER,
+        c"other number",
+        c"Find out which records the stream has that the caller does not know.",
+    ),
+    (INKSTONE_FOREIGN, c"foreign", c"Open the log with the program that made it."),
+    (
+        INKSTONE_CONTRADICTION,
+        c"contradiction",
+        c"Keep a copy of the directory and report the message.",
+    ),
 ];
 
 /// An error: a code, and what happened, to which path and offset, and what to do. It never changes.
@@ -152,6 +178,8 @@ pub struct inkstone_error {
     path: Option<CString>,
     offset: Option<u64>,
     lsn: Option<u64>,
+    stream: Option<u64>,
+    number: Option<u64>,
     os: i32,
     is_retryable: bool,
 }
@@ -160,6 +188,7 @@ pub struct inkstone_error {
 #[derive(Debug)]
 pub(crate) enum Failure {
     Log(Error),
+    Streams(::inkstone_streams::Error),
     /// What the door itself saw: a sentence without a full stop.
     Misuse(String),
     /// A code that comes without an error object.
@@ -169,6 +198,15 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Log(error)
+    }
+}
+
+impl From<::inkstone_streams::Error> for Failure {
+    fn from(error: ::inkstone_streams::Error) -> Self {
+        match error {
+            ::inkstone_streams::Error::Log(error) => Self::Log(error),
+            error => Self::Streams(error),
+        }
     }
 }
 
@@ -234,8 +272,17 @@ pub(crate) fn c_text(bytes: impl Into<Vec<u8>>) -> CString {
 
 impl inkstone_error {
     fn plain(code: inkstone_code, message: String) -> Self {
-        let message = c_text(message);
-        Self { code, message, path: None, offset: None, lsn: None, os: 0, is_retryable: false }
+        Self {
+            code,
+            message: c_text(message),
+            path: None,
+            offset: None,
+            lsn: None,
+            stream: None,
+            number: None,
+            os: 0,
+            is_retryable: false,
+        }
     }
 
     pub(crate) fn of(error: &Error) -> Self {
@@ -247,6 +294,41 @@ impl inkstone_error {
             os,
             is_retryable: error.is_retryable(),
             ..Self::plain(code_of(error), error.to_string())
+        }
+    }
+
+    fn of_streams(error: &::inkstone_streams::Error) -> Self {
+        use ::inkstone_streams::Error;
+        let of = |code, stream: Option<&u64>, number: Option<&u64>| Self {
+            stream: stream.copied(),
+            number: number.copied(),
+            is_retryable: code == INKSTONE_NOT_YET,
+            ..Self::plain(code, error.to_string())
+        };
+        let at = |code, path: &Path, lsn: Lsn| Self {
+            path: Some(c_text(path.as_os_str().as_bytes())),
+            lsn: Some(lsn.get()),
+            ..of(code, None, None)
+        };
+        match error {
+            Error::Log(error) => Self::of(error),
+            Error::NoStream { stream } => of(INKSTONE_NO_STREAM, Some(stream), None),
+            Error::Exists { stream } => of(INKSTONE_EXISTS, Some(stream), None),
+            Error::OtherNumber { stream, next, .. } => {
+                of(INKSTONE_OTHER_NUMBER, Some(stream), Some(next))
+            }
+            Error::Truncated { stream, first, .. } => {
+                of(INKSTONE_TRUNCATED_BEFORE, Some(stream), Some(first))
+            }
+            Error::NotYet { stream, next, .. } => of(INKSTONE_NOT_YET, Some(stream), Some(next)),
+            Error::NoteTooLarge { stream, .. } => of(INKSTONE_TOO_LARGE, Some(stream), None),
+            Error::TooLarge { .. } => of(INKSTONE_TOO_LARGE, None, None),
+            Error::Empty => of(INKSTONE_INVALID, None, None),
+            Error::UsedUp { stream } => of(INKSTONE_USED_UP, Some(stream), None),
+            Error::Foreign { path, lsn } => at(INKSTONE_FOREIGN, path, *lsn),
+            Error::Newer { path, lsn, .. } => at(INKSTONE_UNKNOWN_VERSION, path, *lsn),
+            Error::Contradiction { path, lsn, .. } => at(INKSTONE_CONTRADICTION, path, *lsn),
+            _ => of(INKSTONE_OTHER, None, None),
         }
     }
 
@@ -284,6 +366,7 @@ fn refused(
         Ok(Err(Failure::Quiet(code))) => return code,
         Ok(Err(Failure::Log(failed))) if !error.is_asked_for() => return code_of(&failed),
         Ok(Err(Failure::Log(failed))) => inkstone_error::of(&failed),
+        Ok(Err(Failure::Streams(failed))) => inkstone_error::of_streams(&failed),
         Ok(Err(Failure::Misuse(why))) => inkstone_error::plain(INKSTONE_INVALID, why),
         Err(payload) => {
             let failed = inkstone_error::of_panic(&*payload);
@@ -386,6 +469,41 @@ pub unsafe extern "C" fn inkstone_error_lsn(error: *const inkstone_error, lsn: *
     let (error, mut place) = unsafe { (error.as_ref(), out(lsn)) };
     error.and_then(|error| error.lsn).is_some_and(|lsn| {
         place.put(lsn);
+        true
+    })
+}
+
+/// Puts the id of the stream that the error is about into `stream`, and returns true; false if
+/// there is none.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_error_stream(
+    error: *const inkstone_error,
+    stream: *mut u64,
+) -> bool {
+    // SAFETY: as above.
+    let (error, mut place) = unsafe { (error.as_ref(), out(stream)) };
+    error.and_then(|error| error.stream).is_some_and(|stream| {
+        place.put(stream);
+        true
+    })
+}
+
+/// Puts the number in a stream that belongs to the error into `number`, and returns true; false if
+/// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_NOT_YET,
+/// INKSTONE_OTHER_NUMBER: the number that the next record gets.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_error_number(
+    error: *const inkstone_error,
+    number: *mut u64,
+) -> bool {
+    // SAFETY: as above.
+    let (error, mut place) = unsafe { (error.as_ref(), out(number)) };
+    error.and_then(|error| error.number).is_some_and(|number| {
+        place.put(number);
         true
     })
 }

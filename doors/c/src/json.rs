@@ -96,6 +96,19 @@ pub(crate) fn stats(stats: &Stats) -> String {
         .end()
 }
 
+pub(crate) fn streams_stats(stats: &::inkstone_streams::Stats) -> String {
+    Object::new()
+        .raw("streams", stats.streams)
+        .raw("live_bytes", stats.live_bytes)
+        .raw("log_bytes", stats.log_bytes)
+        .raw("sections", stats.sections)
+        .raw("moved_records", stats.moved_records)
+        .raw("moved_bytes", stats.moved_bytes)
+        .raw("housekeeping_bytes", stats.housekeeping_bytes)
+        .raw("front_live_bytes", stats.front_live_bytes)
+        .end()
+}
+
 pub(crate) fn recovery(recovery: &Recovery) -> String {
     Object::new()
         .text("text", &recovery.to_string())
@@ -166,20 +179,23 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_the_log_is_in_its_json() {
-        let numbers = Stats::default();
-        let json = stats(&numbers);
-        let debug = format!("{numbers:?}");
-        let fields: Vec<&str> = debug
-            .trim_start_matches("Stats {")
-            .split(", ")
-            .filter_map(|part| part.trim().split_once(": "))
-            .map(|(name, _)| name)
-            .filter(|name| name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'))
-            .collect();
-        assert!(fields.len() >= 21, "{fields:?}");
-        for field in fields {
-            assert!(json.contains(&format!("\"{field}\":")), "{field} is missing in {json}");
+    fn every_number_of_the_log_and_of_streams_is_in_its_json() {
+        let (log, of_streams) = (Stats::default(), ::inkstone_streams::Stats::default());
+        for (debug, json, count_min) in [
+            (format!("{log:?}"), stats(&log), 21),
+            (format!("{of_streams:?}"), streams_stats(&of_streams), 8),
+        ] {
+            let fields: Vec<&str> = debug
+                .trim_start_matches("Stats {")
+                .split(", ")
+                .filter_map(|part| part.trim().split_once(": "))
+                .map(|(name, _)| name)
+                .filter(|name| name.chars().all(|sign| sign.is_ascii_lowercase() || sign == '_'))
+                .collect();
+            assert!(fields.len() >= count_min, "{fields:?}");
+            for field in fields {
+                assert!(json.contains(&format!("\"{field}\":")), "{field} is missing in {json}");
+            }
         }
     }
 }

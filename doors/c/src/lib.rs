@@ -1,7 +1,8 @@
 //! The C door of Inkstone: every function of `include/inkstone.h`, which is made from this crate.
 //!
 //! *Owns*: what crosses between C and Rust: pointers, errors, callbacks, panics. *May not touch*:
-//! what the calls do; each is a call of the crate `inkstone`. Rust programs use that crate.
+//! what the calls do; each is a call of the crate `inkstone`, or of `inkstone-streams`. Rust
+//! programs use these.
 //!
 //! The names are those that C programs write, so that one name has one spelling. A function's text
 //! is its text in the header: it says who owns what, which threads may call it, and what is durable
@@ -16,6 +17,7 @@
 )]
 
 mod append;
+mod batch;
 mod error;
 mod event;
 mod inspect;
@@ -24,15 +26,20 @@ mod log;
 mod options;
 mod pointers;
 mod read;
+mod streams;
+mod streams_read;
 mod text;
 mod version;
 
 pub use append::*;
+pub use batch::*;
 pub use error::*;
 pub use event::*;
 pub use inspect::*;
 pub use log::*;
 pub use options::*;
 pub use read::*;
+pub use streams::*;
+pub use streams_read::*;
 pub use text::*;
 pub use version::*;

@@ -28,6 +28,9 @@ pub const INKSTONE_STACK_BYTES: usize = 131_072;
 
 /// A log that is open for writing. All threads may use it at the same time. One log has one writer
 /// at a time.
+// Transparent, so that the log below streams is one (`streams.rs`); hidden from cbindgen, which
+// would tell C what is in it.
+#[cfg_attr(all(), repr(transparent))]
 #[derive(Debug)]
 pub struct inkstone_log {
     pub(crate) log: Log,

@@ -18,11 +18,19 @@ use crate::pointers::{given, out, text};
 #[derive(Debug, Default)]
 pub struct inkstone_options {
     options: Options,
+    /// Those of streams beside it; their log's are the ones above.
+    streams: ::inkstone_streams::Options,
 }
 
 impl inkstone_options {
     pub(crate) fn or_default(given: Option<&Self>) -> Options {
         given.map_or_else(Options::default, |given| given.options.clone())
+    }
+
+    pub(crate) fn of_streams(given: Option<&Self>) -> ::inkstone_streams::Options {
+        given.map_or_else(::inkstone_streams::Options::new, |given| {
+            given.streams.clone().log(given.options.clone())
+        })
     }
 }
 
@@ -61,10 +69,25 @@ const BY_NAME: [(&str, Change); 11] = [
     ("yields", |options, value| Ok(options.yields(number::<u32>(value)?))),
 ];
 
+/// The same of streams.
+type StreamsChange =
+    fn(::inkstone_streams::Options, &str) -> Result<::inkstone_streams::Options, String>;
+
+const OF_STREAMS: [(&str, StreamsChange); 3] = [
+    ("cache_bytes", |options, value| Ok(options.cache_bytes(number(value)?))),
+    ("section_bytes", |options, value| Ok(options.section_bytes(number(value)?))),
+    ("size_multiple", |options, value| Ok(options.size_multiple(number(value)?))),
+];
+
 fn number<N: FromStr>(value: &str) -> Result<N, String> {
     value
         .parse()
         .map_err(|_| format!("a whole number from 0 that {} bits hold", 8 * size_of::<N>()))
+}
+
+/// The names of all that are set by name.
+fn names() -> impl Iterator<Item = &'static str> {
+    BY_NAME.iter().map(|(name, _)| *name).chain(OF_STREAMS.iter().map(|(name, _)| *name))
 }
 
 fn truth(value: &str) -> Result<bool, String> {
@@ -100,7 +123,8 @@ pub extern "C" fn inkstone_options_new() -> *mut inkstone_options {
 #[unsafe(no_mangle)]
 pub extern "C" fn inkstone_options_small() -> *mut inkstone_options {
     quietly(std::ptr::null_mut(), || {
-        Box::into_raw(Box::new(inkstone_options { options: Options::small() }))
+        let streams = ::inkstone_streams::Options::new().section_bytes(64 << 10);
+        Box::into_raw(Box::new(inkstone_options { options: Options::small(), streams }))
     })
 }
 
@@ -267,6 +291,12 @@ pub unsafe extern "C" fn inkstone_options_set_file_mode(
 ///   MiB by default. 0: readers read files.
 /// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
 ///   sees by itself what pays.
+/// - cache_bytes: of streams (inkstone_streams_open): how many bytes of directories of older
+///   sections are kept in memory: 16 MiB by default.
+/// - section_bytes: of streams: how many bytes of the log share one directory: from 16 KiB to 2
+///   GiB, 64 MiB by default; best the size of a segment.
+/// - size_multiple: of streams: by how much the log may be larger than what lives in it, from 2,
+///   the default, before records in its oldest section are moved.
 ///
 /// Owner: `name` and `value` stay the caller's.
 #[unsafe(no_mangle)]
@@ -282,15 +312,18 @@ pub unsafe extern "C" fn inkstone_options_set(
     door(error, || {
         let options = given(options, "options")?;
         let (name, value) = (name?.to_string_lossy(), value?.to_string_lossy());
-        let Some((_, change)) = BY_NAME.iter().find(|(known, _)| *known == name) else {
-            let known = BY_NAME.map(|(known, _)| known).join(", ");
-            return Err(Failure::Misuse(format!(
-                "no option {name} is set by name: there are {known}"
-            )));
-        };
-        let changed = change(options.options.clone(), &value);
         let refused = |fits| Failure::Misuse(format!("{name} {value}: it must be {fits}"));
-        options.options = changed.map_err(refused)?;
+        if let Some((_, change)) = BY_NAME.iter().find(|(known, _)| *known == name) {
+            options.options = change(options.options.clone(), &value).map_err(refused)?;
+        } else if let Some((_, change)) = OF_STREAMS.iter().find(|(known, _)| *known == name) {
+            options.streams = change(options.streams.clone(), &value).map_err(refused)?;
+        } else {
+            let known: Vec<_> = names().collect();
+            return Err(Failure::Misuse(format!(
+                "no option {name} is set by name: there are {}",
+                known.join(", ")
+            )));
+        }
         Ok(())
     })
 }
@@ -329,6 +362,6 @@ mod tests {
     fn the_header_says_what_each_name_is() {
         let header = include_str!("../include/inkstone.h");
         let listed = header.lines().filter_map(|line| line.strip_prefix("// - ")?.split_once(':'));
-        assert!(listed.map(|(name, _)| name).eq(BY_NAME.map(|(name, _)| name)));
+        assert!(listed.map(|(name, _)| name).eq(names()));
     }
 }

@@ -42,8 +42,8 @@ pub unsafe extern "C" fn inkstone_text_free(text: *mut c_char) {
     }
 }
 
-/// Frees the bytes that inkstone_reader_get has made, and sets `data` to NULL and `size` to 0.
-/// NULL, or bytes that are NULL, are nothing.
+/// Frees bytes that a call of this library has put into an `inkstone_bytes *bytes`, and sets `data`
+/// to NULL and `size` to 0. NULL, or bytes that are NULL, are nothing.
 ///
 /// Threads: any, once.
 #[unsafe(no_mangle)]

@@ -34,8 +34,20 @@ const COMMON: [&str; 18] = [
 ];
 
 /// The order of all others.
-const SOURCES: [&str; 9] =
-    ["log", "append", "read", "options", "inspect", "event", "error", "text", "version"];
+const SOURCES: [&str; 12] = [
+    "log",
+    "append",
+    "read",
+    "streams",
+    "batch",
+    "streams_read",
+    "options",
+    "inspect",
+    "event",
+    "error",
+    "text",
+    "version",
+];
 
 /// What stands after the includes: the version of this package, and the warning about a code that
 /// is ignored.
@@ -242,6 +254,9 @@ fn every_function_says_which_threads_may_call_it_and_who_owns_what_it_gives() {
             "inkstone_log **",
             "inkstone_reader **",
             "inkstone_cursor **",
+            "inkstone_streams **",
+            "inkstone_streams_reader **",
+            "inkstone_streams_cursor **",
         ];
         if (gives.iter().any(|out| signature.contains(out))
             || signature.starts_with("const char *"))

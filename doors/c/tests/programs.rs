@@ -34,6 +34,11 @@ fn every_function_does_what_it_says() {
 }
 
 #[test]
+fn streams_are_written_read_and_followed() {
+    run("tests/c/streams.c", &["-Wc++-compat"], "streams do what they say");
+}
+
+#[test]
 fn callbacks_listeners_and_sixty_four_threads() {
     run("tests/c/callbacks.c", &[], "each callback was called once");
 }
@@ -148,7 +153,7 @@ fn a_python_program_that_ends_with_callbacks_due_waits_for_them() {
 fn the_programs_use_every_function() {
     let header = std::fs::read_to_string(support::root().join("include/inkstone.h")).unwrap();
     let (_, body) = header.split_once("*/").unwrap();
-    let sources: String = ["bad_use", "whole", "callbacks"]
+    let sources: String = ["bad_use", "whole", "callbacks", "streams"]
         .iter()
         .map(|name| {
             std::fs::read_to_string(support::root().join(format!("tests/c/{name}.c"))).unwrap()

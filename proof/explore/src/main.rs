@@ -20,6 +20,7 @@ mod reading;
 mod run;
 mod scheduler;
 mod setup;
+mod streams;
 mod tasks;
 mod templates;
 mod world;
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use ledger::{Broken, Kind, note_broken, take_broken};
-use plan::Plan;
+use plan::{Plan, Subject};
 use scheduler::{Seeds, seed};
 
 /// A schedule has some hundreds of steps, few have more than ten thousand: this many are a thread
@@ -42,10 +43,10 @@ use scheduler::{Seeds, seed};
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
-    "usage: inkstone-explore [--raft] [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
-       inkstone-explore [--raft] --seed SEED [--mistake NAME]   one schedule, and what happens in it
+    "usage: inkstone-explore [--raft|--streams] [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
+       inkstone-explore [--raft|--streams] --seed SEED [--mistake NAME]   one schedule, and what happens in it
        inkstone-explore --mistakes [NAME,NAME...]               each is to be found
---raft: a raft log, not a log.
+--raft: a raft log, --streams: a log with streams; neither: a log.
 The log has mistakes in the copy alone that `.ci/mistaken` makes.";
 
 fn config() -> Config {
@@ -118,9 +119,11 @@ impl Progress {
         let (theirs, plan) = (Arc::clone(self), self.task.plan);
         let runner = Runner::new(Seeds::new(move || theirs.next_seed()), config());
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            runner.run(
-                move || if plan.is_raft { raft::one(seed(), plan) } else { run::one(seed(), plan) },
-            )
+            runner.run(move || match plan.subject {
+                Subject::Log => run::one(seed(), plan),
+                Subject::Raft => raft::one(seed(), plan),
+                Subject::Streams => streams::one(seed(), plan),
+            })
         }));
         let broken = match (ended, take_broken()) {
             (Ok(_), None) => return,
@@ -241,8 +244,13 @@ fn main() -> ExitCode {
     let mut mistakes = None;
     let mut arguments = std::env::args().skip(1).peekable();
     while let Some(argument) = arguments.next() {
-        if argument == "--raft" {
-            task.plan.is_raft = true;
+        let subject = match argument.as_str() {
+            "--raft" => Some(Subject::Raft),
+            "--streams" => Some(Subject::Streams),
+            _ => None,
+        };
+        if let Some(subject) = subject {
+            task.plan.subject = subject;
             continue;
         }
         #[cfg(inkstone_mistakes)]

@@ -8,9 +8,10 @@ use std::time::Duration;
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_raft::mistake::Mistake as RaftMistake;
+use inkstone_streams::mistake::Mistake as StreamsMistake;
 
 use crate::ledger::Kind;
-use crate::plan::Plan;
+use crate::plan::{Plan, Subject};
 use crate::{Failure, Task, explore};
 
 /// Mistakes about threads, and how each is to show itself.
@@ -61,10 +62,30 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::ReadAtTwoInstants, &[Kind::Back, Kind::Wrong, Kind::WrongError]),
 ];
 
-/// The plan with the mistake of this name, if there is one: a raft log's stand in their own list.
+const OF_STREAMS: &[(StreamsMistake, &[Kind])] = &[
+    // The record that a reader is led to is not durable yet.
+    (StreamsMistake::IndexBeforeDurable, &[Kind::NotShown, Kind::WrongError]),
+    (StreamsMistake::TruncatedIsMoved, &[Kind::Panic]),
+    (
+        StreamsMistake::SourceRemovedEarly,
+        &[Kind::Lost, Kind::FalseCorrupt, Kind::NotShown, Kind::WrongError],
+    ),
+    (StreamsMistake::NoteApart, &[Kind::Lost]),
+];
+
+/// The plan with the mistake of this name, if there is one: those of a raft log and of
+/// streams stand in lists of their own.
 pub fn plan_of(name: &str) -> Option<Plan> {
     if let Some((mistake, _)) = OF_RAFT.iter().find(|(mistake, _)| mistake.to_string() == name) {
-        return Some(Plan { is_raft: true, raft_mistake: Some(*mistake), ..Plan::default() });
+        return Some(Plan {
+            subject: Subject::Raft,
+            raft_mistake: Some(*mistake),
+            ..Plan::default()
+        });
+    }
+    if let Some((mistake, _)) = OF_STREAMS.iter().find(|(mistake, _)| mistake.to_string() == name) {
+        let (subject, streams_mistake) = (Subject::Streams, Some(*mistake));
+        return Some(Plan { subject, streams_mistake, ..Plan::default() });
     }
     name.parse().ok().map(|mistake| Plan { mistake: Some(mistake), ..Plan::default() })
 }
@@ -73,11 +94,12 @@ pub fn plan_of(name: &str) -> Option<Plan> {
 pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
     let of_log = ABOUT_THREADS.iter().map(|(mistake, kinds)| (mistake.name().to_owned(), kinds));
     let of_raft = OF_RAFT.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
+    let of_streams = OF_STREAMS.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
     let wanted =
         |name: &str| names.is_none_or(|names| names.split(',').any(|wanted| wanted == name));
     let mut counts = (0, 0);
     println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
-    for (name, kinds) in of_log.chain(of_raft).filter(|(name, _)| wanted(name)) {
+    for (name, kinds) in of_log.chain(of_raft).chain(of_streams).filter(|(name, _)| wanted(name)) {
         let task = Task {
             plan: plan_of(&name).expect("it is in one of the lists"),
             // A window in which the rarest one is soon found.

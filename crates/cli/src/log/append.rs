@@ -13,64 +13,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use inkstone::{Log, Lsn, Options};
 use inkstone_io::{Got, Input, InputStop};
 
+use super::AppendArguments;
 use super::input::Records;
-use super::{AppendArguments, said};
+use super::sink::Sink;
 use crate::stdout::Stdout;
 use crate::threads;
 
 /// How quickly a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
 const BUFFER_BYTES: usize = 256 << 10;
-const RECORD_BYTES_MAX: u64 = 16 << 20;
 
 struct Shared {
     /// `None` once nothing more may be appended.
-    log: RwLock<Option<Log>>,
+    sink: RwLock<Option<Sink>>,
     progress: Mutex<Progress>,
     arrived: Condvar,
 }
 
 struct Progress {
-    appended: Lsn,
+    /// The number that the next record gets, of those that have arrived.
+    next: u64,
     /// How reading ended.
     end: Option<anyhow::Result<()>>,
 }
 
-/// Appends stdin to the log.
+/// Appends stdin to the log, or to a stream of it.
 pub(super) fn append(
     arguments: &AppendArguments,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<ExitCode> {
-    let record_max =
-        arguments.record_max.unwrap_or(RECORD_BYTES_MAX.min(arguments.segment_size / 2));
-    let record_max = usize::try_from(record_max)?;
-    let mut options =
-        Options::new().segment_bytes(arguments.segment_size).record_bytes_max(record_max);
-    if let Some(durability) = arguments.durability {
-        options = options.durability(durability);
-    }
-    if let Some(access) = arguments.access {
-        options = options.access(access);
-    }
-    let log = Log::open(&arguments.directory, options).map_err(said)?;
-    let last = log.last();
+    let sink = Sink::open(arguments)?;
+    let (next, record_max) = (sink.next()?, sink.record_bytes_max());
     let shared = Arc::new(Shared {
-        log: RwLock::new(Some(log)),
-        progress: Mutex::new(Progress { appended: last, end: None }),
+        sink: RwLock::new(Some(sink)),
+        progress: Mutex::new(Progress { next, end: None }),
         arrived: Condvar::new(),
     });
     let input = BufReader::with_capacity(BUFFER_BYTES, Waiting(Input::stdin()?));
     let records = Records::new(input, arguments.framing.separator(), record_max);
     let theirs = Arc::clone(&shared);
     threads::start("stdin", move || read(&theirs, records))?;
-    let mut printer = Printer { out: Stdout::new(), printed: last, quiet: arguments.quiet };
+    let mut printer = Printer { out: Stdout::new(), next, quiet: arguments.quiet };
     let printed = commit_as_it_arrives(&shared, &mut printer, stop);
+    let is_all = matches!(printed, Ok(Some(Ok(())))) && !stop.load(Ordering::Relaxed);
+    let note = arguments.note.as_deref().filter(|_| is_all);
     // However it ended: makes the appended records durable and closes the log.
-    let log = shared.log.write().unwrap_or_else(PoisonError::into_inner).take();
-    let closed = log.map_or(Ok(()), |log| finish(log, &mut printer));
+    let sink = shared.sink.write().unwrap_or_else(PoisonError::into_inner).take();
+    let closed = sink.map_or(Ok(()), |sink| finish(&sink, note, &mut printer));
     let end = printed?;
     closed?;
     end.unwrap_or(Ok(()))?;
@@ -92,14 +83,13 @@ impl Read for Waiting {
 
 /// Appends what arrives, until the input ends or the log is taken away.
 fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
-    let mut last = None;
+    let mut next = None;
     let mut read_once = || -> anyhow::Result<bool> {
         let is_more = records.wait()?;
-        let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(log) = &*log else { return Ok(false) };
+        let sink = shared.sink.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(sink) = &*sink else { return Ok(false) };
         let mut give = |record: &[u8]| {
-            // Nothing waits for this handle: the printing thread syncs everything that has arrived.
-            last = Some(log.append(record).map_err(said)?.lsn());
+            next = Some(sink.append(record)?);
             Ok(())
         };
         if is_more {
@@ -107,8 +97,8 @@ fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
         } else {
             records.finish(&mut give)?
         }
-        if let Some(last) = last {
-            shared.lock().appended = last;
+        if let Some(next) = next {
+            shared.lock().next = next;
             shared.arrived.notify_one();
         }
         Ok(is_more)
@@ -121,7 +111,7 @@ fn read(shared: &Shared, mut records: Records<impl std::io::BufRead>) {
         }
     };
     let mut progress = shared.lock();
-    progress.appended = last.unwrap_or(progress.appended);
+    progress.next = next.unwrap_or(progress.next);
     progress.end = Some(end);
     shared.arrived.notify_one();
 }
@@ -131,17 +121,14 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until more than `printed` has arrived, or reading has ended.
-    fn wait(&self, printed: Lsn, stop: &AtomicBool) -> (Lsn, Option<anyhow::Result<()>>) {
+    /// Waits until the record `next` has arrived, or reading has ended.
+    fn wait(&self, next: u64, stop: &AtomicBool) -> (u64, Option<anyhow::Result<()>>) {
         let mut progress = self.lock();
-        while progress.appended <= printed
-            && progress.end.is_none()
-            && !stop.load(Ordering::Relaxed)
-        {
+        while progress.next <= next && progress.end.is_none() && !stop.load(Ordering::Relaxed) {
             (progress, _) =
                 self.arrived.wait_timeout(progress, NOTICE).unwrap_or_else(PoisonError::into_inner);
         }
-        (progress.appended, progress.end.take())
+        (progress.next, progress.end.take())
     }
 }
 
@@ -152,14 +139,14 @@ fn commit_as_it_arrives(
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<anyhow::Result<()>>> {
     loop {
-        let (appended, end) = shared.wait(printer.printed, stop);
-        if appended > printer.printed {
-            let durable = {
-                let log = shared.log.read().unwrap_or_else(PoisonError::into_inner);
-                let Some(log) = &*log else { return Ok(end) };
-                log.sync().map_err(said)?
+        let (next, end) = shared.wait(printer.next, stop);
+        if next > printer.next {
+            let next = {
+                let sink = shared.sink.read().unwrap_or_else(PoisonError::into_inner);
+                let Some(sink) = &*sink else { return Ok(end) };
+                sink.sync()?
             };
-            printer.print_to(durable);
+            printer.print_before(next);
         }
         if end.is_some() || stop.load(Ordering::Relaxed) {
             return Ok(end);
@@ -167,29 +154,31 @@ fn commit_as_it_arrives(
     }
 }
 
-fn finish(log: Log, printer: &mut Printer) -> anyhow::Result<()> {
-    let durable = log.sync().map_err(said)?;
-    log.close().map_err(said)?;
-    printer.print_to(durable);
-    Ok(())
+fn finish(sink: &Sink, note: Option<&str>, printer: &mut Printer) -> anyhow::Result<()> {
+    let noted = note.map_or(Ok(()), |note| sink.set_note(note));
+    let next = sink.sync()?;
+    sink.close()?;
+    printer.print_before(next);
+    noted
 }
 
 struct Printer {
     out: Stdout,
-    printed: Lsn,
+    /// The number that is printed next.
+    next: u64,
     quiet: bool,
 }
 
 impl Printer {
-    /// The reader of the LSNs may leave; records are still appended.
-    fn print_to(&mut self, durable: Lsn) {
-        let from = self.printed.get() + 1;
-        self.printed = self.printed.max(durable);
+    /// The reader of the numbers may leave; records are still appended.
+    fn print_before(&mut self, next: u64) {
+        let from = self.next;
+        self.next = from.max(next);
         if self.quiet || !self.out.takes_more() {
             return;
         }
-        for lsn in from..=durable.get() {
-            let _ = writeln!(self.out, "{lsn}");
+        for number in from..next {
+            let _ = writeln!(self.out, "{number}");
         }
         let _ = self.out.flush();
     }

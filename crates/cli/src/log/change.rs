@@ -11,6 +11,7 @@ use inkstone::inspect::{self, Keep, Salvage};
 use inkstone::{Error, Log, Lsn, Options};
 use serde_json::{Value, json};
 
+use super::kind::LogKind;
 use super::report::report_json;
 use super::{NewLogArguments, TruncateArguments, said, tell_doubts};
 use crate::columns::{human, plural, range, table};
@@ -21,6 +22,11 @@ const SALVAGE_FILE: &str = "salvage.json";
 /// Removes records at the front or at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
     let directory = &arguments.directory;
+    if let kind @ LogKind::Streams = LogKind::of(directory) {
+        let cannot = "what lives in streams would be lost. The program that writes it truncates \
+                      each stream (Streams::truncate_before), and the log gives back its front";
+        kind.must_be_plain(directory, cannot)?;
+    }
     if arguments.dry_run {
         let report = inspect::look(directory).map_err(said)?;
         if let Some(damage) = report.damage.first() {

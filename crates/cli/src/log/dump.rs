@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use inkstone::Verdict;
 use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump as entries};
-use inkstone::{Options, Reader, Verdict};
 use serde_json::{Value, json};
 
+use super::kind::LogKind;
 use super::{raft, said, tell_doubts};
 use crate::stdout::Stdout;
 
@@ -33,7 +34,7 @@ pub(super) fn dump(
     payload: Option<Payload>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let is_raft = is_raft_log(directory);
+    let is_raft = LogKind::of(directory) == LogKind::Raft;
     // What a record of a raft log says may be long; its payload is shown as in any log.
     let max = if payload.is_some() || is_raft { usize::MAX } else { BEGINNING_BYTES };
     let entries = entries(directory, max).map_err(said)?;
@@ -67,12 +68,6 @@ pub(super) fn dump(
         path = directory.display()
     );
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether the first record that can be read is that of a raft log.
-fn is_raft_log(directory: &Path) -> bool {
-    let Ok(reader) = Reader::open(directory, &Options::new()) else { return false };
-    reader.get(reader.first()).is_ok_and(|record| inkstone_raft::inspect::is_raft_log(&record))
 }
 
 fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {

@@ -7,9 +7,12 @@ mod append;
 mod change;
 mod dump;
 mod input;
+mod kind;
 mod raft;
 mod read;
 mod report;
+mod sink;
+mod streams;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,13 +31,16 @@ Examples:
   echo 'user 7 paid' | inkstone append orders      prints the record's LSN when it is durable
   tail -f access.log | inkstone append access      one record per line, each durable
   find / -print0 | inkstone append --null files    records that contain line ends
-  inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt";
+  inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt
+  inkstone append queues --stream 7 --create 1 < orders.txt   one stream of many; prints the records' numbers
+  inkstone append queues --stream 7 --note 'at 17' < /dev/null";
 const CAT: &str = "\
 Examples:
   inkstone cat orders                   every record, one per line
   inkstone cat orders --from 100 --to 199
   inkstone cat orders --follow          waits for new records until Ctrl-C
-  inkstone cat --binary orders | inkstone append --binary elsewhere";
+  inkstone cat --binary orders | inkstone append --binary elsewhere
+  inkstone cat queues --stream 7 --from 100 --follow";
 const GET: &str = "\
 Examples:
   inkstone get orders 17
@@ -71,6 +77,13 @@ Examples:
   inkstone dump node-1/raft                 every record, with what it says
 
 It reads every record, and checks each by the rules of a raft log (docs/raft.md).";
+const STREAMS: &str = "\
+Examples:
+  inkstone streams queues                   works beside the program that writes it, and changes nothing
+  inkstone streams queues --stream 7
+  inkstone streams queues --json | jq -r '.streams[] | select(.oldest_section_bytes > 0) | .stream'
+
+A stream's bytes are what its records take in the log, about. docs/streams.md says what a section is, and when the oldest one goes.";
 const SALVAGE: &str = "\
 Examples:
   inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`
@@ -118,6 +131,9 @@ pub(crate) enum LogCommand {
     /// Show what is in a raft log: vote, committed, entries, leaders, and each segment
     #[command(after_help = RAFT)]
     Raft(ReportArguments),
+    /// List the streams of a log with streams, and what keeps its oldest section
+    #[command(after_help = STREAMS)]
+    Streams(StreamsArguments),
     /// Remove records at the front or at the end
     #[command(after_help = TRUNCATE)]
     Truncate(TruncateArguments),
@@ -138,6 +154,15 @@ pub(crate) struct AppendArguments {
     /// Print no LSNs
     #[arg(short, long)]
     quiet: bool,
+    /// Append to this stream of a log with streams, and print the records' numbers
+    #[arg(long, value_name = "ID")]
+    stream: Option<u64>,
+    /// Create the stream if it is not there, and the log; its first record gets this number
+    #[arg(long, value_name = "FIRST", requires = "stream")]
+    create: Option<u64>,
+    /// Set the stream's note when all records are appended; an empty one removes it
+    #[arg(long, value_name = "TEXT", requires = "stream")]
+    note: Option<String>,
     /// Size of a full segment
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     segment_size: u64,
@@ -156,11 +181,14 @@ pub(crate) struct AppendArguments {
 pub(crate) struct CatArguments {
     /// The log's directory
     directory: PathBuf,
-    /// Start with this record [default: the first]
-    #[arg(long, value_name = "LSN")]
+    /// Print the records of this stream of a log with streams
+    #[arg(long, value_name = "ID")]
+    stream: Option<u64>,
+    /// Start with this record, by its LSN, or its number in the stream [default: the first]
+    #[arg(long, value_name = "N")]
     from: Option<u64>,
     /// End with this record [default: the last durable one]
-    #[arg(long, value_name = "LSN")]
+    #[arg(long, value_name = "N")]
     to: Option<u64>,
     /// Wait for new records, as `tail -f` does
     #[arg(short, long)]
@@ -176,6 +204,15 @@ pub(crate) struct ReportArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StreamsArguments {
+    #[command(flatten)]
+    report: ReportArguments,
+    /// Show this stream alone, with its note
+    #[arg(long, value_name = "ID")]
+    stream: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -276,6 +313,7 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
         LogCommand::Info(arguments) => report::info(arguments, stop),
         LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
         LogCommand::Raft(arguments) => raft::raft(arguments, stop),
+        LogCommand::Streams(arguments) => streams::streams(arguments, stop),
         LogCommand::Truncate(arguments) => change::truncate(arguments),
         LogCommand::Salvage(arguments) => change::salvage(arguments, stop),
         LogCommand::Copy(arguments) => change::copy(arguments, stop),
@@ -318,6 +356,30 @@ fn said_of(error: Error, created: &str) -> anyhow::Error {
         // Its text has the cause already.
         Some(cure) => anyhow::anyhow!("{error}; {cure}"),
         None => error.into(),
+    }
+}
+
+/// As [`said`], of a log with streams.
+fn said_of_streams(error: inkstone_streams::Error, directory: &Path) -> anyhow::Error {
+    let path = directory.display();
+    match error {
+        inkstone_streams::Error::Log(error @ Error::Stopped) => error.into(),
+        inkstone_streams::Error::Log(error) => said_of(
+            error,
+            "`inkstone append --stream ID --create FIRST` creates a log with streams",
+        ),
+        inkstone_streams::Error::NoStream { stream } => anyhow::anyhow!(
+            "there is no stream {stream} in {path}: `inkstone streams {path}` lists those that are \
+             there; `inkstone append --create FIRST` creates one"
+        ),
+        error @ inkstone_streams::Error::Foreign { .. } => {
+            anyhow::anyhow!("{error}; `inkstone info {path}` shows any log")
+        }
+        inkstone_streams::Error::TooLarge { bytes, limit_bytes } => anyhow::anyhow!(
+            "the record takes {bytes} bytes, and the largest may take {limit_bytes}: raise \
+             --record-max"
+        ),
+        error => error.into(),
     }
 }
 

@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
+use inkstone_streams::{StreamCursor, StreamsReader};
 
-use super::{CatArguments, Separator, said, tell_doubts};
+use super::kind::LogKind;
+use super::streams::open;
+use super::{CatArguments, Separator, said, said_of_streams, tell_doubts};
 use crate::columns::range;
 use crate::stdout::Stdout;
 
@@ -24,8 +27,14 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
         anyhow::ensure!(from <= to, "--to {to} is before --from {from}");
     }
+    if let Some(stream) = arguments.stream {
+        return cat_stream(arguments, stream, stop);
+    }
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
+    if let Some(hint) = LogKind::of(&arguments.directory).hint(&arguments.directory) {
+        complain!("it is {hint}");
+    }
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
     anyhow::ensure!(from <= to, "--to {to} is before the first record of the log, {from}");
@@ -82,6 +91,79 @@ fn show(
                 );
             }
             Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Prints the records of one stream in order.
+fn cat_stream(
+    arguments: &CatArguments,
+    stream: u64,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let directory = &arguments.directory;
+    let reader = open(directory)?;
+    let bounds = reader.bounds(stream).map_err(|error| said_of_streams(error, directory))?;
+    let from = arguments.from.unwrap_or(bounds.first);
+    let to = arguments.to.unwrap_or(u64::MAX);
+    anyhow::ensure!(from <= to, "--to {to} is before the first record of the stream, {from}");
+    // No record has the largest number.
+    let end = to.saturating_add(1);
+    // As in a log: it ends where the stream ended at the start.
+    let end = if arguments.follow { end } else { end.min(bounds.next) };
+    let mut out = Stdout::with_capacity(BUFFER_BYTES);
+    let mut cursor = reader.read(stream, from);
+    let shown = loop {
+        match show_stream(arguments, (&reader, stream), &mut cursor, end, &mut out, stop) {
+            Err(inkstone_streams::Error::Truncated { number, first, .. }) if arguments.follow => {
+                let _ = out.flush();
+                let truncated = range(number, first - 1);
+                complain!(
+                    "records {truncated} were truncated before they were shown; continuing at \
+                     record {first}"
+                );
+                cursor.seek(first);
+            }
+            shown => break shown,
+        }
+    };
+    out.flush()?;
+    shown.map_err(|error| said_of_streams(error, directory))?;
+    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn show_stream(
+    arguments: &CatArguments,
+    (reader, stream): (&StreamsReader, u64),
+    cursor: &mut StreamCursor,
+    end: u64,
+    out: &mut Stdout,
+    stop: &AtomicBool,
+) -> inkstone_streams::Result<()> {
+    let (mut is_idle, mut has_shown) = (false, false);
+    while cursor.next_number() < end && !stop.load(Ordering::Relaxed) && out.takes_more() {
+        let next = if is_idle { cursor.next_within(NOTICE)? } else { cursor.next()? };
+        match next {
+            Some(record) => {
+                write(out, &record.bytes, arguments.framing.separator());
+                (is_idle, has_shown) = (false, true);
+            }
+            None if arguments.follow => {
+                let _ = out.flush();
+                out.look_for_reader();
+                is_idle = true;
+                let (shown, next) = (cursor.next_number(), reader.bounds(stream)?.next);
+                if has_shown && next < shown {
+                    let truncated = range(next, shown - 1);
+                    complain!(
+                        "records {truncated} were truncated, also those shown above; continuing \
+                         at record {next}"
+                    );
+                    cursor.seek(next);
+                }
+            }
+            None => break,
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use inkstone::{Choice, Corruption, Error, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
+use super::kind::LogKind;
 use super::{InfoArguments, ReportArguments, said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
@@ -28,8 +29,13 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
         }
     };
     tell_doubts(&report.doubts);
-    let json = || format!("{}\n", report_json(&report));
-    print(if arguments.json { json() } else { verify_text(&report) });
+    let kind = LogKind::of(&arguments.directory);
+    print(if arguments.json {
+        format!("{}\n", with_kind(report_json(&report), kind))
+    } else {
+        let hint = kind.hint(&arguments.directory).map(|hint| format!("It is {hint}\n"));
+        verify_text(&report) + &hint.unwrap_or_default()
+    });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -41,14 +47,20 @@ pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Resu
     let text = if arguments.prometheus {
         prometheus(&report)
     } else if arguments.report.json {
-        let mut json = report_json(&report);
+        let mut json = with_kind(report_json(&report), LogKind::of(&arguments.report.directory));
         json["writing"] = choice_json(&choice);
         format!("{json}\n")
     } else {
-        info_text(&report, &choice)
+        let directory = &arguments.report.directory;
+        info_text(&report, &choice, LogKind::of(directory).hint(directory))
     };
     print(text);
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn with_kind(mut json: Value, kind: LogKind) -> Value {
+    json["kind"] = json!(kind.name());
+    json
 }
 
 fn choice_json(choice: &Choice) -> Value {
@@ -180,11 +192,14 @@ fn damage_text(damage: &Corruption) -> String {
     text
 }
 
-fn info_text(report: &Report, choice: &Choice) -> String {
+fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<9}{value}\n"));
     line("path", report.path.display().to_string());
     line("log", report.log.map_or("unknown: no readable header".into(), |log| log.to_string()));
+    if let Some(hint) = hint {
+        line("kind", hint);
+    }
     line("LSN", range(report.first.get(), report.last.get()));
     line("state", ending(report));
     line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));

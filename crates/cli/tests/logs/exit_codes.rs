@@ -61,6 +61,7 @@ const ON_A_LOG: &[(&str, &str)] = &[
     ("info", "info LOG"),
     ("dump", "dump LOG"),
     ("raft", "raft LOG"),
+    ("streams", "streams LOG"),
     ("truncate --before", "truncate LOG --before 5"),
     ("truncate --after", "truncate LOG --after 1500"),
     ("truncate --keep-records", "truncate LOG --keep-records 100"),

@@ -21,4 +21,5 @@ mod raft;
 mod retention;
 mod signals;
 mod still_reader;
+mod streams;
 mod tune;

@@ -215,8 +215,52 @@ static void with_exceptions(const std::string &path) {
 }
 #endif
 
+static void streams_of_cpp(const std::string &path) {
+    auto opened = inkstone::streams::open(path, std::nothrow, inkstone::options::small());
+    const auto &streams = *std::as_const(opened);
+    inkstone::batch batch;
+    std::vector<std::uint64_t> numbers;
+    batch.create(7, 1).append(7, "one").append_at(7, 2, "two"s).note(7, "a place").create(9, 5).remove(9);
+    CHECK(streams.apply(batch, std::nothrow, &numbers)->wait(std::nothrow) && numbers == std::vector<std::uint64_t>({1, 2}));
+    auto reader = streams.reader(std::nothrow);
+    CHECK(*reader->get(7, 1, std::nothrow) == "one" && *reader->note(7, std::nothrow) == "a place");
+    CHECK(*reader->bounds(7, std::nothrow) == std::pair(std::uint64_t{1}, std::uint64_t{3}));
+    CHECK(*reader->ids(0, 10, std::nothrow) == std::vector<std::uint64_t>({7}));
+    auto cursor = reader->from(7, 2, std::nothrow);
+    CHECK((*cursor->next(std::nothrow))->text() == "two" && !*cursor->next(std::nothrow));
+    CHECK(streams.apply(batch.clear().truncate_before(7, 2).truncate_after(7, 2), std::nothrow)->wait(std::nothrow));
+    const auto gone = reader->get(7, 1, std::nothrow);
+    CHECK(gone.code() == INKSTONE_TRUNCATED_BEFORE && gone.error().stream() == std::uint64_t{7} && gone.error().number() == std::uint64_t{2});
+    /* A null pointer is no empty record, and nothing of its batch is made. */
+    const char *null = nullptr;
+    CHECK(streams.apply(batch.clear().append(7, "x").append(7, null), std::nothrow, &numbers).code() == INKSTONE_INVALID && numbers.size() == 2);
+    auto moved = std::move(batch);
+    CHECK(streams.apply(batch, std::nothrow).code() == INKSTONE_INVALID); // NOLINT: moved from.
+    std::uint64_t number = 0;
+    CHECK(streams.apply(moved.clear().restart_at(7, 50), std::nothrow) && streams.append(7, "fifty", std::nothrow, &number) && number == 50);
+    CHECK(streams.sync(std::nothrow) && streams.stats_json(std::nothrow)->find("\"streams\":1,") != std::string::npos);
+    CHECK(streams.close(std::nothrow) && streams.append(7, "x", std::nothrow).code() == INKSTONE_CLOSED);
+    auto outside = inkstone::streams_reader::open(path, std::nothrow);
+    CHECK(*outside->get(7, 50, std::nothrow) == "fifty");
+#if INKSTONE_EXCEPTIONS
+    inkstone::streams thrown(path);
+    thrown.append(7, "more", &number).wait();
+    thrown.apply(moved.clear().note(7, "x")).wait();
+    auto following = thrown.reader().from(7, number);
+    CHECK(following.next()->number() == 51 && !following.next_within(1ms) && thrown.reader().note(7) == "x");
+    try {
+        thrown.append(8, "x").wait();
+        CHECK(false && "an unknown stream throws");
+    } catch (const inkstone::error &error) {
+        CHECK(error.code() == INKSTONE_NO_STREAM && error.stream() == std::uint64_t{8} && !error.number());
+    }
+    thrown.close();
+#endif
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
+    streams_of_cpp(std::string(arguments[1]) + "/streams");
     without_exceptions(std::string(arguments[1]) + "/returned");
     every_kind_of_bytes(std::string(arguments[1]) + "/bytes");
     zero_bytes(std::string(arguments[1]) + "/zero");

@@ -1,0 +1,455 @@
+//! One schedule of a log with streams: two threads that change streams of their own, the mover, a
+//! thread that reads by number, and a follower.
+//!
+//! *Owns*: drawing what each thread does from the seed, doing it, the models of the streams, and
+//! judging every answer by them. *May not touch*: which thread goes on.
+//!
+//! Each stream has one owner, so what it may be is a list of models: one after each of the owner's
+//! changes. The first that can still be found after a power cut is the last one whose wait has
+//! returned. A reader must show what one of the models has that held while it read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fastrand::Rng;
+use inkstone_sim::{DiskOptions, Fault, SimDisk};
+use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
+use shuttle::thread;
+
+use crate::disk::{PATH, alone, stepped};
+use crate::ledger::{Kind, Shots, end_if_broken, fail, number_in, payload};
+use crate::plan::Plan;
+use crate::run::join;
+use crate::setup::{End, fault};
+
+/// Streams 0 and 1 belong to the first owner, 2 and 3 to the second one.
+const STREAMS: u64 = 4;
+/// A stream that only the preparation knows: it fills the oldest section, and goes.
+const FILLER: u64 = 9;
+
+#[derive(Debug, Clone, Copy)]
+enum Op {
+    /// A record of so many bytes; it waits, or not.
+    Append(usize, bool),
+    /// Records of both streams of the owner, and a note: all or none.
+    Batch(bool),
+    Before(u64),
+    After(u64),
+    Restart,
+    RemoveAndCreate,
+    Sync,
+}
+
+#[derive(Debug)]
+struct Setup {
+    owners: [Vec<(u64, Op)>; 2],
+    moves: usize,
+    own_mover: bool,
+    reads: Vec<(u64, u64)>,
+    followed: u64,
+    fault: Option<Fault>,
+    end: End,
+}
+
+impl Setup {
+    fn new(rng: &mut Rng) -> Self {
+        let op = |rng: &mut Rng| match rng.u8(..12) {
+            0..=4 => Op::Append([20, 200, 2000][rng.usize(..3)], rng.bool()),
+            5 | 6 => Op::Batch(rng.bool()),
+            7 => Op::Before(rng.u64(..3)),
+            8 => Op::After(rng.u64(..3)),
+            9 => Op::Restart,
+            10 => Op::RemoveAndCreate,
+            _ => Op::Sync,
+        };
+        let ops = |owner: u64, rng: &mut Rng| {
+            (0..rng.usize(1..6)).map(|_| (2 * owner + rng.u64(..2), op(rng))).collect()
+        };
+        Self {
+            owners: [ops(0, rng), ops(1, rng)],
+            moves: rng.usize(1..5),
+            own_mover: rng.u8(..4) == 0,
+            reads: (0..rng.usize(1..6)).map(|_| (rng.u64(..STREAMS), rng.u64(..6))).collect(),
+            followed: rng.u64(..STREAMS),
+            fault: (rng.u8(..8) == 0).then(|| fault(rng)),
+            end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
+        }
+    }
+}
+
+/// What the streams of one owner hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Model(BTreeMap<u64, Stream>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Stream {
+    first: u64,
+    records: Vec<u32>,
+    note: Option<u32>,
+}
+
+impl Stream {
+    fn next(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    fn get(&self, number: u64) -> Option<u32> {
+        self.records.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
+    }
+}
+
+struct Ledger {
+    disk: SimDisk,
+    rng: Rng,
+    /// Of each owner: the models, and from which one on they can be found.
+    owners: [(Vec<Model>, usize); 2],
+    shots: Shots<[std::ops::Range<usize>; 2]>,
+    may_fail: bool,
+    records: u32,
+    talks: bool,
+}
+
+impl Ledger {
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.talks {
+            println!("{}", what());
+        }
+    }
+
+    fn possible(&self) -> [std::ops::Range<usize>; 2] {
+        std::array::from_fn(|owner| self.owners[owner].1..self.owners[owner].0.len())
+    }
+
+    fn shoot(&mut self) {
+        if !self.shots.is_full() && self.rng.u8(..4) == 0 {
+            let possible = self.possible();
+            self.shots.take(&self.disk, possible);
+        }
+    }
+
+    /// The streams of an owner become this; returns which model it is.
+    fn will_be(&mut self, owner: usize, model: Model) -> usize {
+        self.shoot();
+        self.owners[owner].0.push(model);
+        self.owners[owner].0.len() - 1
+    }
+
+    fn is_certain(&mut self, owner: usize, model: usize) {
+        self.owners[owner].1 = self.owners[owner].1.max(model);
+        self.shoot();
+    }
+
+    fn next_record(&mut self) -> u32 {
+        self.records += 1;
+        self.records
+    }
+
+    /// An error that a fault may have caused.
+    fn refused(&self, error: &Error, by: &str) {
+        if !self.may_fail {
+            fail!(Kind::WrongError, "{by}: {error}");
+        }
+        self.say(|| format!("{by}: {error}"));
+    }
+}
+
+#[derive(Clone)]
+struct World {
+    ledger: Arc<Mutex<Ledger>>,
+    reader: StreamsReader,
+}
+
+impl World {
+    /// Never held over a scheduling point.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out(&self, streams: &Streams, stream: u64, op: Op) {
+        let owner = (stream / 2) as usize;
+        let mut batch = Batch::new();
+        let mut bytes = Vec::new();
+        let (model, waits) = {
+            let mut ledger = self.ledger();
+            ledger.say(|| format!("stream {stream}: {op:?}"));
+            let mut model = ledger.owners[owner].0.last().cloned().unwrap_or_default();
+            let mut waits = true;
+            let own = [stream, stream ^ 1];
+            let appended = match op {
+                Op::Append(len, wait) => (1, len, wait),
+                Op::Batch(wait) => (2, 100, wait),
+                _ => (0, 0, true),
+            };
+            for stream in &own[..appended.0] {
+                let number = ledger.next_record();
+                bytes.push((number, payload(number, appended.1)));
+                waits = appended.2;
+                if let Some(found) = model.0.get_mut(stream) {
+                    found.records.push(number);
+                }
+            }
+            if let (Op::Batch(_), Some(found)) = (op, model.0.get_mut(&stream)) {
+                found.note = Some(bytes[0].0);
+            }
+            bytes.iter().zip(own).for_each(|((_, bytes), stream)| {
+                batch.append(stream, bytes);
+            });
+            if let Op::Batch(_) = op {
+                batch.note(stream, &bytes[0].1);
+            }
+            let Some(found) = model.0.get_mut(&stream) else { return };
+            match op {
+                Op::Append(..) | Op::Batch(_) | Op::Sync => {}
+                Op::Before(keep) => {
+                    let first = found.next().saturating_sub(keep).max(found.first);
+                    found.records.drain(..(first - found.first) as usize);
+                    found.first = first;
+                    batch.truncate_before(stream, first);
+                }
+                Op::After(less) => {
+                    let next = found.next().saturating_sub(less).max(found.first).max(1);
+                    found.records.truncate((next - found.first) as usize);
+                    batch.truncate_after(stream, next - 1);
+                }
+                Op::Restart => {
+                    found.first = found.next() + 10;
+                    found.records.clear();
+                    batch.restart_at(stream, found.first);
+                }
+                Op::RemoveAndCreate => {
+                    *found = Stream { first: 1, ..Stream::default() };
+                    batch.remove(stream).create(stream, 1);
+                }
+            }
+            (ledger.will_be(owner, model), waits)
+        };
+        let done = match op {
+            Op::Sync => streams.sync(),
+            _ => streams
+                .apply(&batch)
+                .and_then(|written| if waits { written.wait() } else { Ok(()) }),
+        };
+        match done {
+            Ok(()) if waits => self.ledger().is_certain(owner, model),
+            Ok(()) => {}
+            Err(error) => self.ledger().refused(&error, "a change"),
+        }
+    }
+
+    /// Reads one record: what is shown, or that it is not there, must hold in one of the models
+    /// that were possible meanwhile.
+    fn read(&self, stream: u64, back: u64) {
+        let owner = (stream / 2) as usize;
+        let (from, number) = {
+            let ledger = self.ledger();
+            let (models, certain) = &ledger.owners[owner];
+            let next = models.last().and_then(|model| model.0.get(&stream)).map_or(1, Stream::next);
+            (*certain, next.saturating_sub(back))
+        };
+        let shown = self.reader.get(stream, number);
+        let ledger = self.ledger();
+        let models = ledger.owners[owner].0[from..].iter();
+        let mut at = models.map(|model| model.0.get(&stream).and_then(|found| found.get(number)));
+        match shown {
+            Ok(bytes) => {
+                let Some(record) = number_in(&bytes) else {
+                    fail!(Kind::Wrong, "{number} of stream {stream}: bytes that nobody appended");
+                };
+                if !at.any(|expected| expected == Some(record)) {
+                    fail!(Kind::Back, "{number} of stream {stream} shows record {record}");
+                }
+            }
+            Err(Error::NoStream { .. } | Error::Truncated { .. } | Error::NotYet { .. }) => {
+                if at.all(|expected| expected.is_some()) {
+                    fail!(Kind::NotShown, "{number} of stream {stream} is durable, not shown");
+                }
+            }
+            Err(error) => ledger.refused(&error, "get"),
+        }
+    }
+
+    /// Follows a stream: every record was appended there, and none comes twice or is left out.
+    fn follow(&self, stream: u64) {
+        let mut cursor = self.reader.read(stream, 1);
+        for _ in 0..6 {
+            // Not `next_within`: the explorer has no time.
+            match cursor.next() {
+                Ok(Some(record)) => {
+                    let number = number_in(&record.bytes);
+                    let ledger = self.ledger();
+                    let mut models = ledger.owners[(stream / 2) as usize].0.iter();
+                    let is_known = models.any(|model| {
+                        let found = model.0.get(&stream).and_then(|found| found.get(record.number));
+                        number.is_some() && found == number
+                    });
+                    if !is_known {
+                        fail!(Kind::Wrong, "a follower gets {number:?} as {}", record.number);
+                    }
+                }
+                Ok(None) => thread::yield_now(),
+                Err(Error::Truncated { first, .. }) => cursor.seek(first),
+                Err(Error::NoStream { .. }) => return,
+                Err(Error::Log(inkstone::Error::Closed)) => return,
+                Err(error) => return self.ledger().refused(&error, "follow"),
+            }
+        }
+    }
+}
+
+fn options(own_mover: bool) -> Options {
+    let log = inkstone::Options::small().buffer_bytes(16 << 10).own_thread(false);
+    Options::new().log(log).section_bytes(16 << 10).own_mover(own_mover).cache_bytes(0)
+}
+
+/// One record of each stream in a section that is full and sealed, and of which nothing else lives.
+fn prepare(disk: &SimDisk, owners: &mut [(Vec<Model>, usize); 2]) -> Result<(), Error> {
+    let streams = Streams::open_in(Arc::new(alone(disk.directory(PATH))), options(false))?;
+    let mut batch = Batch::new();
+    let first: Vec<_> = (0..STREAMS).map(|stream| payload(1000 + stream as u32, 30)).collect();
+    for (stream, bytes) in (0..STREAMS).zip(&first) {
+        batch.create(stream, 1).append(stream, bytes);
+    }
+    streams.apply(batch.create(FILLER, 1))?.wait()?;
+    for _ in 0..26 {
+        let filler = [7; 900];
+        streams.append(FILLER, &filler)?.wait()?;
+    }
+    streams.remove(FILLER)?.wait()?;
+    streams.close()?;
+    for (owner, (models, _)) in owners.iter_mut().enumerate() {
+        let mut model = Model::default();
+        for stream in [2 * owner as u64, 2 * owner as u64 + 1] {
+            let records = vec![1000 + stream as u32];
+            model.0.insert(stream, Stream { first: 1, records, note: None });
+        }
+        *models = vec![model];
+    }
+    Ok(())
+}
+
+/// One schedule.
+pub fn one(seed: u64, plan: Plan) {
+    let mut rng = Rng::with_seed(seed ^ 0x5354_5245_414D_5321);
+    let setup = Setup::new(&mut rng);
+    let disk = SimDisk::new(seed, DiskOptions::default());
+    let mut owners = Default::default();
+    if let Err(error) = prepare(&disk, &mut owners) {
+        fail!(Kind::WrongError, "preparing: {error}");
+    }
+    let mut ledger = Ledger {
+        disk: disk.clone(),
+        rng: rng.fork(),
+        owners,
+        shots: Shots::new(),
+        may_fail: setup.fault.is_some(),
+        records: 0,
+        talks: plan.talks,
+    };
+    ledger.shots.most = rng.usize(..3);
+    ledger.say(|| format!("{setup:#?}"));
+    #[cfg(inkstone_mistakes)]
+    inkstone_streams::mistake::set(plan.streams_mistake);
+    let directory = Arc::new(stepped(disk.directory(PATH)));
+    let streams = match Streams::open_in(directory, options(setup.own_mover)) {
+        Ok(streams) => Arc::new(streams),
+        Err(error) => fail!(Kind::WrongError, "opening: {error}"),
+    };
+    let world = World { ledger: Arc::new(Mutex::new(ledger)), reader: streams.reader() };
+    if let Some(fault) = setup.fault.clone() {
+        disk.inject(fault);
+    }
+    history(&setup, &world, streams);
+    disk.clear_faults();
+    look_at_what_is_left(&world);
+    end_if_broken();
+}
+
+fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
+    let mut threads: Vec<_> = (setup.owners.iter().cloned())
+        .map(|ops| {
+            let (streams, world) = (Arc::clone(&streams), world.clone());
+            thread::spawn(move || {
+                ops.iter().for_each(|(stream, op)| world.carry_out(&streams, *stream, *op));
+            })
+        })
+        .collect();
+    let (theirs, mover, moves) = (world.clone(), Arc::clone(&streams), setup.moves);
+    threads.push(thread::spawn(move || {
+        for _ in 0..moves {
+            if let Err(error) = mover.move_some() {
+                theirs.ledger().refused(&error, "a move");
+            }
+        }
+    }));
+    let (theirs, reads) = (world.clone(), setup.reads.clone());
+    let reader = thread::spawn(move || {
+        reads.into_iter().for_each(|(stream, back)| theirs.read(stream, back));
+    });
+    let (theirs, followed) = (world.clone(), setup.followed);
+    let follower = thread::spawn(move || theirs.follow(followed));
+    threads.into_iter().for_each(join);
+    join(reader);
+    world.ledger().say(|| format!("the streams end: {:?}", setup.end));
+    match (setup.end, Arc::try_unwrap(streams)) {
+        (End::Abandon, Ok(streams)) => streams.abandon(),
+        (End::Close, Ok(streams)) => match streams.close() {
+            Ok(()) => {
+                let mut ledger = world.ledger();
+                let last = ledger.possible().map(|models| models.end - 1);
+                (0..2).for_each(|owner| ledger.is_certain(owner, last[owner]));
+            }
+            Err(error) => world.ledger().refused(&error, "close"),
+        },
+        (_, streams) => drop(streams),
+    }
+    join(follower);
+}
+
+/// What each power cut left is one of the models that could be found then.
+fn look_at_what_is_left(world: &World) {
+    let mut ledger = world.ledger();
+    let (last, disk) = (ledger.possible(), ledger.disk.clone());
+    ledger.shots.take(&disk, last);
+    let Ledger { shots, rng, owners, .. } = &mut *ledger;
+    #[cfg(inkstone_mistakes)]
+    inkstone_streams::mistake::set(None);
+    for (disk, possible) in shots.found(rng) {
+        let directory = Arc::new(alone(disk.directory(PATH)));
+        let found = Streams::open_in(directory, options(false)).and_then(|streams| {
+            let found = [shown(&streams.reader(), 0), shown(&streams.reader(), 1)];
+            streams.abandon();
+            Ok(found)
+        });
+        let found = match found {
+            Ok([Ok(one), Ok(other)]) => [one, other],
+            Ok([Err(error), _] | [_, Err(error)]) | Err(error) => {
+                fail!(Kind::FalseCorrupt, "after a power cut: {error}")
+            }
+        };
+        for (owner, found) in found.iter().enumerate() {
+            let models = &owners[owner].0[possible[owner].clone()];
+            if !models.contains(found) {
+                fail!(Kind::Lost, "after a power cut: {found:?} is none of {models:?}");
+            }
+        }
+    }
+}
+
+fn shown(reader: &StreamsReader, owner: u64) -> Result<Model, Error> {
+    let mut model = Model::default();
+    for stream in [2 * owner, 2 * owner + 1] {
+        let first = match reader.bounds(stream) {
+            Ok(bounds) => bounds.first,
+            Err(Error::NoStream { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let mut found = Stream { first, ..Stream::default() };
+        for record in reader.records(stream, first) {
+            found.records.push(number_in(&record?.bytes).unwrap_or(u32::MAX));
+        }
+        let note = reader.note(stream)?;
+        found.note = (!note.is_empty()).then(|| number_in(&note).unwrap_or(u32::MAX));
+        model.0.insert(stream, found);
+    }
+    Ok(model)
+}
