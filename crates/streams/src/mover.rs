@@ -189,7 +189,8 @@ mod tests {
 
     /// Between the look at what lives and the move of it a stream is truncated, and another one is
     /// removed: both stay as the caller left them, also when the log is opened again.
-    pub(super) fn truncated_while_it_is_moved() {
+    #[test]
+    fn a_record_that_is_truncated_while_it_is_moved_stays_truncated() {
         let disk = SimDisk::new(7, DiskOptions::default());
         let options = || {
             let log = inkstone::Options::small().own_thread(false);
@@ -241,22 +242,5 @@ mod tests {
         assert_eq!(shown(&streams), (vec![1, 2, 3, 4], true));
         streams.close().unwrap();
         assert_eq!(shown(&open()), (vec![1, 2, 3, 4], true));
-    }
-
-    #[test]
-    fn a_record_that_is_truncated_while_it_is_moved_stays_truncated() {
-        truncated_while_it_is_moved();
-    }
-}
-
-#[cfg(all(test, inkstone_mistakes))]
-mod mistaken {
-    use crate::mistake::{Mistake, set};
-
-    #[test]
-    #[should_panic(expected = "it was checked before it was appended")]
-    fn a_truncation_that_a_move_does_not_see() {
-        set(Some(Mistake::TruncatedIsMoved));
-        super::tests::truncated_while_it_is_moved();
     }
 }

@@ -1,5 +1,5 @@
 //! Mistakes that can be built in are caught by the model, and the same seeds are sound without
-//! them. Others fall to the explorer (`proof/explore`), to `forged.rs` and to a test of the mover.
+//! them. Others fall to the explorer (`proof/explore`) and to `forged.rs`.
 //!
 //! *Owns*: which mistakes there are, and how many states it takes. *May not touch*: the crate's
 //! insides.
