@@ -39,7 +39,8 @@ END
     echo "//! SlateDB's own tests; see own-tests.sh."
     for test in "$to"/*.rs; do
         name=$(basename "$test" .rs)
-        [ "$name" = main ] || echo "mod $name;"
+        # They have their own format.
+        [ "$name" = main ] || printf '\n#[rustfmt::skip]\nmod %s;\n' "$name"
     done
 } >"$to/main.rs"
 [ "${1:-}" != copy ] || exit 0
