@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Mistakes that a good engineer could make, each built into a copy of this crate: the model must
+# notice every one.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
+copy=$target/slatedb-mistaken
+missed=0
+# A mistake is compiled as it is, whatever clippy says.
+unset RUSTC_WORKSPACE_WRAPPER
+tests() {
+    (cd "$copy/doors/slatedb" && cargo test --quiet --locked --workspace \
+        --exclude inkstone-slatedb-0-17 --target-dir "$target" --test model "$@") >"$copy/out" 2>&1
+}
+mistake() { # mistake NAME FILE FROM TO: the text FROM is there once, and becomes TO
+    rm -rf "$copy"
+    mkdir -p "$copy/doors" "$copy/examples"
+    cp -r "$here" "$copy/doors/slatedb"
+    cp -r "$root/examples/slatedb-local" "$copy/examples/"
+    # The crates that it stands on stay where they are.
+    for room in crates proof lab text LICENSE-MIT LICENSE-APACHE Cargo.toml; do
+        ln -s "$root/$room" "$copy/$room"
+    done
+    python3 - "$copy/doors/slatedb/src/$2" "$3" "$4" <<'END'
+import sys
+path, old, new = sys.argv[1:]
+text = open(path).read()
+assert text.count(old) == 1, f"{path}: {old!r} is there {text.count(old)} times"
+open(path, "w").write(text.replace(old, new))
+END
+    if ! tests --no-run; then
+        cat "$copy/out"
+        echo "$1: does not build"
+        exit 1
+    fi
+    if tests; then
+        echo "MISSED: $1"
+        missed=1
+    else
+        echo "noticed: $1: $(grep -m1 -A1 "panicked at" "$copy/out" | tail -1 | cut -c1-90)"
+    fi
+}
+mistake "the fence is forgotten" writer.rs \
+    'let _ = other.close(WalError::Fenced);' \
+    'let _ = other.close(WalError::Closed);'
+mistake "a flush is told early" state.rs \
+    'if state.told_id >= last {' \
+    'if state.told_id < last || state.told_id >= last {'
+mistake "a batch is parted" state.rs \
+    'let waiting = Waiting::begin(self, record.len(), rows.len());' \
+    'let waiting = Waiting::begin(self, record.len(), rows.len());
+        if let [first, .., last] = rows {
+            let part = encode(&[first.clone(), last.clone()]).unwrap_or_default();
+            self.log.append_unwaited(&part).ok();
+        }'
+mistake "collection goes beyond a reference" gc.rs \
+    '.filter_map(lowest).min()' \
+    '.filter_map(lowest).max()'
+mistake "a clone shares the log of its source" admin.rs \
+    'let target = to.wals.place.create(&to.name).map_err(of_io)?;' \
+    'let to = self; let target = to.wals.place.create(&to.name).map_err(of_io)?;'
+mistake "a clone takes more than the checkpoint" admin.rs \
+    'self.each(&reader, first, Lsn::new(last), |_, bytes| {' \
+    'self.each(&reader, first, reader.durable(), |_, bytes| {'
+mistake "a clone is not marked as unfinished" admin.rs 'begin_unfinished(&target)?;' ''
+mistake "a replay begins one too late" writer.rs \
+    'let mut first = seen.replay_after.saturating_add(1);' \
+    'let mut first = seen.replay_after.saturating_add(2);'
+exit $missed

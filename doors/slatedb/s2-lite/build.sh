@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# s2-lite with its write-ahead log on Inkstone: takes the crate's source as the registry gives it,
+# applies `inkstone.patch`, puts the databases of its tests on this log, and hands everything else
+# to cargo, in the copy:
+#
+#     doors/slatedb/s2-lite/build.sh build --bin server   # target/s2-lite/debug/server
+#     doors/slatedb/s2-lite/build.sh test                 # its own tests
+#     target/s2-lite/debug/server --local-root DIR --wal-inkstone DIR --port 8080
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+version=0.43.4
+root=$(cd "$here/../../.." && pwd)
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/s2-lite
+copy=$target/source
+mkdir -p "$target/fetch/src"
+if [ -z "$(find "$copy/.patched" -newer "$here/inkstone.patch" -newer "$here/builder.rs" \
+    -newer "$here/build.sh" 2>/dev/null)" ]; then
+    # A package that needs it alone: cargo fetches and checks its sum.
+    cat >"$target/fetch/Cargo.toml" <<END
+[package]
+name = "fetch"
+version = "0.0.0"
+edition = "2024"
+[workspace]
+[dependencies]
+s2-lite = "=$version"
+END
+    : >"$target/fetch/src/lib.rs"
+    source=$(cargo metadata --quiet --format-version 1 --manifest-path "$target/fetch/Cargo.toml" |
+        python3 -c 'import json, sys
+print(next(package["manifest_path"] for package in json.load(sys.stdin)["packages"]
+           if package["name"] == "s2-lite"))')
+    rm -rf "$copy"
+    # Its lock file names what it was tested with.
+    cp -r "$(dirname "$source")" "$copy"
+    chmod -R u+w "$copy"
+    cd "$copy"
+    # What its tests need of tokio is there for the server too, so that SlateDB is built once.
+    sed -i '/^\[dependencies.tokio\]$/,/^$/s/"sync"/"sync", "test-util"/' Cargo.toml
+    cat >>Cargo.toml <<END
+
+[dependencies.inkstone-slatedb-0-17]
+path = "$root/doors/slatedb/v0_17"
+
+[workspace]
+
+[profile.dev]
+debug = 0
+opt-level = 1
+END
+    # Every other `Db::builder` is in a test: there each database is on this log.
+    grep -rlE '\bDb::builder\(' src tests --include=*.rs | grep -v src/server.rs |
+        while read -r file; do
+            crate=crate
+            case $file in tests/*) crate=s2_lite ;; esac
+            sed -i -E "s/(slatedb::)?\bDb::builder\(/$crate::inkstone_builder::builder(/" "$file"
+        done
+    # Where nothing is to be durable before a flush is asked for, the log has no thread.
+    sed -i 's/::builder(db_path/::with_interval(flush_interval, db_path/' \
+        tests/backend/common/setup.rs
+    # Some tests move a clock of their own, and a flush takes its time by the real one.
+    sed -i 's/tokio::time::advance(/s2_lite::inkstone_builder::advance(/' tests/backend/common/*.rs
+    echo 'pub mod inkstone_builder;' >>src/lib.rs
+    cp "$here/builder.rs" src/inkstone_builder.rs
+    patch --quiet -p1 <"$here/inkstone.patch"
+    touch .patched
+fi
+cd "$copy"
+exec cargo "$1" --target-dir "$target" "${@:2}"

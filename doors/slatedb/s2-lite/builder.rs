@@ -1,0 +1,43 @@
+//! A database of s2-lite's own tests, on this log: one directory for each store and path.
+
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use inkstone_slatedb::{Tuning, Wals};
+use slatedb::object_store::{ObjectStore, path::Path};
+use slatedb::{Db, DbBuilder};
+
+type Stores = Vec<Arc<dyn ObjectStore>>;
+
+/// As `Db::builder`, with the log. Stores are kept, so that none gets another's number.
+pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
+    with_interval(Some(Duration::ZERO), path, store)
+}
+
+/// The same; without an interval rows become durable only when a flush is asked for.
+pub fn with_interval<P: Into<Path> + Clone>(
+    flush_interval: Option<Duration>,
+    path: P,
+    store: Arc<dyn ObjectStore>,
+) -> DbBuilder<P> {
+    static STORES: LazyLock<(std::path::PathBuf, Mutex<Stores>)> = LazyLock::new(|| {
+        let root = std::env::temp_dir().join(format!("s2-lite-own-tests-{}", std::process::id()));
+        (root, Mutex::default())
+    });
+    let mut stores = STORES.1.lock().expect("the stores");
+    let number = stores.iter().position(|known| Arc::ptr_eq(known, &store)).unwrap_or_else(|| {
+        stores.push(Arc::clone(&store));
+        stores.len() - 1
+    });
+    let mut tuning = Tuning::default();
+    tuning.log = tuning.log.own_thread(flush_interval.is_some());
+    let wal = Wals::tuned(STORES.0.join(number.to_string()), tuning).of(path.clone());
+    Db::builder(path, store).with_wal_writer(Box::new(wal))
+}
+
+/// As `tokio::time::advance`, in a test that has stopped its clock: each step takes some real time
+/// too, in which the log flushes.
+pub async fn advance(by: Duration) {
+    std::thread::sleep(Duration::from_millis(2));
+    tokio::time::advance(by).await;
+}

@@ -1,0 +1,98 @@
+//! Garbage collection: everything before the lowest id that is referred to.
+//!
+//! *Owns*: the trait `WalGc`. *May not touch*: what is in a record.
+
+use std::ops::Bound;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use inkstone::inspect::{Keep, first_to_keep_in};
+use inkstone::{Error, Log, Lsn};
+use slatedb::wal::{WalError, WalFileRange, WalGc};
+
+use crate::blocking::blocking;
+use crate::error::of_log;
+use crate::wals::DatabaseWal;
+
+/// The lowest id of which a range speaks; `None` for a range without any.
+fn lowest(range: &WalFileRange) -> Option<u64> {
+    let first = match range.0 {
+        Bound::Included(first) => first,
+        Bound::Excluded(before) => before.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let is_empty = match range.1 {
+        Bound::Included(last) => last < first,
+        Bound::Excluded(end) => end <= first,
+        Bound::Unbounded => false,
+    };
+    (!is_empty).then_some(first)
+}
+
+impl DatabaseWal {
+    /// Truncates before `first`, as far as the files are older than `min_age`.
+    fn collect_before(&self, first: u64, min_age: Duration, dry_run: bool) -> Result<(), WalError> {
+        let Some((reader, living)) = self.reader()? else { return Ok(()) };
+        let mut first = Lsn::new(first);
+        if !min_age.is_zero() {
+            let Some(directory) = self.find()? else { return Ok(()) };
+            let keep = Keep::For(min_age);
+            first =
+                first.min(first_to_keep_in(directory, keep, SystemTime::now()).map_err(of_log)?);
+        }
+        if dry_run || first <= reader.first() {
+            return Ok(());
+        }
+        if let Some(writer) = living {
+            let first = first.min(Lsn::new(writer.log.last().get().saturating_add(1)));
+            writer.log.truncate_before(first).map_err(of_log)?;
+            writer.forget_before(first.get());
+            return Ok(());
+        }
+        let Some(directory) = self.find()? else { return Ok(()) };
+        let log = match Log::open_in(directory, self.tuning().log.clone().create(false)) {
+            Err(Error::NoLog { .. }) => return Ok(()),
+            // Of another process: it collects for itself.
+            opened => opened.map_err(of_log)?,
+        };
+        let first = first.min(Lsn::new(log.last().get().saturating_add(1)));
+        log.truncate_before(first).map_err(of_log)?;
+        log.close().map_err(of_log)
+    }
+}
+
+#[async_trait]
+impl WalGc for DatabaseWal {
+    async fn collect(
+        &self,
+        referenced_ranges: Vec<WalFileRange>,
+        min_age: Duration,
+        dry_run: bool,
+    ) -> Result<(), WalError> {
+        // Nothing referred to at all is more likely a mistake than an empty database.
+        let Some(first) = referenced_ranges.iter().filter_map(lowest).min() else { return Ok(()) };
+        let wal = self.clone();
+        blocking(move || wal.collect_before(first, min_age, dry_run)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_id_of_each_kind_of_range() {
+        use Bound::{Excluded, Included, Unbounded};
+        for (range, expected) in [
+            (WalFileRange(Included(3), Unbounded), Some(3)),
+            (WalFileRange(Excluded(3), Excluded(5)), Some(4)),
+            (WalFileRange(Excluded(3), Excluded(4)), None),
+            (WalFileRange(Included(3), Included(3)), Some(3)),
+            (WalFileRange(Included(3), Included(2)), None),
+            (WalFileRange(Unbounded, Included(2)), Some(0)),
+            (WalFileRange(Excluded(u64::MAX), Unbounded), None),
+        ] {
+            assert_eq!(lowest(&range), expected, "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Where the logs lie, and which of them this process writes.
+//!
+//! *Owns*: the names of the directories, the marker of what is not finished, the list of living
+//! writers. *May not touch*: what is in a log.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use inkstone::{AnyDirectory, IoError, OsDirectory};
+use inkstone_io::OpenFile;
+use slatedb::wal::WalError;
+
+use crate::error::{of_io, unavailable};
+use crate::state::Shared;
+
+/// The marker: a clone or a deletion was begun here and not finished, and what lies beside it may
+/// go.
+pub(crate) const UNFINISHED: &str = "slatedb.unfinished";
+/// The marker: a new database came here, and found the log of another one. Its manifest has no
+/// identity, so when it comes again it looks like the database whose log this is, if that one's
+/// manifest knows nothing of the log yet.
+pub(crate) const FOREIGN: &str = "slatedb.foreign";
+
+/// Directories by name: those of the system ([`OsPlace`]), or simulated ones in tests.
+pub trait Place: Send + Sync + 'static {
+    /// The directory, if it is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError>;
+
+    /// The directory, created if need be, durably.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create(&self, name: &str) -> Result<AnyDirectory, IoError>;
+
+    /// The writers of this process, by the path of their log.
+    fn living(&self) -> &Living;
+}
+
+/// The living writers of a process.
+#[derive(Default)]
+pub struct Living(Mutex<HashMap<PathBuf, Weak<Shared>>>);
+
+impl Living {
+    pub(crate) fn get(&self, directory: &AnyDirectory) -> Option<Arc<Shared>> {
+        self.locked().get(directory.path()).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn put(&self, directory: &AnyDirectory, writer: &Arc<Shared>) {
+        let mut living = self.locked();
+        living.retain(|_, writer| writer.strong_count() > 0);
+        living.insert(directory.path().to_path_buf(), Arc::downgrade(writer));
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<Shared>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A directory of the system in which each log has a directory of its own.
+pub struct OsPlace {
+    root: PathBuf,
+}
+
+impl OsPlace {
+    /// The directory `root`; it is created with the first log.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        // The process may go to another directory later.
+        Self { root: std::path::absolute(&root).unwrap_or(root) }
+    }
+
+    /// One path for all who write here, whatever they call it.
+    fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone()).join(name)
+    }
+}
+
+impl Place for OsPlace {
+    fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
+        match OsDirectory::open(self.path(name)) {
+            Ok(directory) => Ok(Some(AnyDirectory::new(directory))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
+        OsDirectory::create(&self.root)?;
+        OsDirectory::create(self.path(name)).map(AnyDirectory::new)
+    }
+
+    fn living(&self) -> &Living {
+        static LIVING: LazyLock<Living> = LazyLock::new(Living::default);
+        &LIVING
+    }
+}
+
+/// The name of the directory of a database: its path, with `/` and what is no letter, digit, `-`,
+/// `_` or inner `.` as `%` and two hexadecimal digits. `%` alone is the empty path.
+pub(crate) fn directory_name(database: &str) -> String {
+    let mut name = String::with_capacity(database.len() + 1);
+    for (at, byte) in database.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            b'.' if at > 0 => name.push('.'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.is_empty() { "%".into() } else { name }
+}
+
+pub(crate) fn is_marked(directory: &AnyDirectory, marker: &str) -> Result<bool, WalError> {
+    Ok(directory.list().map_err(of_io)?.iter().any(|name| name == marker))
+}
+
+/// Durable on return.
+pub(crate) fn mark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
+    match directory.open(marker, &OpenFile::new_file()) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(of_io(error)),
+        _ => directory.sync().map_err(of_io),
+    }
+}
+
+/// Takes the marker away; durable on return.
+pub(crate) fn unmark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
+    directory.remove(marker).and_then(|()| directory.sync()).map_err(of_io)
+}
+
+/// Refuses a directory in which a clone or a deletion is not finished.
+pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
+    if is_marked(directory, UNFINISHED)? {
+        let path = directory.path().display();
+        return Err(unavailable(format!(
+            "{path}: a clone or a deletion of this log is not finished; do it again"
+        )));
+    }
+    Ok(())
+}
+
+/// Marks the directory as unfinished, and removes everything else but the lock; durable on return.
+/// The names of what was removed.
+pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, WalError> {
+    mark(directory, UNFINISHED)?;
+    let empty = || {
+        let is_other = |name: &String| name != UNFINISHED && !name.ends_with(".lock");
+        let others: Vec<String> = directory.list()?.into_iter().filter(is_other).collect();
+        for name in &others {
+            directory.remove(name)?;
+        }
+        directory.sync()?;
+        Ok(others)
+    };
+    empty().map_err(of_io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directory_name;
+
+    #[test]
+    fn each_path_has_a_name_of_its_own() {
+        assert_eq!(directory_name("orders.v1"), "orders.v1");
+        assert_eq!(directory_name("a/b"), "a%2Fb");
+        assert_eq!(directory_name("a%2Fb"), "a%252Fb");
+        assert_eq!(directory_name(".."), "%2E.");
+        assert_eq!(directory_name(""), "%");
+    }
+}

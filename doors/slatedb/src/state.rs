@@ -1,0 +1,318 @@
+//! What one living writer and its observers share.
+//!
+//! *Owns*: the log, the status, the order of events. *May not touch*: manifests, directories.
+//!
+//! The status moves under a lock; listeners and waiting flushes are told while none is held, one
+//! event after the other, in order.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use inkstone::{Log, Lsn};
+use slatedb::RowEntry;
+use slatedb::wal::{FlushResultFuture, WalError, WalEvent, WalStatus, WalStatusListener};
+use tokio::sync::oneshot;
+
+use crate::error::{internal, of_log};
+use crate::rows::encode;
+
+/// A log that this process writes.
+pub(crate) struct Shared {
+    pub(crate) log: Log,
+    /// Without threads of its own the log commits only in calls: a flush makes one.
+    has_threads: bool,
+    replay_bytes_max: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    closed: Option<WalError>,
+    is_shut: bool,
+    flushed_id: u64,
+    flushed_seq: Option<u64>,
+    /// What was appended and is not durable.
+    waiting_bytes: usize,
+    waiting_rows: usize,
+    /// `None` once they were told of the end: what they hold of the database is let go.
+    listeners: Option<Vec<WalStatusListener>>,
+    events: VecDeque<WalEvent>,
+    is_telling: bool,
+    /// The end is told when all that was appended is decided.
+    is_end_due: bool,
+    /// The last id of which the listeners have been told.
+    told_id: u64,
+    flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
+    /// The last id, and the bytes, of each part of what a restart would replay.
+    parts: VecDeque<(u64, u64)>,
+}
+
+/// So many parts are told apart when it is asked how much a restart would replay.
+const PARTS: u64 = 64;
+
+impl Shared {
+    pub(crate) fn new(log: Log, has_threads: bool, replay_bytes_max: u64) -> Self {
+        let last = log.last().get();
+        let state = State {
+            closed: None,
+            is_shut: false,
+            flushed_id: last,
+            flushed_seq: None,
+            waiting_bytes: 0,
+            waiting_rows: 0,
+            listeners: Some(Vec::new()),
+            events: VecDeque::new(),
+            is_telling: false,
+            is_end_due: false,
+            told_id: last,
+            flushes: Vec::new(),
+            parts: VecDeque::new(),
+        };
+        Self { log, has_threads, replay_bytes_max, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        self.state().is_shut
+    }
+
+    pub(crate) fn status(&self) -> Result<WalStatus, WalStatus> {
+        let status = self.state().status();
+        if status.closed_reason.is_none() { Ok(status) } else { Err(status) }
+    }
+
+    fn check_open(&self) -> Result<(), WalError> {
+        self.state().closed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Why the log refused: because the writer was fenced or closed, or by itself.
+    fn refused(&self, error: inkstone::Error) -> WalError {
+        self.state().closed.clone().unwrap_or_else(|| of_log(error))
+    }
+
+    /// Appends one batch as one record, and asks for its durability at once.
+    pub(crate) async fn append(self: &Arc<Self>, rows: &[RowEntry]) -> Result<(), WalError> {
+        self.check_open()?;
+        let Some(seq) = rows.first().map(|row| row.seq) else { return Ok(()) };
+        let record = encode(rows).map_err(|error| internal(error.to_string()))?;
+        // Before the log has it, so that the end is not told before its outcome.
+        let waiting = Waiting::begin(self, record.len(), rows.len());
+        let handle = self.log.append_async(&record).await.map_err(|error| self.refused(error))?;
+        self.note_replay(handle.lsn().get(), record.len() as u64);
+        handle.on_durable(move |outcome| waiting.end(seq, outcome));
+        Ok(())
+    }
+
+    /// Everything that was appended before: the last id, and the future of its durability.
+    pub(crate) fn flush(self: &Arc<Self>) -> Result<(u64, FlushResultFuture), WalError> {
+        self.check_open()?;
+        let last = self.log.last().get();
+        let told = {
+            let mut state = self.state();
+            if let Some(closed) = state.closed.clone() {
+                return Err(closed);
+            }
+            let (tell, told) = oneshot::channel();
+            if state.told_id >= last {
+                return Ok((last, Box::pin(std::future::ready(Ok(())))));
+            }
+            state.flushes.push((last, tell));
+            told
+        };
+        let shared = Arc::clone(self);
+        let completion = async move {
+            if !shared.has_threads {
+                shared.log.sync().map_err(|error| shared.refused(error))?;
+            }
+            drop(shared);
+            told.await.unwrap_or(Err(WalError::Closed))
+        };
+        Ok((last, Box::pin(completion)))
+    }
+
+    /// A listener that comes too late is told of the end at once: SlateDB panics at an error here.
+    pub(crate) fn subscribe(&self, listener: WalStatusListener) {
+        let mut state = self.state();
+        match &mut state.listeners {
+            Some(listeners) => listeners.push(listener),
+            None => {
+                let status = state.status();
+                drop(state);
+                listener(WalEvent::WalClosed(status));
+            }
+        }
+    }
+
+    /// Ends the writer for this reason. What was appended becomes durable, and the lock is free
+    /// when it returns.
+    pub(crate) fn close(&self, reason: WalError) -> Result<(), WalError> {
+        let was_open = {
+            let mut state = self.state();
+            if state.is_shut {
+                return Ok(());
+            }
+            state.is_shut = true;
+            let was_open = state.closed.is_none();
+            state.closed.get_or_insert(reason);
+            was_open
+        };
+        let result = self.log.close().map_err(of_log);
+        let mut state = self.state();
+        state.flushed_id = state.flushed_id.max(self.log.durable().get());
+        if was_open {
+            if let Err(error) = &result {
+                state.closed = Some(error.clone());
+            }
+            state.is_end_due = true;
+        }
+        self.tell(state);
+        result
+    }
+
+    /// Notes how many bytes a restart would replay for this id.
+    pub(crate) fn note_replay(&self, id: u64, bytes: u64) {
+        let mut state = self.state();
+        let part_bytes_max = self.replay_bytes_max / PARTS;
+        match state.parts.back_mut() {
+            Some((last, sum)) if *sum + bytes <= part_bytes_max => {
+                (*last, *sum) = (id, *sum + bytes)
+            }
+            _ => state.parts.push_back((id, bytes)),
+        }
+    }
+
+    /// Whether a restart would replay too much.
+    pub(crate) fn is_replay_long(&self, replay_after: u64) -> bool {
+        let state = self.state();
+        let live = state.parts.iter().rev().take_while(|(last, _)| *last > replay_after);
+        live.map(|(_, bytes)| bytes).sum::<u64>() >= self.replay_bytes_max
+    }
+
+    /// Forgets what no restart replays any more.
+    pub(crate) fn forget_before(&self, first: u64) {
+        self.state().parts.retain(|(last, _)| *last >= first);
+    }
+
+    /// Tells the listeners, and those who wait for a flush, what has come. If another thread is
+    /// telling, it tells this too.
+    fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        state.end_if_due();
+        if state.is_telling {
+            return;
+        }
+        state.is_telling = true;
+        while let Some(event) = state.events.pop_front() {
+            let listeners = match event {
+                WalEvent::WalFlushed(_) => state.listeners.clone(),
+                WalEvent::WalClosed(_) => state.listeners.take(),
+            };
+            drop(state);
+            for listener in listeners.iter().flatten() {
+                // A listener that panics harms neither the others nor the log.
+                let _ = catch_unwind(AssertUnwindSafe(|| listener(event.clone())));
+            }
+            drop(listeners);
+            state = self.state();
+            let (answer, told_id) = match &event {
+                WalEvent::WalFlushed(status) => (Ok(()), status.last_flushed_wal_id),
+                WalEvent::WalClosed(status) => {
+                    (Err(status.closed_reason.clone().unwrap_or(WalError::Closed)), u64::MAX)
+                }
+            };
+            let answered: Vec<_> = state
+                .flushes
+                .extract_if(.., |(id, _)| *id <= told_id)
+                .map(|(_, tell)| tell)
+                .collect();
+            if answer.is_ok() {
+                state.told_id = state.told_id.max(told_id);
+            }
+            drop(state);
+            for tell in answered {
+                // Who dropped the future does not wait.
+                let _ = tell.send(answer.clone());
+            }
+            state = self.state();
+        }
+        state.is_telling = false;
+    }
+}
+
+/// A batch that is appended and not decided.
+struct Waiting {
+    shared: Arc<Shared>,
+    bytes: usize,
+    /// None any more once it is decided.
+    rows: usize,
+}
+
+impl Waiting {
+    fn begin(shared: &Arc<Shared>, bytes: usize, rows: usize) -> Self {
+        let mut state = shared.state();
+        state.waiting_bytes += bytes;
+        state.waiting_rows += rows;
+        drop(state);
+        Self { shared: Arc::clone(shared), bytes, rows }
+    }
+
+    fn end(mut self, seq: u64, outcome: Result<Lsn, inkstone::Error>) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = self.wait_no_more(&shared);
+        match outcome {
+            Ok(lsn) => {
+                state.flushed_id = state.flushed_id.max(lsn.get());
+                state.flushed_seq = Some(seq);
+                // Also of a writer that is closing: its rows are durable, and are replayed.
+                let status = WalStatus { closed_reason: None, ..state.status() };
+                state.events.push_back(WalEvent::WalFlushed(status));
+            }
+            Err(error) => {
+                state.is_end_due |= state.closed.is_none();
+                state.closed.get_or_insert(of_log(error));
+            }
+        }
+        shared.tell(state);
+    }
+
+    fn wait_no_more<'a>(&mut self, shared: &'a Shared) -> MutexGuard<'a, State> {
+        let mut state = shared.state();
+        state.waiting_bytes -= self.bytes;
+        state.waiting_rows -= std::mem::take(&mut self.rows);
+        state
+    }
+}
+
+impl Drop for Waiting {
+    /// Of a batch that the log refused, or an append that was cancelled.
+    fn drop(&mut self) {
+        if self.rows > 0 {
+            let shared = Arc::clone(&self.shared);
+            let state = self.wait_no_more(&shared);
+            shared.tell(state);
+        }
+    }
+}
+
+impl State {
+    fn status(&self) -> WalStatus {
+        WalStatus {
+            closed_reason: self.closed.clone(),
+            estimated_bytes: self.waiting_bytes,
+            last_flushed_wal_id: self.flushed_id,
+            last_flushed_seq: self.flushed_seq,
+            buffered_wal_entries_count: self.waiting_rows,
+        }
+    }
+
+    /// Has the listeners told of the end, once everything before is decided.
+    fn end_if_due(&mut self) {
+        if self.is_end_due && self.waiting_rows == 0 {
+            self.is_end_due = false;
+            let status = self.status();
+            self.events.push_back(WalEvent::WalClosed(status));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The logs of a directory, and what is tuned about them.
+//!
+//! *Owns*: who is which database. *May not touch*: the traits, which are in files of their own.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use inkstone::{AnyDirectory, Error, Lsn, Options, Reader};
+use slatedb::wal::WalError;
+
+use crate::error::{of_io, of_log};
+use crate::place::{OsPlace, Place, check_finished, directory_name};
+use crate::state::Shared;
+
+/// What may be chosen.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    /// How the logs are opened. By default a write batch has at most 32 MiB. The LSNs, and whether
+    /// a log is created, are set by this crate.
+    pub log: Options,
+    /// A memtable is flushed when a restart would replay so many bytes: 256 MiB by default.
+    pub replay_bytes_max: u64,
+    /// So long a new writer waits for one in another process that has the log open: 30 s by
+    /// default. The other one closes when it sees that its manifest is fenced.
+    pub fence_within: Duration,
+    /// Whether to go on with a new, empty log where the manifest knows of rows that are in no log
+    /// here. Those rows are lost. Not by default.
+    pub accept_loss: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            log: Options::new().record_bytes_max(32 << 20),
+            replay_bytes_max: 256 << 20,
+            fence_within: Duration::from_secs(30),
+            accept_loss: false,
+        }
+    }
+}
+
+/// A directory in which each database has a log; SlateDB's administrator of them. Cheap to clone.
+#[derive(Clone)]
+pub struct Wals {
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) tuning: Arc<Tuning>,
+}
+
+impl Wals {
+    /// The logs below the directory `root`, which is created with the first log.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self::tuned(root, Tuning::default())
+    }
+
+    /// The same, tuned.
+    pub fn tuned(root: impl Into<PathBuf>, tuning: Tuning) -> Self {
+        Self::in_place(Arc::new(OsPlace::new(root)), tuning)
+    }
+
+    /// The logs of any place, for example a simulated one.
+    pub fn in_place(place: Arc<dyn Place>, tuning: Tuning) -> Self {
+        Self { place, tuning: Arc::new(tuning) }
+    }
+
+    /// The log of the database at this path: what its builders take as writer, reader and
+    /// collector. Give the path that the database has.
+    pub fn of(&self, database: impl Into<slatedb::object_store::path::Path>) -> DatabaseWal {
+        let name = directory_name(database.into().as_ref());
+        DatabaseWal { wals: self.clone(), name: name.into(), beside: Arc::default() }
+    }
+}
+
+/// A reader, and the writer of this process if it is that one's log.
+pub(crate) type Found = (Reader, Option<Arc<Shared>>);
+
+/// The log of one database: its writer, reader and collector. Cheap to clone.
+#[derive(Clone)]
+pub struct DatabaseWal {
+    pub(crate) wals: Wals,
+    pub(crate) name: Arc<str>,
+    /// Kept for whoever asks for the end of the log again and again.
+    beside: Arc<Mutex<Option<Reader>>>,
+}
+
+impl DatabaseWal {
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.wals.tuning
+    }
+
+    /// The directory, if it is there and nothing in it is unfinished.
+    pub(crate) fn find(&self) -> Result<Option<AnyDirectory>, WalError> {
+        let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
+            return Ok(None);
+        };
+        check_finished(&directory)?;
+        Ok(Some(directory))
+    }
+
+    /// The writer of this process, if it is open.
+    pub(crate) fn living(&self) -> Result<Option<Arc<Shared>>, WalError> {
+        let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
+            return Ok(None);
+        };
+        Ok(self.wals.place.living().get(&directory).filter(|writer| !writer.is_shut()))
+    }
+
+    /// A reader: of the writer in this process, or beside any other. `None` if there is no log.
+    pub(crate) fn reader(&self) -> Result<Option<Found>, WalError> {
+        if let Some(writer) = self.living()? {
+            return Ok(Some((writer.log.reader(), Some(writer))));
+        }
+        let Some(directory) = self.find()? else { return Ok(None) };
+        match Reader::open_in(directory, self.tuning().log.clone()) {
+            Ok(reader) => Ok(Some((reader, None))),
+            Err(Error::NoLog { .. }) => Ok(None),
+            Err(error) => Err(of_log(error)),
+        }
+    }
+
+    /// The last durable id; 0 if there is no log.
+    pub(crate) fn last_id(&self) -> Result<u64, WalError> {
+        if let Some(writer) = self.living()? {
+            return Ok(writer.log.durable().get());
+        }
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = beside.take() {
+            let mut cursor = reader.from(reader.durable().next().unwrap_or(Lsn::FIRST));
+            // Asking for the next record makes the reader look for it.
+            if cursor.next().is_ok() {
+                let last = cursor.durable().get();
+                *beside = Some(reader);
+                return Ok(last);
+            }
+        }
+        let Some((reader, living)) = self.reader()? else { return Ok(0) };
+        let last = reader.durable().get();
+        if living.is_none() {
+            *beside = Some(reader);
+        }
+        Ok(last)
+    }
+}

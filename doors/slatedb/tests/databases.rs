@@ -1,0 +1,318 @@
+//! Whole databases on the files of the system: fencing, followers, directories that are not the
+//! database's, and what else a test with a model of a manifest does not see.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone::{AnyDirectory, IoError};
+use inkstone_slatedb::{Living, OsPlace, Place, Tuning, Wals};
+use slatedb::config::{
+    CloseOptions, DbReaderOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, Settings,
+};
+use slatedb::object_store::{ObjectStore, memory::InMemory};
+use slatedb::wal::{WalAdmin, WalError, WalReader};
+use slatedb::{CloseReason, Db, DbReader, ErrorKind, GarbageCollectorBuilder};
+
+fn settings() -> Settings {
+    Settings {
+        flush_interval: None,
+        compactor_options: None,
+        garbage_collector_options: None,
+        ..Settings::default()
+    }
+}
+
+fn store() -> Arc<dyn ObjectStore> {
+    Arc::new(InMemory::new())
+}
+
+async fn open(store: &Arc<dyn ObjectStore>, wals: &Wals) -> Result<Db, slatedb::Error> {
+    let builder = Db::builder("db", Arc::clone(store)).with_settings(settings());
+    builder.with_wal_writer(Box::new(wals.of("db"))).build().await
+}
+
+async fn put(db: &Db, key: &str) -> Result<(), slatedb::Error> {
+    db.put(key, "value").await?.await_durable().await
+}
+
+async fn close(db: &Db) {
+    db.close_with_options(CloseOptions::default().with_flush_type(None)).await.unwrap();
+}
+
+async fn keys(db: &Db) -> Vec<String> {
+    let mut found = db.scan::<std::ops::RangeFull>(..).await.unwrap();
+    let mut keys = Vec::new();
+    while let Some(entry) = found.next().await.unwrap() {
+        keys.push(String::from_utf8(entry.key.to_vec()).unwrap());
+    }
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_is_durable_without_a_flush_and_without_a_timer() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wals = Wals::at(directory.path());
+    let db = open(&store, &wals).await.unwrap();
+    for number in 0..200 {
+        put(&db, &format!("{number:03}")).await.unwrap();
+    }
+    // Not closed: as if the process was killed.
+    std::mem::forget(db);
+    let again = open(&store, &wals).await.unwrap();
+    assert_eq!(keys(&again).await.len(), 200);
+    close(&again).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_database_fences_the_first_and_has_its_rows() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let first = open(&store, &Wals::at(directory.path())).await.unwrap();
+    put(&first, "a").await.unwrap();
+    // By another name of the same directory.
+    let second = open(&store, &Wals::at(directory.path().join("."))).await.unwrap();
+    let late = put(&first, "late").await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Closed(CloseReason::Fenced), "{late}");
+    put(&second, "b").await.unwrap();
+    assert_eq!(keys(&second).await, ["a", "b"]);
+    let _ = first.close().await;
+    put(&second, "c").await.unwrap();
+    close(&second).await;
+}
+
+/// Another process on the same directories: it knows none of the writers here.
+struct Elsewhere(OsPlace, Living);
+
+impl Place for Elsewhere {
+    fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
+        self.0.find(name)
+    }
+
+    fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
+        self.0.create(name)
+    }
+
+    fn living(&self) -> &Living {
+        &self.1
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_writer_of_another_process_goes_when_it_sees_its_manifest() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let first = open(&store, &Wals::at(directory.path())).await.unwrap();
+    put(&first, "a").await.unwrap();
+    let elsewhere = Elsewhere(OsPlace::new(directory.path()), Living::default());
+    let elsewhere = Wals::in_place(Arc::new(elsewhere), Tuning::default());
+    let second = open(&store, &elsewhere).await.unwrap();
+    let late = put(&first, "late").await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Closed(CloseReason::Fenced), "{late}");
+    put(&second, "b").await.unwrap();
+    assert_eq!(keys(&second).await, ["a", "b"]);
+    close(&second).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_that_open_at_once_one_goes_on() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wals = Wals::at(directory.path());
+    for round in 0..20 {
+        let both = tokio::join!(open(&store, &wals), open(&store, &wals));
+        let mut put_by = 0;
+        for opened in [both.0, both.1] {
+            let outcome = match opened {
+                Ok(db) => put(&db, &format!("{round:02}")).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(()) => put_by += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Closed(CloseReason::Fenced), "{error}");
+                }
+            }
+        }
+        assert_eq!(put_by, 1, "round {round}");
+    }
+    let db = open(&store, &wals).await.unwrap();
+    assert_eq!(keys(&db).await.len(), 20);
+    close(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_loses_nothing_and_collection_makes_room() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let log = inkstone::Options::new().record_bytes_max(1 << 16).segment_bytes(1 << 20);
+    let tuning = Tuning { log: log.disk_budget_bytes(3 << 20), ..Tuning::default() };
+    let wals = Wals::tuned(directory.path(), tuning);
+    let (mut put, mut fulls) = (0, 0);
+    let mut db = open(&store, &wals).await.unwrap();
+    while fulls < 3 {
+        let key = format!("{put:04}");
+        let error = match db.put(&key, [7; 30_000]).await {
+            Ok(handle) => handle.await_durable().await.err(),
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            put += 1;
+            continue;
+        };
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let _ = db.close().await;
+        fulls += 1;
+        db = open(&store, &wals).await.unwrap();
+        assert_eq!(keys(&db).await.len(), put);
+        db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+        collect(&store, &wals).await;
+    }
+    assert!(put > 200, "{put}");
+    close(&db).await;
+}
+
+async fn collect(store: &Arc<dyn ObjectStore>, wals: &Wals) {
+    let gc = GarbageCollectorBuilder::new("db", Arc::clone(store))
+        .with_wal_gc(Arc::new(wals.of("db")))
+        .with_options(GarbageCollectorOptions {
+            wal_options: Some(GarbageCollectorDirectoryOptions {
+                interval: None,
+                min_age: Duration::ZERO,
+                dry_run: false,
+            }),
+            ..GarbageCollectorOptions::default()
+        })
+        .build();
+    gc.run_gc_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let (main, old) = (directory.path().join("main"), directory.path().join("old"));
+    let db = open(&store, &Wals::at(&main)).await.unwrap();
+    put(&db, "a").await.unwrap();
+    close(&db).await;
+    copy(&main.join("db"), &old.join("db"));
+    let db = open(&store, &Wals::at(&main)).await.unwrap();
+    put(&db, "b").await.unwrap();
+    // The manifest learns what is durable.
+    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+    put(&db, "c").await.unwrap();
+    db.create_checkpoint(slatedb::config::CheckpointScope::Durable, &Default::default())
+        .await
+        .unwrap();
+    close(&db).await;
+
+    for wrong in [&old, &directory.path().join("lost")] {
+        let error = open(&store, &Wals::at(wrong)).await.map(drop).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+    }
+    // A new database that is tried again does not become the log's own by that.
+    let new = self::store();
+    for _ in 0..3 {
+        let error = open(&new, &Wals::at(&main)).await.map(drop).expect_err("refused");
+        assert!(error.to_string().contains("another database's"), "{error}");
+    }
+
+    let right = open(&store, &Wals::at(&main)).await.unwrap();
+    assert_eq!(keys(&right).await, ["a", "b", "c"]);
+    close(&right).await;
+    // Who accepts the loss goes on, with the ids after those that are lost.
+    let tuning = Tuning { accept_loss: true, ..Tuning::default() };
+    let accepted = open(&store, &Wals::tuned(directory.path().join("lost"), tuning)).await.unwrap();
+    assert_eq!(keys(&accepted).await, ["a", "b"]);
+    put(&accepted, "d").await.unwrap();
+    close(&accepted).await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wals = Wals::at(directory.path());
+    let mut followed = wals.of("db").iterator((1..).into()).await.unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            match followed.next().await {
+                Ok(Some(rows)) => {
+                    rows.rows.into_iter().for_each(|row| tell.send(Ok(row.key)).unwrap())
+                }
+                other => return tell.send(Err(format!("{:?}", other.err()))).unwrap(),
+            }
+        }
+    });
+    for round in 0..3 {
+        let db = open(&store, &wals).await.unwrap();
+        for number in 0..5 {
+            let key = format!("{round}{number}");
+            put(&db, &key).await.unwrap();
+            let seen = tokio::time::timeout(Duration::from_secs(20), told.recv()).await;
+            assert_eq!(seen.unwrap().unwrap().unwrap(), key);
+        }
+        close(&db).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn collection_bounds_the_log_beside_a_checkpoint_and_a_reader_follows() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wal = Wals::at(directory.path()).of("db");
+    let db = open(&store, &Wals::at(directory.path())).await.unwrap();
+    let options = DbReaderOptions {
+        manifest_poll_interval: Duration::from_millis(20),
+        ..DbReaderOptions::default()
+    };
+    let reader = DbReader::builder("db", Arc::clone(&store))
+        .with_options(options)
+        .with_wal_reader(Arc::new(wal.clone()))
+        .build()
+        .await
+        .unwrap();
+    for number in 0..30 {
+        let key = format!("{number:02}");
+        put(&db, &key).await.unwrap();
+        if number % 10 == 5 {
+            db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+        }
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while reader.get(&key).await.unwrap().is_none() {
+            assert!(std::time::Instant::now() < until, "{key} is not seen");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    reader.close().await.unwrap();
+    collect(&store, &Wals::at(directory.path())).await;
+    let first = wal.iterator((1..2).into()).await.unwrap().next().await;
+    assert!(matches!(first, Err(WalError::WalTruncated(1))), "{:?}", first.err());
+    close(&db).await;
+    let db = open(&store, &Wals::at(directory.path())).await.unwrap();
+    assert_eq!(keys(&db).await.len(), 30);
+    close(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_living_log_is_not_deleted_and_a_deleted_one_is_gone() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wals = Wals::at(directory.path());
+    let db = open(&store, &wals).await.unwrap();
+    put(&db, "a").await.unwrap();
+    let path = "db".into();
+    assert!(matches!(wals.delete_wal(&path, false).await, Err(WalError::Unavailable(_))));
+    close(&db).await;
+    let dry = wals.delete_wal(&path, true).await.unwrap();
+    assert!(!dry.is_empty());
+    assert_eq!(wals.delete_wal(&path, false).await.unwrap(), dry);
+    assert!(wals.delete_wal(&path, false).await.unwrap().is_empty());
+    let fresh = open(&self::store(), &wals).await.unwrap();
+    assert!(keys(&fresh).await.is_empty());
+    close(&fresh).await;
+}
