@@ -62,8 +62,8 @@ impl Cause {
                 "fsync and O_SYNC make the file's time stamps durable, too, and they changed"
             }
             Self::InodeInPlace => {
-                "its blocks were written before, but ext4 without a journal also writes the inode \
-                 whenever the time stamps in it changed"
+                "ext4 without a journal writes the inode whenever the time stamps in it changed, \
+                 also where the blocks were written before, as they were for most syncs"
             }
             Self::OthersJournal => {
                 "it had to wait for the journal, though its blocks were written before: they were \
@@ -104,6 +104,9 @@ const OFTEN: f64 = 0.2;
 /// If fewer waited, none did.
 const SELDOM: f64 = 0.005;
 
+/// So many writes of metadata for each first write of a block are not the blocks' fault.
+const INODES_MIN: f64 = 4.0;
+
 /// Finds the cause.
 pub fn cause(
     file: &SeenFile,
@@ -141,8 +144,18 @@ pub fn cause(
         (shared, Cause::Shared),
     ];
     let firsts = appended + unwritten + beyond + hole + shared;
+    // Of several small writes into a block only the first one finds it new.
+    let firsts_each = each(data.requests) * firsts as f64 / all.max(1) as f64;
+    let metadata_each = each(metadata.requests);
+    let is_bare_inode = is_bare && metadata_each >= OFTEN;
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
     match dearest {
+        // The size stays, so the inode changes with the first writes, and with the time.
+        Some(Cause::Reserved | Cause::Holes)
+            if is_bare_inode && firsts_each * INODES_MIN < metadata_each =>
+        {
+            Cause::InodeInPlace
+        }
         // Where nothing waited for the journal, somebody had written them ahead after all.
         Some(cause)
             if firsts > 0 && firsts * FIRSTS_MIN >= all && (waited >= SELDOM || !has_log) =>
@@ -156,7 +169,7 @@ pub fn cause(
         _ if waited >= OFTEN && (file.is_new || grew(file)) => Cause::Grows,
         _ if waited >= OFTEN && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
-        _ if each(tally.metadata.requests) >= OFTEN && is_bare => Cause::InodeInPlace,
+        _ if is_bare_inode => Cause::InodeInPlace,
         _ => Cause::Overwrites,
     }
 }

@@ -248,6 +248,27 @@ fn a_sync_without_a_flush_of_its_own_pays_for_the_journals_commit() {
 }
 
 #[test]
+fn small_writes_into_reserved_blocks_mostly_pay_for_the_inode() {
+    let reserved = || state(40960, vec![extent(0, 40960, ExtentState::Unwritten)]);
+    let written = || state(40960, vec![extent(0, 8192, ExtentState::Written)]);
+    for (writes_in_a_block, cause) in [(8, Cause::InodeInPlace), (1, Cause::Reserved)] {
+        let mut recording = recording(reserved(), written());
+        recording.places[0].has_journal = false;
+        ten(&mut recording, |at, number| {
+            let sector = FILE_SECTOR + number / writes_in_a_block * 8;
+            let data = request(at + 10, THREAD, "etcd", sector, 8, "WS");
+            let inode = request(at + 20, THREAD, "etcd", 64, 8, "WSM");
+            [data, inode, flush(at + 40, THREAD, "etcd")].concat()
+        });
+        let report = report(recording);
+        let file = &report.files[0];
+        let bill = file.bill.expect("a bill");
+        assert_eq!([bill.data_writes, bill.metadata_writes, bill.flushes], [1.0, 1.0, 1.0]);
+        assert_eq!(file.cause, cause, "{writes_in_a_block} writes in a block: {file:#?}");
+    }
+}
+
+#[test]
 fn the_file_is_the_one_that_the_file_system_names_not_the_descriptors() {
     let mut recording = recording(state(0, Vec::new()), state(0, Vec::new()));
     let another = SeenFile { inode: 13, path: "/data/next".into(), ..recording.files[0].clone() };
