@@ -415,10 +415,10 @@ fn look_at_what_is_left(world: &World) {
     inkstone_streams::mistake::set(None);
     for (disk, possible) in shots.found(rng) {
         let directory = Arc::new(alone(disk.directory(PATH)));
-        let found = Streams::open_in(directory, options(false)).and_then(|streams| {
+        let found = Streams::open_in(directory, options(false)).map(|streams| {
             let found = [shown(&streams.reader(), 0), shown(&streams.reader(), 1)];
             streams.abandon();
-            Ok(found)
+            found
         });
         let found = match found {
             Ok([Ok(one), Ok(other)]) => [one, other],
