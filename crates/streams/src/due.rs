@@ -36,10 +36,10 @@ pub(crate) fn due(state: &State, replay_from: Lsn, options: &Options) -> Option<
         let front = stays.next().map_or(end, |section| section.first);
         return Some(Work::GiveBack(front.min(replay_from)));
     }
-    let live_bytes = sections.live_bytes;
-    let log_bytes_max = live_bytes
+    let log_bytes_max = sections
+        .live_bytes
         .saturating_mul(u64::from(options.size_multiple))
-        .max(live_bytes.saturating_add(options.section_bytes));
+        .saturating_add(options.section_bytes);
     let is_thin = front.live_bytes.saturating_mul(SHARE) < front.bytes;
     (is_thin || sections.log_bytes > log_bytes_max).then_some(Work::Empty(front.number))
 }
