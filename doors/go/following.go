@@ -25,7 +25,8 @@ func (c *Cursor) Follow(ctx context.Context, buf []byte) (Record, error) {
 	return following(ctx, c, func() (Record, error) { return c.next(buf, true) })
 }
 
-// following is what next finds. While that is errNotYet it waits until the log of the cursor changes.
+// following calls next until it returns something other than errNotYet. Between the calls it waits
+// for a change of the cursor's log.
 func following[R any](ctx context.Context, c *Cursor, next func() (R, error)) (R, error) {
 	var none R
 	if err := ctx.Err(); err != nil {

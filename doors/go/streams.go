@@ -40,7 +40,8 @@ func OpenStreams(path string, options ...Option) (*Streams, error) {
 				tide:       &tide{},
 			}}
 			// As of a log.
-			streams.log.cleanup = runtime.AddCleanup(streams, func(c *C.inkstone_streams) { C.inkstone_streams_free(c) }, r.streams)
+			free := func(c *C.inkstone_streams) { C.inkstone_streams_free(c) }
+			streams.log.cleanup = runtime.AddCleanup(streams, free, r.streams)
 			return nil
 		})
 	})

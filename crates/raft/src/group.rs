@@ -480,12 +480,6 @@ impl Home for Handle {
 
     fn append(&self, entries: &[NewEntry<'_>], callback: Callback) -> Result<()> {
         let core = self.core();
-        core.check()?;
-        if entries.is_empty() {
-            core.callbacks.push_after_all(callback);
-            core.callbacks.call();
-            return Ok(());
-        }
         // They are copied before the lock is taken that readers need.
         let payloads: Vec<_> =
             entries.iter().map(|entry| Arc::<[u8]>::from(entry.payload)).collect();

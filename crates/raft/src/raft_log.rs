@@ -103,7 +103,17 @@ impl RaftLog {
         entries: &[NewEntry<'_>],
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        self.core().named(self.home.append(entries, Box::new(callback)))
+        let core = self.core();
+        let append = || {
+            core.check()?;
+            if entries.is_empty() {
+                core.callbacks.push_after_all(Box::new(callback));
+                core.callbacks.call();
+                return Ok(());
+            }
+            self.home.append(entries, Box::new(callback))
+        };
+        core.named(append())
     }
 
     /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is

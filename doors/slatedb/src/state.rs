@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the log, the status, the order of events. *May not touch*: manifests, directories.
 //!
-//! The status moves under a lock; listeners and waiting flushes are told while none is held, one
+//! The status changes under a lock. Listeners and waiting flushes are notified without a lock, one
 //! event after the other, in order.
 
 use std::collections::VecDeque;
@@ -34,13 +34,13 @@ struct State {
     /// What was appended and is not durable.
     waiting_bytes: usize,
     waiting_rows: usize,
-    /// `None` once they were told of the end: what they hold of the database is let go.
+    /// `None` once they were notified of the end: they hold parts of the database.
     listeners: Option<Vec<WalStatusListener>>,
     events: VecDeque<WalEvent>,
     is_telling: bool,
-    /// The end is told when all that was appended is decided.
+    /// Listeners are notified of the end once every appended batch has its outcome.
     is_end_due: bool,
-    /// The last id of which the listeners have been told.
+    /// The last id of which the listeners were notified.
     told_id: u64,
     flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
     /// The last id, and the bytes, of each part of what a restart would replay.

@@ -32,7 +32,7 @@ Examples:
   tail -f access.log | inkstone append access      one record per line, each durable
   find / -print0 | inkstone append --null files    records that contain line ends
   inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt
-  inkstone append queues --stream 7 --create 1 < orders.txt   one stream of many; prints the records' numbers
+  inkstone append queues --stream 7 --create 1 < orders.txt   one stream of many; prints numbers
   inkstone append queues --stream 7 --note 'at 17' < /dev/null";
 const CAT: &str = "\
 Examples:
@@ -79,11 +79,12 @@ Examples:
 It reads every record, and checks each by the rules of a raft log (docs/raft.md).";
 const STREAMS: &str = "\
 Examples:
-  inkstone streams queues                   works beside the program that writes it, and changes nothing
+  inkstone streams queues                   works beside its writer, and changes nothing
   inkstone streams queues --stream 7
   inkstone streams queues --json | jq -r '.streams[] | select(.oldest_section_bytes > 0) | .stream'
 
-A stream's bytes are what its records take in the log, about. docs/streams.md says what a section is, and when the oldest one goes.";
+The bytes of a stream are about what its records take in the log. docs/streams.md says what a
+section is, and when the oldest one goes.";
 const SALVAGE: &str = "\
 Examples:
   inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`

@@ -190,7 +190,7 @@ fn a_stream_is_followed_until_a_signal_or_until_it_is_removed() {
     let output = child.wait_with_output().expect("ended");
     assert_eq!((output.status.code(), output.stdout), (Some(130), b"3\n".to_vec()));
 
-    // One that reads slowly misses what is truncated, and is told.
+    // A slow follower misses truncated records, and says so on stderr.
     let mut child = spawn(at, "cat queues --stream 8 --follow");
     until("it listens", || crate::support::listens(child.id()));
     drop(child.stdin.take().map(|mut stdin| stdin.flush()));
@@ -202,7 +202,7 @@ fn a_stream_is_followed_until_a_signal_or_until_it_is_removed() {
     assert_eq!(output.status.code(), Some(130));
     assert!(output.stdout.ends_with(b"ten\n"), "{output:?}");
 
-    // What was shown and is truncated is told too; the records that replace it are shown.
+    // Records that were shown and then truncated are reported; those that replace them are shown.
     let shown = std::fs::File::create(at.join("shown")).expect("a file");
     let child = crate::support::command(at, "cat queues --stream 8 --follow")
         .stdout(shown)

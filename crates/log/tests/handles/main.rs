@@ -1,5 +1,5 @@
-//! The tests of who waits for a record: handles, futures, callbacks, wakers, listeners, watermarks;
-//! and of records that come in parts. One program: the log's code is made for it once.
+//! Tests of waiting for records (handles, futures, callbacks, wakers, listeners, watermarks), and
+//! of records that come in parts. One program: the log's code is made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test handles
 //! -- waking::` runs one file.

@@ -23,12 +23,6 @@ impl OneLog {
         callback: Callback,
     ) -> Result<()> {
         let core = self.core();
-        core.check()?;
-        if entries.is_empty() {
-            core.callbacks.push_after_all(callback);
-            core.callbacks.call();
-            return Ok(());
-        }
         let mut order = self.order();
         core.memory().state.check_entries(entries)?;
         let append = self.append_records(&mut order, entries)?;
