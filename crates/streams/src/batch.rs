@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::record::{Change, RESERVE_BYTES};
 use crate::state::{Ahead, State};
+use crate::words::Bounds;
 
 /// Changes of any number of streams, which become one record of the log: after a crash all of them
 /// are there, or none. They are made in the order in which they were added. The batch borrows the
@@ -118,7 +119,10 @@ impl<'a> Batch<'a> {
                     Change::Append { stream: *stream, number, bytes }
                 }
                 Step::TruncateAfter { stream, last } => {
-                    let next = last.checked_add(1).ok_or(Error::UsedUp { stream: *stream })?;
+                    let Some(next) = last.checked_add(1) else {
+                        let Bounds { next, .. } = ahead.bounds(*stream)?;
+                        return Err(Error::NotYet { stream: *stream, number: *last, next });
+                    };
                     let change = Change::TruncateAfter { stream: *stream, next };
                     ahead.check(&change)?;
                     change

@@ -93,7 +93,7 @@ impl Keeper {
             .next();
         Self {
             step_bytes,
-            page_bytes: (step_bytes as usize / 8).min(limit_bytes / 4),
+            page_bytes: options.page_bytes(),
             piece_bytes: (step_bytes as usize / 16).min(limit_bytes / 8),
             since_step: 0,
             table_begin,

@@ -6,6 +6,11 @@ use crate::error::Result;
 use crate::record::RESERVE_BYTES;
 use crate::words::NOTE_BYTES_MAX;
 
+/// What names a page of a directory in a record, at most: a stream, a number and an LSN.
+const PAGE_NAME_BYTES_MAX: u64 = 30;
+/// So many times its section a directory may have: that of empty records in one batch.
+const DIRECTORY_SHARE_MAX: u64 = 2;
+
 /// Options for streams. The defaults fit most uses.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -44,7 +49,8 @@ impl Options {
 
     /// How many bytes of the log share one directory, 64 MiB by default: best the size of a segment
     /// of the log. A smaller section makes opening faster and moves less at once; each stream with
-    /// records in a section takes 16 bytes of memory for it.
+    /// records in a section takes 16 bytes of memory for it. Where `record_bytes_max` of the log is
+    /// small, a section is smaller than this, so that one record names all pages of its directory.
     pub fn section_bytes(self, bytes: u64) -> Self {
         Self { section_bytes: bytes, ..self }
     }
@@ -70,6 +76,24 @@ impl Options {
     #[doc(hidden)]
     pub fn log_options(&self) -> &inkstone::Options {
         &self.log
+    }
+
+    /// The options as they are kept: a section is so small that one record names all pages of its
+    /// directory. A page has at most a quarter of the largest record, and their names half of one.
+    pub(crate) fn settled(self) -> Self {
+        let most = self.pages_max() * (self.log.largest_record_bytes() as u64 / 4);
+        Self { section_bytes: self.section_bytes.min(most / DIRECTORY_SHARE_MAX), ..self }
+    }
+
+    fn pages_max(&self) -> u64 {
+        self.log.largest_record_bytes() as u64 / 2 / PAGE_NAME_BYTES_MAX
+    }
+
+    /// The bytes of a page of a directory, about.
+    pub(crate) fn page_bytes(&self) -> usize {
+        let least = self.section_bytes * DIRECTORY_SHARE_MAX / self.pages_max();
+        let most = self.log.largest_record_bytes() / 4;
+        ((self.step_bytes() / 8).max(least) as usize).min(most)
     }
 
     /// The work of the housekeeping is spread: one step each so many appended bytes.

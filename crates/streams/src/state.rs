@@ -520,7 +520,7 @@ impl<'a> Ahead<'a> {
         Self { state, last: None, changed: BTreeMap::new() }
     }
 
-    fn bounds(&self, stream: u64) -> Result<Bounds> {
+    pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
         let last = self.last.as_ref().filter(|(last, _)| *last == stream).map(|(_, bounds)| bounds);
         match last.or_else(|| self.changed.get(&stream)) {
             Some(bounds) => bounds.ok_or(Error::NoStream { stream }),

@@ -82,6 +82,7 @@ impl Streams {
             let made = Of(directory.path()).replay(&log.reader(), first, last)?;
             (made.state, made.table_begin)
         };
+        let options = options.settled();
         let shared = Arc::new(Shared::new(log, directory, options, state, table_begin));
         let streams = Self { shared, mover: Mutex::default() };
         if is_new {
@@ -333,9 +334,14 @@ impl Streams {
     /// # Durability
     /// On `Ok` every change is on stable storage.
     pub fn close(&self) -> Result<()> {
-        self.end_mover();
-        self.shared.log.close()?;
-        Ok(())
+        // The log first: others may append until it refuses, and a mover that waits for the log is
+        // let go, also where a callback closes that holds the log's turn.
+        let closed = self.shared.log.close();
+        // Another thread is at it.
+        if !matches!(closed, Err(inkstone::Error::Closed)) {
+            self.end_mover();
+        }
+        Ok(closed?)
     }
 
     /// Ends as a killed process would: nothing is written, the lock is free.
@@ -380,8 +386,8 @@ fn ask(reader: inkstone::Result<Reader>, path: &Path) -> Result<()> {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.end_mover();
         let _ = self.shared.log.close();
+        self.end_mover();
     }
 }
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use inkstone_streams::{
     Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader, has_streams,
@@ -42,7 +42,8 @@ fn bad_use_gets_an_error_that_says_what_was_expected_and_changes_nothing() {
     assert!(matches!(above, Err(Error::NotYet { stream: 7, number: 102, next: 101 })), "{above:?}");
     assert!(matches!(streams.truncate_after(7, 98), Err(Error::Truncated { .. })));
     assert!(matches!(streams.truncate_after(7, 101), Err(Error::NotYet { .. })));
-    assert!(matches!(streams.truncate_after(7, u64::MAX), Err(Error::UsedUp { .. })));
+    assert!(matches!(streams.truncate_after(7, u64::MAX), Err(Error::NotYet { .. })));
+    assert!(matches!(streams.truncate_after(9, u64::MAX), Err(Error::NoStream { stream: 9 })));
     assert!(matches!(streams.remove(9), Err(Error::NoStream { stream: 9 })));
     assert!(matches!(streams.restart_at(9, 1), Err(Error::NoStream { stream: 9 })));
     assert!(matches!(reader.get(7, 99), Err(Error::Truncated { first: 100, .. })));
@@ -536,4 +537,105 @@ fn a_callback_may_use_the_streams_while_a_log_without_threads_makes_room() {
     for number in 1..400 {
         assert_eq!(tells.recv_timeout(Duration::from_secs(60)), Ok(number));
     }
+}
+
+/// Two threads that append to one stream and truncate it, and leave records of others behind, so
+/// that the mover is at work. Those of the first stream are waited for, if `waits`.
+fn moving(
+    streams: &Arc<Streams>,
+    waits: bool,
+    last: &Arc<AtomicU64>,
+) -> Vec<std::thread::JoinHandle<()>> {
+    (1..=3).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
+    let threads = [1, 2].map(|stream| {
+        let (streams, last) = (Arc::clone(streams), Arc::clone(last));
+        std::thread::spawn(move || {
+            for round in 0_u64.. {
+                let Ok(written) = streams.append(3, &[3; 900]) else { return };
+                let number = written.numbers()[0];
+                drop(written);
+                if round % 8 == 0 || waits {
+                    let Ok(written) = streams.append(stream, &[9; 300]) else { return };
+                    let number = written.numbers()[0];
+                    if waits && stream == 1 && written.wait().is_ok() {
+                        last.store(number, Ordering::SeqCst);
+                    }
+                }
+                if number > 40 {
+                    drop(streams.truncate_before(3, number - 40));
+                }
+            }
+        })
+    });
+    threads.into()
+}
+
+#[test]
+fn a_callback_may_close_the_streams_while_the_mover_waits_for_the_log() {
+    for round in 0..10 {
+        let directory = directory();
+        let options = options().section_bytes(16 << 10);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        let threads = moving(&streams, false, &Arc::default());
+        std::thread::sleep(Duration::from_millis(30 + round));
+        let (closed, wait) = std::sync::mpsc::channel();
+        let theirs = Arc::clone(&streams);
+        if let Ok(written) = streams.append(3, b"the end") {
+            written.on_durable(move |_| closed.send(theirs.close()).unwrap());
+        }
+        wait.recv_timeout(Duration::from_secs(60)).expect("closed").unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_follower_sees_all_that_was_waited_for_before_it_is_told_of_the_end() {
+    for round in 0..10 {
+        let directory = directory();
+        let options = options().section_bytes(16 << 10);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        let last = Arc::default();
+        let threads = moving(&streams, true, &last);
+        let mut cursor = streams.reader().read(1, 1);
+        let follower = std::thread::spawn(move || {
+            let end = loop {
+                match cursor.next_within(Duration::from_secs(60)) {
+                    Ok(record) => assert!(record.is_some(), "nothing came"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(end, Error::Log(inkstone::Error::Closed)), "{end}");
+            cursor.next_number()
+        });
+        std::thread::sleep(Duration::from_millis(40 + round));
+        streams.close().unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let next = follower.join().unwrap();
+        assert!(next > last.load(Ordering::SeqCst), "{next} {last:?}");
+    }
+}
+
+#[test]
+fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
+    let directory = directory();
+    let log = inkstone::Options::small().record_bytes_max(8 << 10);
+    let streams = Streams::open(directory.path(), Options::new().log(log)).unwrap();
+    let first = u64::MAX / 2;
+    streams.create(u64::MAX, first).unwrap().wait().unwrap();
+    for _ in 0..40 {
+        let mut batch = Batch::new();
+        (0..250).for_each(|_| _ = batch.append(u64::MAX, b"tiny"));
+        streams.apply(&batch).unwrap().wait().unwrap();
+        // Records of the log by themselves: the most that a directory has to name.
+        (0..100).for_each(|_| drop(streams.append(u64::MAX, b"").unwrap()));
+    }
+    let before = streams.stats();
+    let next = streams.bounds(u64::MAX).unwrap().next;
+    streams.truncate_before(u64::MAX, next).unwrap().wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while streams.stats().log_bytes > before.log_bytes / 2 {
+        assert!(Instant::now() < until, "{before:?} {:?}", streams.stats());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    streams.close().unwrap();
 }
