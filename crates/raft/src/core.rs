@@ -161,12 +161,16 @@ impl Core {
         }
     }
 
-    /// Notes a failure that ends the raft log.
+    /// Notes a failure that ends the raft log. A log that is closed fails nothing that it took
+    /// before: each callback gets its own outcome.
     pub(crate) fn noted<T>(&self, result: std::result::Result<T, inkstone::Error>) -> Result<T> {
-        result.map_err(|error| {
-            let error = Error::Log(error);
-            self.fail(&error);
-            error
+        result.map_err(|error| match error {
+            inkstone::Error::Closed => Error::Closed,
+            error => {
+                let error = Error::Log(error);
+                self.fail(&error);
+                error
+            }
         })
     }
 

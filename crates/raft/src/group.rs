@@ -14,6 +14,7 @@
 //! The state of a group lives while a handle of it is held, and until all its records are durable.
 //! So an opening finds durable records only, and never a second state of the same group.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -288,16 +289,21 @@ impl Group {
         self.core.callbacks.call();
     }
 
-    /// Ends all handles of the group; its records are durable then.
-    fn close(self: &Arc<Self>) -> Result<()> {
-        let said = loop {
+    /// Writes what is committed, and refuses calls of all handles from then on.
+    pub(crate) fn stop(self: &Arc<Self>) -> Result<()> {
+        loop {
             let said = self.say_committed();
             let memory = self.core.memory();
             if said.is_err() || memory.to_say.is_none() {
                 self.core.stop();
-                break said;
+                return said;
             }
-        };
+        }
+    }
+
+    /// Ends all handles of the group; its records are durable then.
+    fn close(self: &Arc<Self>) -> Result<()> {
+        let said = self.stop();
         let synced = self.core.noted(self.log().sync());
         self.end();
         said.and(synced.map(|_| ()))
@@ -472,6 +478,10 @@ impl Drop for Handle {
 impl Home for Handle {
     fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.0) as _)
     }
 
     fn log(&self) -> &Log {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use inkstone::{AnyDirectory, OsDirectory};
 use inkstone_streams::{Options, Stats, Streams};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::{Handle, Shared};
 use crate::raft_log::RaftLog;
 
@@ -149,8 +149,11 @@ impl Groups {
         let open = self.shared.open_groups(None);
         let mut said = Ok(());
         for group in &open {
-            let its = group.say_committed();
-            said = said.and(its);
+            match group.stop() {
+                // It was closed or removed meanwhile.
+                Err(Error::Closed) => {}
+                its => said = said.and(its),
+            }
         }
         let closed = self.shared.streams.close();
         for group in open.iter().chain(&self.shared.open_groups(None)) {

@@ -3,6 +3,7 @@
 //! *Owns*: what the public calls need of it. *May not touch*: the calls (`raft_log.rs`). There are
 //! two: a log of its own (`log.rs`), and a stream beside those of other groups (`group.rs`).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use inkstone::{Log, Lsn};
@@ -18,6 +19,9 @@ pub(crate) type Then<'a> = Box<dyn FnOnce(Lsn) -> Callback + 'a>;
 
 pub(crate) trait Home: Send + Sync {
     fn core(&self) -> &Arc<Core>;
+
+    /// What a reader keeps, so that who opens the raft log again finds this one.
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// The log below.
     fn log(&self) -> &Log;

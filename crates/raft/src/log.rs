@@ -9,6 +9,7 @@
 mod entries;
 mod then;
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -196,6 +197,10 @@ impl OneLog {
 impl Home for OneLog {
     fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
     }
 
     fn log(&self) -> &Log {

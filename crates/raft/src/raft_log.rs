@@ -71,7 +71,7 @@ impl RaftLog {
     }
 
     pub(crate) fn at(home: impl Home + 'static) -> Self {
-        let reader = RaftReader { core: Arc::clone(home.core()) };
+        let reader = RaftReader { core: Arc::clone(home.core()), _home: home.shared() };
         Self { home: Box::new(home), reader }
     }
 

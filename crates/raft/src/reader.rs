@@ -12,6 +12,7 @@
 //! under the lock follows from what it returns, not from the range. If entries were truncated in
 //! between, it starts over and notes all at once.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,8 +26,11 @@ use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
 /// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside
 /// the writer, in any thread.
+#[derive(Clone)]
 pub struct RaftReader {
     pub(crate) core: Arc<Core>,
+    /// Of one group of many: a group is open as long as there is a reader of it.
+    pub(crate) _home: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// How many runs are noted at first.
@@ -299,12 +303,6 @@ fn plan(
     }
     plan.leaders = state.leaders.over(from, plan.to);
     Ok(plan)
-}
-
-impl Clone for RaftReader {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core) }
-    }
 }
 
 impl fmt::Debug for RaftReader {

@@ -311,3 +311,66 @@ fn logs_of_others_are_refused_and_left_as_they_are() {
     }
     assert!(matches!(groups.remove(2), Err(Error::BadGroup { .. })), "it may be somebody's");
 }
+
+#[test]
+fn a_reader_shows_what_later_handles_of_its_group_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    let first = groups.group(7).unwrap();
+    append(&first, 1, 1..11);
+    first.sync().unwrap();
+    let reader = first.reader();
+    drop(first);
+    // What the last append keeps goes when its outcome was told.
+    std::thread::sleep(Duration::from_millis(200));
+    let second = groups.group(7).unwrap();
+    second.truncate_from(5).unwrap();
+    append(&second, 2, 5..6);
+    second.save_vote(&Vote::new(Leader::of_term(9))).unwrap();
+    assert_eq!(reader.bounds().unwrap(), second.bounds().unwrap());
+    assert_eq!(reader.vote().unwrap(), second.vote().unwrap());
+    assert_eq!(reader.entry(5).unwrap().unwrap().id.leader.term, 2);
+    assert_eq!(reader.entry(9).unwrap(), None);
+    second.close().unwrap();
+    assert!(told(reader.vote().map(|_| ())).contains("closed"));
+    drop(second);
+    groups.remove(7).unwrap();
+    assert!(told(reader.bounds().map(|_| ())).contains("closed"));
+    groups.close().unwrap();
+}
+
+/// What is taken before the end has its own outcome: it is there afterwards, and said to be.
+#[test]
+fn no_callback_gets_an_error_for_entries_that_a_close_made_durable() {
+    for round in 0..10 {
+        let directory = tempfile::tempdir().unwrap();
+        let groups = Arc::new(Groups::open(directory.path(), small()).unwrap());
+        let threads = [1_u64, 2].map(|id| {
+            let group = groups.group(id).unwrap();
+            std::thread::spawn(move || {
+                let (told, outcomes) = channel();
+                let leader = Leader::of_term(1);
+                for index in 1.. {
+                    let told = told.clone();
+                    let callback = move |outcome| told.send((index, outcome)).unwrap();
+                    if group.append(&[entry(&leader, index)], callback).is_err() {
+                        break;
+                    }
+                }
+                drop((told, group));
+                let failed = outcomes.iter().filter(|(_, outcome)| outcome.is_err());
+                (id, failed.map(|(index, _)| index).min())
+            })
+        });
+        std::thread::sleep(Duration::from_millis(10 + round));
+        groups.close().unwrap();
+        let failed = threads.map(|thread| thread.join().unwrap());
+        let groups = Groups::open(directory.path(), small()).unwrap();
+        for (id, index) in failed {
+            if let Some(index) = index {
+                let found = groups.group(id).unwrap().entry(index).unwrap();
+                assert_eq!(found, None, "group {id}: entry {index} was called lost");
+            }
+        }
+    }
+}
