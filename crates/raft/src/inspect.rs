@@ -10,6 +10,7 @@ use inkstone::inspect::look_in;
 use inkstone::{AnyDirectory, Lsn, OsDirectory, Reader};
 
 use crate::error::{Error, Result};
+use crate::note::is_note;
 use crate::record::{Body, decode, is_state};
 use crate::replay::Expected;
 use crate::state::{Change, State};
@@ -203,6 +204,11 @@ pub struct RecordInfo {
 /// Whether these bytes, a log's first record, are those of a raft log.
 pub fn is_raft_log(first_record: &[u8]) -> bool {
     is_state(first_record)
+}
+
+/// Whether a stream with this note is a raft group ([`crate::Groups`]).
+pub fn is_raft_group(note: &[u8]) -> bool {
+    is_note(note)
 }
 
 /// What a record of a raft log says.

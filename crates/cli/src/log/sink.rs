@@ -3,6 +3,7 @@
 //! *Owns*: how each is opened, and the numbers that records get. *May not touch*: input and output.
 
 use inkstone::{Log, Options};
+use inkstone_raft::inspect::is_raft_group;
 use inkstone_streams::{NOTE_BYTES_MAX, Streams};
 
 use super::kind::LogKind;
@@ -10,7 +11,7 @@ use super::{AppendArguments, said, said_of_streams, streams};
 
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 /// What a record of a stream has less than the largest one of the log (docs/streams.md).
-const STREAM_BYTES: usize = 256;
+const STREAM_BYTES: usize = 300;
 
 /// What takes the records.
 pub(super) struct Sink {
@@ -131,9 +132,14 @@ fn open_streams(
         let bytes = note.len();
         return Err(said(inkstone_streams::Error::NoteTooLarge { stream, bytes }));
     }
-    if arguments.create.is_none() {
-        // Before an opening for writing, which makes an empty log one with streams.
-        streams::open(directory)?.bounds(stream).map_err(said)?;
+    // Before an opening for writing, which makes an empty log one with streams.
+    match streams::open(directory).and_then(|reader| reader.note(stream).map_err(said)) {
+        Ok(note) if is_raft_group(&note) => anyhow::bail!(
+            "{}: stream {stream} is a raft group: the program that it belongs to appends to it",
+            directory.display()
+        ),
+        Err(error) if arguments.create.is_none() => return Err(error),
+        _ => {}
     }
     let options = inkstone_streams::Options::new()
         .log(options.create(arguments.create.is_some()))

@@ -217,3 +217,18 @@ fn a_stream_is_followed_until_a_signal_or_until_it_is_removed() {
     let output = child.wait_with_output().expect("ended");
     assert!(said(&output).contains("records 10 to 10 were truncated"), "{}", said(&output));
 }
+
+#[test]
+fn a_raft_group_is_not_appended_to_as_a_stream() {
+    let directory = directory();
+    let at = directory.path();
+    let open = || inkstone_raft::Groups::open(at.join("groups"), Options::new()).expect("opened");
+    let (groups, vote) = (open(), inkstone_raft::Vote::new(inkstone_raft::Leader::of_term(3)));
+    groups.group(7).and_then(|group| group.save_vote(&vote)).expect("saved");
+    groups.close().expect("closed");
+    for command in ["append groups --stream 7", "append groups --stream 7 --create 1"] {
+        refused(at, command, 1, "stream 7 is a raft group");
+    }
+    let again = open().group(7).and_then(|group| group.vote()).expect("a vote");
+    assert_eq!(again, Some(vote));
+}
