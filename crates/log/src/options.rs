@@ -42,6 +42,8 @@ pub struct Options {
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
     pub(crate) free_segments_max: Option<usize>,
+    /// What that is where it is not set and blocks are used again.
+    pub(crate) free_segments_by_rule: usize,
     /// Set by the rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
     /// An overwrite may need room here, so room is kept for control groups (`commit/room.rs`). Set
@@ -79,6 +81,7 @@ impl Default for Options {
             access: None,
             durability: None,
             free_segments_max: None,
+            free_segments_by_rule: 2,
             asks: Asks::EachGroup,
             keeps_room: false,
             own_thread: true,
@@ -274,6 +277,13 @@ impl Options {
         Self { free_segments_max: Some(count), ..self }
     }
 
+    /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
+    /// by rule.
+    #[doc(hidden)]
+    pub fn free_segments_by_rule(self, count: usize) -> Self {
+        Self { free_segments_by_rule: count, ..self }
+    }
+
     /// Whether a thread of the log, the preparer, prepares segments before they are needed (the
     /// default, if [`Options::own_thread`] is on). Otherwise the append that needs a segment makes
     /// it.
@@ -441,7 +451,7 @@ impl Options {
     }
 
     pub(crate) fn free_segments_chosen(&self) -> usize {
-        self.free_segments_max.unwrap_or(2)
+        self.free_segments_max.unwrap_or(self.free_segments_by_rule)
     }
 
     /// Fills in the options that were not set.

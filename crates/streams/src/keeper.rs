@@ -327,7 +327,7 @@ fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::R
         stream: id,
         first: stream.first,
         next: stream.next,
-        note: &stream.note,
+        note: stream.note(),
         missing: rest.len() as u64,
         runs: runs.to_vec(),
     }

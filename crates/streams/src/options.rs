@@ -78,11 +78,18 @@ impl Options {
         &self.log
     }
 
-    /// The options as they are kept: a section is so small that one record names all pages of its
-    /// directory. A page has at most a quarter of the largest record, and their names half of one.
-    pub(crate) fn settled(self) -> Self {
+    /// The options as they are kept, checked: a section is so small that one record names all pages
+    /// of its directory. A page has at most a quarter of the largest record, and their names half
+    /// of one. The log keeps one free segment: its front is given back bit by bit, not several at
+    /// once.
+    ///
+    /// # Errors
+    /// Those of [`Options::check`].
+    pub(crate) fn settled(self) -> Result<Self> {
+        self.check()?;
         let most = self.pages_max() * (self.log.largest_record_bytes() as u64 / 4);
-        Self { section_bytes: self.section_bytes.min(most / DIRECTORY_SHARE_MAX), ..self }
+        let section_bytes = self.section_bytes.min(most / DIRECTORY_SHARE_MAX);
+        Ok(Self { section_bytes, log: self.log.free_segments_by_rule(1), ..self })
     }
 
     fn pages_max(&self) -> u64 {
@@ -103,7 +110,7 @@ impl Options {
 
     /// # Errors
     /// [`inkstone::Error::Invalid`].
-    pub(crate) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         self.log.check()?;
         let invalid = |why: String| Err(inkstone::Error::Invalid(why).into());
         let least = 2 * (NOTE_BYTES_MAX + RESERVE_BYTES);

@@ -106,7 +106,7 @@ impl StreamsReader {
     /// # Errors
     /// As [`StreamsReader::bounds`].
     pub fn note(&self, stream: u64) -> Result<Vec<u8>> {
-        self.source.with(|state| state.stream(stream).map(|found| found.note.to_vec()))?
+        self.source.with(|state| state.stream(stream).map(|found| found.note().to_vec()))?
     }
 
     /// How many streams there are.

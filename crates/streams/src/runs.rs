@@ -4,7 +4,9 @@
 //! in a section a record is (`section.rs`).
 //!
 //! A run is a row of sequence numbers in one section, in 16 bytes. Its end is where the next run
-//! begins, or the next number of the stream.
+//! begins, or the next number of the stream. An idle stream has one, which needs no heap block.
+
+use smallvec::SmallVec;
 
 /// Numbers of a stream in a row that one section has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +25,16 @@ pub(crate) trait Live {
 
 /// The runs of one stream, by their first numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Runs(Vec<Run>);
+pub(crate) struct Runs(SmallVec<[Run; 1]>);
 
 impl Runs {
     pub(crate) fn as_slice(&self) -> &[Run] {
         &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_on_heap(&self) -> bool {
+        self.0.spilled()
     }
 
     /// Takes over runs of a table, behind those that are here.
@@ -61,7 +68,13 @@ impl Runs {
             live.lose(run.section, share);
             self.0[0] = Run { first, bytes: run.bytes - share, ..run };
         }
-        if self.0.capacity() > 16 && self.0.len() < self.0.capacity() / 4 {
+        self.shrink();
+    }
+
+    /// Gives memory back that is mostly empty.
+    fn shrink(&mut self) {
+        let (runs, room) = (self.0.len(), self.0.capacity());
+        if self.0.spilled() && (runs <= 1 || room > 16 && runs < room / 4) {
             self.0.shrink_to_fit();
         }
     }
@@ -81,8 +94,9 @@ impl Runs {
                 live.lose(run.section, share);
                 self.0[place].bytes -= share;
             }
-            return;
+            break;
         }
+        self.shrink();
     }
 
     /// The record lives in section `to` from now on, if it lived in section `from`.
@@ -110,7 +124,8 @@ impl Runs {
         ];
         let is_there = [number > run.first, true, number + 1 < end];
         let parts = parts.into_iter().zip(is_there).filter(|(_, is_there)| *is_there);
-        self.0.splice(place..=place, parts.map(|(part, _)| part));
+        self.0.remove(place);
+        self.0.insert_many(place, parts.map(|(part, _)| part));
         self.join(place + usize::from(is_there[0]));
         true
     }
@@ -124,6 +139,7 @@ impl Runs {
         {
             self.0[before].bytes = bytes;
             self.0.remove(place);
+            self.shrink();
         }
     }
 

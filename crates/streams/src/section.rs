@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use inkstone::Lsn;
+use smallvec::SmallVec;
 
 /// A section of the log.
 #[derive(Debug)]
@@ -107,8 +108,9 @@ struct Rows {
 #[derive(Debug, Default)]
 struct Row {
     first: u64,
-    /// Of each the LSN, counted from the first one of the section.
-    offsets: Vec<u32>,
+    /// Of each the LSN, counted from the first one of the section. A thin stream needs no heap
+    /// block for them.
+    offsets: SmallVec<[u32; 4]>,
 }
 
 impl Row {
@@ -121,7 +123,7 @@ impl Places {
     pub(crate) fn add(&mut self, stream: u64, number: u64, offset: u32) {
         let rows = self.streams.entry(stream).or_default();
         if rows.last.first.wrapping_add(rows.last.offsets.len() as u64) != number {
-            let row = Row { first: number, offsets: Vec::new() };
+            let row = Row { first: number, offsets: SmallVec::new() };
             let before = std::mem::replace(&mut rows.last, row);
             if !before.offsets.is_empty() {
                 rows.before.push(before);

@@ -31,8 +31,19 @@ pub(crate) struct Stream {
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) runs: Runs,
+    /// In a box of a box, since most streams have none: that takes one word.
+    note: Option<Box<Box<[u8]>>>,
+}
+
+impl Stream {
     /// Empty if there is none.
-    pub(crate) note: Box<[u8]>,
+    pub(crate) fn note(&self) -> &[u8] {
+        self.note.as_deref().map_or(&[], |note| note)
+    }
+
+    fn set_note(&mut self, note: &[u8]) {
+        self.note = (!note.is_empty()).then(|| Box::new(note.into()));
+    }
 }
 
 /// The sections of the log.
@@ -138,7 +149,7 @@ impl State {
             StreamUsage {
                 stream: id,
                 bounds: Bounds { first: stream.first, next: stream.next },
-                note_bytes: stream.note.len(),
+                note_bytes: stream.note().len(),
                 bytes: bytes(&|_| true),
                 oldest_bytes: bytes(&|section| Some(section) == oldest),
             }
@@ -234,7 +245,7 @@ impl State {
                 let Some(found) = self.streams.get_mut(stream) else {
                     return unknown(is_known, *stream);
                 };
-                found.note = (*bytes).into();
+                found.set_note(bytes);
             }
             Change::TruncateBefore { stream, first } => {
                 let Some(found) = self.streams.get_mut(stream) else {
@@ -293,7 +304,7 @@ impl State {
             }
             Change::TableStream { stream, first, next, note, missing, runs } => {
                 let mut found = Stream { first: *first, next: *next, ..Stream::default() };
-                found.note = (*note).into();
+                found.set_note(note);
                 found.runs.extend(runs);
                 self.partial = None;
                 self.take_stream(*stream, found, *missing)?;
@@ -632,6 +643,20 @@ mod tests {
             }
             assert_eq!(state.stream(1).unwrap().runs.as_slice(), runs(1..6), "{changes:?}");
         }
+    }
+
+    /// What docs/streams.md says of memory: an entry of the table, and no heap block beside it.
+    #[test]
+    fn an_idle_stream_takes_56_bytes_of_its_table() {
+        assert_eq!(size_of::<(u64, Stream)>(), 56);
+        let (mut runs, mut sections) = (Runs::default(), Sections::default());
+        runs.push(1, 9, 30, &mut sections);
+        runs.push(2, 9, 30, &mut sections);
+        assert!(!runs.is_on_heap(), "one run");
+        runs.push(3, 10, 30, &mut sections);
+        assert!(runs.is_on_heap(), "two runs");
+        runs.truncate_before(3, 4, &mut sections);
+        assert!(!runs.is_on_heap(), "one run again");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Streams {
     /// # Durability
     /// Everything that the opened streams show is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        options.check()?;
+        let options = options.settled()?;
         let path = path.as_ref();
         ask(Reader::open(path, &options.log), path)?;
         let log = Log::open(path, options.log.clone())?;
@@ -66,7 +66,7 @@ impl Streams {
     /// # Durability
     /// As [`Streams::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
-        options.check()?;
+        let options = options.settled()?;
         let directory = directory.into();
         ask(Reader::open_in(directory.clone(), options.log.clone()), directory.path())?;
         let log = Log::open_in(directory.clone(), options.log.clone())?;
@@ -82,7 +82,6 @@ impl Streams {
             let made = Of(directory.path()).replay(&log.reader(), first, last)?;
             (made.state, made.table_begin)
         };
-        let options = options.settled();
         let shared = Arc::new(Shared::new(log, directory, options, state, table_begin));
         let streams = Self { shared, mover: Mutex::default() };
         if is_new {
