@@ -10,7 +10,7 @@ use crate::load::{self, plan::Load};
 
 pub const USAGE: &str =
     "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]] [--engines NAME[,NAME..]]
-                   [--read-mib N] [--seed N] [--json FILE]";
+                   [--read-mib N] [--divide N] [--seed N] [--json FILE]";
 
 /// Fewer rounds give ratios whose intervals say nothing; they are good for trying the program.
 const ROUNDS: u32 = 7;
@@ -22,6 +22,7 @@ pub struct Arguments {
     pub loads: Vec<&'static Load>,
     pub engines: Vec<Kind>,
     pub read_mib: u64,
+    pub divide: u64,
     pub seed: u64,
     pub json: Option<PathBuf>,
 }
@@ -34,9 +35,10 @@ impl Arguments {
             directory: PathBuf::new(),
             rounds: ROUNDS,
             time: Duration::from_secs(2),
-            loads: load::ALL.iter().collect(),
+            loads: load::ALL.iter().filter(|load| load.is_default()).collect(),
             engines: Kind::ALL.to_vec(),
             read_mib: 1024,
+            divide: 1,
             seed: 1,
             json: None,
         };
@@ -52,6 +54,7 @@ impl Arguments {
             match word.as_str() {
                 "--rounds" => all.rounds = number(&word, &value, 1, 1000)? as u32,
                 "--read-mib" => all.read_mib = number(&word, &value, 1, 1 << 20)?,
+                "--divide" => all.divide = number(&word, &value, 1, 100)?,
                 "--seed" => all.seed = number(&word, &value, 0, u64::MAX)?,
                 "--seconds" => all.time = seconds(&value)?,
                 "--json" => all.json = Some(value.into()),
@@ -129,7 +132,9 @@ mod tests {
             all.loads.iter().map(|load| load.name).collect::<Vec<_>>(),
             ["read-warm", "read-cold", "busy-8"]
         );
-        assert_eq!(parse("/tmp").expect("a directory").loads.len(), load::ALL.len());
+        let default = parse("/tmp").expect("a directory").loads.len();
+        let streams = parse("/tmp --only streams").expect("a line").loads.len();
+        assert_eq!(default + streams, load::ALL.len());
     }
 
     #[test]

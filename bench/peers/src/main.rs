@@ -11,6 +11,7 @@ mod engine;
 mod engines;
 mod floor;
 mod load;
+mod many;
 mod news;
 mod raft;
 mod record;
@@ -38,6 +39,8 @@ const ROOM_BYTES_PER_S: f64 = 5e8;
 /// Directories that are read: one for each engine, and the floor's; the largest takes twice its
 /// payload.
 const READ_FACTOR: u64 = 8;
+/// What loads of long streams fill.
+const LONG_BYTES: u64 = 16 << 30;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -62,8 +65,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let turns_s = arguments.time.as_secs_f64() * f64::from(arguments.rounds);
-    let room =
+    let mut room =
         ROOM_BYTES + (ROOM_BYTES_PER_S * turns_s) as u64 + READ_FACTOR * (arguments.read_mib << 20);
+    if arguments.loads.iter().any(|load| load.is_long()) {
+        room += LONG_BYTES / arguments.divide;
+    }
     let opened = OpenSite::open(&arguments.directory, "peers", room)?;
     let done = measure(arguments, &opened.site);
     opened.close()?;
@@ -105,6 +111,7 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
         pace,
         strategy: rule.strategy,
         read_bytes: arguments.read_mib << 20,
+        divide: arguments.divide,
     };
     for one in &arguments.loads {
         eprint!("{} ", one.name);

@@ -19,7 +19,7 @@ pub struct Record {
 impl Record {
     pub fn new(thread: u32, record_bytes: usize) -> Self {
         let mut bytes = filler(record_bytes);
-        bytes[..4].copy_from_slice(&thread.to_be_bytes());
+        set_head(&mut bytes, thread, 0);
         Self { bytes, next: 0 }
     }
 
@@ -50,6 +50,12 @@ pub fn head(record: &[u8]) -> Option<(u32, u64)> {
     let (thread, rest) = record.split_first_chunk::<4>()?;
     let number = rest.first_chunk::<8>()?;
     Some((u32::from_be_bytes(*thread), u64::from_be_bytes(*number)))
+}
+
+/// Makes a record one of this thread, or stream, with this number.
+pub fn set_head(record: &mut [u8], thread: u32, number: u64) {
+    record[..4].copy_from_slice(&thread.to_be_bytes());
+    record[4..HEAD_BYTES].copy_from_slice(&number.to_be_bytes());
 }
 
 fn filler(record_bytes: usize) -> Vec<u8> {
@@ -88,6 +94,11 @@ impl Checker {
 
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whether the last record of this thread, or stream, was seen, of so many.
+    pub fn has(&self, thread: u32, count: u64) -> bool {
+        self.seen[thread as usize].is_some_and(|(_, next)| next == count)
     }
 
     /// An error once something was wrong.

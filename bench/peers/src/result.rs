@@ -26,6 +26,7 @@ pub struct LoadResult {
     /// Its name on the command line.
     pub name: String,
     pub title: String,
+    pub unit: Unit,
     /// Payload.
     pub record_bytes: u64,
     pub arms: Vec<Arm>,
@@ -33,8 +34,19 @@ pub struct LoadResult {
     pub notes: Vec<String>,
 }
 
+/// What the figures of a load are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Each round has records and their time.
+    RecordsPerS,
+    /// Each round has one time.
+    Milliseconds,
+    /// Each round has one number of bytes, where others have nanoseconds.
+    Mib,
+}
+
 /// One contestant of a load.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Arm {
     pub name: String,
     /// How it is made durable and fast.
@@ -44,6 +56,10 @@ pub struct Arm {
     pub rounds: Vec<Round>,
     /// CPU time of the process in each round.
     pub cpu_ns: Vec<u64>,
+    /// The p99 of each round, as a time of one commit.
+    pub p99_rounds: Vec<Round>,
+    /// Groups that the engine wrote in all rounds, if it tells.
+    pub groups: Option<u64>,
     /// Of all rounds, where each append is waited for.
     pub p50_ns: Option<u64>,
     pub p99_ns: Option<u64>,
@@ -109,6 +125,26 @@ impl Arm {
     /// A total as a share of each record.
     pub fn per_commit(&self, total: u64) -> f64 {
         total as f64 / self.commits().max(1) as f64
+    }
+
+    /// The one figure of each round, in order of size.
+    pub fn figures(&self) -> Vec<u64> {
+        let mut all: Vec<_> = self.rounds.iter().map(|round| round.total_ns).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What the device was asked for by one group, in words.
+    pub fn per_group(&self) -> Option<String> {
+        let (device, groups) = (self.device?, self.groups? as f64);
+        let (flushes, writes) = (device.flushes, device.writes.saturating_sub(device.flushes));
+        Some(format!(
+            "{}: {:.1} records, {:.3} writes and {:.3} flushes a group",
+            self.name,
+            self.commits() as f64 / groups,
+            writes as f64 / groups,
+            flushes as f64 / groups
+        ))
     }
 
     pub fn cpu_ns_per_commit(&self) -> f64 {

@@ -133,15 +133,15 @@ impl Entry {
             );
             self.arm.device.get_or_insert_default().add(counted);
         }
-        self.arm.rounds.push(Round {
-            number,
-            turn,
-            commits: done.commits,
-            total_ns: done.total_ns,
-            ..Round::default()
-        });
+        let round =
+            |commits, total_ns| Round { number, turn, commits, total_ns, ..Round::default() };
+        self.arm.rounds.push(round(done.commits, done.total_ns));
+        if let Some(groups) = done.groups {
+            *self.arm.groups.get_or_insert_default() += groups;
+        }
         self.arm.cpu_ns.push(used.user_ns + used.system_ns);
         if let Some(latency) = done.latency {
+            self.arm.p99_rounds.push(round(1, latency.finish().p99_ns));
             self.latency.merge(&latency);
         }
         one.calm()

@@ -43,6 +43,15 @@ pub struct Turn {
     /// The fewest flushes that can have made them durable: one covers a record of each thread, if
     /// all wait.
     pub flushes_min: u64,
+    /// Groups that the engine wrote meanwhile, if it tells.
+    pub groups: Option<u64>,
+}
+
+impl Turn {
+    /// One figure, in nanoseconds or in bytes, of which less is better.
+    pub fn figure(value: u64) -> Self {
+        Self { commits: 1, total_ns: value, ..Self::default() }
+    }
 }
 
 /// Runs one thread for each of `records`, all at once.

@@ -63,17 +63,7 @@ impl Engine for Inkstone {
     }
 
     fn notes(&self) -> Option<String> {
-        let stats = self.log.stats();
-        Some(format!(
-            "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} changes found no file ready",
-            stats.records,
-            stats.groups,
-            stats.segments,
-            stats.segments_recycled,
-            stats.segments_prepared,
-            stats.segments_fallocated,
-            stats.pool_empty
-        ))
+        Some(words(&self.log))
     }
 
     fn groups(&self) -> Option<Groups> {
@@ -112,6 +102,21 @@ impl Writer for Appender<'_> {
         let (Some(keep), true) = (self.engine.keep_records, self.gives_up) else { return Ok(()) };
         give_up(&self.engine.log, keep)
     }
+}
+
+/// What a log has done so far.
+pub fn words(log: &Log) -> String {
+    let stats = log.stats();
+    format!(
+        "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} changes found no file ready",
+        stats.records,
+        stats.groups,
+        stats.segments,
+        stats.segments_recycled,
+        stats.segments_prepared,
+        stats.segments_fallocated,
+        stats.pool_empty
+    )
 }
 
 fn kept(record_bytes: usize) -> u64 {

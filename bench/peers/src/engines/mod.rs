@@ -3,7 +3,7 @@
 //! *Owns*: which engines are built in. *May not touch*: any engine's calls: each has a file of its
 //! own.
 
-mod inkstone;
+pub mod inkstone;
 mod okaywal;
 pub mod raft_engine;
 #[cfg(feature = "rocksdb")]

@@ -13,7 +13,7 @@ use crate::record::{Checker, head};
 
 pub const FILE_MIB: u64 = 32;
 /// Files beyond this are purged; half as many again are made and filled with zeros at the start.
-const PURGE_MIB: u64 = 128;
+pub const PURGE_MIB: u64 = 128;
 /// What each thread keeps when it gives up what is old. raft-engine rewrites what keeps an old file
 /// alive.
 const KEEP_BYTES: u64 = 32 << 20;
@@ -41,18 +41,47 @@ fn group(thread: u32) -> u64 {
     u64::from(thread) + 1
 }
 
-pub fn config(path: &Path, keeps_all: bool) -> Result<Config> {
+/// How its files come to be.
+#[derive(Debug, Clone, Copy)]
+pub enum Files {
+    /// As it makes them by itself: only reserved, and purged beyond 10 GB.
+    Default,
+    /// Recycled and prefilled; beyond so many MiB they are purged.
+    Recycled { purge_mib: u64 },
+}
+
+impl Files {
+    /// Purged beyond so many MiB, at least those that every load has.
+    pub fn recycled(purge_mib: u64) -> Self {
+        Self::Recycled { purge_mib: purge_mib.max(PURGE_MIB) }
+    }
+
+    fn of(keeps_all: bool) -> Self {
+        if keeps_all { Self::Default } else { Self::recycled(PURGE_MIB) }
+    }
+
+    pub fn words(self) -> String {
+        match self {
+            Self::Default => "files as by default, only reserved".into(),
+            Self::Recycled { purge_mib } => format!(
+                "{FILE_MIB} MiB files, recycled and prefilled, purged beyond {purge_mib} MiB"
+            ),
+        }
+    }
+}
+
+pub fn config(path: &Path, files: Files) -> Result<Config> {
     let common = Config {
         dir: path.to_str().context("raft-engine takes only a path that is UTF-8")?.to_owned(),
         // Records do not compress.
         batch_compression_threshold: ReadableSize(0),
         ..Config::default()
     };
-    Ok(match keeps_all {
-        true => common,
-        false => Config {
+    Ok(match files {
+        Files::Default => common,
+        Files::Recycled { purge_mib } => Config {
             target_file_size: ReadableSize::mb(FILE_MIB),
-            purge_threshold: ReadableSize::mb(PURGE_MIB),
+            purge_threshold: ReadableSize::mb(purge_mib),
             enable_log_recycle: true,
             prefill_for_recycle: true,
             ..common
@@ -62,7 +91,7 @@ pub fn config(path: &Path, keeps_all: bool) -> Result<Config> {
 
 pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
     let keeps_all = setup.purpose == Purpose::Keep;
-    let engine = RaftEngine::open(config(path, keeps_all)?)?;
+    let engine = RaftEngine::open(config(path, Files::of(keeps_all))?)?;
     let keep_records = (!keeps_all).then_some(KEEP_BYTES / setup.record_bytes as u64);
     Ok(Box::new(Peer { engine, keep_records }))
 }
@@ -132,7 +161,7 @@ impl Writer for Appender<'_> {
 }
 
 pub fn read_all(path: &Path, checker: &mut Checker) -> Result<()> {
-    let engine = RaftEngine::open(config(path, true)?)?;
+    let engine = RaftEngine::open(config(path, Files::Default)?)?;
     let mut entries = Vec::new();
     for group in engine.raft_groups() {
         let (Some(mut next), Some(last)) = (engine.first_index(group), engine.last_index(group))

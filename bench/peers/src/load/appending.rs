@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use super::plan::{FLOOR, Plan, made};
 use crate::engine::{Engine, Kind, Purpose, Reading, Setup};
 use crate::engines::{open, read_all};
+use crate::many::{self, ManyKind, Spread};
 use crate::record::{Checker, Record};
 use crate::rounds::{Contestant, Finish, Made};
 use crate::threads::{Manner, Turn, run};
@@ -19,6 +20,8 @@ use crate::threads::{Manner, Turn, run};
 /// Bytes of records that go in before the first round, so that an engine that recycles has come
 /// round.
 const AGE_BYTES: u64 = 320 << 20;
+/// The same for many streams: all have what they keep then.
+const MANY_BYTES: u64 = 160 << 20;
 /// The same for a log that only grows: it has segments of full size then.
 const GROW_BYTES: u64 = 96 << 20;
 /// Aging goes in steps, with a rest after each: an engine that makes files ready beside its writers
@@ -38,12 +41,18 @@ const LAST_RECORDS: u64 = 100;
 /// Opens an engine, or a floor, in a directory of its own.
 type Open = Box<dyn Fn(&Path) -> Result<Box<dyn Engine>>>;
 
+/// Compares every record that is in a directory, of which each thread was acknowledged so many;
+/// `true`: nothing may have been given up.
+type ReadBack = Box<dyn Fn(&Path, &[u64], bool) -> Result<u64>>;
+
 /// A contestant that appends.
 pub struct Appending {
     name: String,
     /// `None`: a floor, in which there is nothing to check.
-    kind: Option<Kind>,
+    read_back: Option<ReadBack>,
     open: Open,
+    /// How many of the threads age it.
+    aging_threads: usize,
     path: PathBuf,
     manner: Manner,
     engine: Option<Box<dyn Engine>>,
@@ -71,7 +80,22 @@ pub struct Shape {
 impl Appending {
     /// An engine, aged.
     pub fn engine(plan: &Plan, name: &str, kind: Kind, setup: Setup, shape: Shape) -> Result<Self> {
-        Self::new(plan, name, Some(kind), Box::new(move |path| open(kind, path, setup)), shape)
+        let read_back = read_back(kind, shape.record_bytes);
+        let open: Open = Box::new(move |path| open(kind, path, setup));
+        Self::unopened(&plan.directory, name, Some(read_back), open, shape).begun()
+    }
+
+    /// Many streams, aged by all threads: each has its own.
+    pub fn many(plan: &Plan, name: &str, kind: ManyKind, spread: Spread) -> Result<Self> {
+        let Spread { threads, record_bytes, .. } = spread;
+        let shape = Shape { threads, record_bytes, manner: Manner::Closed, is_fresh: false };
+        let open: Open = Box::new(move |path| many::open_in_turn(kind, path, spread));
+        let read_back: ReadBack = Box::new(move |path, acknowledged, _| {
+            many::read_back(kind, path, spread, acknowledged)
+        });
+        let mut one = Self::unopened(&plan.directory, name, Some(read_back), open, shape);
+        one.aging_threads = threads as usize;
+        one.begun()
     }
 
     /// The floor.
@@ -80,20 +104,19 @@ impl Appending {
         let open: Open = Box::new(move |path| {
             Ok(Box::new(crate::floor::Bare::open(path, strategy, write_bytes, is_durable)?))
         });
-        Self::new(plan, FLOOR, None, open, shape)
+        Self::unopened(&plan.directory, FLOOR, None, open, shape).begun()
     }
 
-    fn new(plan: &Plan, name: &str, kind: Option<Kind>, open: Open, shape: Shape) -> Result<Self> {
-        let mut one = Self::unopened(&plan.directory, name, kind, open, shape);
-        one.prove()?;
-        one.begin()?;
-        Ok(one)
+    fn begun(mut self) -> Result<Self> {
+        self.prove()?;
+        self.begin()?;
+        Ok(self)
     }
 
     fn unopened(
         directory: &Path,
         name: &str,
-        kind: Option<Kind>,
+        read_back: Option<ReadBack>,
         open: Open,
         shape: Shape,
     ) -> Self {
@@ -102,8 +125,9 @@ impl Appending {
         let Shape { threads, record_bytes, manner, is_fresh } = shape;
         Self {
             name: name.into(),
-            kind,
+            read_back,
             open,
+            aging_threads: 1,
             path: directory.join(format!(
                 "{}-{}",
                 name.replace(' ', "-"),
@@ -124,7 +148,7 @@ impl Appending {
     fn begin(&mut self) -> Result<()> {
         let engine = (self.open)(&self.path)?;
         self.records = Record::all(self.records.len() as u32, self.record_bytes);
-        if self.kind.is_some() {
+        if self.read_back.is_some() {
             self.age(&*engine)?;
         }
         if !self.is_fresh {
@@ -139,7 +163,7 @@ impl Appending {
     /// Everything that such an engine acknowledged in this manner is there when it is opened again:
     /// shown in a directory of its own, before anything is given up.
     fn prove(&mut self) -> Result<()> {
-        let Some(kind) = self.kind else { return Ok(()) };
+        let Some(read_back) = &self.read_back else { return Ok(()) };
         let path = self.path.with_extension("proof");
         let engine = (self.open)(&path)?;
         let manner = match self.manner {
@@ -152,34 +176,32 @@ impl Appending {
         };
         run(&*engine, &mut self.records, manner, WARM_UP)?;
         engine.close()?;
-        let count = self.read_back(kind, &path, true).context("the check before the rounds")?;
+        let count = read_back(&path, &counts(&self.records), true);
+        let count = count.context("the check before the rounds")?;
         self.checked += count;
         Ok(std::fs::remove_dir_all(&path)?)
     }
 
     fn age(&mut self, engine: &dyn Engine) -> Result<()> {
-        let first = self.records.get_mut(..1).context("at least one thread")?;
-        let bytes = if self.is_fresh { GROW_BYTES } else { AGE_BYTES };
+        let aging = self.records.get_mut(..self.aging_threads).context("at least one thread")?;
+        let bytes = match self.aging_threads {
+            1 if self.is_fresh => GROW_BYTES,
+            1 => AGE_BYTES,
+            _ => MANY_BYTES,
+        };
         let manner = match self.manner {
             Manner::Closed => {
-                let records = (GROUP_BYTES / self.record_bytes).max(1) as u64;
+                let all_bytes = self.record_bytes * self.aging_threads;
+                let records = (GROUP_BYTES / all_bytes).max(1) as u64;
                 Manner::Grouped { bytes_max: STEP_BYTES, records }
             }
             _ => Manner::Open { bytes_max: STEP_BYTES },
         };
         for _ in 0..bytes / STEP_BYTES {
-            run(engine, first, manner, Duration::from_secs(30))?;
+            run(engine, aging, manner, Duration::from_secs(30))?;
             engine.rest()?;
         }
         Ok(())
-    }
-
-    /// Compares every record there is; `all`: nothing may have been given up.
-    fn read_back(&self, kind: Kind, path: &Path, all: bool) -> Result<u64> {
-        let mut checker = Checker::new(self.records.len() as u32, self.record_bytes, true);
-        read_all(kind, path, Reading::Default, &mut checker)?;
-        let acknowledged: Vec<u64> = self.records.iter().map(Record::count).collect();
-        if all { checker.finish_all(&acknowledged) } else { checker.finish(&acknowledged) }
     }
 
     fn opened(&self) -> Result<&dyn Engine> {
@@ -190,7 +212,10 @@ impl Appending {
     pub fn run(&mut self, time: Duration) -> Result<Turn> {
         self.has_turned = true;
         let engine = self.engine.as_deref().context("it was not opened")?;
-        run(engine, &mut self.records, self.manner, time)
+        let before = engine.groups();
+        let turn = run(engine, &mut self.records, self.manner, time)?;
+        let groups = engine.groups().zip(before).map(|(after, before)| after.count - before.count);
+        Ok(Turn { groups, ..turn })
     }
 
     /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if
@@ -207,7 +232,9 @@ impl Appending {
 
     /// Closes it, opens it again, and compares every record that it has.
     fn check(&mut self) -> Result<()> {
-        let (Some(engine), Some(kind)) = (self.engine.take(), self.kind) else { return Ok(()) };
+        let (Some(engine), Some(read_back)) = (self.engine.take(), &self.read_back) else {
+            return Ok(());
+        };
         {
             let mut writer = engine.writer(0)?;
             let record = self.records.first_mut().context("at least one thread")?;
@@ -216,10 +243,24 @@ impl Appending {
             }
         }
         engine.close()?;
-        self.checked += self.read_back(kind, &self.path, self.is_fresh)?;
+        self.checked += read_back(&self.path, &counts(&self.records), self.is_fresh)?;
         self.has_checked = true;
         Ok(())
     }
+}
+
+/// How many records each thread had.
+fn counts(records: &[Record]) -> Vec<u64> {
+    records.iter().map(Record::count).collect()
+}
+
+/// Of an engine whose records are those of its threads.
+fn read_back(kind: Kind, record_bytes: usize) -> ReadBack {
+    Box::new(move |path, acknowledged, all| {
+        let mut checker = Checker::new(acknowledged.len() as u32, record_bytes, true);
+        read_all(kind, path, Reading::Default, &mut checker)?;
+        if all { checker.finish_all(acknowledged) } else { checker.finish(acknowledged) }
+    })
 }
 
 /// The engines of the run for such a load, each aged.
@@ -267,7 +308,7 @@ impl Contestant for Appending {
         let engine = self.opened()?;
         let mut finish = Finish { how: engine.how(), notes: engine.notes(), checked: None };
         self.check()?;
-        finish.checked = self.kind.map(|_| self.checked);
+        finish.checked = self.read_back.as_ref().map(|_| self.checked);
         Ok(finish)
     }
 }
@@ -316,7 +357,13 @@ mod tests {
         ));
         let threads = if manner == Manner::Closed { 8 } else { 1 };
         let shape = Shape { threads, record_bytes: 128, manner, is_fresh: false };
-        let mut one = Appending::unopened(&directory, kind.name(), Some(kind), open, shape);
+        let mut one = Appending::unopened(
+            &directory,
+            kind.name(),
+            Some(read_back(kind, shape.record_bytes)),
+            open,
+            shape,
+        );
         let done = one.prove();
         let _ = std::fs::remove_dir_all(&directory);
         done.map(|()| one.checked)

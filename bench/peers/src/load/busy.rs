@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use inkstone_host::{HalfCpu, Helper, OneCpu};
 
 use super::appending::{Appending, Shape};
-use super::plan::{Load, Plan};
+use super::plan::{Load, Plan, helper};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::{Arm, LoadResult};
 use crate::rounds::{self, Contestant, Finish, Made};
@@ -84,7 +84,7 @@ impl Condition {
             Self::OneCpu => OneCpu::begin().map(drop),
             Self::HalfCpu => HalfCpu::begin().map(drop),
             Self::Stealing(percent) => {
-                return helper(&["steal", &percent.to_string()]).err().map(|e| format!("{e:#}"));
+                return paused(&["steal", &percent.to_string()]).err().map(|e| format!("{e:#}"));
             }
             Self::Quiet | Self::Spinning(_) => Ok(()),
         };
@@ -95,14 +95,9 @@ impl Condition {
 /// The processes beside the measurement, and the condition of each; they pause until a turn.
 type Beside = Rc<RefCell<Vec<(Condition, Helper)>>>;
 
-/// This program again, as a process that pauses. `words` say what it does when it goes on.
-fn helper(words: &[&str]) -> Result<Helper> {
-    let program = std::env::current_exe().context("this program, to start it again")?;
-    let parent = std::process::id().to_string();
-    let (what, more) = words.split_first().context("what it does")?;
-    let mut one = Helper::start(&program, [*what, &parent].iter().chain(more))?;
-    let answer = one.answer()?;
-    anyhow::ensure!(answer == "ready", "{answer}");
+/// A process that pauses. `words` say what it does when it goes on.
+fn paused(words: &[&str]) -> Result<Helper> {
+    let (one, _) = helper(words)?;
     one.pause()?;
     Ok(one)
 }
@@ -113,11 +108,11 @@ fn beside(conditions: &[Condition]) -> Result<Beside> {
         match condition {
             Condition::Spinning(count) => {
                 for _ in 0..count {
-                    all.push((condition, helper(&["spin"])?));
+                    all.push((condition, paused(&["spin"])?));
                 }
             }
             Condition::Stealing(percent) => {
-                all.push((condition, helper(&["steal", &percent.to_string()])?));
+                all.push((condition, paused(&["steal", &percent.to_string()])?));
             }
             Condition::Quiet | Condition::OneCpu | Condition::HalfCpu => {}
         }
@@ -194,9 +189,7 @@ fn result(load: &Load, condition: Condition, arms: Vec<Arm>, notes: Vec<String>)
     LoadResult {
         name: format!("{} {}", load.name, condition.name()),
         title: format!("{}; {}", load.title(), condition.words()),
-        record_bytes: RECORD_BYTES as u64,
-        arms,
-        notes,
+        ..load.result(RECORD_BYTES, arms, notes)
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use inkstone_host::Helper;
 use inkstone_io::Strategy;
 
 use crate::engine::Kind;
-use crate::result::{Arm, LoadResult};
+use crate::result::{Arm, LoadResult, Unit};
 use crate::rounds::{Contestant, Made, Pace};
 
 /// The floor's name in every load.
@@ -24,6 +25,8 @@ pub struct Plan {
     pub strategy: Strategy,
     /// Of the loads that read.
     pub read_bytes: u64,
+    /// Loads of streams that are filled have so many times fewer streams, records or segments.
+    pub divide: u64,
 }
 
 /// A load by its name on the command line.
@@ -45,6 +48,18 @@ pub enum What {
     Busy(u32),
     /// So many entries in flight of so many bytes.
     Raft(u64, usize),
+    /// 64 threads over one stream and over many.
+    Streams,
+    /// Beside streams that are idle.
+    Idle,
+    /// The memory of many streams, or of long ones.
+    Memory {
+        is_long: bool,
+    },
+    /// Opening streams.
+    Opening(Cache),
+    /// Reading a stream that is spread over a long log.
+    Thin(Cache),
 }
 
 /// What is done before a turn.
@@ -52,6 +67,15 @@ pub enum What {
 pub enum Cache {
     Warm,
     Cold,
+}
+
+impl Cache {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Warm => "from the page cache",
+            Self::Cold => "nothing cached",
+        }
+    }
 }
 
 impl Load {
@@ -73,13 +97,14 @@ impl Load {
                 format!("one producer that does not wait, {size}, durable as soon as can be")
             }
             What::Read(cache) => {
-                let from = match cache {
-                    Cache::Warm => "from the page cache",
-                    Cache::Cold => "nothing cached",
-                };
-                format!("reopen and read 256 B records, checksums verified, {from}")
+                format!("reopen and read 256 B records, checksums verified, {}", cache.words())
             }
             What::Busy(threads) => closed(threads, 128),
+            What::Streams => closed(64, 128),
+            What::Idle => closed(16, 4_000),
+            What::Memory { .. } => "memory of streams".into(),
+            What::Opening(cache) => format!("opening streams, {}", cache.words()),
+            What::Thin(cache) => format!("reading one stream of many, 128 B, {}", cache.words()),
             What::Raft(in_flight, entry_bytes) => {
                 format!("raft logs, {in_flight} in flight, {}", size(entry_bytes))
             }
@@ -88,8 +113,22 @@ impl Load {
 
     pub fn result(&self, record_bytes: usize, arms: Vec<Arm>, notes: Vec<String>) -> LoadResult {
         let (name, title) = (self.name.into(), self.title());
-        LoadResult { name, title, record_bytes: record_bytes as u64, arms, notes }
+        let (unit, record_bytes) = (Unit::RecordsPerS, record_bytes as u64);
+        LoadResult { name, title, unit, record_bytes, arms, notes }
     }
+}
+
+/// This program again, as a process beside the measurement, and its first line. `words` say what it
+/// does.
+pub fn helper(words: &[&str]) -> Result<(Helper, String)> {
+    let program = std::env::current_exe().context("this program, to start it again")?;
+    let parent = std::process::id().to_string();
+    let (what, more) = words.split_first().context("what it does")?;
+    let mut one = Helper::start(&program, [*what, &parent].iter().chain(more))?;
+    let answer = one.answer()?;
+    let said = answer.strip_prefix("ready").with_context(|| answer.clone())?;
+    let said = said.trim().to_owned();
+    Ok((one, said))
 }
 
 /// For the list of a load's contestants.

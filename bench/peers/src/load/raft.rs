@@ -172,7 +172,8 @@ impl Leader {
             now_ns = monotonic_ns();
         }
         let flushes_min = commits / drive.in_flight;
-        Ok(Turn { commits, total_ns: last_ns - begin_ns, latency: Some(latency), flushes_min })
+        let (total_ns, latency) = (last_ns - begin_ns, Some(latency));
+        Ok(Turn { commits, total_ns, latency, flushes_min, groups: None })
     }
 }
 

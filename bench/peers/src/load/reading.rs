@@ -59,7 +59,7 @@ fn fill(kind: Kind, path: &Path, count: u64) -> Result<()> {
 }
 
 impl Cache {
-    fn prepare(self, directory: &Path) -> Result<()> {
+    pub fn prepare(self, directory: &Path) -> Result<()> {
         if self == Self::Warm {
             return floor::warm(directory);
         }

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Engine, LogBatch};
 
-use crate::engines::raft_engine::{Entries, FILE_MIB, config};
+use crate::engines::raft_engine::{Entries, FILE_MIB, Files, PURGE_MIB, config};
 use crate::store::{Done, Reader, Store, waited};
 
 /// The one raft group.
@@ -34,7 +34,7 @@ struct Log {
 }
 
 pub fn open(path: &Path) -> Result<Box<dyn Store>> {
-    let engine = Arc::new(Engine::open(config(path, false)?)?);
+    let engine = Arc::new(Engine::open(config(path, Files::recycled(PURGE_MIB))?)?);
     let (queue, writes) = channel();
     let writer = std::thread::spawn({
         let engine = Arc::clone(&engine);
