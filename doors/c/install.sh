@@ -1,13 +1,16 @@
 #!/bin/sh
-# Builds the C library and installs it: static and shared, with its headers, its pkg-config file and its CMake package.
+# Builds the C library and installs it: static and shared, with its headers, its pkg-config file and
+# its CMake package.
 #
 #     doors/c/install.sh
 #     PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu DESTDIR=/tmp/package doors/c/install.sh
 #     doors/c/install.sh uninstall
 #
-# PREFIX is where it will be (/usr/local), LIBDIR where its libraries will be (PREFIX/lib), DESTDIR is put before both while installing.
-# BUILD=no installs what was built before; CARGOFLAGS are passed to cargo (--frozen, say). CARGO_TARGET_DIR and CARGO_BUILD_TARGET
-# mean what they mean to cargo. `uninstall` removes what an installation of this version with the same PREFIX, LIBDIR and DESTDIR made.
+# PREFIX is where it will be (/usr/local), LIBDIR where its libraries will be (PREFIX/lib), DESTDIR
+# is put before both while installing. BUILD=no installs what was built before; CARGOFLAGS are
+# passed to cargo (--frozen, say). CARGO_TARGET_DIR and CARGO_BUILD_TARGET mean what they mean to
+# cargo. `uninstall` removes what an installation of this version with the same PREFIX, LIBDIR and
+# DESTDIR made.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=${PREFIX:-/usr/local}
@@ -31,7 +34,8 @@ if [ "$verb" = install ] && [ "${BUILD:-yes}" != no ]; then
     (cd "$here" && cargo build --release --locked ${CARGOFLAGS:-})
 fi
 
-# The way from the libraries to PREFIX, so that what is installed can be moved as a whole; none if they are not below it.
+# The way from the libraries to PREFIX, so that what is installed can be moved as a whole; none if
+# they are not below it.
 up=
 case $libdir in
 "$prefix"/*)
@@ -51,7 +55,8 @@ else
     from_pc=$prefix from_cmake=$prefix
 fi
 
-# Each file that is installed goes through one of these three, so that `uninstall` removes the same ones.
+# Each file that is installed goes through one of these three, so that `uninstall` removes the same
+# ones.
 copy() { # copy MODE FILE PLACE
     if [ "$verb" = install ]; then install -D -m "$1" "$2" "$to$3"; else rm -f "$to$3"; fi
 }
@@ -83,7 +88,8 @@ if [ "$verb" = uninstall ]; then
 fi
 echo "installed inkstone $version (ABI $abi) below $to$prefix"
 
-# A program finds a shared library by the loader's list of them, which ldconfig writes, if the directory is one of the loader's.
+# A program finds a shared library by the loader's list of them, which ldconfig writes, if the
+# directory is one of the loader's.
 [ -z "$to" ] || exit 0
 PATH=$PATH:/usr/sbin:/sbin
 if ldconfig -v -N -X 2>/dev/null | grep -q "^$libdir:"; then

@@ -292,7 +292,8 @@ func TestTheLastUserOfAViewFreesIt(t *testing.T) {
 	}
 }
 
-// closingContext closes a cursor in the middle of a call that waits on it, as another goroutine may.
+// closingContext closes a cursor in the middle of a call that waits on it, as another goroutine
+// may.
 type closingContext struct {
 	context.Context
 	close func()
@@ -303,8 +304,8 @@ func (c closingContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A goroutine that follows is a user of the view too: the cursor that it waits on may be closed, and
-// the reader before that.
+// A goroutine that follows is a user of the view too: the cursor that it waits on may be closed,
+// and the reader before that.
 func TestAFollowerOfAClosedCursorHasItsView(t *testing.T) {
 	path := t.TempDir()
 	well(t, small(t, path).Close())

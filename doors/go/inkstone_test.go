@@ -366,7 +366,8 @@ func TestAContextEndsTheWaitingAlone(t *testing.T) {
 	same(t, log.Durable(), 1)
 }
 
-// A reader as in another process sees what the writer posts: from then on no record is shown that is gone.
+// A reader as in another process sees what the writer posts: from then on no record is shown that
+// is gone.
 func TestNoReadShowsWhatWasTruncated(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)
@@ -444,7 +445,8 @@ func TestFollow(t *testing.T) {
 	is(t, err, ErrClosed)
 }
 
-// What C gets is bytes alone, also where they lie beside pointers of Go: the checks of cgo would panic else.
+// What C gets is bytes alone, also where they lie beside pointers of Go: the checks of cgo would
+// panic else.
 func TestBytesOfAnyOwner(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)

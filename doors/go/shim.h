@@ -1,6 +1,7 @@
 /*
- * What stands between Go and inkstone.h: each call gives its answers by value, so that C gets no pointer to Go memory but the bytes of a
- * record, for the time of the call. It owns nothing and keeps nothing.
+ * What stands between Go and inkstone.h: each call gives its answers by value, so that C gets no
+ * pointer to Go memory but the bytes of a record, for the time of the call. It owns nothing and
+ * keeps nothing.
  */
 #ifndef INKSTONE_GO_SHIM_H
 #define INKSTONE_GO_SHIM_H

@@ -1,6 +1,7 @@
 /*
- * A writer and a reader for `inkstone powerloss any`, which kills the writer at random and asks the reader what is left:
- * ./lines write DIRECTORY prints a line for each record that is durable, ./lines read DIRECTORY prints what is there.
+ * A writer and a reader for `inkstone powerloss any`, which kills the writer at random and asks the
+ * reader what is left: ./lines write DIRECTORY prints a line for each record that is durable,
+ * ./lines read DIRECTORY prints what is there.
  */
 #include <inkstone.h>
 #include <stdio.h>

@@ -1,16 +1,19 @@
 /*
- * Inkstone, a crash-safe append-only log: the C++ door. C++17, this header alone, on inkstone.h, which says what each call
- * promises: who owns what, which threads may call it, what is durable on return.
+ * Inkstone, a crash-safe append-only log: the C++ door. C++17, this header alone, on inkstone.h,
+ * which says what each call promises: who owns what, which threads may call it, what is durable on
+ * return.
  *
  *     inkstone::log log("orders");
  *     std::uint64_t lsn = log.append_durable("one record");
  *     for (auto cursor = log.reader().from(lsn); auto record = cursor.next();) use(record->text());
  *
- * Every call that can fail has two forms. `log.sync()` throws inkstone::error. `log.sync(std::nothrow)` returns an
- * inkstone::result, which has the value or the error. With -fno-exceptions only the second form exists.
+ * Every call that can fail has two forms. `log.sync()` throws inkstone::error.
+ * `log.sync(std::nothrow)` returns an inkstone::result, which has the value or the error. With
+ * -fno-exceptions only the second form exists.
  *
- * Handles close and free themselves, move, and do not copy. A moved-from handle is empty: calls on it are INKSTONE_INVALID. Functions
- * that are called back must not throw: that ends the process (std::terminate).
+ * Handles close and free themselves, move, and do not copy. A moved-from handle is empty: calls on
+ * it are INKSTONE_INVALID. Functions that are called back must not throw: that ends the process
+ * (std::terminate).
  */
 #ifndef INKSTONE_HPP
 #define INKSTONE_HPP

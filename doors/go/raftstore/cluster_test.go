@@ -1,4 +1,5 @@
-// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, a leader that is killed, and all opened again.
+// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, a leader that
+// is killed, and all opened again.
 
 package raftstore
 
@@ -220,7 +221,8 @@ func TestRaftOnTheStores(t *testing.T) {
 	}
 }
 
-// kill stops a member and leaves its files as a killed process leaves them: what it did not write while it was open is not there.
+// kill stops a member and leaves its files as a killed process leaves them: what it did not write
+// while it was open is not there.
 func (m *member) kill(t *testing.T, place string) {
 	t.Helper()
 	well(t, m.raft.Shutdown().Error())
@@ -250,7 +252,8 @@ func commands(t *testing.T, place string) (entries, texts []string) {
 	return entries, texts
 }
 
-// cutOffWithEntries cuts the leader off, with entries that it has stored and nobody else has; the others are left.
+// cutOffWithEntries cuts the leader off, with entries that it has stored and nobody else has; the
+// others are left.
 func cutOffWithEntries(t *testing.T, members []*member) (old *member, others []*member) {
 	t.Helper()
 	for range 20 {
@@ -285,7 +288,8 @@ func cutOffWithEntries(t *testing.T, members []*member) (old *member, others []*
 	return nil, nil
 }
 
-// The leader stores entries that no other node has, and is killed. The others elect a new one; the old one comes back and must take theirs.
+// The leader stores entries that no other node has, and is killed. The others elect a new one; the
+// old one comes back and must take theirs.
 func TestALeaderThatIsKilledTakesTheEntriesOfItsSuccessor(t *testing.T) {
 	path := t.TempDir()
 	members := startAll(t, path)

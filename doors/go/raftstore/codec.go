@@ -15,7 +15,8 @@ import (
 
 const version = 1
 
-// An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of extensions 4; extensions; data.
+// An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of
+// extensions 4; extensions; data.
 const entryHead = 30
 
 // encode is a record for each entry, all in one array, so that a batch of them need not be joined.
@@ -81,8 +82,9 @@ type state struct {
 // The version of a state that has `keep`; the one before, `version`, had no such field.
 const versionKeep = 2
 
-// A state: version 1, distance 8, keep 8 (not in version 1); then each key and its value, each with its size before it, 4. Its size does not
-// depend on keep: a state as large as Set allows must not be too large to note what was refused.
+// A state: version 1, distance 8, keep 8 (not in version 1); then each key and its value, each with
+// its size before it, 4. Its size does not depend on keep: a state as large as Set allows must not
+// be too large to note what was refused.
 func (s state) encode() []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{versionKeep}, s.distance)
 	b = binary.LittleEndian.AppendUint64(b, s.keep)

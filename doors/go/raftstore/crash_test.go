@@ -1,4 +1,5 @@
-// A node that is killed keeps what it has acknowledged, and shows no entry that it was not given. The test is its own child.
+// A node that is killed keeps what it has acknowledged, and shows no entry that it was not given.
+// The test is its own child.
 
 package raftstore
 
@@ -21,8 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// node stores and deletes for ever. It says what it is about to delete, and what is durable: "may LAST", "first FIRST", "last LAST",
-// "term TERM". The term, which each change of an entry has a new one of, is stored before the entries that have it.
+// node stores and deletes for ever. It says what it is about to delete, and what is durable: "may
+// LAST", "first FIRST", "last LAST", "term TERM". The term, which each change of an entry has a new
+// one of, is stored before the entries that have it.
 func node(path string) error {
 	store, err := Open(path)
 	if err != nil {

@@ -1,4 +1,5 @@
-// The state: raft's term and vote, the distance, and which entries were refused. Each change appends the whole of it, so the last record is all there is to read.
+// The state: raft's term and vote, the distance, and which entries were refused. Each change
+// appends the whole of it, so the last record is all there is to read.
 
 package raftstore
 
@@ -57,8 +58,8 @@ func (s *Store) write(change func(*state)) error {
 		s.renewed.Add(1)
 	}
 	s.values, s.noted = next.values, next.keep
-	// Older states are not needed: whole files of them go when the log has begun a new one. If that fails, the change is there all the same,
-	// and the next one tries again.
+	// Older states are not needed: whole files of them go when the log has begun a new one. If that
+	// fails, the change is there all the same, and the next one tries again.
 	if head := min(s.state.HeadFirst(), lsn); head > s.state.First() {
 		_ = s.state.TruncateBefore(head)
 	}
@@ -72,7 +73,8 @@ func (s *Store) isCertain() error {
 	return s.uncertain
 }
 
-// Set sets a key. The keys and values together may have half a mebibyte; each Set writes all of them, as raft has three.
+// Set sets a key. The keys and values together may have half a mebibyte; each Set writes all of
+// them, as raft has three.
 //
 // Durable when it returns.
 func (s *Store) Set(key, value []byte) error {

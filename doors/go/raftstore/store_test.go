@@ -204,7 +204,8 @@ func goesFrom(t *testing.T, store *Store, first, last uint64) {
 	}
 }
 
-// What a full disk has refused is not there, also where it could not be removed at once; deleting the first entries makes room.
+// What a full disk has refused is not there, also where it could not be removed at once; deleting
+// the first entries makes room.
 func TestADiskThatIsFull(t *testing.T) {
 	pending, noted := 0, 0
 	for size := 10_000; size <= 90_000; size += 10_000 {
@@ -276,8 +277,8 @@ func TestADiskThatIsFullOfWhatWasRefused(t *testing.T) {
 	}
 }
 
-// After a failed write of the state the next opening may find it or the one before, so nothing is stored until then: the distance that was
-// to be written would give all entries other indexes.
+// After a failed write of the state the next opening may find it or the one before, so nothing is
+// stored until then: the distance that was to be written would give all entries other indexes.
 func TestAStateThatMayHaveBeenWritten(t *testing.T) {
 	path := t.TempDir()
 	store := open(t, path)
@@ -350,7 +351,8 @@ func TestAnIndexThatComesToMeanAnotherEntry(t *testing.T) {
 	}
 }
 
-// Who closes beside others gets them errors, never another answer, and an open log never a wrong number.
+// Who closes beside others gets them errors, never another answer, and an open log never a wrong
+// number.
 func TestClosingBesideOthers(t *testing.T) {
 	path := t.TempDir()
 	store, last := open(t, path), uint64(1)
@@ -428,8 +430,9 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 		t.Fatal("a text is a number")
 	}
 	is(t, store.Set([]byte("large"), make([]byte, 1<<19)), inkstone.ErrTooLarge)
-	// 12 MB were written; what is not needed has gone. Left are at most the head, four prepared and two free segments of 1 MiB, and on
-	// btrfs the reserved room; files that are marked for removal are gone when the log is closed.
+	// 12 MB were written; what is not needed has gone. Left are at most the head, four prepared and
+	// two free segments of 1 MiB, and on btrfs the reserved room; files that are marked for removal
+	// are gone when the log is closed.
 	if first := store.state.First(); first < 60 {
 		t.Fatal("the state begins at", first)
 	}
@@ -447,7 +450,8 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 	}
 }
 
-// Readers see an entry as it was stored, or none, while the store is cut at both ends and numbered anew.
+// Readers see an entry as it was stored, or none, while the store is cut at both ends and numbered
+// anew.
 func TestReadersBesideAWriter(t *testing.T) {
 	store := open(t, t.TempDir())
 	stop := make(chan struct{})
@@ -536,8 +540,8 @@ func TestForeignRecords(t *testing.T) {
 	}
 }
 
-// The benchmarks that raft has for stores: .ci/go runs each a few times, to see that they pass. Those of StoreLog, StoreLogs and DeleteRange are
-// left out: they begin at index 0 or leave gaps.
+// The benchmarks that raft has for stores: .ci/go runs each a few times, to see that they pass.
+// Those of StoreLog, StoreLogs and DeleteRange are left out: they begin at index 0 or leave gaps.
 func BenchmarkStore(b *testing.B) {
 	for name, bench := range map[string]func(*testing.B, raft.LogStore){"FirstIndex": raftbench.FirstIndex, "LastIndex": raftbench.LastIndex, "GetLog": raftbench.GetLog} {
 		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
@@ -579,7 +583,8 @@ func TestAClosedStoreAnswersNothing(t *testing.T) {
 	is(t, store.DeleteRange(1, 1), os.ErrClosed)
 }
 
-// The name of a directory is durable when its parent was synced: whatever the path ends with, and when a killed process made it.
+// The name of a directory is durable when its parent was synced: whatever the path ends with, and
+// when a killed process made it.
 func TestTheParentOfTheDirectoryIsSynced(t *testing.T) {
 	parent := t.TempDir()
 	want, err := os.Stat(parent)

@@ -3,8 +3,8 @@
 // Owns: what a reader must be able to rely on. May not touch: how results come about (.ci/report
 // measures them).
 //
-// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json and read.json, CHROMIUM
-// the browser, SHOTS a directory for screenshots.
+// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json and read.json,
+// CHROMIUM the browser, SHOTS a directory for screenshots.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

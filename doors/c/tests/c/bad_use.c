@@ -185,7 +185,8 @@ static void records(const char *directory) {
     CHECK(inkstone_append_unwaited(log, NULL, 1, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
     lsn = 7;
     CHECK(inkstone_sync(NULL, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
-    // So many records that a list of them takes gigabytes: refused before the list is made. Untouched pages take no memory.
+    // So many records that a list of them takes gigabytes: refused before the list is made.
+    // Untouched pages take no memory.
     const size_t many = 200 * 1000 * 1000, bytes = many * sizeof(inkstone_parts);
     void *none = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(none != MAP_FAILED);

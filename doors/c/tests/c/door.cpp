@@ -1,5 +1,5 @@
-// The C++ door: each call once, moved and empty handles, errors thrown and returned. DIRECTORY is a place for logs.
-// With -fno-exceptions only what needs none is compiled.
+// The C++ door: each call once, moved and empty handles, errors thrown and returned. DIRECTORY is a
+// place for logs. With -fno-exceptions only what needs none is compiled.
 #include <inkstone.hpp>
 
 #include <array>

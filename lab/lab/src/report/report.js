@@ -1,7 +1,7 @@
-// The page of a result: its charts.
-// Owns: what is between the head and the tables, which are in the HTML already. May not touch:
-// figures; it shows what the JSON has, and says what is missing. Text of the result goes through textContent or
-// setAttribute, never through HTML. There are two kinds of chart: rows and curves.
+// The page of a result: its charts. Owns: what is between the head and the tables, which are in the
+// HTML already. May not touch: figures; it shows what the JSON has, and says what is missing. Text
+// of the result goes through textContent or setAttribute, never through HTML. There are two kinds
+// of chart: rows and curves.
 "use strict";
 
 // ---- elements, and values that may be missing
@@ -196,8 +196,8 @@ function rowsChart(width, rows, { scale, dots, reference }) {
   return chart;
 }
 
-// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]] }
-// options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
+// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]]
+// } options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
 function curvesChart(width, series, options) {
   const [top, height] = [22, 310];
   const y = options.y(height - 44, top);

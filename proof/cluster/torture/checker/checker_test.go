@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A line for each operation: "CLIENT CALL KEY VALUE|FOUND FROM TO OUTCOME"; "-" is nothing, TO "-" is no answer. "," is a line feed.
+// A line for each operation: "CLIENT CALL KEY VALUE|FOUND FROM TO OUTCOME"; "-" is nothing, TO "-"
+// is no answer. "," is a line feed.
 func lines(t *testing.T, operations ...string) string {
 	t.Helper()
 	var text strings.Builder
@@ -133,7 +134,8 @@ func TestLinesThatAreNoHistory(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	// Many open writes of one key and a read that none of their orders explains: more orders than can be tried.
+	// Many open writes of one key and a read that none of their orders explains: more orders than can
+	// be tried.
 	operations := []string{"0 put a - 0 1 done"}
 	for number := range 40 {
 		operations = append(operations, fmt.Sprintf("%d append a w%d 2 3 unknown", number, number))
