@@ -65,7 +65,8 @@ impl Engine for Inkstone {
     fn notes(&self) -> Option<String> {
         let stats = self.log.stats();
         Some(format!(
-            "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} changes found no file ready",
+            "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} \
+             changes found no file ready",
             stats.records,
             stats.groups,
             stats.segments,
