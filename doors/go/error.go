@@ -75,7 +75,9 @@ const (
 )
 
 // Error is the code in words, such as "no room".
-func (c Code) Error() string { return "inkstone: " + C.GoString(C.inkstone_code_name(C.int32_t(c))) }
+func (c Code) Error() string {
+	return "inkstone: " + C.GoString(C.inkstone_code_name(C.int32_t(c)))
+}
 
 // Is says that ErrClosed is os.ErrClosed too.
 func (c Code) Is(target error) bool { return c == ErrClosed && target == fs.ErrClosed }

@@ -260,11 +260,7 @@ func TestLoops(t *testing.T) {
 	for _, err := range must[*Reader](t)(log.Reader()).Records(1) {
 		is(t, err, ErrTruncatedBefore)
 	}
-	for until := time.Now().Add(30 * time.Second); files() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d files are open, and %d before", files(), before)
-		}
-	}
+	eventually(t, "files that were open before alone", func() bool { return files() <= before })
 }
 
 // A view that nobody follows any more is given back when the reader and its cursors are closed, in
@@ -285,11 +281,7 @@ func TestTheLastUserOfAViewFreesIt(t *testing.T) {
 	_, err := other.Follow(ctx, nil)
 	is(t, err, context.DeadlineExceeded)
 	well(t, other.Close())
-	for until := time.Now().Add(30 * time.Second); view.users.Load() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("watch never ends")
-		}
-	}
+	eventually(t, "the end of watch", func() bool { return view.users.Load() == 0 })
 }
 
 // closingContext closes a cursor in the middle of a call that waits on it, as another goroutine
@@ -318,11 +310,7 @@ func TestAFollowerOfAClosedCursorHasItsView(t *testing.T) {
 		same(t, view.users.Load(), 1)
 	}}, nil)
 	is(t, err, ErrClosed)
-	for until := time.Now().Add(30 * time.Second); view.users.Load() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("watch never ends")
-		}
-	}
+	eventually(t, "the end of watch", func() bool { return view.users.Load() == 0 })
 }
 
 func TestReadingIntoTheCallersMemoryAllocatesNothing(t *testing.T) {

@@ -407,7 +407,9 @@ func (l *Log) HeadFirst() uint64 {
 //
 // Durable: the truncation: those records do not come back.
 func (l *Log) TruncateBefore(first uint64) error {
-	return l.gate.slowly(func(c *C.inkstone_log) error { return failed(C.go_truncate_before(c, C.uint64_t(first))) })
+	return l.gate.slowly(func(c *C.inkstone_log) error {
+		return failed(C.go_truncate_before(c, C.uint64_t(first)))
+	})
 }
 
 // TruncateAfter truncates all records after last; the next record gets the LSN after it. The
@@ -417,7 +419,9 @@ func (l *Log) TruncateBefore(first uint64) error {
 //
 // Durable: the truncation, as a whole: those records do not come back.
 func (l *Log) TruncateAfter(last uint64) error {
-	return l.gate.slowly(func(c *C.inkstone_log) error { return failed(C.go_truncate_after(c, C.uint64_t(last))) })
+	return l.gate.slowly(func(c *C.inkstone_log) error {
+		return failed(C.go_truncate_after(c, C.uint64_t(last)))
+	})
 }
 
 // text is a text that C has made, which is freed.

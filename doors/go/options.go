@@ -62,7 +62,9 @@ func WithCacheBytes(n uint64) Option { return setText("cache_bytes", fmt.Sprint(
 
 // WithoutCreate refuses a directory without a log: ErrNoLog.
 func WithoutCreate() Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code { return C.inkstone_options_set_create(o, false) })
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_create(o, false)
+	})
 }
 
 // WithExpectDurable says that everything up to lsn was acknowledged as durable: if the log ends

@@ -49,8 +49,9 @@ func TestAPeriodicLogDoesNotWait(t *testing.T) {
 // holdCallbacks opens a log, and holds up the thread that commits and calls back, until `let` is
 // called, at the latest when the test ends. The log has one record, which is durable.
 func holdCallbacks(t testing.TB, more ...Option) (log *Log, let func()) {
-	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...) // So that nobody commits the record before it is waited for.
-	slow := &waiter{answer: make(chan error)}                         // Without room.
+	// Idle, so that nobody commits the record before it is waited for.
+	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...)
+	slow := &waiter{answer: make(chan error)} // Without room.
 	slow.handle = cgo.NewHandle(slow)
 	must[uint64](t)(log.appendFor(slow, []byte("slow")))
 	for slow.state.Load() != answered {
@@ -108,11 +109,9 @@ func TestASyncThatGetsNoThreadEndsWithItsContext(t *testing.T) {
 	}
 	// A context that ends has a goroutine of its own for a moment; those of Sync would stay until a
 	// thread is free.
-	for until := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	eventually(t, "the goroutines of before alone", func() bool {
+		return runtime.NumGoroutine() <= before
+	})
 	for range threads {
 		<-log.gate.slots
 	}

@@ -95,7 +95,8 @@ func start(t *testing.T, path, name string, all []raft.Server, others []*member)
 	}
 	if exists, err := raft.HasExistingState(store, store, snapshots); err != nil || !exists {
 		well(t, err)
-		well(t, raft.BootstrapCluster(config, store, store, snapshots, m.at, raft.Configuration{Servers: all}))
+		members := raft.Configuration{Servers: all}
+		well(t, raft.BootstrapCluster(config, store, store, snapshots, m.at, members))
 	}
 	m.raft, err = raft.NewRaft(config, m.sum, store, store, snapshots, m.at)
 	well(t, err)
@@ -314,7 +315,8 @@ func TestALeaderThatIsKilledTakesTheEntriesOfItsSuccessor(t *testing.T) {
 	// Opened again, the stores of all three have the same 200 entries.
 	want, texts := commands(t, filepath.Join(path, "a"))
 	is200 := slices.Compact(texts)
-	if len(is200) != 200 || is200[0] != "command 1" || is200[199] != "command 200" || slices.Contains(is200, "lost") {
+	if len(is200) != 200 || is200[0] != "command 1" || is200[199] != "command 200" ||
+		slices.Contains(is200, "lost") {
 		t.Fatal(len(is200), "commands:", is200)
 	}
 	for _, name := range []string{"b", "c"} {

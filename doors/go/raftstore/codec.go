@@ -51,10 +51,12 @@ func appendEntry(b []byte, log *raft.Log) []byte {
 // decode has the record as the memory of the entry.
 func decode(b []byte, index uint64, log *raft.Log) error {
 	if len(b) < entryHead || b[0] != version {
-		return fmt.Errorf("raftstore: the record of entry %d is none of this version; was the log written by another program?", index)
+		return fmt.Errorf("raftstore: the record of entry %d is none of this version; "+
+			"was the log written by another program?", index)
 	}
 	if got := binary.LittleEndian.Uint64(b[2:]); got != index {
-		return fmt.Errorf("raftstore: where entry %d should be is entry %d; do entries/ and state/ belong together?", index, got)
+		return fmt.Errorf("raftstore: where entry %d should be is entry %d; "+
+			"do entries/ and state/ belong together?", index, got)
 	}
 	body, extensions := b[entryHead:], uint64(binary.LittleEndian.Uint32(b[26:]))
 	if extensions > uint64(len(body)) {
@@ -98,7 +100,8 @@ func (s state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	bad := errors.New("raftstore: the last record of state/ is none of this version; was the log written by another program?")
+	bad := errors.New("raftstore: the last record of state/ is none of this version; " +
+		"was the log written by another program?")
 	if len(b) < 9 || (b[0] != version && b[0] != versionKeep) || (b[0] == versionKeep && len(b) < 17) {
 		return s, bad
 	}

@@ -118,7 +118,8 @@ func inspect(t *testing.T, path string, said map[string]uint64) {
 	for index := first; index <= last && first != 0; index++ {
 		var got raft.Log
 		well(t, store.GetLog(index, &got))
-		if got.Index != index || got.Term < before || got.Term > term || !bytes.Equal(got.Data, entry(index, got.Term).Data) {
+		if got.Index != index || got.Term < before || got.Term > term ||
+			!bytes.Equal(got.Data, entry(index, got.Term).Data) {
 			t.Fatalf("after an entry of term %d, in term %d: %+v", before, term, got)
 		}
 		before = got.Term

@@ -49,7 +49,8 @@ func (s *Store) write(change func(*state)) error {
 	lsn, err := s.state.AppendDurable(background, next.encode())
 	if err != nil && (lsn != 0 || errors.Is(err, inkstone.ErrPanicked)) {
 		// A write or sync failed: the next opening may find this state, or the one before.
-		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; open the store again: %w", err)
+		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; "+
+			"open the store again: %w", err)
 	}
 	if err != nil {
 		return err

@@ -88,8 +88,8 @@ func Open(path string, options ...inkstone.Option) (*Store, error) {
 func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	// With a segment prepared ahead: a full disk must not keep raft from its vote, nor the store from
 	// noting what was refused.
-	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19),
-		inkstone.WithTailBytes(0))
+	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20),
+		inkstone.WithRecordBytesMax(1<<19), inkstone.WithTailBytes(0))
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,8 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 		return err
 	}
 	if s.entries.IsPeriodic() {
-		return errors.New("raftstore: WithPeriodicNotDurableAtOnce is refused: raft needs entries that are durable when they are stored")
+		return errors.New("raftstore: WithPeriodicNotDurableAtOnce is refused: " +
+			"raft needs entries that are durable when they are stored")
 	}
 	if s.reader, err = s.entries.Reader(); err != nil {
 		return err
@@ -143,7 +144,8 @@ func (s *Store) close() error {
 	var errs []error
 	if s.reader != nil {
 		if err := s.removeRefused(); err != nil && !s.isNoted(s.keep) {
-			errs = append(errs, fmt.Errorf("raftstore: entries that were refused are there when the store is opened again: %w", err))
+			errs = append(errs, fmt.Errorf("raftstore: entries that were refused are there "+
+				"when the store is opened again: %w", err))
 		}
 		errs = append(errs, s.reader.Close())
 	}
@@ -208,7 +210,8 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 			continue // That may have been another entry.
 		}
 		switch {
-		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore), errors.Is(err, inkstone.ErrTruncatedAfter):
+		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore),
+			errors.Is(err, inkstone.ErrTruncatedAfter):
 			return raft.ErrLogNotFound
 		case err != nil:
 			return err
@@ -234,7 +237,8 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	}
 	for i, log := range logs {
 		if log.Index != logs[0].Index+uint64(i) || log.Index == 0 {
-			return fmt.Errorf("raftstore: entry %d stands where %d must; indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
+			return fmt.Errorf("raftstore: entry %d stands where %d must; "+
+				"indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
 		}
 	}
 	records := encode(logs)
@@ -270,7 +274,8 @@ func (s *Store) removeRefused() (err error) {
 	switch {
 	case s.keep == keepAll:
 		return nil
-	case s.keep < s.entries.First(): // Nothing else is there, and to truncate from the front needs no room.
+	case s.keep < s.entries.First():
+		// Nothing else is there, and to truncate from the front needs no room.
 		err = s.entries.TruncateBefore(s.entries.Last() + 1)
 	case s.keep < s.entries.Last():
 		err = s.entries.TruncateAfter(s.keep)
@@ -306,7 +311,8 @@ func (s *Store) follow(index uint64) error {
 		return nil
 	}
 	if first <= last {
-		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; delete entries first", index, last+s.distance.Load())
+		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; "+
+			"delete entries first", index, last+s.distance.Load())
 	}
 	distance := index - next
 	return s.write(func(state *state) { state.distance = distance })
@@ -363,7 +369,8 @@ func (s *Store) DeleteRange(low, high uint64) error {
 		err = s.entries.TruncateAfter(low - 1 - distance)
 		s.renewed.Add(1)
 	default:
-		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)
+		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); "+
+			"delete the first or the last", low, high, first, last)
 	}
 	if err == nil {
 		_ = s.removeRefused() // There may be room now.

@@ -28,10 +28,12 @@ func lines(t *testing.T, operations ...string) string {
 				found = fmt.Sprintf("%q", strings.ReplaceAll(word, "\\n", "\n"))
 			}
 		}
-		fmt.Fprintf(&text, `{"event":"invoke","operation":%d,"client":%d,"at_ns":%d,"call":%q,"key":%q,"value":"%s"}`+"\n",
+		fmt.Fprintf(&text, `{"event":"invoke","operation":%d,"client":%d,"at_ns":%d,`+
+			`"call":%q,"key":%q,"value":"%s"}`+"\n",
 			number, client, from, call, key, asked)
 		if to != "-" {
-			fmt.Fprintf(&text, `{"event":"complete","operation":%d,"client":%d,"at_ns":%s,"outcome":%q,"found":%s}`+"\n",
+			fmt.Fprintf(&text, `{"event":"complete","operation":%d,"client":%d,"at_ns":%s,`+
+				`"outcome":%q,"found":%s}`+"\n",
 				number, client, to, outcome, found)
 		}
 	}
@@ -78,7 +80,9 @@ func TestHistories(t *testing.T) {
 		{"what was never answered is unknown", sound, []string{
 			"0 put a x 0 1 done", "1 append a y 2 - -", "0 get a x, 3 4 done", "0 get a x,y, 5 6 done",
 		}},
-		{"an unanswered read says nothing", sound, []string{"0 put a x 0 1 done", "1 get a z 2 3 unknown"}},
+		{"an unanswered read says nothing", sound, []string{
+			"0 put a x 0 1 done", "1 get a z 2 3 unknown",
+		}},
 		{"a lost update", broken, []string{
 			"0 put a x 0 1 done", "0 put a y 2 3 done", "1 get a x, 4 5 done",
 		}},
@@ -118,7 +122,8 @@ func TestHistories(t *testing.T) {
 }
 
 func TestLinesThatAreNoHistory(t *testing.T) {
-	ask := `{"event":"invoke","operation":1,"client":0,"at_ns":5,"call":"put","key":"a","value":"x"}` + "\n"
+	ask := `{"event":"invoke","operation":1,"client":0,"at_ns":5,` +
+		`"call":"put","key":"a","value":"x"}` + "\n"
 	for _, text := range []string{
 		"", "no json\n", ask + ask,
 		strings.Replace(ask, "put", "cas", 1),
