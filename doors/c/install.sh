@@ -18,8 +18,13 @@ libdir=${LIBDIR:-$prefix/lib}
 to=${DESTDIR:-}
 verb=${1:-install}
 wrong() { echo "install.sh: $*" >&2 && exit 1; }
-case $verb:$# in install:0 | install:1 | uninstall:1) ;; *) wrong "no argument, or the argument uninstall; PREFIX, LIBDIR and DESTDIR are variables" ;; esac
-case $prefix$libdir in *[!A-Za-z0-9/._+-]*) wrong "PREFIX and LIBDIR may have letters, digits and /._+- only" ;; esac
+case $verb:$# in
+install:0 | install:1 | uninstall:1) ;;
+*) wrong "no argument, or the argument uninstall; PREFIX, LIBDIR and DESTDIR are variables" ;;
+esac
+case $prefix$libdir in
+*[!A-Za-z0-9/._+-]*) wrong "PREFIX and LIBDIR may have letters, digits and /._+- only" ;;
+esac
 case $prefix:$libdir in /*:/*) ;; *) wrong "PREFIX and LIBDIR must begin with /" ;; esac
 
 # In a package of the crate alone there is no workspace around it.
@@ -73,7 +78,9 @@ fill() { # fill TEMPLATE PLACE PREFIX: PREFIX is how this file finds it
     fi
 }
 cmake=$libdir/cmake/inkstone
-for header in inkstone.h inkstone.hpp; do copy 644 "$here/include/$header" "$prefix/include/$header"; done
+for header in inkstone.h inkstone.hpp; do
+    copy 644 "$here/include/$header" "$prefix/include/$header"
+done
 copy 644 "$built/libinkstone_capi.a" "$libdir/libinkstone.a"
 copy 755 "$built/libinkstone_capi.so" "$libdir/libinkstone.so.$abi.$version"
 link "libinkstone.so.$abi.$version" "$libdir/libinkstone.so.$abi"

@@ -21,5 +21,8 @@ synchronous=${3:-full}
     echo ".output"
     # The shell takes one statement after the other, so the SELECT comes after the COMMIT, and reads
     # what is there.
-    yes "BEGIN; INSERT INTO items SELECT coalesce(max(number), 0) + 1, 'item ' || (coalesce(max(number), 0) + 1) FROM items; COMMIT; SELECT body FROM items ORDER BY number DESC LIMIT 1;"
-} | stdbuf -oL sqlite3 -batch -bail "$dir/items.db" # -bail: after an error nothing is acknowledged; stdbuf: a line is told at once
+    next='coalesce(max(number), 0) + 1'
+    yes "BEGIN; INSERT INTO items SELECT $next, 'item ' || ($next) FROM items; COMMIT;
+SELECT body FROM items ORDER BY number DESC LIMIT 1;"
+    # -bail: after an error nothing is acknowledged; stdbuf: a line is told at once.
+} | stdbuf -oL sqlite3 -batch -bail "$dir/items.db"
