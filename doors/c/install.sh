@@ -60,8 +60,7 @@ else
     from_pc=$prefix from_cmake=$prefix
 fi
 
-# Each file that is installed goes through one of these three, so that `uninstall` removes the same
-# ones.
+# Each file goes through one of these three, so that `uninstall` removes what was installed.
 copy() { # copy MODE FILE PLACE
     if [ "$verb" = install ]; then install -D -m "$1" "$2" "$to$3"; else rm -f "$to$3"; fi
 }

@@ -21,8 +21,7 @@ type waiter struct {
 	state  atomic.Int32
 }
 
-// A waiter waits, or has its answer, or its context has ended before that: then the callback
-// releases it.
+// A waiter waits, or has its answer, or its context has ended first: then the callback releases it.
 const (
 	waits = iota
 	answered

@@ -47,8 +47,7 @@ func TestAWaiterThatWasLeftIsUsedAgain(t *testing.T) {
 	same(t, idle.waiters[0].state.Load(), waits)
 }
 
-// A program may recover from a panic in its own context. Others must not miss what the call had
-// taken.
+// A program may recover from a panic in its own context. Others must not miss what the call took.
 func TestAContextThatPanicsTakesNothing(t *testing.T) {
 	log := small(t, t.TempDir())
 	panics := func(f func()) {

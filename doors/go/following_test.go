@@ -284,8 +284,7 @@ func TestTheLastUserOfAViewFreesIt(t *testing.T) {
 	eventually(t, "the end of watch", func() bool { return view.users.Load() == 0 })
 }
 
-// closingContext closes a cursor in the middle of a call that waits on it, as another goroutine
-// may.
+// closingContext closes a cursor amid a call that waits on it, as another goroutine may.
 type closingContext struct {
 	context.Context
 	close func()

@@ -20,8 +20,7 @@ import (
 // How many calls of a handle may keep a thread of the operating system at the same time.
 const threads = 64
 
-// gate lets calls use a handle, and its closer wait for them. `c` is nil before opening and after
-// freeing.
+// gate lets calls use a handle, and its closer wait for them. `c` is nil where there is none.
 type gate[P comparable] struct {
 	mu    sync.RWMutex
 	c     P

@@ -24,8 +24,8 @@ func set(f func(*C.inkstone_options) C.inkstone_code) Option {
 	return func(s *settings) error { return failed(C.go_answer{code: f(s.c)}) }
 }
 
-// WithSegmentBytes sets the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64
-// MiB by default.
+// WithSegmentBytes sets the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096. It
+// is 64 MiB by default.
 func WithSegmentBytes(n uint64) Option {
 	return set(func(o *C.inkstone_options) C.inkstone_code {
 		return C.inkstone_options_set_segment_bytes(o, C.uint64_t(n))
@@ -40,8 +40,7 @@ func WithRecordBytesMax(n uint64) Option {
 	})
 }
 
-// WithBufferBytes sets the size of each of the two buffers in which records are gathered: 1 MiB by
-// default.
+// WithBufferBytes sets the size of each of the two buffers that gather records: 1 MiB by default.
 func WithBufferBytes(n uint64) Option { return setText("buffer_bytes", fmt.Sprint(n)) }
 
 // WithTailBytes sets how many bytes of memory keep what was written last for this process's

@@ -1,5 +1,4 @@
-// A record that was appended and may not be durable yet: one answer, which comes once, to all who
-// ask.
+// A record that was appended and may not be durable yet: one answer, once, to all who ask.
 
 package inkstone
 
@@ -172,8 +171,7 @@ func (p *Pending) takesThread() bool {
 	return true
 }
 
-// waitInC waits on this thread, which may then write the group itself, and gives the handle's
-// thread back.
+// waitInC waits on this thread, which may write the group itself, and gives the thread back.
 func (p *Pending) waitInC() {
 	defer func() { <-p.log.gate.slots }()
 	if _, err := p.log.gate.enter(); err != nil {
@@ -191,8 +189,7 @@ func (p *Pending) settle(err error) {
 	})
 }
 
-// inkstoneGoDurable is called by the library, on a thread of its own or of a waiter. It must not
-// block.
+// inkstoneGoDurable is called by the library, on its thread or a waiter's. It must not block.
 //
 //export inkstoneGoDurable
 func inkstoneGoDurable(number C.uintptr_t, e *C.inkstone_error) {
