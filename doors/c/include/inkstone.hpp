@@ -199,7 +199,8 @@ template <class T, void (*Free)(T *)> struct freed {
 };
 template <class T, void (*Free)(T *)> using owned = std::unique_ptr<T, freed<T, Free>>;
 
-/** Makes a call, whose last argument is the place for its error. */
+/** Makes a call, whose last argument is the place for its error. It is named with its namespace
+ *  below, as a program may have a `failed` of its own for arguments of C's types. */
 template <class Call, class... Args> std::optional<error> failed(Call *call, Args... args) {
     inkstone_error *object = nullptr;
     const inkstone_code code = call(args..., &object);
@@ -207,7 +208,7 @@ template <class Call, class... Args> std::optional<error> failed(Call *call, Arg
     return error(code, object);
 }
 template <class Call, class... Args> result<void> done(Call *call, Args... args) {
-    if (auto why = failed(call, args...)) return *std::move(why);
+    if (auto why = detail::failed(call, args...)) return *std::move(why);
     return nothing{};
 }
 /** What a call writes to the place before that for its error. */
@@ -219,20 +220,20 @@ template <class... Args> struct written<inkstone_code(Args...)> {
 /** What is made of that. */
 template <class Made, class Call, class... Args> result<Made> made(Call *call, Args... args) {
     typename written<Call>::type raw{};
-    if (auto why = failed(call, args..., &raw)) return *std::move(why);
+    if (auto why = detail::failed(call, args..., &raw)) return *std::move(why);
     return Made(raw);
 }
 /** A text that the library makes. */
 template <class Call, class... Args> result<std::string> text(Call *call, Args... args) {
     char *raw = nullptr;
-    if (auto why = failed(call, args..., &raw)) return *std::move(why);
+    if (auto why = detail::failed(call, args..., &raw)) return *std::move(why);
     owned<char, inkstone_text_free> owner(raw);
     return std::string(raw);
 }
 /** Bytes that the library makes. */
 template <class Call, class... Args> result<std::string> found(Call *call, Args... args) {
     inkstone_bytes raw{};
-    if (auto why = failed(call, args..., &raw)) return *std::move(why);
+    if (auto why = detail::failed(call, args..., &raw)) return *std::move(why);
     owned<inkstone_bytes, inkstone_bytes_free> owner(&raw);
     return std::string(static_cast<const char *>(raw.data), raw.size);
 }
@@ -240,7 +241,7 @@ template <class Call, class... Args> result<std::string> found(Call *call, Args.
 template <class Record, class Call, class... Args>
 result<std::optional<Record>> next(Call *call, Args... args) {
     typename written<Call>::type raw{};
-    auto why = failed(call, args..., &raw);
+    auto why = detail::failed(call, args..., &raw);
     if (!why) return std::optional(Record(raw));
     if (why->code() == INKSTONE_NOT_YET) return std::optional<Record>();
     return *std::move(why);
@@ -262,7 +263,7 @@ void call(void *context, std::uint64_t lsn, const inkstone_error *error) noexcep
 template <class Function, class Hand, class Of>
 result<void> called(Function function, Hand *hand, Of of) {
     auto kept = std::make_unique<Function>(std::move(function));
-    auto outcome = done(hand, of, call<Function>, static_cast<void *>(kept.get()));
+    auto outcome = detail::done(hand, of, call<Function>, static_cast<void *>(kept.get()));
     /* The call has it, and may have deleted it; after a bug of the library nobody knows. */
     if (outcome || outcome.code() == INKSTONE_PANICKED) static_cast<void>(kept.release());
     return outcome;
@@ -352,7 +353,7 @@ template <class Opened, class Open>
 result<Opened> opened(Open *open, const std::string &path, const options &options) {
     if (auto why = cut(path)) return *std::move(why);
     if (auto why = options.moved_from()) return *std::move(why);
-    return made<Opened>(open, path.c_str(), options.get());
+    return detail::made<Opened>(open, path.c_str(), options.get());
 }
 } // namespace detail
 
@@ -826,7 +827,7 @@ namespace detail {
 inline result<report> reported(decltype(inkstone_verify) *call, const std::string &path) {
     if (auto why = cut(path)) return *std::move(why);
     report made;
-    auto json = text(call, path.c_str(), &made.is_intact);
+    auto json = detail::text(call, path.c_str(), &made.is_intact);
     if (!json) return json.error();
     made.json = std::move(json).value();
     return made;
