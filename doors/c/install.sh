@@ -1,13 +1,16 @@
 #!/bin/sh
-# Builds the C library and installs it: static and shared, with its headers, its pkg-config file and its CMake package.
+# Builds the C library and installs it: static and shared, with its headers, its pkg-config file and
+# its CMake package.
 #
 #     doors/c/install.sh
 #     PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu DESTDIR=/tmp/package doors/c/install.sh
 #     doors/c/install.sh uninstall
 #
-# PREFIX is where it will be (/usr/local), LIBDIR where its libraries will be (PREFIX/lib), DESTDIR is put before both while installing.
-# BUILD=no installs what was built before; CARGOFLAGS are passed to cargo (--frozen, say). CARGO_TARGET_DIR and CARGO_BUILD_TARGET
-# mean what they mean to cargo. `uninstall` removes what an installation of this version with the same PREFIX, LIBDIR and DESTDIR made.
+# PREFIX is where it will be (/usr/local), LIBDIR where its libraries will be (PREFIX/lib), DESTDIR
+# is put before both while installing. BUILD=no installs what was built before; CARGOFLAGS are
+# passed to cargo (--frozen, say). CARGO_TARGET_DIR and CARGO_BUILD_TARGET mean what they mean to
+# cargo. `uninstall` removes what an installation of this version with the same PREFIX, LIBDIR and
+# DESTDIR made.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=${PREFIX:-/usr/local}
@@ -15,8 +18,13 @@ libdir=${LIBDIR:-$prefix/lib}
 to=${DESTDIR:-}
 verb=${1:-install}
 wrong() { echo "install.sh: $*" >&2 && exit 1; }
-case $verb:$# in install:0 | install:1 | uninstall:1) ;; *) wrong "no argument, or the argument uninstall; PREFIX, LIBDIR and DESTDIR are variables" ;; esac
-case $prefix$libdir in *[!A-Za-z0-9/._+-]*) wrong "PREFIX and LIBDIR may have letters, digits and /._+- only" ;; esac
+case $verb:$# in
+install:0 | install:1 | uninstall:1) ;;
+*) wrong "no argument, or the argument uninstall; PREFIX, LIBDIR and DESTDIR are variables" ;;
+esac
+case $prefix$libdir in
+*[!A-Za-z0-9/._+-]*) wrong "PREFIX and LIBDIR may have letters, digits and /._+- only" ;;
+esac
 case $prefix:$libdir in /*:/*) ;; *) wrong "PREFIX and LIBDIR must begin with /" ;; esac
 
 # In a package of the crate alone there is no workspace around it.
@@ -31,7 +39,8 @@ if [ "$verb" = install ] && [ "${BUILD:-yes}" != no ]; then
     (cd "$here" && cargo build --release --locked ${CARGOFLAGS:-})
 fi
 
-# The way from the libraries to PREFIX, so that what is installed can be moved as a whole; none if they are not below it.
+# The way from the libraries to PREFIX, so that what is installed can be moved as a whole; none if
+# they are not below it.
 up=
 case $libdir in
 "$prefix"/*)
@@ -51,7 +60,7 @@ else
     from_pc=$prefix from_cmake=$prefix
 fi
 
-# Each file that is installed goes through one of these three, so that `uninstall` removes the same ones.
+# Each file goes through one of these three, so that `uninstall` removes what was installed.
 copy() { # copy MODE FILE PLACE
     if [ "$verb" = install ]; then install -D -m "$1" "$2" "$to$3"; else rm -f "$to$3"; fi
 }
@@ -68,7 +77,9 @@ fill() { # fill TEMPLATE PLACE PREFIX: PREFIX is how this file finds it
     fi
 }
 cmake=$libdir/cmake/inkstone
-for header in inkstone.h inkstone.hpp; do copy 644 "$here/include/$header" "$prefix/include/$header"; done
+for header in inkstone.h inkstone.hpp; do
+    copy 644 "$here/include/$header" "$prefix/include/$header"
+done
 copy 644 "$built/libinkstone_capi.a" "$libdir/libinkstone.a"
 copy 755 "$built/libinkstone_capi.so" "$libdir/libinkstone.so.$abi.$version"
 link "libinkstone.so.$abi.$version" "$libdir/libinkstone.so.$abi"
@@ -83,7 +94,8 @@ if [ "$verb" = uninstall ]; then
 fi
 echo "installed inkstone $version (ABI $abi) below $to$prefix"
 
-# A program finds a shared library by the loader's list of them, which ldconfig writes, if the directory is one of the loader's.
+# A program finds a shared library by the loader's list of them, which ldconfig writes, if the
+# directory is one of the loader's.
 [ -z "$to" ] || exit 0
 PATH=$PATH:/usr/sbin:/sbin
 if ldconfig -v -N -X 2>/dev/null | grep -q "^$libdir:"; then

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Waits whose context ended while a disk hangs keep their threads in C. When the handle has no thread left, the library calls back.
+// Waits whose context ended while a disk hangs keep their threads in C. When the handle has no
+// thread left, the library calls back.
 func TestAWaitWithoutAThreadIsCalledBack(t *testing.T) {
 	log, err := Open(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

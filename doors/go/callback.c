@@ -1,4 +1,5 @@
-/* Passes the library's callbacks to Go. A context is the number of a cgo.Handle, never a pointer to Go memory. */
+/* Passes the library's callbacks to Go. A context is the number of a cgo.Handle, never a pointer to
+ * Go memory. */
 #include "shim.h"
 #include "_cgo_export.h"
 
@@ -13,7 +14,8 @@ go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle) {
     return a;
 }
 
-go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle) {
+go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size,
+                                         uintptr_t handle) {
     go_appended r = go_try_append(log, data, size);
     if (r.answer.code != INKSTONE_OK) return r.answer;
     go_answer a = inkstone_go_on_durable(r.pending, handle);

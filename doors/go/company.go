@@ -1,4 +1,5 @@
-// AppendDurable where several goroutines wait: one call of C and one callback for a record, and nothing is allocated for it.
+// AppendDurable where several goroutines wait: one call of C and one callback for a record, and
+// nothing is allocated for it.
 
 package inkstone
 
@@ -12,14 +13,15 @@ import (
 	"sync/atomic"
 )
 
-// waiter gets the answer for one record, and later for another. It refers to no log, so it keeps none open.
+// waiter gets the answer for one record, and later for another. It refers to no log, so it keeps
+// none open.
 type waiter struct {
 	handle cgo.Handle
 	answer chan error // With room for the answer: a callback must not block.
 	state  atomic.Int32
 }
 
-// A waiter waits, or has its answer, or its context has ended before that: then the callback releases it.
+// A waiter waits, or has its answer, or its context has ended first: then the callback releases it.
 const (
 	waits = iota
 	answered
@@ -38,7 +40,8 @@ func (w *waiter) settle(err error) {
 	}
 }
 
-// idle are waiters that wait for nothing. They are kept, because a handle costs as much as the rest of an append.
+// idle are waiters that wait for nothing. They are kept, because a handle costs as much as the rest
+// of an append.
 var idle struct {
 	mu      sync.Mutex
 	waiters []*waiter
@@ -81,7 +84,8 @@ func (w *waiter) release() {
 	}
 }
 
-// appendInCompany is AppendDurable where a callback ends the waiting. ErrBusy: every buffer is full, and nothing was appended.
+// appendInCompany is AppendDurable where a callback ends the waiting. ErrBusy: every buffer is
+// full, and nothing was appended.
 func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err error) {
 	ended := ctx.Done() // It is the program's, and may panic.
 	w := newWaiter()
@@ -101,7 +105,8 @@ func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err
 	return lsn, err
 }
 
-// appendFor appends a record for a waiter, whose callback may come within this call. If it fails, the waiter has been given back.
+// appendFor appends a record for a waiter, whose callback may come within this call. If it fails,
+// the waiter has been given back.
 func (l *Log) appendFor(w *waiter, data []byte) (lsn uint64, err error) {
 	c, err := l.gate.enter()
 	if err != nil {

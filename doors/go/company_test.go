@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Waiters are used again. One whose context has ended must not give its answer to the record of another goroutine.
+// Waiters are used again. One whose context has ended must not give its answer to the record of
+// another goroutine.
 func TestEachGetsTheAnswerForItsOwnRecord(t *testing.T) {
 	log := small(t, t.TempDir())
 	var group sync.WaitGroup
@@ -46,7 +47,7 @@ func TestAWaiterThatWasLeftIsUsedAgain(t *testing.T) {
 	same(t, idle.waiters[0].state.Load(), waits)
 }
 
-// A program may recover from a panic in its own context. Others must not miss what the call had taken.
+// A program may recover from a panic in its own context. Others must not miss what the call took.
 func TestAContextThatPanicsTakesNothing(t *testing.T) {
 	log := small(t, t.TempDir())
 	panics := func(f func()) {

@@ -1,18 +1,19 @@
-// Package inkstone is the Go door of Inkstone, a crash-safe append-only log. It calls the C library libinkstone, which pkg-config finds;
-// it has no state of its own beyond the handles.
+// Package inkstone is the Go door of Inkstone, a crash-safe append-only log. It calls the C library
+// libinkstone, which pkg-config finds; it has no state of its own beyond the handles.
 //
 //	log, err := inkstone.Open("orders")
 //	lsn, err := log.AppendDurable(ctx, []byte("one order")) // durable when it returns
 //
 // # What is durable
 //
-// After a crash of the process, the kernel or the power a log is a prefix of what was appended, with all that was durable. Each call says
-// what is durable when it has returned without an error.
+// After a crash of the process, the kernel or the power a log is a prefix of what was appended,
+// with all that was durable. Each call says what is durable when it has returned without an error.
 //
 // # Goroutines
 //
-// All goroutines may use a Log and a Reader at the same time, and Close them while others use them: the others end, and later calls get
-// ErrClosed. A Cursor is for one goroutine; another may close it. A Log has one writer at a time: a second Open is ErrLocked.
+// All goroutines may use a Log and a Reader at the same time, and Close them while others use them:
+// the others end, and later calls get ErrClosed. A Cursor is for one goroutine; another may close
+// it. A Log has one writer at a time: a second Open is ErrLocked.
 //
 // A call that waits for the disk keeps a thread of the operating system. At most 64 calls of a
 // handle do so at the same time; the others wait as goroutines. Goroutines in Follow keep none;
@@ -20,8 +21,8 @@
 //
 // # Contexts
 //
-// A call with a context returns when the context ends. That ends the waiting alone: a record that was appended stays appended, and
-// becomes durable soon.
+// A call with a context returns when the context ends. That ends the waiting alone: a record that
+// was appended stays appended, and becomes durable soon.
 //
 // # Streams
 //

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// Code says what kind of failure it was. Codes are errors, to be compared by errors.Is. Later versions may add some.
+// Code says what kind of failure it was. Codes are errors, to be compared by errors.Is. Later
+// versions may add some.
 type Code int32
 
 // The codes, with the numbers of inkstone.h.
@@ -32,7 +33,8 @@ const (
 	// ErrPoisoned: a write or sync failed. Records after the error's LSN may or may not be there:
 	// open the log again.
 	ErrPoisoned Code = C.INKSTONE_POISONED
-	// ErrNoRoom: the disk has no room. Nothing was lost: try again when there is room, or after TruncateBefore.
+	// ErrNoRoom: the disk has no room. Nothing was lost: try again when there is room, or after
+	// TruncateBefore.
 	ErrNoRoom Code = C.INKSTONE_NO_ROOM
 	// ErrTooLarge: the record or batch is larger than the log's limit (WithRecordBytesMax).
 	ErrTooLarge Code = C.INKSTONE_TOO_LARGE
@@ -73,7 +75,9 @@ const (
 )
 
 // Error is the code in words, such as "no room".
-func (c Code) Error() string { return "inkstone: " + C.GoString(C.inkstone_code_name(C.int32_t(c))) }
+func (c Code) Error() string {
+	return "inkstone: " + C.GoString(C.inkstone_code_name(C.int32_t(c)))
+}
 
 // Is says that ErrClosed is os.ErrClosed too.
 func (c Code) Is(target error) bool { return c == ErrClosed && target == fs.ErrClosed }
@@ -90,8 +94,9 @@ type Error interface {
 	Path() string
 	// Offset is the byte of the file at which it happened, if there is one.
 	Offset() (offset int64, isKnown bool)
-	// LSN belongs to the error: the first record that is left (ErrTruncatedBefore), where a cursor goes on (ErrTruncatedAfter), the last
-	// durable record (ErrNotYet, ErrPoisoned), the record that should be there (ErrCorrupt).
+	// LSN belongs to the error: the first record that is left (ErrTruncatedBefore), where a cursor
+	// goes on (ErrTruncatedAfter), the last durable record (ErrNotYet, ErrPoisoned), the record that
+	// should be there (ErrCorrupt).
 	LSN() (lsn uint64, isKnown bool)
 	// Stream is the id of the stream that it is about, if there is one.
 	Stream() (stream uint64, isKnown bool)

@@ -260,11 +260,7 @@ func TestLoops(t *testing.T) {
 	for _, err := range must[*Reader](t)(log.Reader()).Records(1) {
 		is(t, err, ErrTruncatedBefore)
 	}
-	for until := time.Now().Add(30 * time.Second); files() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d files are open, and %d before", files(), before)
-		}
-	}
+	eventually(t, "files that were open before alone", func() bool { return files() <= before })
 }
 
 // A view that nobody follows any more is given back when the reader and its cursors are closed, in
@@ -285,14 +281,10 @@ func TestTheLastUserOfAViewFreesIt(t *testing.T) {
 	_, err := other.Follow(ctx, nil)
 	is(t, err, context.DeadlineExceeded)
 	well(t, other.Close())
-	for until := time.Now().Add(30 * time.Second); view.users.Load() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("watch never ends")
-		}
-	}
+	eventually(t, "the end of watch", func() bool { return view.users.Load() == 0 })
 }
 
-// closingContext closes a cursor in the middle of a call that waits on it, as another goroutine may.
+// closingContext closes a cursor amid a call that waits on it, as another goroutine may.
 type closingContext struct {
 	context.Context
 	close func()
@@ -303,8 +295,8 @@ func (c closingContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A goroutine that follows is a user of the view too: the cursor that it waits on may be closed, and
-// the reader before that.
+// A goroutine that follows is a user of the view too: the cursor that it waits on may be closed,
+// and the reader before that.
 func TestAFollowerOfAClosedCursorHasItsView(t *testing.T) {
 	path := t.TempDir()
 	well(t, small(t, path).Close())
@@ -317,11 +309,7 @@ func TestAFollowerOfAClosedCursorHasItsView(t *testing.T) {
 		same(t, view.users.Load(), 1)
 	}}, nil)
 	is(t, err, ErrClosed)
-	for until := time.Now().Add(30 * time.Second); view.users.Load() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("watch never ends")
-		}
-	}
+	eventually(t, "the end of watch", func() bool { return view.users.Load() == 0 })
 }
 
 func TestReadingIntoTheCallersMemoryAllocatesNothing(t *testing.T) {

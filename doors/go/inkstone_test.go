@@ -55,10 +55,27 @@ func same[T comparable](t testing.TB, got, want T) {
 }
 
 // small opens a log with small files.
+// eventually waits for what shall come of itself.
+func eventually(t testing.TB, what string, has func() bool) {
+	t.Helper()
+	for until := time.Now().Add(30 * time.Second); !has(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("no %s for half a minute", what)
+		}
+	}
+}
+
+// sizes are the options of a small log, and more.
+func sizes(more ...Option) []Option {
+	return append([]Option{
+		WithSegmentBytes(1 << 16), WithRecordBytesMax(1 << 15), WithBufferBytes(1 << 16),
+		WithoutPrepareAhead(),
+	}, more...)
+}
+
 func small(t testing.TB, path string, more ...Option) *Log {
 	t.Helper()
-	options := []Option{WithSegmentBytes(1 << 16), WithRecordBytesMax(1 << 15), WithBufferBytes(1 << 16), WithoutPrepareAhead()}
-	log := must[*Log](t)(Open(path, append(options, more...)...))
+	log := must[*Log](t)(Open(path, sizes(more...)...))
 	t.Cleanup(func() { log.Close() })
 	return log
 }
@@ -180,7 +197,8 @@ func TestErrorsSayWhat(t *testing.T) {
 	is(t, err, syscall.ENOENT)
 	is(t, err, fs.ErrNotExist)
 	var details Error
-	if !errors.As(err, &details) || !strings.Contains(details.Path(), "none") || !strings.Contains(err.Error(), details.Path()) {
+	if !errors.As(err, &details) || !strings.Contains(details.Path(), "none") ||
+		!strings.Contains(err.Error(), details.Path()) {
 		t.Fatalf("%+v", details)
 	}
 	_, err = Open(path, WithoutCreate())
@@ -192,12 +210,16 @@ func TestErrorsSayWhat(t *testing.T) {
 	is(t, err, ErrInvalid)
 	_, err = Open("")
 	is(t, err, ErrInvalid)
-	for _, option := range []Option{WithAccess("x"), WithDurability("x\x00"), WithPreparation("x"), WithSegmentBytes(5)} {
+	for _, option := range []Option{
+		WithAccess("x"), WithDurability("x\x00"), WithPreparation("x"), WithSegmentBytes(5),
+	} {
 		_, err = Open(path, option)
 		is(t, err, ErrInvalid)
 	}
-	log := small(t, path, WithLinger(time.Millisecond), WithIdle(time.Second), WithFreeSegmentsMax(0), WithTailBytes(0), WithPadGroups(),
-		WithDiskBudgetBytes(1<<20), WithFileMode(0o640), WithAccess("buffered"), WithDurability("fdatasync"), WithPreparation("fallocate"))
+	log := small(t, path, WithLinger(time.Millisecond), WithIdle(time.Second),
+		WithFreeSegmentsMax(0), WithTailBytes(0), WithPadGroups(), WithDiskBudgetBytes(1<<20),
+		WithFileMode(0o640), WithAccess("buffered"), WithDurability("fdatasync"),
+		WithPreparation("fallocate"))
 	_, err = Open(path)
 	is(t, err, ErrLocked)
 	_, err = log.Append(make([]byte, 1<<16))
@@ -366,7 +388,8 @@ func TestAContextEndsTheWaitingAlone(t *testing.T) {
 	same(t, log.Durable(), 1)
 }
 
-// A reader as in another process sees what the writer posts: from then on no record is shown that is gone.
+// A reader as in another process sees what the writer posts: from then on no record is shown that
+// is gone.
 func TestNoReadShowsWhatWasTruncated(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)
@@ -408,7 +431,10 @@ func TestNoReadShowsWhatWasTruncated(t *testing.T) {
 func TestFollow(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)
-	for name, open := range map[string]func() (*Reader, error){"own": log.Reader, "other": func() (*Reader, error) { return OpenReader(path) }} {
+	for name, open := range map[string]func() (*Reader, error){
+		"own":   log.Reader,
+		"other": func() (*Reader, error) { return OpenReader(path) },
+	} {
 		reader := must[*Reader](t)(open())
 		from := log.Last() + 1
 		cursor := must[*Cursor](t)(reader.Cursor(from))
@@ -444,7 +470,8 @@ func TestFollow(t *testing.T) {
 	is(t, err, ErrClosed)
 }
 
-// What C gets is bytes alone, also where they lie beside pointers of Go: the checks of cgo would panic else.
+// What C gets is bytes alone, also where they lie beside pointers of Go: the checks of cgo would
+// panic else.
 func TestBytesOfAnyOwner(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)
@@ -452,7 +479,8 @@ func TestBytesOfAnyOwner(t *testing.T) {
 		next  *Log
 		bytes [3]byte
 	}{log, [3]byte{'a', 'b', 'c'}}
-	mapped := must[[]byte](t)(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))
+	mapped := must[[]byte](t)(syscall.Mmap(-1, 0, 4096,
+		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))
 	defer syscall.Munmap(mapped)
 	mapped[0] = 'm'
 	for _, data := range [][]byte{owner.bytes[:], mapped[:1]} {
@@ -469,7 +497,8 @@ func TestBytesOfAnyOwner(t *testing.T) {
 		t.Fatal("a record was changed")
 	}
 	well(t, log.Close())
-	same(t, strings.Join(contents(t, path), " "), "1:abc 2:abc 3:abcabc 4:abc 5:abc 6:m 7:m 8:mm 9:m 10:m")
+	same(t, strings.Join(contents(t, path), " "),
+		"1:abc 2:abc 3:abcabc 4:abc 5:abc 6:m 7:m 8:mm 9:m 10:m")
 }
 
 // A program that forgets to close gets the log closed when the garbage is collected.

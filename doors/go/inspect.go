@@ -51,8 +51,8 @@ type Damage struct {
 	Details []string `json:"details"`
 }
 
-// Verify reads the whole log in path, also beside a living writer, and reports every damaged place that can be found. Damage is not an
-// error of this call. It writes nothing. Goroutines: any.
+// Verify reads the whole log in path, also beside a living writer, and reports every damaged place
+// that can be found. Damage is not an error of this call. It writes nothing. Goroutines: any.
 func Verify(path string) (report Report, err error) {
 	t, err := verifyText(path)
 	if err != nil {
@@ -70,8 +70,9 @@ func verifyText(path string) (t string, err error) {
 	return t, err
 }
 
-// Copy copies the records of the log in from into a new log in to, also beside a living writer; each keeps its LSN. It returns how many
-// they are. A copy that fails removes its files. Goroutines: any.
+// Copy copies the records of the log in from into a new log in to, also beside a living writer;
+// each keeps its LSN. It returns how many they are. A copy that fails removes its files.
+// Goroutines: any.
 //
 // Durable: the copy.
 func Copy(from, to string, options ...Option) (records uint64, err error) {

@@ -20,7 +20,7 @@ import (
 // How many calls of a handle may keep a thread of the operating system at the same time.
 const threads = 64
 
-// gate lets calls use a handle, and its closer wait for them. `c` is nil before opening and after freeing.
+// gate lets calls use a handle, and its closer wait for them. `c` is nil where there is none.
 type gate[P comparable] struct {
 	mu    sync.RWMutex
 	c     P
@@ -29,7 +29,8 @@ type gate[P comparable] struct {
 
 func opened[P comparable](c P) gate[P] { return gate[P]{c: c, slots: make(chan struct{}, threads)} }
 
-// enter keeps the handle from being freed until leave. No goroutine enters twice: a closer between the two would hold up both.
+// enter keeps the handle from being freed until leave. No goroutine enters twice: a closer between
+// the two would hold up both.
 func (g *gate[P]) enter() (P, error) {
 	var none P
 	g.mu.RLock()
@@ -91,11 +92,13 @@ type Log struct {
 	isClosed      bool
 	cleanup       runtime.Cleanup
 	tide          *tide
-	// waiting is how many goroutines wait for records, company how many waits must pass before one counts as alone (Log.isAlone).
+	// waiting is how many goroutines wait for records, company how many waits must pass before one
+	// counts as alone (Log.isAlone).
 	waiting, company atomic.Int32
 }
 
-// Open opens the log in the directory path, and creates both if they are not there. Close it. Goroutines: any.
+// Open opens the log in the directory path, and creates both if they are not there. Close it.
+// Goroutines: any.
 //
 // Durable: everything that the opened log shows.
 func Open(path string, options ...Option) (*Log, error) {
@@ -115,8 +118,9 @@ func Open(path string, options ...Option) (*Log, error) {
 	return log, err
 }
 
-// Close commits everything, ends the calls of other goroutines, and lets another writer open the log. A second call returns the same as
-// the first. The log is closed also when this fails. Readers may be used on. Goroutines: any.
+// Close commits everything, ends the calls of other goroutines, and lets another writer open the
+// log. A second call returns the same as the first. The log is closed also when this fails. Readers
+// may be used on. Goroutines: any.
 //
 // Durable: every record that was appended.
 func (l *Log) Close() error {
@@ -157,7 +161,8 @@ func (l *Log) free(c *C.inkstone_log) {
 	C.inkstone_log_free(c)
 }
 
-// outcome is what became of a record that was pending when the log was closed: a closing without an error made all durable.
+// outcome is what became of a record that was pending when the log was closed: a closing without an
+// error made all durable.
 func (l *Log) outcome(lsn uint64) error {
 	l.gate.mu.RLock()
 	defer l.gate.mu.RUnlock()
@@ -170,7 +175,8 @@ func (l *Log) outcome(lsn uint64) error {
 // bytesOf is where the bytes begin, for the time of a call.
 func bytesOf(data []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(data)) }
 
-// Append appends one record; its bytes are copied. It waits only while every buffer is full. Goroutines: any.
+// Append appends one record; its bytes are copied. It waits only while every buffer is full.
+// Goroutines: any.
 //
 // Durable: nothing on return: call Wait or Done of what it returns, or Sync later.
 func (l *Log) Append(data []byte) (*Pending, error) {
@@ -202,7 +208,8 @@ func (l *Log) TryAppend(data []byte) (*Pending, error) {
 	return l.appended(C.go_try_append(c, bytesOf(data), C.size_t(len(data))))
 }
 
-// AppendParts appends one record whose bytes are in several places: the same as Append of the parts joined. Goroutines: any.
+// AppendParts appends one record whose bytes are in several places: the same as Append of the parts
+// joined. Goroutines: any.
 //
 // Durable: nothing on return, as with Append.
 func (l *Log) AppendParts(parts ...[]byte) (*Pending, error) {
@@ -212,9 +219,10 @@ func (l *Log) AppendParts(parts ...[]byte) (*Pending, error) {
 	return l.Append(slices.Concat(parts...))
 }
 
-// AppendBatch appends records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
-// take as much of the log as the largest record (WithRecordBytesMax): each record takes its bytes and 24 more, rounded up to a multiple
-// of 8. They are joined first, unless they are one array already, each behind the last. Goroutines: any.
+// AppendBatch appends records, all or none: after a crash either all of them are in the log or
+// none. A batch has at least one record. It may take as much of the log as the largest record
+// (WithRecordBytesMax): each record takes its bytes and 24 more, rounded up to a multiple of 8.
+// They are joined first, unless they are one array already, each behind the last. Goroutines: any.
 //
 // Durable: nothing on return, as with Append.
 func (l *Log) AppendBatch(records ...[]byte) (*Pending, error) {
@@ -234,7 +242,8 @@ func (l *Log) AppendBatch(records ...[]byte) (*Pending, error) {
 	return p, err
 }
 
-// join is the records behind one another: the array that they are parts of, if they stand in it so, else a copy.
+// join is the records behind one another: the array that they are parts of, if they stand in it so,
+// else a copy.
 func join(records [][]byte) []byte {
 	size := 0
 	for _, record := range records {
@@ -253,7 +262,8 @@ func join(records [][]byte) []byte {
 	return whole
 }
 
-// AppendUnwaited appends one record that nobody waits for, and returns its LSN. The log commits it soon (WithLinger). Goroutines: any.
+// AppendUnwaited appends one record that nobody waits for, and returns its LSN. The log commits it
+// soon (WithLinger). Goroutines: any.
 //
 // Durable: nothing on return: the record is when Sync has returned, or Durable has reached its LSN.
 func (l *Log) AppendUnwaited(data []byte) (lsn uint64, err error) {
@@ -271,7 +281,8 @@ const (
 	pauseMax = time.Millisecond
 )
 
-// appendWithin is Append that ends with the context; then nothing was appended. A call that waits in C could not end, so this one asks again.
+// appendWithin is Append that ends with the context; then nothing was appended. A call that waits
+// in C could not end, so this one asks again.
 func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
 	if ctx.Done() == nil {
 		return l.Append(data)
@@ -289,9 +300,10 @@ func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
 	}
 }
 
-// AppendDurable appends one record, waits until it is durable, and returns its LSN. Goroutines that wait together share a flush.
-// If the context ends first, its error comes with the record's LSN: the record is in the log, and durable soon; or with 0, if it found
-// every buffer full each time it asked: nothing was appended. Goroutines: any.
+// AppendDurable appends one record, waits until it is durable, and returns its LSN. Goroutines that
+// wait together share a flush. If the context ends first, its error comes with the record's LSN:
+// the record is in the log, and durable soon; or with 0, if it found every buffer full each time it
+// asked: nothing was appended. Goroutines: any.
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err error) {
@@ -312,7 +324,8 @@ func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err e
 	return p.LSN(), p.wait(ctx, isAlone)
 }
 
-// Sync makes all records durable that were appended before, and returns the LSN of the last one. Goroutines: any.
+// Sync makes all records durable that were appended before, and returns the LSN of the last one.
+// Goroutines: any.
 //
 // Durable: every record whose append had returned before this call.
 func (l *Log) Sync(ctx context.Context) (uint64, error) {
@@ -350,7 +363,8 @@ func (l *Log) Sync(ctx context.Context) (uint64, error) {
 	}
 }
 
-// IsPeriodic says whether the log was opened with WithPeriodicNotDurableAtOnce. A library that needs durable records refuses such a log.
+// IsPeriodic says whether the log was opened with WithPeriodicNotDurableAtOnce. A library that
+// needs durable records refuses such a log.
 func (l *Log) IsPeriodic() bool { return l.isPeriodic }
 
 // number asks for a watermark; 0 when the log is closed.
@@ -363,23 +377,27 @@ func (l *Log) number(f func(*C.inkstone_log) C.uint64_t) uint64 {
 	return uint64(f(c))
 }
 
-// First is the first record that was not truncated; one above Last if there is none, 0 when the log is closed. Goroutines: any.
+// First is the first record that was not truncated; one above Last if there is none, 0 when the log
+// is closed. Goroutines: any.
 func (l *Log) First() uint64 {
 	return l.number(func(c *C.inkstone_log) C.uint64_t { return C.inkstone_first(c) })
 }
 
-// Durable is the durable watermark: every record up to it is on stable storage. 0 when there is none, or the log is closed. Goroutines: any.
+// Durable is the durable watermark: every record up to it is on stable storage. 0 when there is
+// none, or the log is closed. Goroutines: any.
 func (l *Log) Durable() uint64 {
 	return l.number(func(c *C.inkstone_log) C.uint64_t { return C.inkstone_durable(c) })
 }
 
-// Last is the last LSN given to a record, durable or not. 0 when there is none, or the log is closed. Goroutines: any.
+// Last is the last LSN given to a record, durable or not. 0 when there is none, or the log is
+// closed. Goroutines: any.
 func (l *Log) Last() uint64 {
 	return l.number(func(c *C.inkstone_log) C.uint64_t { return C.inkstone_last(c) })
 }
 
-// HeadFirst is the first record of the last segment, or the next one. A program that keeps a summary of older records in the log
-// repeats it when this has risen: then TruncateBefore can free all segments before it. 0 when the log is closed. Goroutines: any.
+// HeadFirst is the first record of the last segment, or the next one. A program that keeps a
+// summary of older records in the log repeats it when this has risen: then TruncateBefore can free
+// all segments before it. 0 when the log is closed. Goroutines: any.
 func (l *Log) HeadFirst() uint64 {
 	return l.number(func(c *C.inkstone_log) C.uint64_t { return C.inkstone_head_first(c) })
 }
@@ -388,16 +406,21 @@ func (l *Log) HeadFirst() uint64 {
 //
 // Durable: the truncation: those records do not come back.
 func (l *Log) TruncateBefore(first uint64) error {
-	return l.gate.slowly(func(c *C.inkstone_log) error { return failed(C.go_truncate_before(c, C.uint64_t(first))) })
+	return l.gate.slowly(func(c *C.inkstone_log) error {
+		return failed(C.go_truncate_before(c, C.uint64_t(first)))
+	})
 }
 
-// TruncateAfter truncates all records after last; the next record gets the LSN after it. The truncated records become durable first, so
-// waiting for them succeeds. Cursors after last get ErrTruncatedAfter. Each call takes a new segment of 1 MiB, or a full one if that is
-// smaller. Goroutines: any.
+// TruncateAfter truncates all records after last; the next record gets the LSN after it. The
+// truncated records become durable first, so waiting for them succeeds. Cursors after last get
+// ErrTruncatedAfter. Each call takes a new segment of 1 MiB, or a full one if that is smaller.
+// Goroutines: any.
 //
 // Durable: the truncation, as a whole: those records do not come back.
 func (l *Log) TruncateAfter(last uint64) error {
-	return l.gate.slowly(func(c *C.inkstone_log) error { return failed(C.go_truncate_after(c, C.uint64_t(last))) })
+	return l.gate.slowly(func(c *C.inkstone_log) error {
+		return failed(C.go_truncate_after(c, C.uint64_t(last)))
+	})
 }
 
 // text is a text that C has made, which is freed.
@@ -432,12 +455,14 @@ func sentence(found string, err error) (string, error) {
 	return recovery.Text, err
 }
 
-// Choice says which way of writing was chosen for this file system and device, and why; warnings follow, a line each. Goroutines: any.
+// Choice says which way of writing was chosen for this file system and device, and why; warnings
+// follow, a line each. Goroutines: any.
 func (l *Log) Choice() (string, error) {
 	return l.text(func(c *C.inkstone_log) C.go_read { return C.go_choice(c) })
 }
 
-// Prometheus is the same as Stats in the text format of Prometheus, each line with the label log="name". Goroutines: any.
+// Prometheus is the same as Stats in the text format of Prometheus, each line with the label
+// log="name". Goroutines: any.
 func (l *Log) Prometheus(name string) (t string, err error) {
 	err = withText(name, func(n *C.char) (err error) {
 		t, err = l.text(func(c *C.inkstone_log) C.go_read { return C.go_prometheus(c, n) })

@@ -1,4 +1,4 @@
-// A record that was appended and may not be durable yet: one answer, which comes once, to all who ask.
+// A record that was appended and may not be durable yet: one answer, once, to all who ask.
 
 package inkstone
 
@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// Pending is a record, or a batch, that was appended and is not necessarily durable yet. Call Wait or Done of it, or Sync of the log. One
-// that is forgotten becomes durable with the next record that somebody waits for, at the latest when the log is closed.
+// Pending is a record, or a batch, that was appended and is not necessarily durable yet. Call Wait
+// or Done of it, or Sync of the log. One that is forgotten becomes durable with the next record
+// that somebody waits for, at the latest when the log is closed.
 //
 // Goroutines: any, also several at the same time.
 type Pending struct {
@@ -38,8 +39,8 @@ func (p *Pending) FirstLSN() uint64 { return uint64(p.c.first_lsn) }
 // LSN is the LSN of the record; for a batch, that of its last record.
 func (p *Pending) LSN() uint64 { return uint64(p.c.lsn) }
 
-// Done is closed when the record is durable, or when it is known that it may never be: then Err says which. It counts as
-// waiting: the log commits the record soon.
+// Done is closed when the record is durable, or when it is known that it may never be: then Err
+// says which. It counts as waiting: the log commits the record soon.
 func (p *Pending) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +65,8 @@ func (p *Pending) Done() <-chan struct{} {
 	return p.done
 }
 
-// Err is nil while Done is open, and when the record and all before it are durable; else why they may not be.
+// Err is nil while Done is open, and when the record and all before it are durable; else why they
+// may not be.
 func (p *Pending) Err() error {
 	p.mu.Lock()
 	done := p.done
@@ -77,8 +79,9 @@ func (p *Pending) Err() error {
 	}
 }
 
-// Wait waits until the record is durable. A context that ends ends the waiting alone. It may be called again, and gives the same answer.
-// In a log with WithPeriodicNotDurableAtOnce it does not wait: use Done to learn when the record is durable.
+// Wait waits until the record is durable. A context that ends ends the waiting alone. It may be
+// called again, and gives the same answer. In a log with WithPeriodicNotDurableAtOnce it does not
+// wait: use Done to learn when the record is durable.
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (p *Pending) Wait(ctx context.Context) error {
@@ -133,10 +136,11 @@ func (p *Pending) accepted() error {
 // How many waits in a row must have been alone before one counts as alone.
 const lonely = 64
 
-// isAlone counts a goroutine that waits, and says whether it has been the only one for a while. One that is alone waits on a thread in C,
-// which writes the group itself and has nobody to wake. Where several wait, the library calls back: a thread in C keeps a processor of Go's
-// scheduler, which takes that back only after a while. 64 goroutines that each waited in C had a quarter of the rate of 64 threads of C
-// (docs/notebook/doors.md).
+// isAlone counts a goroutine that waits, and says whether it has been the only one for a while. One
+// that is alone waits on a thread in C, which writes the group itself and has nobody to wake. Where
+// several wait, the library calls back: a thread in C keeps a processor of Go's scheduler, which
+// takes that back only after a while. 64 goroutines that each waited in C had a quarter of the rate
+// of 64 threads of C (docs/notebook/doors.md).
 func (l *Log) isAlone() bool {
 	if l.waiting.Add(1) > 1 {
 		l.company.Store(lonely)
@@ -149,8 +153,9 @@ func (l *Log) isAlone() bool {
 	return true
 }
 
-// takesThread says whether the caller shall wait in C, for which it then has one of the handle's threads: if nobody has asked for this
-// answer yet, and a thread is left. Waits whose context ended keep theirs while a disk hangs, so without a limit each would add one.
+// takesThread says whether the caller shall wait in C, for which it then has one of the handle's
+// threads: if nobody has asked for this answer yet, and a thread is left. Waits whose context ended
+// keep theirs while a disk hangs, so without a limit each would add one.
 func (p *Pending) takesThread() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +171,7 @@ func (p *Pending) takesThread() bool {
 	return true
 }
 
-// waitInC waits on this thread, which may then write the group itself, and gives the handle's thread back.
+// waitInC waits on this thread, which may write the group itself, and gives the thread back.
 func (p *Pending) waitInC() {
 	defer func() { <-p.log.gate.slots }()
 	if _, err := p.log.gate.enter(); err != nil {
@@ -184,7 +189,7 @@ func (p *Pending) settle(err error) {
 	})
 }
 
-// inkstoneGoDurable is called by the library, on a thread of its own or of a waiter. It must not block.
+// inkstoneGoDurable is called by the library, on its thread or a waiter's. It must not block.
 //
 //export inkstoneGoDurable
 func inkstoneGoDurable(number C.uintptr_t, e *C.inkstone_error) {

@@ -19,7 +19,8 @@ import (
 type Reader struct {
 	gate    gate[*C.inkstone_reader]
 	cleanup runtime.Cleanup
-	// log is the Log whose reader this is, so that one that nobody else keeps is not closed; nil for OpenReader.
+	// log is the Log whose reader this is, so that one that nobody else keeps is not closed; nil for
+	// OpenReader.
 	log *Log
 	// view is for those who follow the log of another process; nil for Log.Reader.
 	view *view
@@ -31,8 +32,9 @@ type Record struct {
 	Data []byte
 }
 
-// OpenReader opens the log in the directory path for reading only, also beside a writer in another process. It writes nothing. Of the
-// options only WithAccess and WithExpectDurable apply. Close it. Goroutines: any.
+// OpenReader opens the log in the directory path for reading only, also beside a writer in another
+// process. It writes nothing. Of the options only WithAccess and WithExpectDurable apply. Close it.
+// Goroutines: any.
 //
 // Durable: everything that the reader shows.
 func OpenReader(path string, options ...Option) (*Reader, error) {
@@ -46,7 +48,8 @@ func OpenReader(path string, options ...Option) (*Reader, error) {
 	return reader, err
 }
 
-// Reader makes a reader of the log. It may be used after the log is closed, until the log is opened for writing again. Close it. Goroutines: any.
+// Reader makes a reader of the log. It may be used after the log is closed, until the log is opened
+// for writing again. Close it. Goroutines: any.
 func (l *Log) Reader() (*Reader, error) {
 	c, err := l.gate.enter()
 	if err != nil {
@@ -83,7 +86,8 @@ type held[P any] struct {
 	view *view
 }
 
-// Close frees the reader, when calls that use it have ended. Its cursors may be used on. A second call does nothing. Goroutines: any.
+// Close frees the reader, when calls that use it have ended. Its cursors may be used on. A second
+// call does nothing. Goroutines: any.
 func (r *Reader) Close() error {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
@@ -105,18 +109,20 @@ func (r *Reader) number(f func(*C.inkstone_reader) C.uint64_t) uint64 {
 	return uint64(f(c))
 }
 
-// First is the first record that is left; one above the last if there is none, 0 when the reader is closed. Goroutines: any.
+// First is the first record that is left; one above the last if there is none, 0 when the reader is
+// closed. Goroutines: any.
 func (r *Reader) First() uint64 {
 	return r.number(func(c *C.inkstone_reader) C.uint64_t { return C.inkstone_reader_first(c) })
 }
 
-// Durable is the last record that can be read; 0 when there is none, or the reader is closed. A reader of OpenReader says what it saw last. Goroutines: any.
+// Durable is the last record that can be read; 0 when there is none, or the reader is closed. A
+// reader of OpenReader says what it saw last. Goroutines: any.
 func (r *Reader) Durable() uint64 {
 	return r.number(func(c *C.inkstone_reader) C.uint64_t { return C.inkstone_reader_durable(c) })
 }
 
-// EndOfLog is nil while the log takes records, and for a log of another process; else ErrPoisoned or ErrClosed. Durable records can be
-// read all the same. Goroutines: any.
+// EndOfLog is nil while the log takes records, and for a log of another process; else ErrPoisoned
+// or ErrClosed. Durable records can be read all the same. Goroutines: any.
 func (r *Reader) EndOfLog() error {
 	c, err := r.gate.enter()
 	if err != nil {
@@ -126,7 +132,8 @@ func (r *Reader) EndOfLog() error {
 	return failed(C.go_end_of_log(c))
 }
 
-// Recovery says what OpenReader has found, as a sentence for people; "" for a reader of a Log. Goroutines: any.
+// Recovery says what OpenReader has found, as a sentence for people; "" for a reader of a Log.
+// Goroutines: any.
 func (r *Reader) Recovery() (string, error) {
 	c, err := r.gate.enter()
 	if err != nil {
@@ -198,7 +205,8 @@ func (r *Reader) loop(
 	}
 }
 
-// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0. Close it. Goroutines: any.
+// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. No
+// record has LSN 0. Close it. Goroutines: any.
 func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 	c, err := r.gate.enter()
 	if err != nil {

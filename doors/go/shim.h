@@ -1,6 +1,7 @@
 /*
- * What stands between Go and inkstone.h: each call gives its answers by value, so that C gets no pointer to Go memory but the bytes of a
- * record, for the time of the call. It owns nothing and keeps nothing.
+ * What stands between Go and inkstone.h: each call gives its answers by value, so that C gets no
+ * pointer to Go memory but the bytes of a record, for the time of the call. It owns nothing and
+ * keeps nothing.
  */
 #ifndef INKSTONE_GO_SHIM_H
 #define INKSTONE_GO_SHIM_H
@@ -23,7 +24,8 @@ typedef struct {
     inkstone_pending pending;
 } go_appended;
 
-static inline go_answer go_options_set(inkstone_options *options, const char *name, const char *value) {
+static inline go_answer go_options_set(inkstone_options *options, const char *name,
+                                       const char *value) {
     go_answer a = {0};
     a.code = inkstone_options_set(options, name, value, &a.error);
     return a;
@@ -91,7 +93,8 @@ static inline go_appended go_try_append(const inkstone_log *log, const uint8_t *
     return r;
 }
 /* The records stand one after another in `data`; there is at least one. */
-static inline go_appended go_append_batch(const inkstone_log *log, const uint8_t *data, const size_t *sizes, size_t count) {
+static inline go_appended go_append_batch(const inkstone_log *log, const uint8_t *data,
+                                          const size_t *sizes, size_t count) {
     go_appended r = {0};
     inkstone_bytes few[32], *records = count <= 32 ? few : malloc(count * sizeof *records);
     if (!records) abort(); /* As Go does without memory. */
@@ -104,7 +107,8 @@ static inline go_appended go_append_batch(const inkstone_log *log, const uint8_t
     if (records != few) free(records);
     return r;
 }
-static inline go_answer go_append_unwaited(const inkstone_log *log, const uint8_t *data, size_t size) {
+static inline go_answer go_append_unwaited(const inkstone_log *log, const uint8_t *data,
+                                           size_t size) {
     go_answer a = {0};
     a.code = inkstone_append_unwaited(log, data, size, &a.number, &a.error);
     return a;
@@ -119,8 +123,10 @@ go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle);
 go_answer inkstone_go_on_watermark(const inkstone_log *log, uintptr_t handle);
 /* The handle is deleted when it is not needed any more, also if this fails. */
 inkstone_code inkstone_go_set_listener(inkstone_options *options, uintptr_t handle);
-/* The answer's number is the LSN, 0 if nothing was appended. The callback comes if the code is INKSTONE_OK. */
-go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle);
+/* The answer's number is the LSN, 0 if nothing was appended. The callback comes if the code is
+ * INKSTONE_OK. */
+go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size,
+                                         uintptr_t handle);
 
 typedef struct {
     go_answer answer;
@@ -140,7 +146,8 @@ static inline go_read go_cursor_next(inkstone_cursor *cursor) {
     r.answer.code = inkstone_cursor_next(cursor, &r.record, &r.answer.error);
     return r;
 }
-/* With a timeout of 0 it waits as little as inkstone_cursor_next, and tells that no more will come. */
+/* With a timeout of 0 it waits as little as inkstone_cursor_next, and tells that no more will
+ * come. */
 static inline go_read go_cursor_next_within(inkstone_cursor *cursor, uint64_t timeout_us) {
     go_read r = {0};
     r.answer.code = inkstone_cursor_next_within(cursor, timeout_us, &r.record, &r.answer.error);
@@ -242,15 +249,18 @@ static inline go_answer go_streams_close(const inkstone_streams *streams) {
     a.code = inkstone_streams_close(streams, &a.error);
     return a;
 }
-static inline go_appended go_streams_apply(
-    const inkstone_streams *streams, const go_change *changes, size_t count, const uint8_t *data, uint64_t *numbers) {
+static inline go_appended go_streams_apply(const inkstone_streams *streams,
+                                           const go_change *changes, size_t count,
+                                           const uint8_t *data, uint64_t *numbers) {
     go_appended r = {0};
     inkstone_batch *batch = inkstone_batch_new();
     for (const go_change *c = changes; c < changes + count; c++) {
         switch (c->kind) {
         case GO_CREATE: inkstone_batch_create(batch, c->stream, c->number); break;
         case GO_APPEND: inkstone_batch_append(batch, c->stream, data, c->size); break;
-        case GO_APPEND_AT: inkstone_batch_append_at(batch, c->stream, c->number, data, c->size); break;
+        case GO_APPEND_AT:
+            inkstone_batch_append_at(batch, c->stream, c->number, data, c->size);
+            break;
         case GO_NOTE: inkstone_batch_note(batch, c->stream, data, c->size); break;
         case GO_TRUNCATE_BEFORE: inkstone_batch_truncate_before(batch, c->stream, c->number); break;
         case GO_TRUNCATE_AFTER: inkstone_batch_truncate_after(batch, c->stream, c->number); break;
@@ -264,10 +274,11 @@ static inline go_appended go_streams_apply(
     return r;
 }
 /* The answer's number is that of the record. */
-static inline go_appended go_streams_append(const inkstone_streams *streams, uint64_t stream, const uint8_t *data, size_t size) {
+static inline go_appended go_streams_append(const inkstone_streams *streams, uint64_t stream,
+                                            const uint8_t *data, size_t size) {
     go_appended r = {0};
-    r.answer.code =
-        inkstone_streams_append(streams, stream, data, size, &r.answer.number, &r.pending, &r.answer.error);
+    r.answer.code = inkstone_streams_append(streams, stream, data, size, &r.answer.number,
+                                            &r.pending, &r.answer.error);
     return r;
 }
 static inline go_read go_streams_stats(const inkstone_streams *streams) {
@@ -285,9 +296,11 @@ static inline go_opened go_streams_reader_open(const char *path, const inkstone_
     o.answer.code = inkstone_streams_reader_open(path, options, &o.streams_reader, &o.answer.error);
     return o;
 }
-static inline go_opened go_streams_cursor_new(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number) {
+static inline go_opened go_streams_cursor_new(const inkstone_streams_reader *reader,
+                                              uint64_t stream, uint64_t number) {
     go_opened o = {0};
-    o.answer.code = inkstone_streams_cursor_new(reader, stream, number, &o.streams_cursor, &o.answer.error);
+    o.answer.code =
+        inkstone_streams_cursor_new(reader, stream, number, &o.streams_cursor, &o.answer.error);
     return o;
 }
 typedef struct {
@@ -317,7 +330,8 @@ static inline go_read go_streams_note(const inkstone_streams_reader *reader, uin
     r.answer.code = inkstone_streams_note(reader, stream, &r.bytes, &r.answer.error);
     return r;
 }
-static inline go_read go_streams_get(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number) {
+static inline go_read go_streams_get(const inkstone_streams_reader *reader, uint64_t stream,
+                                     uint64_t number) {
     go_read r = {0};
     r.answer.code = inkstone_streams_get(reader, stream, number, &r.bytes, &r.answer.error);
     return r;

@@ -82,7 +82,9 @@ func (s *Streams) Append(stream uint64, data []byte) (number uint64, p *Pending,
 // its error comes with the number: the record is there, and durable soon. Goroutines: any.
 //
 // Durable: the record and all changes before it.
-func (s *Streams) AppendDurable(ctx context.Context, stream uint64, data []byte) (number uint64, err error) {
+func (s *Streams) AppendDurable(
+	ctx context.Context, stream uint64, data []byte,
+) (number uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -168,13 +170,17 @@ type Batch struct {
 }
 
 func (b *Batch) add(kind C.go_kind, stream, number uint64, data []byte) *Batch {
-	b.changes = append(b.changes, C.go_change{kind: kind, stream: C.uint64_t(stream), number: C.uint64_t(number), size: C.size_t(len(data))})
+	b.changes = append(b.changes, C.go_change{
+		kind: kind, stream: C.uint64_t(stream), number: C.uint64_t(number), size: C.size_t(len(data)),
+	})
 	b.data = append(b.data, data...)
 	return b
 }
 
 // Create creates a stream whose first record gets the number first. Applying it may be ErrExists.
-func (b *Batch) Create(stream, first uint64) *Batch { return b.add(C.GO_CREATE, stream, first, nil) }
+func (b *Batch) Create(stream, first uint64) *Batch {
+	return b.add(C.GO_CREATE, stream, first, nil)
+}
 
 // Append appends a record; it gets the next number of its stream.
 func (b *Batch) Append(stream uint64, data []byte) *Batch {

@@ -68,7 +68,8 @@ func streamsReaderOf(r C.go_opened, log *Reader) (*StreamsReader, error) {
 		return nil, err
 	}
 	reader := &StreamsReader{gate: opened(r.streams_reader), log: log}
-	reader.cleanup = runtime.AddCleanup(reader, func(c *C.inkstone_streams_reader) { C.inkstone_streams_reader_free(c) }, r.streams_reader)
+	free := func(c *C.inkstone_streams_reader) { C.inkstone_streams_reader_free(c) }
+	reader.cleanup = runtime.AddCleanup(reader, free, r.streams_reader)
 	return reader, nil
 }
 
@@ -101,7 +102,9 @@ func (r *StreamsReader) Bounds(stream uint64) (first, next uint64, err error) {
 // Note is the note of a stream; empty if it has none. In the process that writes, it may not be
 // durable yet. Goroutines: any.
 func (r *StreamsReader) Note(stream uint64) ([]byte, error) {
-	return r.found(nil, func(c *C.inkstone_streams_reader) C.go_read { return C.go_streams_note(c, C.uint64_t(stream)) })
+	return r.found(nil, func(c *C.inkstone_streams_reader) C.go_read {
+		return C.go_streams_note(c, C.uint64_t(stream))
+	})
 }
 
 // Get is the record of a stream with this number, in the memory of buf if that is large enough,
@@ -112,7 +115,9 @@ func (r *StreamsReader) Get(stream, number uint64, buf []byte) ([]byte, error) {
 	})
 }
 
-func (r *StreamsReader) found(buf []byte, find func(*C.inkstone_streams_reader) C.go_read) (data []byte, err error) {
+func (r *StreamsReader) found(
+	buf []byte, find func(*C.inkstone_streams_reader) C.go_read,
+) (data []byte, err error) {
 	err = r.gate.slowly(func(c *C.inkstone_streams_reader) error {
 		got := find(c)
 		if err := failed(got.answer); err != nil {
@@ -156,13 +161,17 @@ func (r *StreamsReader) IDs() iter.Seq2[uint64, error] {
 // up to the last one that is durable when the loop comes to it. An error is the last that the loop
 // gets. Goroutines: any.
 func (r *StreamsReader) Records(stream, from uint64) iter.Seq2[StreamRecord, error] {
-	return r.loop(stream, from, func(c *streamCursor) (StreamRecord, error) { return c.next(false) }, errNotYet)
+	return r.loop(stream, from, func(c *streamCursor) (StreamRecord, error) {
+		return c.next(false)
+	}, errNotYet)
 }
 
 // Follow are the records of a stream from a number on, each in its own memory, in order; it waits
 // for those to come as Cursor.Follow does. It ends with an error: the context's, ErrTruncatedBefore
 // (go on at the error's Number), ErrNoStream, or why no more will come. Goroutines: any.
-func (r *StreamsReader) Follow(ctx context.Context, stream, from uint64) iter.Seq2[StreamRecord, error] {
+func (r *StreamsReader) Follow(
+	ctx context.Context, stream, from uint64,
+) iter.Seq2[StreamRecord, error] {
 	return r.loop(stream, from, func(c *streamCursor) (StreamRecord, error) {
 		return following(ctx, c.log, func() (StreamRecord, error) { return c.next(true) })
 	}, nil)

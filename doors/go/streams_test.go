@@ -21,8 +21,8 @@ import (
 // smallStreams opens streams with small files and sections.
 func smallStreams(t testing.TB, path string) *Streams {
 	t.Helper()
-	streams := must[*Streams](t)(OpenStreams(path, WithSegmentBytes(1<<16), WithRecordBytesMax(1<<15), WithBufferBytes(1<<16),
-		WithoutPrepareAhead(), WithSectionBytes(1<<16), WithSizeMultiple(2), WithCacheBytes(1<<16)))
+	streams := must[*Streams](t)(OpenStreams(path,
+		sizes(WithSectionBytes(1<<16), WithSizeMultiple(2), WithCacheBytes(1<<16))...))
 	t.Cleanup(func() { streams.Close() })
 	return streams
 }
@@ -55,7 +55,8 @@ func TestStreamsHaveEachChangeAndRefuseWhatCannotBe(t *testing.T) {
 	beside = streamsReader(t, beside, err)
 
 	batch := new(Batch).Create(7, 1).Create(math.MaxUint64, 100).Create(0, 0)
-	batch.Append(7, []byte("one")).Append(math.MaxUint64, []byte("other")).AppendAt(7, 2, nil).Note(7, []byte("a vote"))
+	batch.Append(7, []byte("one")).Append(math.MaxUint64, []byte("other"))
+	batch.AppendAt(7, 2, nil).Note(7, []byte("a vote"))
 	numbers := must[[]uint64](t)(streams.ApplyDurable(background, batch))
 	if !slices.Equal(numbers, []uint64{1, 100, 2}) {
 		t.Fatal(numbers)
@@ -101,7 +102,8 @@ func TestStreamsHaveEachChangeAndRefuseWhatCannotBe(t *testing.T) {
 	_, _, err = streams.Apply(batch.Clear().Note(7, make([]byte, 4000)))
 	is(t, err, ErrTooLarge)
 
-	must[[]uint64](t)(streams.ApplyDurable(background, batch.Clear().TruncateBefore(7, 2).TruncateAfter(7, 2).Remove(0)))
+	batch.Clear().TruncateBefore(7, 2).TruncateAfter(7, 2).Remove(0)
+	must[[]uint64](t)(streams.ApplyDurable(background, batch))
 	_, err = own.Get(7, 1, nil)
 	is(t, err, ErrTruncatedBefore)
 	if stream, number := about(t, err); stream != 7 || number != 2 {
@@ -109,7 +111,8 @@ func TestStreamsHaveEachChangeAndRefuseWhatCannotBe(t *testing.T) {
 	}
 	_, err = own.Get(7, 3, nil)
 	is(t, err, ErrNotYet)
-	must[[]uint64](t)(streams.ApplyDurable(background, batch.Clear().RestartAt(7, 50).Append(7, []byte("fifty"))))
+	batch.Clear().RestartAt(7, 50).Append(7, []byte("fifty"))
+	must[[]uint64](t)(streams.ApplyDurable(background, batch))
 	same(t, string(must[[]byte](t)(own.Get(7, 50, make([]byte, 10)))), "fifty")
 	stats := must[StreamsStats](t)(streams.Stats())
 	if stats.Streams != 2 || stats.LiveBytes == 0 || stats.LogBytes < stats.LiveBytes {
@@ -202,7 +205,8 @@ func TestACloseBetweenAppendsIsToldBehindTheLastRecord(t *testing.T) {
 		for i := range 8 {
 			stream := uint64(i % 2)
 			group.Go(func() {
-				for err := error(nil); err == nil; _, err = streams.AppendDurable(background, stream, []byte("x")) {
+				for err := error(nil); err == nil; {
+					_, err = streams.AppendDurable(background, stream, []byte("x"))
 				}
 			})
 			group.Go(func() {

@@ -1,4 +1,5 @@
-// Waiting that does not last: in a log that does not wait, beside buffers that stay full, and for a log that only a reader keeps.
+// Waiting that does not last: in a log that does not wait, beside buffers that stay full, and for a
+// log that only a reader keeps.
 
 package inkstone
 
@@ -45,11 +46,12 @@ func TestAPeriodicLogDoesNotWait(t *testing.T) {
 	well(t, p.Err())
 }
 
-// holdCallbacks opens a log, and holds up the thread that commits and calls back, until `let` is called, at the latest when the test ends. The
-// log has one record, which is durable.
+// holdCallbacks opens a log, and holds up the thread that commits and calls back, until `let` is
+// called, at the latest when the test ends. The log has one record, which is durable.
 func holdCallbacks(t testing.TB, more ...Option) (log *Log, let func()) {
-	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...) // So that nobody commits the record before it is waited for.
-	slow := &waiter{answer: make(chan error)}                         // Without room.
+	// Idle, so that nobody commits the record before it is waited for.
+	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...)
+	slow := &waiter{answer: make(chan error)} // Without room.
 	slow.handle = cgo.NewHandle(slow)
 	must[uint64](t)(log.appendFor(slow, []byte("slow")))
 	for slow.state.Load() != answered {
@@ -105,12 +107,11 @@ func TestASyncThatGetsNoThreadEndsWithItsContext(t *testing.T) {
 		cancel()
 		is(t, err, context.DeadlineExceeded)
 	}
-	// A context that ends has a goroutine of its own for a moment; those of Sync would stay until a thread is free.
-	for until := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	// A context that ends has a goroutine of its own for a moment; those of Sync would stay until a
+	// thread is free.
+	eventually(t, "the goroutines of before alone", func() bool {
+		return runtime.NumGoroutine() <= before
+	})
 	for range threads {
 		<-log.gate.slots
 	}

@@ -1,4 +1,5 @@
-/* A producer that never waits: each record's callback says when it is durable. ./callbacks DIRECTORY */
+/* A producer that never waits: each record's callback says when it is durable.
+ * ./callbacks DIRECTORY */
 #include <inkstone.h>
 #include <stdatomic.h>
 #include <stdio.h>

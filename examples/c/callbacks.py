@@ -1,7 +1,8 @@
 """What callbacks.c does, from Python: python3 callbacks.py LIBRARY DIRECTORY
 
-Callbacks come on threads of the library. One that comes when the interpreter has begun to end finds no Python, which ends its thread, and so
-the process (SIGABRT). So a program closes its log, and waits for what is still due, before its interpreter ends: by atexit.
+Callbacks come on threads of the library. One that comes when the interpreter has begun to end finds
+no Python, which ends its thread, and so the process (SIGABRT). So a program closes its log, and
+waits for what is still due, before its interpreter ends: by atexit.
 """
 
 import atexit
@@ -42,11 +43,13 @@ class Log:
         self.changed = threading.Condition()
         # The object must live as long as calls of it are due.
         self.callback = CALLBACK(self.outcome)
-        call("open", [ctypes.c_char_p, POINTER, POINTER], os.fsencode(path), None, ctypes.byref(self.log))
+        call("open", [ctypes.c_char_p, POINTER, POINTER], os.fsencode(path), None,
+             ctypes.byref(self.log))
         atexit.register(self.close)
 
     def outcome(self, context, lsn, error):
-        """Runs on the thread that made the record durable: it must be quick, and what it raises goes to stderr alone."""
+        """Runs on the thread that made the record durable: it must be quick, and what it raises
+        goes to stderr alone."""
         with self.changed:
             self.due -= 1
             if error:
@@ -57,7 +60,8 @@ class Log:
 
     def append(self, record):
         pending = Pending()
-        call("append", [POINTER, ctypes.c_char_p, SIZE, POINTER], self.log, record, len(record), ctypes.byref(pending))
+        call("append", [POINTER, ctypes.c_char_p, SIZE, POINTER], self.log, record, len(record),
+             ctypes.byref(pending))
         with self.changed:
             self.due += 1  # Before the call: the callback may come within it.
         call("on_durable", [POINTER, CALLBACK, POINTER], ctypes.byref(pending), self.callback, None)

@@ -23,7 +23,8 @@ int main(int count, char **arguments) {
     well(inkstone_reader_of(log, &reader, &error));
     well(inkstone_cursor_new(reader, inkstone_first(log), &cursor, &error));
     while (inkstone_cursor_next(cursor, &record, &error) == INKSTONE_OK)
-        printf("%llu: %.*s\n", (unsigned long long)record.lsn, (int)record.size, (const char *)record.data);
+        printf("%llu: %.*s\n", (unsigned long long)record.lsn, (int)record.size,
+               (const char *)record.data);
     well(inkstone_error_code(error)); /* At the end there is no error. */
     inkstone_cursor_free(cursor);
     inkstone_reader_free(reader);

@@ -26,7 +26,8 @@ free_error = function("error_free", POINTER, result=None)
 
 
 def call(name, *arguments):
-    """A call whose last argument is the place for its error. Returns its code: 0, or 13, which is INKSTONE_NOT_YET."""
+    """A call whose last argument is the place for its error. Returns its code: 0, or 13, which is
+    INKSTONE_NOT_YET."""
     error = POINTER()
     code = FUNCTIONS[name](*arguments, ctypes.byref(error))
     if error:

@@ -1,6 +1,7 @@
 /*
- * A writer and a reader for `inkstone powerloss any`, which kills the writer at random and asks the reader what is left:
- * ./lines write DIRECTORY prints a line for each record that is durable, ./lines read DIRECTORY prints what is there.
+ * A writer and a reader for `inkstone powerloss any`, which kills the writer at random and asks the
+ * reader what is left: ./lines write DIRECTORY prints a line for each record that is durable,
+ * ./lines read DIRECTORY prints what is there.
  */
 #include <inkstone.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ static int write_lines(const char *directory) {
         const uint64_t expected = inkstone_last(log) + 1;
         const int size = snprintf(line, sizeof line, "line %llu", (unsigned long long)expected);
         uint64_t lsn;
-        if (inkstone_append_durable(log, line, (size_t)size, &lsn, &error) != INKSTONE_OK) return failed(error);
+        if (inkstone_append_durable(log, line, (size_t)size, &lsn, &error) != INKSTONE_OK)
+            return failed(error);
         if (lsn != expected || printf("%s\n", line) < 0 || fflush(stdout) != 0) return 1;
     }
 }

@@ -22,7 +22,8 @@ int main(int count, char **arguments) {
         log.sync();
 
         auto cursor = log.reader().from(log.first());
-        while (auto record = cursor.next()) std::cout << record->lsn() << ": " << record->text() << '\n';
+        while (auto record = cursor.next())
+            std::cout << record->lsn() << ": " << record->text() << '\n';
         log.close();
     } catch (const inkstone::error &error) {
         std::cerr << error.what() << '\n';
@@ -36,6 +37,7 @@ int main(int count, char **arguments) {
         return 1;
     }
     auto refused = opened->truncate_before(1000000, std::nothrow);
-    if (!refused) std::cout << inkstone_code_name(refused.code()) << ": " << refused.error().what() << '\n';
+    if (!refused)
+        std::cout << inkstone_code_name(refused.code()) << ": " << refused.error().what() << '\n';
     return refused.code() == INKSTONE_NOT_YET ? 0 : 1;
 }

@@ -13,10 +13,12 @@ pub fn main(init: std.process.Init) !void {
     var failed: ?*ink.inkstone_error = null;
     defer ink.inkstone_error_free(failed);
     var log: ?*ink.inkstone_log = null;
-    try well(ink.inkstone_open(if (arguments.len > 1) arguments[1] else "orders", null, &log, &failed), failed);
+    const path = if (arguments.len > 1) arguments[1] else "orders";
+    try well(ink.inkstone_open(path, null, &log, &failed), failed);
     defer ink.inkstone_log_free(log);
     var lsn: u64 = 0;
-    try well(ink.inkstone_append_durable(log, "one order", 9, &lsn, &failed), failed); // Durable when it returns.
+    // Durable when it returns.
+    try well(ink.inkstone_append_durable(log, "one order", 9, &lsn, &failed), failed);
 
     var reader: ?*ink.inkstone_reader = null;
     var cursor: ?*ink.inkstone_cursor = null;

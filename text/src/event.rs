@@ -65,7 +65,8 @@ impl fmt::Display for WaitingLines {
         let (log, stage) = (log.display(), stage.display());
         write!(
             f,
-            "{lines} lines ({bytes} bytes) that process {process} had not written to {log} wait in {stage}"
+            "{lines} lines ({bytes} bytes) that process {process} had not written to {log} wait in \
+             {stage}"
         )
     }
 }
@@ -144,8 +145,8 @@ impl fmt::Display for Event<'_> {
             Event::Recovered(recovery) => write!(f, "{recovery}"),
             Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
                 f,
-                "the log is closed: {unwritten_lines} lines were not written, {lines} lines ({bytes} bytes) were dropped \
-                 without a notice in the file"
+                "the log is closed: {unwritten_lines} lines were not written, {lines} lines \
+                 ({bytes} bytes) were dropped without a notice in the file"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageGone(failed) => {
@@ -160,7 +161,8 @@ impl fmt::Display for Event<'_> {
             Event::Vanished { bytes } => {
                 write!(
                     f,
-                    "the log's disk came back without {bytes} bytes of lines that had been written to it"
+                    "the log's disk came back without {bytes} bytes of lines that had been written \
+                     to it"
                 )
             }
             Event::OtherWriter(error) => {
@@ -168,7 +170,8 @@ impl fmt::Display for Event<'_> {
             }
             Event::LinesWait(waiting) => write!(
                 f,
-                "{waiting}: its directory is another one; `inkstone tee FILE --bring-back STAGE` appends them to FILE"
+                "{waiting}: its directory is another one; `inkstone tee FILE --bring-back STAGE` \
+                 appends them to FILE"
             ),
         }
     }

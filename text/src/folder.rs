@@ -124,9 +124,14 @@ impl Folder {
             if error.kind() != ErrorKind::NotFound {
                 return error;
             }
-            let why = io::Error::new(ErrorKind::NotFound, "its disk is away, and no such file is there now");
+            let why = io::Error::new(
+                ErrorKind::NotFound,
+                "its disk is away, and no such file is \
+                                                           there now",
+            );
             Error::new("open log", self.path.join(&self.log), why).advise(
-                "mount the disk; or, to go on in what is there now, create the file or have the log reopened (a HUP)",
+                "mount the disk; or, to go on in what is there now, create the file or have the \
+                 log reopened (a HUP)",
             )
         })?;
         Ok(found)

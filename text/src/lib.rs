@@ -15,9 +15,9 @@
 //!     .open()?;
 //!
 //! let mut writer = log.clone();                       // one for each thread, or share one
-//! writeln!(writer, "request {} served", 7)?;          // a copy into a buffer; one call is one line
+//! writeln!(writer, "request {} served", 7)?;          // into a buffer; one call is one line
 //! guard.flush(std::time::Duration::from_secs(5))?;    // only if it must be in the file now
-//! guard.close()?;                                     // everything is in the file, or the error says why not
+//! guard.close()?;                                     // all is in the file, or the error says why
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

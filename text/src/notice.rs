@@ -93,7 +93,8 @@ impl Dropped {
             0 => "the disk did not keep up".into(),
             all if all == lines => "too long for the buffers".into(),
             some => format!(
-                "the disk did not keep up; {some} ({too_long_bytes} bytes) were too long for the buffers"
+                "the disk did not keep up; {some} ({too_long_bytes} bytes) were too long for the \
+                 buffers"
             ),
         }
     }

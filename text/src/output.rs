@@ -483,8 +483,10 @@ impl Output {
             self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
             if !std::mem::replace(&mut self.is_link_told, true) {
                 let error = Error::invalid("rotate", self.path(), "a symbolic link was put there");
-                let error =
-                    error.advise("lines go to its target, and files are not rotated until the log is closed and opened again");
+                let error = error.advise(
+                    "lines go to its target, and files are not rotated until the log \
+                                  is closed and opened again",
+                );
                 self.events.tell(&Event::HousekeepingFailed(&error));
             }
         }

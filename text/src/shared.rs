@@ -532,7 +532,8 @@ impl Patience {
 /// The error of a failed sync, for callers that flush.
 pub(crate) fn not_durable(error: Error) -> Error {
     error.advise(
-        "a power loss may lose lines written before this sync, and no later sync can confirm them; the log continues",
+        "a power loss may lose lines written before this sync, and no later sync can confirm them; \
+         the log continues",
     )
 }
 

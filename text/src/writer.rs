@@ -208,7 +208,8 @@ impl Guard {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.close(at_most);
         if self.shared.is_own_thread() {
-            let why = "a hook cannot wait for the end of the log that called it: the log is closed, and ends by itself";
+            let why = "a hook cannot wait for the end of the log that called it: the log is \
+                       closed, and ends by itself";
             return Err(io::Error::other(why));
         }
         let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {

@@ -9,8 +9,9 @@ use crate::engine::Kind;
 use crate::load::{self, plan::Load};
 
 pub const USAGE: &str =
-    "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]] [--engines NAME[,NAME..]]
-                   [--read-mib N] [--divide N] [--seed N] [--json FILE]";
+    "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]]
+                   [--engines NAME[,NAME..]] [--read-mib N] [--divide N] [--seed N]
+                   [--json FILE]";
 
 /// Fewer rounds give ratios whose intervals say nothing; they are good for trying the program.
 const ROUNDS: u32 = 7;

@@ -126,7 +126,8 @@ impl Entry {
             // flushes as much.
             ensure!(
                 !pace.needs_flushes || can_be_durable(&done, counted.flushes),
-                "{} records acknowledged with {} flushes of the device, where {} are the fewest that can make them durable",
+                "{} records acknowledged with {} flushes of the device, where {} are the fewest \
+                 that can make them durable",
                 done.commits,
                 counted.flushes,
                 done.flushes_min

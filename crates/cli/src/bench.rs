@@ -29,16 +29,19 @@ pub(crate) struct BenchArguments {
     place: Where,
     /// How many threads append, each waiting for its records; `async` is one thread that does not
     /// wait
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,async", value_parser = str::parse::<Load>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,async")]
+    #[arg(value_parser = str::parse::<Load>)]
     threads: Vec<Load>,
     /// Bytes of a record
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128B,4KiB", value_parser = record_size)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128B,4KiB")]
+    #[arg(value_parser = record_size)]
     size: Vec<u64>,
     /// How long to measure each way; its floor takes the same time again
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = positive)]
     seconds: Duration,
     /// Commits in the bill of each way; 0 = no bills
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     bill_commits: u64,
     /// Seed of the random orders
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -75,7 +75,8 @@ Examples:
   inkstone lab report all.json             and a page of it";
 const CLAIMS_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 checks what articles and public threads say: a minute or two
+  sudo inkstone lab claims                 checks what articles and public threads say: a minute \
+or two
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list";
 const NUMBERED_EXAMPLES: &str = "\
@@ -83,7 +84,8 @@ Examples:
   sudo inkstone lab e1                     small: seconds to minutes
   inkstone lab e1 --list                   its statements; nothing runs
   sudo inkstone lab e2 --published --json e2.json    as published: e1, e2 and e7 take hours
-  sudo inkstone lab e2 --published --rounds 1 --time 5s    the published sizes, each pass ended after 5 s
+  sudo inkstone lab e2 --published --rounds 1 --time 5s    the published sizes, each pass ended \
+after 5 s
 
 The tables come as they are measured, the answers to the statements last. --json FILE is written
 after each table, so that a kill costs only the one that is measured. What cannot run (without root,
@@ -182,7 +184,8 @@ struct BillArguments {
     #[command(flatten)]
     selection: Selection,
     /// Commits in each bill
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     commits: u64,
     /// Print every request of three commits of each way
     #[arg(long)]
@@ -246,7 +249,8 @@ struct ReadArguments {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = file_size)]
     size: u64,
     /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Time for all rounds of all ways together
     #[arg(long, value_name = "TIME", default_value = "30", value_parser = duration)]
@@ -290,7 +294,8 @@ struct ClaimsArguments {
     #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
     list: bool,
     /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
     rounds: u32,
     /// About how long all claims may take; a part of them takes its part [default: 2min]
     #[arg(long, value_name = "TIME", value_parser = duration)]

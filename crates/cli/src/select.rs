@@ -59,7 +59,8 @@ pub(crate) struct Selection {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Running {
     /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// At most this many commits in a timed pass [default: the whole file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -19,8 +19,8 @@ Examples:
   inkstone info orders              which way of writing the log uses, and why
   rm orders/inkstone.tuned          returns to the rule
 
-The log uses the choice from its next opening on, as long as file system and device stay the same and the program's options \
-do not choose otherwise. All candidates are durable.";
+The log uses the choice from its next opening on, as long as file system and device stay the same \
+and the program's options do not choose otherwise. All candidates are durable.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

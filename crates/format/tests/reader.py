@@ -5,8 +5,8 @@
     reader.py DIRECTORY     all of them
     reader.py --stream      directories of segments from stdin, for the tests (see `stream`)
 
-Prints: verdict, row of the document's tables, position, records, digest, first live LSN, next LSN. The digest is the
-CRC-32C of all live records, each as LSN (8 bytes) and payload.
+Prints: verdict, row of the document's tables, position, records, digest, first live LSN, next LSN.
+The digest is the CRC-32C of all live records, each as LSN (8 bytes) and payload.
 """
 import functools, os, struct, sys
 
@@ -42,22 +42,26 @@ class Header:
     """A good copy of a segment header."""
 
     def __init__(self, copy):
-        (self.version, self.flags, self.log, self.number, self.size, self.first, self.first_live, self.epoch,
-         self.promise, self.before, self.before_end, self.roll, self.index) = struct.unpack_from("<II16s8QII", copy, 8)
+        (self.version, self.flags, self.log, self.number, self.size, self.first, self.first_live,
+         self.epoch, self.promise, self.before, self.before_end, self.roll,
+         self.index) = struct.unpack_from("<II16s8QII", copy, 8)
 
     def holds(self, copy, index):
         begins = self.before == 0 and self.first_live == self.first
-        return (self.index == index and not any(copy[104:508]) and self.number >= 1 and self.epoch >= 1
+        return (self.index == index and not any(copy[104:508])
+                and self.number >= 1 and self.epoch >= 1
                 and 65536 <= self.size <= 1 << 32 and self.size % 4096 == 0
                 and 1 <= self.first_live <= self.first and self.promise < self.first
-                and self.roll in (1, 2, 3) and self.before < self.number and (self.roll == 1) == (self.before == 0)
+                and self.roll in (1, 2, 3) and self.before < self.number
+                and (self.roll == 1) == (self.before == 0)
                 and (self.roll != 1 or begins)
                 and (self.before_end == 0 if self.before == 0 else
                      4096 <= self.before_end <= 1 << 32 and self.before_end % 8 == 0))
 
 
 def classify(data):
-    """('short' | 'zero' | 'unknown' | 'damaged' | 'valid', header or the log id that a damaged one tells)."""
+    """('short' | 'zero' | 'unknown' | 'damaged' | 'valid', header or the log id that a damaged one
+    tells)."""
     if len(data) < 4096:
         return "short", None
     if data[:4096] == ZERO_BLOCK:
@@ -83,12 +87,16 @@ def classify(data):
 
 
 def group_at(log, number, data, at):
-    """(length, count, first LSN, epoch, promise, promised end) of a group header whose sum is right, or None."""
+    """(length, count, first LSN, epoch, promise, promised end) of a group header whose sum is
+    right, or None."""
     if data[at:at + 4] != MARK:
         return None
     head = bytes(data[at:at + 48])
     seed = crc(b"IK1GROUP" + log + struct.pack("<Q", number))
-    if len(head) < 48 or struct.unpack_from("<I", head, 4)[0] != after(seed, struct.pack("<Q", at) + head[:4] + head[8:]):
+    if len(head) < 48:
+        return None
+    summed = struct.pack("<Q", at) + head[:4] + head[8:]
+    if struct.unpack_from("<I", head, 4)[0] != after(seed, summed):
         return None
     group = struct.unpack_from("<II4Q", head, 8)
     return group if group[3] >= 1 else None
@@ -134,11 +142,13 @@ class Reading:
         group = group_at(self.header.log, self.header.number, data, at)
         if group is None:
             lsn, epoch = struct.unpack_from("<QQ", head, 16)
-            return self.stop("garbage" if head[:4] == MARK and lsn == self.lsn and epoch else "remains")
+            is_next = head[:4] == MARK and lsn == self.lsn and epoch
+            return self.stop("garbage" if is_next else "remains")
         length, count, first, epoch, _, _ = group
         if epoch < self.epoch:
             return self.stop("sound", "lower")
-        if length > 536870912 or at + length > self.header.size or length % 8 or not 1 <= count <= (length - 48) // 24:
+        if (length > 536870912 or at + length > self.header.size or length % 8
+                or not 1 <= count <= (length - 48) // 24):
             return self.stop("sound", "length")
         if first != self.lsn:
             return self.stop("sound", "lsn")
@@ -180,7 +190,8 @@ class Reading:
             self.at = frame["end"]
         if self.at == group_end and (seen != count or open_):
             return self.stop("sound", "grammar", True)
-        self.end, self.next, self.epoch, self.live, self.sealed = self.at, self.lsn, epoch, live, sealed
+        self.end, self.next, self.epoch = self.at, self.lsn, epoch
+        self.live, self.sealed = live, sealed
         self.records += records
         if self.at != group_end:
             self.stop("end")
@@ -203,13 +214,15 @@ class Reading:
             return "sound", "length"
         if lsn != self.lsn:
             return "sound", "lsn"
-        return {"kind": kind, "batch": batch, "zero": zero, "length": length, "sum": payload_sum, "end": end}
+        return {"kind": kind, "batch": batch, "zero": zero, "length": length, "sum": payload_sum,
+                "end": end}
 
     def body(self, frame):
         if frame["end"] > len(self.data):
             return ("end",)
-        payload = bytes(self.data[self.at + 24:self.at + 24 + frame["length"]])
-        if crc(payload) != frame["sum"] or any(self.data[self.at + 24 + frame["length"]:frame["end"]]):
+        begin, end = self.at + 24, self.at + 24 + frame["length"]
+        payload = bytes(self.data[begin:end])
+        if crc(payload) != frame["sum"] or any(self.data[end:frame["end"]]):
             return "sound", "body"
         frame["payload"] = payload
         return None
@@ -243,8 +256,8 @@ def judge(reading, below, later):
         return ("torn", "T2") if inside else ("torn", "T1") if later else ("end", "E2")
     if found == "garbage":
         return "torn", "T3"
-    return {"lower": ("end", "E3"), "length": ("corrupt", "C1"), "lsn": ("corrupt", "C2"), "grammar": ("corrupt", "C3"),
-            "body": ("torn", "T4")}[wrong]
+    return {"lower": ("end", "E3"), "length": ("corrupt", "C1"), "lsn": ("corrupt", "C2"),
+            "grammar": ("corrupt", "C3"), "body": ("torn", "T4")}[wrong]
 
 
 def survey(files):
@@ -261,7 +274,8 @@ def survey(files):
             return none("unknown", "H1", f"{number}:0")
         if state == "valid" and header.log != log:
             return none("corrupt", "H2", f"{number}:0")
-    own = {number: header for number, (state, header) in blocks.items() if state == "valid" and header.number == number}
+    own = {number: header for number, (state, header) in blocks.items()
+           if state == "valid" and header.number == number}
     head = max(own, default=0)
     torn = False
     for number, (state, header) in blocks.items():
@@ -272,8 +286,8 @@ def survey(files):
         if state == "short":
             return none("corrupt", "H4", f"{number}:0")
         data, known = files[number], log or (header if state == "damaged" else None)
-        used = known and look_ahead(known, number, data, 4096, len(data), 1) or not valid and any(data[4096:])
-        if used:
+        if (known and look_ahead(known, number, data, 4096, len(data), 1)
+                or not valid and any(data[4096:])):
             return none("corrupt", "H6", f"{number}:0")
         torn |= state == "damaged"
     if not head and valid:
@@ -301,9 +315,11 @@ def survey(files):
             if lsn >= live:
                 records, digest = records + 1, after(digest, struct.pack("<Q", lsn) + payload)
         if successor:
-            later, below = False, successor.before_end > reading.end or successor.promise >= reading.next
+            later = False
+            below = successor.before_end > reading.end or successor.promise >= reading.next
         else:
-            found = look_ahead(header.log, header.number, data, reading.end + 8, min(len(data), header.size), reading.epoch)
+            found = look_ahead(header.log, header.number, data, reading.end + 8,
+                               min(len(data), header.size), reading.epoch)
             later = bool(found)
             below = any(group[5] > reading.end or group[4] >= reading.next for group in found)
         verdict, row = judge(reading, below, later)
@@ -318,7 +334,8 @@ def survey(files):
 
 
 def stream(source, out):
-    """Directories, each: count u32, then number u64, size u64, length u32 and that many bytes; zeros fill up the size."""
+    """Directories, each: count u32, then number u64, size u64, length u32 and that many bytes;
+    zeros fill up the size."""
     while len(word := source.read(4)) == 4:
         files = {}
         for _ in range(struct.unpack("<I", word)[0]):

@@ -206,7 +206,8 @@ impl Capabilities {
         let device = self.device.as_ref()?;
         if let (Some(false), Some(file)) = (device.loop_direct, &device.loop_backing) {
             return Some(format!(
-                "{} writes {} through the page cache: where the disk below is full, it acknowledges writes that are gone later",
+                "{} writes {} through the page cache: where the disk below is full, it \
+                 acknowledges writes that are gone later",
                 device.name,
                 file.display()
             ));

@@ -218,11 +218,12 @@ fn cause_of(answer: &io::Error) -> Option<&'static str> {
             "this kernel or a sandbox (seccomp) lacks the call, and it is needed: allow it there",
         ),
         libc::EPERM => Some(
-            "a sandbox (seccomp, a container's profile) or an attribute of the file (lsattr) forbids it, and it is needed: \
-             allow it there",
+            "a sandbox (seccomp, a container's profile) or an attribute of the file (lsattr) \
+             forbids it, and it is needed: allow it there",
         ),
         libc::EOPNOTSUPP | libc::EINVAL => Some(
-            "this file system or a sandbox lacks the call, and it is needed: choose another directory, or allow it",
+            "this file system or a sandbox lacks the call, and it is needed: choose another \
+             directory, or allow it",
         ),
         libc::EROFS => Some(
             "the file system takes no writes: `dmesg` says why; reading and `inkstone copy` work",

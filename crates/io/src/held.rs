@@ -134,7 +134,8 @@ impl Held {
         let error = Error::new(operation, self.join(name), source);
         if is_missing && self.is_removed() {
             error.advise(
-                "its directory was removed while it was open: close it, and open it again by a path that exists",
+                "its directory was removed while it was open: close it, and open it again by a \
+                 path that exists",
             )
         } else {
             error

@@ -271,6 +271,7 @@ fn note_in(file: &File) -> String {
 
 fn no_locks(path: &Path, source: io::Error) -> Error {
     Error::new("lock", path, source).advise(
-        "choose a directory on a file system with record locks, and let this program lock files (AppArmor: `k`)",
+        "choose a directory on a file system with record locks, and let this program lock files \
+         (AppArmor: `k`)",
     )
 }

@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn every_part_of_a_line() {
-        let line = br"36 35 98:0 /mnt1 /mnt\0402/a\134b rw,noatime master:1 shared:2 - ext3 /dev/disk\011x rw,errors=continue";
+        let line = b"36 35 98:0 /mnt1 /mnt\\0402/a\\134b rw,noatime master:1 shared:2 \
+                     - ext3 /dev/disk\\011x rw,errors=continue";
         let point = parse_line(line).expect("a line");
         let expected = MountPoint {
             id: 36,

@@ -29,7 +29,9 @@ pub trait NamedChoice: Sized + Copy + 'static {
 /// see [`NamedChoice`]. The line is also the documentation of the variant.
 #[macro_export]
 macro_rules! named_choice {
-    ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $name:literal, $summary:literal;)+ }) => {
+    ($(#[$doc:meta])* $type:ident, $what:literal {
+        $($variant:ident = $name:literal, $summary:literal;)+
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $type { $(#[doc = $summary] $variant,)+ }
@@ -71,14 +73,18 @@ named_choice! {
     Preparation, "preparation" {
         None = "none", "nothing: the file grows with each write";
         Fallocate = "fallocate", "fallocate mode 0 for the whole size: blocks reserved, unwritten";
-        KeepSize = "keep-size", "fallocate KEEP_SIZE: blocks reserved past the end, the size grows with each write";
-        PosixFallocate = "posix-fallocate", "posix_fallocate: the C library's call, which falls back to writing";
+        KeepSize = "keep-size",
+            "fallocate KEEP_SIZE: blocks reserved past the end, the size grows with each write";
+        PosixFallocate = "posix-fallocate",
+            "posix_fallocate: the C library's call, which falls back to writing";
         FallocateSteps = "fallocate-steps", "fallocate mode 0, a step ahead of the writer";
         KeepSizeSteps = "keep-size-steps", "fallocate KEEP_SIZE, a step ahead of the writer";
-        ZeroRange = "zero-range", "fallocate ZERO_RANGE: reads as zeros, but the blocks stay unwritten";
+        ZeroRange = "zero-range",
+            "fallocate ZERO_RANGE: reads as zeros, but the blocks stay unwritten";
         Sparse = "sparse", "ftruncate to the whole size: a hole, whose blocks each write allocates";
         Zeros = "zeros", "zeros really written, then one sync: the blocks are written and owned";
-        WriteZeroes = "write-zeroes", "fallocate WRITE_ZEROES (Linux 6.17): the device writes the zeros";
+        WriteZeroes = "write-zeroes",
+            "fallocate WRITE_ZEROES (Linux 6.17): the device writes the zeros";
     }
 }
 
@@ -105,7 +111,9 @@ named_choice! {
         Direct = "direct", "pwrite with O_DIRECT: past the page cache, aligned";
         Mmap = "mmap", "stores into a shared mapping";
         Stream = "stream", "fwrite and fflush: a C stream with its own buffer";
-        StreamGather = "stream-gather", "fwrite alone: a C stream with 64 KiB that gathers, and writes when they are full (not durable)";
+        StreamGather = "stream-gather",
+            "fwrite alone: a C stream with 64 KiB that gathers, and writes when they are full (not \
+             durable)";
     }
 }
 
@@ -114,9 +122,11 @@ named_choice! {
     Durability, "durability" {
         None = "none", "nothing: not durable";
         Fsync = "fsync", "fsync after each write: data and all metadata";
-        Fdatasync = "fdatasync", "fdatasync after each write: data and the metadata needed to read it";
+        Fdatasync = "fdatasync",
+            "fdatasync after each write: data and the metadata needed to read it";
         FdatasyncFsync = "fdatasync-fsync", "fdatasync, then fsync, after each write";
-        FdatasyncFsync64 = "fdatasync-fsync-64", "fdatasync after each write, and an fsync after every 64th";
+        FdatasyncFsync64 = "fdatasync-fsync-64",
+            "fdatasync after each write, and an fsync after every 64th";
         OSync = "o-sync", "the file opened with O_SYNC";
         ODsync = "o-dsync", "the file opened with O_DSYNC";
         RwfDsync = "rwf-dsync", "RWF_DSYNC on each write";
@@ -181,7 +191,8 @@ impl Strategy {
             matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
         if preparation.in_steps() && reuse == Reuse::Reuse {
             return Err(format!(
-                "preparation {preparation} is for a file that grows, and reuse means one that does not"
+                "preparation {preparation} is for a file that grows, and reuse means one that does \
+                 not"
             ));
         }
         if durability == Durability::Msync && access != Access::Mmap {
@@ -194,7 +205,8 @@ impl Strategy {
         }
         if access == Access::StreamGather && durability != Durability::None {
             return Err(format!(
-                "durability {durability} is of each write, and access stream-gather keeps writes in the process until its buffer is full"
+                "durability {durability} is of each write, and access stream-gather keeps writes \
+                 in the process until its buffer is full"
             ));
         }
         if access == Access::Stream && durability == Durability::RwfDsync {

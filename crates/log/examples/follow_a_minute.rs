@@ -86,7 +86,8 @@ fn write(path: &Path, time: Duration) -> Result<()> {
     let (files, highest) =
         numbers.fold((0, 0), |(files, highest), number| (files + 1, number.max(highest)));
     println!(
-        "writer: {appended} records appended, {openings} openings, {cuts} cuts, {highest} segments in {files} files: {} recycled",
+        "writer: {appended} records appended, {openings} openings, {cuts} cuts, {highest} segments \
+         in {files} files: {} recycled",
         highest - files
     );
     Ok(())
@@ -161,7 +162,8 @@ fn follow(path: &Path) -> Result<()> {
     for (who, counts) in [("follower", counts), ("opened again and again", again)] {
         let Counts { records, given_up, cuts, openings } = counts;
         println!(
-            "{who}: {records} records right, {given_up} give-ups, {cuts} cuts told, {openings} openings"
+            "{who}: {records} records right, {given_up} give-ups, {cuts} cuts told, {openings} \
+             openings"
         );
     }
     Ok(())

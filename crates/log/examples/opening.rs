@@ -53,7 +53,8 @@ fn measure(path: &Path, gib: u64) -> Result<()> {
         }
         let word = if is_cold { "cold" } else { "warm" };
         println!(
-            "{word}: opening {:.1} ms, reading the last segment past the cache {:.1} ms (medians of {ROUNDS})",
+            "{word}: opening {:.1} ms, reading the last segment past the cache {:.1} ms (medians \
+             of {ROUNDS})",
             median(opening),
             median(reading)
         );

@@ -162,7 +162,8 @@ impl<'log> Append<'log> {
     /// ```
     /// # fn main() -> inkstone::Result<()> {
     /// # let directory = tempfile::tempdir().expect("a directory");
-    /// # let log = inkstone::Log::open(directory.path().join("log"), inkstone::Options::default())?;
+    /// # let path = directory.path().join("log");
+    /// # let log = inkstone::Log::open(path, inkstone::Options::default())?;
     /// log.append(b"a record")?.on_durable(|outcome| match outcome {
     ///     Ok(lsn) => println!("{lsn} is durable"),
     ///     Err(error) => eprintln!("{error}"),

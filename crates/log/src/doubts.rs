@@ -39,7 +39,8 @@ impl Doubts {
                 note(
                     doubts,
                     format!(
-                        "what was written last could not be flushed ({why}): a power loss may still take it"
+                        "what was written last could not be flushed ({why}): a power loss may \
+                         still take it"
                     ),
                 );
                 Ok(())

@@ -351,7 +351,8 @@ fn no_room(
     let cause = cause.without_advice();
     write!(
         f,
-        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or truncate the log's first records"
+        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is \
+         room, or truncate the log's first records"
     )
 }
 
@@ -362,18 +363,21 @@ impl fmt::Display for Error {
             Self::Locked { path, holder } => {
                 write!(
                     f,
-                    "{} is locked by {holder}, and a log has one writer at a time: close it there first",
+                    "{} is locked by {holder}, and a log has one writer at a time: close it there \
+                     first",
                     path.display()
                 )
             }
             Self::NoLog { path } => write!(
                 f,
-                "there is no log in {}: check the path, or create a log there by opening it for writing (`inkstone append` does)",
+                "there is no log in {}: check the path, or create a log there by opening it for \
+                 writing (`inkstone append` does)",
                 path.display()
             ),
             Self::Incomplete { path } => write!(
                 f,
-                "{} holds an unfinished copy of a log: if no copy is running, copy again (it starts over) or remove the directory",
+                "{} holds an unfinished copy of a log: if no copy is running, copy again (it \
+                 starts over) or remove the directory",
                 path.display()
             ),
             Self::Stopped => write!(f, "the caller stopped the operation before it was done"),
@@ -386,7 +390,8 @@ impl fmt::Display for Error {
                 let newest = Version::NEWEST.number();
                 write!(
                     f,
-                    "; this program knows versions up to {newest} without flags: use the newer program that wrote the log (no file was changed)"
+                    "; this program knows versions up to {newest} without flags: use the newer \
+                     program that wrote the log (no file was changed)"
                 )
             }
             Self::Poisoned(poison) => poison.fmt(f),
@@ -394,12 +399,14 @@ impl fmt::Display for Error {
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,
-                    "a record or batch of {bytes} bytes is too large: the limit of this log is {limit_bytes} bytes (the option record_bytes_max)"
+                    "a record or batch of {bytes} bytes is too large: the limit of this log is \
+                     {limit_bytes} bytes (the option record_bytes_max)"
                 )
             }
             Self::Busy => write!(
                 f,
-                "every buffer is full, or the segment is changing: try again later, or call append, which waits"
+                "every buffer is full, or the segment is changing: try again later, or call \
+                 append, which waits"
             ),
             Self::TruncatedBefore { lsn, first } => {
                 write!(
@@ -414,7 +421,8 @@ impl fmt::Display for Error {
                 let resume = last.next().unwrap_or(*last);
                 write!(
                     f,
-                    "truncate_after({last}) has removed LSN {resume} and all after it, and this reader was at LSN {lsn}: resume at LSN {resume}"
+                    "truncate_after({last}) has removed LSN {resume} and all after it, and this \
+                     reader was at LSN {lsn}: resume at LSN {resume}"
                 )
             }
             Self::Invalid(why) => f.write_str(why),
@@ -422,7 +430,8 @@ impl fmt::Display for Error {
             Self::Forked { path } => {
                 write!(
                     f,
-                    "{}: this process was forked after the log was opened, and the log belongs to the parent process: open it again here when the parent has closed it",
+                    "{}: this process was forked after the log was opened, and the log belongs to \
+                     the parent process: open it again here when the parent has closed it",
                     path.display()
                 )
             }

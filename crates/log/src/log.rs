@@ -358,7 +358,8 @@ impl Log {
     /// ```
     /// # fn main() -> inkstone::Result<()> {
     /// # let directory = tempfile::tempdir().expect("a directory");
-    /// # let log = inkstone::Log::open(directory.path().join("log"), inkstone::Options::default())?;
+    /// # let path = directory.path().join("log");
+    /// # let log = inkstone::Log::open(path, inkstone::Options::default())?;
     /// use std::io::IoSlice;
     ///
     /// let (header, body) = (7u32.to_le_bytes(), b"the body");

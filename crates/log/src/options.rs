@@ -364,7 +364,8 @@ impl Options {
             || !bytes.is_multiple_of(BLOCK_BYTES as u64)
         {
             return invalid(format!(
-                "segment_bytes {bytes}: it must be from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, and a multiple of {BLOCK_BYTES}"
+                "segment_bytes {bytes}: it must be from {SEGMENT_BYTES_MIN} to \
+                 {SEGMENT_BYTES_MAX}, and a multiple of {BLOCK_BYTES}"
             ));
         }
         if self.record_bytes_max > RECORD_BYTES_MAX {
@@ -376,7 +377,8 @@ impl Options {
         let mode = self.file_mode;
         if mode & 0o600 != 0o600 || mode > 0o777 {
             return invalid(format!(
-                "file_mode {mode:o}: it must let the owner read and write, and may set permission bits only (0777)"
+                "file_mode {mode:o}: it must let the owner read and write, and may set permission \
+                 bits only (0777)"
             ));
         }
         if self.begin_at < Lsn::FIRST {
@@ -385,13 +387,15 @@ impl Options {
         let room = record_room(bytes);
         if frame_bytes(self.record_bytes_max) as u64 > room {
             return invalid(format!(
-                "record_bytes_max {} does not fit in a segment of {bytes} bytes, which has room for {room}: make segments larger or records smaller",
+                "record_bytes_max {} does not fit in a segment of {bytes} bytes, which has room \
+                 for {room}: make segments larger or records smaller",
                 self.record_bytes_max
             ));
         }
         if !(2 * BLOCK_BYTES..=GROUP_BYTES_MAX).contains(&self.buffer_bytes) {
             return invalid(format!(
-                "buffer_bytes {}: it must be from {} to {GROUP_BYTES_MAX}, the size of the largest group",
+                "buffer_bytes {}: it must be from {} to {GROUP_BYTES_MAX}, the size of the largest \
+                 group",
                 self.buffer_bytes,
                 2 * BLOCK_BYTES
             ));
@@ -415,7 +419,8 @@ impl Options {
         let invalid = |why: String| Err(Error::Invalid(why));
         if !matches!(self.preparation_chosen(), Preparation::Zeros | Preparation::Fallocate) {
             return invalid(format!(
-                "preparation {}: a segment has its full size from the start, so choose zeros or fallocate",
+                "preparation {}: a segment has its full size from the start, so choose zeros or \
+                 fallocate",
                 self.preparation_chosen()
             ));
         }
@@ -431,7 +436,8 @@ impl Options {
                 | Durability::OSync
         ) {
             return invalid(format!(
-                "durability {}: the log acknowledges only what is durable, so choose fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
+                "durability {}: the log acknowledges only what is durable, so choose fdatasync, \
+                 fsync, rwf-dsync, o-dsync or o-sync",
                 self.durability_chosen()
             ));
         }

@@ -136,7 +136,8 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     let fua = if found.dsync_writes {
         fua
     } else {
-        "pwritev2(RWF_DSYNC) is refused here (an old kernel, a sandbox), so a commit is a write and an fdatasync"
+        "pwritev2(RWF_DSYNC) is refused here (an old kernel, a sandbox), so a commit is a write \
+         and an fdatasync"
     };
     let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, Some(found)), reason)
@@ -173,7 +174,8 @@ fn warnings(found: &Capabilities) -> Vec<String> {
     if found.mount.options.is_none() {
         let directory = found.directory.display();
         warnings.push(format!(
-            "the mount options of {directory} are unknown (/proc/self/mountinfo does not show them), so it is unknown whether a sync reaches the medium"
+            "the mount options of {directory} are unknown (/proc/self/mountinfo does not show \
+             them), so it is unknown whether a sync reaches the medium"
         ));
     }
     if let Some(why) = found.buffered_loop_below() {

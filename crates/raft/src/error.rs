@@ -253,7 +253,8 @@ impl fmt::Display for Error {
             Self::Log(inkstone::Error::NoRoom { needed_bytes, cause }) if cause.is_full() => {
                 write!(
                     f,
-                    "no room for {needed_bytes} bytes: {}; nothing was lost: try again when there is room, or after a purge",
+                    "no room for {needed_bytes} bytes: {}; nothing was lost: try again when there \
+                     is room, or after a purge",
                     cause.without_advice()
                 )
             }
@@ -267,7 +268,8 @@ impl fmt::Display for Error {
             Self::IsCommitted { index, committed } => {
                 write!(
                     f,
-                    "index {index} cannot change: entries up to {committed} are committed, and committed entries never change"
+                    "index {index} cannot change: entries up to {committed} are committed, and \
+                     committed entries never change"
                 )
             }
             Self::IsPurged { index, first } => {
@@ -279,13 +281,15 @@ impl fmt::Display for Error {
             Self::NotCommitted { upto, committed: Some(committed) } => {
                 write!(
                     f,
-                    "cannot purge up to {upto}: entries are committed only up to {committed}; if a snapshot has it, call purge_to_snapshot"
+                    "cannot purge up to {upto}: entries are committed only up to {committed}; if a \
+                     snapshot has it, call purge_to_snapshot"
                 )
             }
             Self::NotCommitted { upto, committed: None } => {
                 write!(
                     f,
-                    "cannot purge up to {upto}: nothing is known to be committed; if a snapshot has it, call purge_to_snapshot"
+                    "cannot purge up to {upto}: nothing is known to be committed; if a snapshot \
+                     has it, call purge_to_snapshot"
                 )
             }
             Self::OtherEntry { here, came } => {
@@ -297,19 +301,22 @@ impl fmt::Display for Error {
             Self::HoleBehindPurge { upto, first } => {
                 write!(
                     f,
-                    "cannot purge up to {upto}: entries begin at {first}, and this would leave a hole before them"
+                    "cannot purge up to {upto}: entries begin at {first}, and this would leave a \
+                     hole before them"
                 )
             }
             Self::CommittedGoesBack { saved, came } => {
                 write!(
                     f,
-                    "the committed index cannot go back to {came}: entries up to {saved} are committed"
+                    "the committed index cannot go back to {came}: entries up to {saved} are \
+                     committed"
                 )
             }
             Self::LeaderGoesBack { index, before, came } => {
                 write!(
                     f,
-                    "entry {index} is of {came}, but the entry before it is of {before}: leaders never go back"
+                    "entry {index} is of {came}, but the entry before it is of {before}: leaders \
+                     never go back"
                 )
             }
             Self::NameTooLong { bytes } => {
@@ -324,14 +331,16 @@ impl fmt::Display for Error {
             Self::OtherRaftGroup { path, expected, came } => {
                 write!(
                     f,
-                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and the option raft_group",
+                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and \
+                     the option raft_group",
                     path.display()
                 )
             }
             Self::Newer { path, lsn, what } => {
                 write!(
                     f,
-                    "{}: record {lsn} has {what}, which this program does not know: use the newer program that wrote it",
+                    "{}: record {lsn} has {what}, which this program does not know: use the newer \
+                     program that wrote it",
                     path.display()
                 )
             }

@@ -20,7 +20,8 @@
 //!
 //! let entry = NewEntry { leader: &leader, index: 1, payload: b"set x = 1" };
 //! let (durable, wait) = std::sync::mpsc::channel();
-//! raft.append(&[entry], move |result| durable.send(result).expect("somebody waits"))?; // readable when it returns
+//! raft.append(&[entry], move |result| durable.send(result).expect("somebody waits"))?;
+//! // It is readable when `append` returns.
 //! assert_eq!(&*raft.entry(1)?.expect("it was appended").payload, b"set x = 1");
 //! wait.recv().expect("it is called once")?; // durable when it is called
 //!

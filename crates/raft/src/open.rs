@@ -26,7 +26,8 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     let bytes = options.log.largest_record_bytes();
     if bytes < CHANGE_BYTES_MAX {
         let why = format!(
-            "record_bytes_max {bytes}: a raft log needs at least {CHANGE_BYTES_MAX}, for a vote with a long name"
+            "record_bytes_max {bytes}: a raft log needs at least {CHANGE_BYTES_MAX}, for a vote \
+             with a long name"
         );
         return Err(inkstone::Error::Invalid(why).into());
     }

@@ -283,7 +283,8 @@ fn main() {
         let [ratio, low, high] = median(ratios);
         let [rust, c] = rates.map(|rates| median(rates)[0]);
         println!(
-            "{name}: C / Rust {ratio:.3} [{low:.3}..{high:.3}] of {pairs} pairs; Rust {rust:.0}, C {c:.0} records/s"
+            "{name}: C / Rust {ratio:.3} [{low:.3}..{high:.3}] of {pairs} pairs; Rust {rust:.0}, C \
+             {c:.0} records/s"
         );
     }
     drop((rust, c));

@@ -10,51 +10,64 @@
  *
  * What holds for every function:
  *
- * CODES AND ERRORS. A call that can fail returns an inkstone_code, and INKSTONE_OK is 0. Its last parameter is a place for an error
- * object, or NULL if the program wants none. The call writes to that place always: NULL, or an error that the caller frees with
- * inkstone_error_free. What was there before is not read, so it need not be set, and is not freed. Results that a failed call hands
- * out are NULL or 0.
+ * CODES AND ERRORS. A call that can fail returns an inkstone_code, and INKSTONE_OK is 0. Its last
+ * parameter is a place for an error object, or NULL if the program wants none. The call writes to
+ * that place always: NULL, or an error that the caller frees with inkstone_error_free. What was
+ * there before is not read, so it need not be set, and is not freed. Results that a failed call
+ * hands out are NULL or 0.
  *
- * POINTERS. A pointer is NULL or points at what its type says, for as long as the call lasts. NULL where a handle or a result is needed is
- * INKSTONE_INVALID, and so is NULL with a size above 0. A place for a result that the text calls optional may be NULL. Nothing of the
- * caller's is kept after the call, but a callback or listener with its context.
+ * POINTERS. A pointer is NULL or points at what its type says, for as long as the call lasts. NULL
+ * where a handle or a result is needed is INKSTONE_INVALID, and so is NULL with a size above 0. A
+ * place for a result that the text calls optional may be NULL. Nothing of the caller's is kept
+ * after the call, but a callback or listener with its context.
  *
- * WARNINGS. To ignore the code of a call that has a place for an error is a warning (INKSTONE_MUST_USE).
+ * WARNINGS. To ignore the code of a call that has a place for an error is a warning
+ * (INKSTONE_MUST_USE).
  *
- * OWNERS. What a call puts into a place with two stars (inkstone_log **, char **) is the caller's to free, once, with the function that the
- * text names. `const char *` that a call returns is not freed.
+ * OWNERS. What a call puts into a place with two stars (inkstone_log **, char **) is the caller's
+ * to free, once, with the function that the text names. `const char *` that a call returns is not
+ * freed.
  *
- * THREADS. "Threads: any" means any thread, several at the same time, on the same handle. "One at a time" means that the program sees to
- * it. To free a handle while a call uses it is undefined. A thread whose thread-local storage is being destroyed for the second time
- * (a key of pthread whose destructor sets it again) may get INKSTONE_PANICKED: do not call from there.
+ * THREADS. "Threads: any" means any thread, several at the same time, on the same handle. "One at a
+ * time" means that the program sees to it. To free a handle while a call uses it is undefined. A
+ * thread whose thread-local storage is being destroyed for the second time (a key of pthread whose
+ * destructor sets it again) may get INKSTONE_PANICKED: do not call from there.
  *
- * SETTERS. One thread at a time may call inkstone_options_set... of the same options. Each is INKSTONE_INVALID if `options` is NULL.
+ * SETTERS. One thread at a time may call inkstone_options_set... of the same options. Each is
+ * INKSTONE_INVALID if `options` is NULL.
  *
- * STACK. A thread that calls the library, main included, needs INKSTONE_STACK_BYTES of stack for it; on much less the process dies with
- * SIGSEGV.
+ * STACK. A thread that calls the library, main included, needs INKSTONE_STACK_BYTES of stack for
+ * it; on much less the process dies with SIGSEGV.
  *
- * TEXTS are in UTF-8 and end with a zero byte. Paths are bytes and end with one; they need not be UTF-8.
+ * TEXTS are in UTF-8 and end with a zero byte. Paths are bytes and end with one; they need not be
+ * UTF-8.
  *
  * TIMES are microseconds. LSNs are uint64_t, from 1; 0 is "before the first record".
  *
- * DURABLE. "Durable" says what is on stable storage when the call has returned INKSTONE_OK. After a crash of process, kernel or power
- * a log is a prefix of what was appended, with all that was durable.
+ * DURABLE. "Durable" says what is on stable storage when the call has returned INKSTONE_OK. After a
+ * crash of process, kernel or power a log is a prefix of what was appended, with all that was
+ * durable.
  *
- * DESCRIPTORS. The log's own are never 0, 1 or 2. In a program that has closed one of these, a file that the library opens has that number
- * for a moment, and what another thread writes to it, or puts there by dup2, meets the log: open /dev/null on the three first.
+ * DESCRIPTORS. The log's own are never 0, 1 or 2. In a program that has closed one of these, a file
+ * that the library opens has that number for a moment, and what another thread writes to it, or
+ * puts there by dup2, meets the log: open /dev/null on the three first.
  *
- * FORK. In a process that was forked after a log was opened, calls that append, wait, read, sync or truncate are INKSTONE_FORKED. No
- * call writes anything, and calls that only ask what the log knows answer. Free its handles, or call exec. The parent goes on undisturbed.
+ * FORK. In a process that was forked after a log was opened, calls that append, wait, read, sync or
+ * truncate are INKSTONE_FORKED. No call writes anything, and calls that only ask what the log knows
+ * answer. Free its handles, or call exec. The parent goes on undisturbed.
  *
- * PANICS. A bug of the library is INKSTONE_PANICKED, with a line on stderr; nothing unwinds into the caller. Memory that cannot be
- * had ends the process.
+ * PANICS. A bug of the library is INKSTONE_PANICKED, with a line on stderr; nothing unwinds into
+ * the caller. Memory that cannot be had ends the process.
  *
- * UNDEFINED, because it cannot be seen: a handle that was freed, or is of another type; a second free; a size beyond the memory at a
- * pointer; a text without its zero byte; bytes that another thread changes during the call; a C++ exception or a longjmp out of a callback;
- * a changed inkstone_pending; the end of a thread by pthread_exit or pthread_cancel within a call, callback or listener (the process
- * dies: disable cancellation around calls). A log that was closed and not freed can be seen: INKSTONE_CLOSED.
+ * UNDEFINED, because it cannot be seen: a handle that was freed, or is of another type; a second
+ * free; a size beyond the memory at a pointer; a text without its zero byte; bytes that another
+ * thread changes during the call; a C++ exception or a longjmp out of a callback; a changed
+ * inkstone_pending; the end of a thread by pthread_exit or pthread_cancel within a call, callback
+ * or listener (the process dies: disable cancellation around calls). A log that was closed and not
+ * freed can be seen: INKSTONE_CLOSED.
  *
- * OPENING TWICE is INKSTONE_LOCKED, also within one process. A call from a signal handler is undefined.
+ * OPENING TWICE is INKSTONE_LOCKED, also within one process. A call from a signal handler is
+ * undefined.
  */
 
 

@@ -121,7 +121,8 @@ unsafe fn take<'log>(pending: Option<&mut inkstone_pending>) -> Result<Append<'l
     let taken = std::mem::replace(pending, inkstone_pending { log: ptr::null(), ..*pending });
     // SAFETY: as the caller says.
     let Some(log) = (unsafe { taken.log.as_ref() }) else {
-        let why = "pending.log is NULL: the append failed, or the program has already waited for this record or let it go";
+        let why = "pending.log is NULL: the append failed, or the program has already waited for \
+                   this record or let it go";
         return Err(Failure::Misuse(why.into()));
     };
     Ok(log.log.attach(Lsn::new(taken.first_lsn), Lsn::new(taken.lsn), taken.cuts))

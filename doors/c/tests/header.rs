@@ -192,7 +192,8 @@ fn the_header_is_what_the_functions_make() {
     let differs = made.lines().zip(written.lines()).find(|(made, written)| made != written);
     assert!(
         made == written,
-        "include/inkstone.h is not current: INKSTONE_HEADER=write cargo test -p inkstone-capi --test header\n{differs:?}"
+        "include/inkstone.h is not current: INKSTONE_HEADER=write cargo test -p inkstone-capi \
+         --test header\n{differs:?}"
     );
 }
 

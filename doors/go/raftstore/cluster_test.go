@@ -1,4 +1,5 @@
-// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, a leader that is killed, and all opened again.
+// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, a leader that
+// is killed, and all opened again.
 
 package raftstore
 
@@ -94,7 +95,8 @@ func start(t *testing.T, path, name string, all []raft.Server, others []*member)
 	}
 	if exists, err := raft.HasExistingState(store, store, snapshots); err != nil || !exists {
 		well(t, err)
-		well(t, raft.BootstrapCluster(config, store, store, snapshots, m.at, raft.Configuration{Servers: all}))
+		members := raft.Configuration{Servers: all}
+		well(t, raft.BootstrapCluster(config, store, store, snapshots, m.at, members))
 	}
 	m.raft, err = raft.NewRaft(config, m.sum, store, store, snapshots, m.at)
 	well(t, err)
@@ -220,7 +222,8 @@ func TestRaftOnTheStores(t *testing.T) {
 	}
 }
 
-// kill stops a member and leaves its files as a killed process leaves them: what it did not write while it was open is not there.
+// kill stops a member and leaves its files as a killed process leaves them: what it did not write
+// while it was open is not there.
 func (m *member) kill(t *testing.T, place string) {
 	t.Helper()
 	well(t, m.raft.Shutdown().Error())
@@ -250,7 +253,8 @@ func commands(t *testing.T, place string) (entries, texts []string) {
 	return entries, texts
 }
 
-// cutOffWithEntries cuts the leader off, with entries that it has stored and nobody else has; the others are left.
+// cutOffWithEntries cuts the leader off, with entries that it has stored and nobody else has; the
+// others are left.
 func cutOffWithEntries(t *testing.T, members []*member) (old *member, others []*member) {
 	t.Helper()
 	for range 20 {
@@ -285,7 +289,8 @@ func cutOffWithEntries(t *testing.T, members []*member) (old *member, others []*
 	return nil, nil
 }
 
-// The leader stores entries that no other node has, and is killed. The others elect a new one; the old one comes back and must take theirs.
+// The leader stores entries that no other node has, and is killed. The others elect a new one; the
+// old one comes back and must take theirs.
 func TestALeaderThatIsKilledTakesTheEntriesOfItsSuccessor(t *testing.T) {
 	path := t.TempDir()
 	members := startAll(t, path)
@@ -310,7 +315,8 @@ func TestALeaderThatIsKilledTakesTheEntriesOfItsSuccessor(t *testing.T) {
 	// Opened again, the stores of all three have the same 200 entries.
 	want, texts := commands(t, filepath.Join(path, "a"))
 	is200 := slices.Compact(texts)
-	if len(is200) != 200 || is200[0] != "command 1" || is200[199] != "command 200" || slices.Contains(is200, "lost") {
+	if len(is200) != 200 || is200[0] != "command 1" || is200[199] != "command 200" ||
+		slices.Contains(is200, "lost") {
 		t.Fatal(len(is200), "commands:", is200)
 	}
 	for _, name := range []string{"b", "c"} {

@@ -15,7 +15,8 @@ import (
 
 const version = 1
 
-// An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of extensions 4; extensions; data.
+// An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of
+// extensions 4; extensions; data.
 const entryHead = 30
 
 // encode is a record for each entry, all in one array, so that a batch of them need not be joined.
@@ -50,10 +51,12 @@ func appendEntry(b []byte, log *raft.Log) []byte {
 // decode has the record as the memory of the entry.
 func decode(b []byte, index uint64, log *raft.Log) error {
 	if len(b) < entryHead || b[0] != version {
-		return fmt.Errorf("raftstore: the record of entry %d is none of this version; was the log written by another program?", index)
+		return fmt.Errorf("raftstore: the record of entry %d is none of this version; "+
+			"was the log written by another program?", index)
 	}
 	if got := binary.LittleEndian.Uint64(b[2:]); got != index {
-		return fmt.Errorf("raftstore: where entry %d should be is entry %d; do entries/ and state/ belong together?", index, got)
+		return fmt.Errorf("raftstore: where entry %d should be is entry %d; "+
+			"do entries/ and state/ belong together?", index, got)
 	}
 	body, extensions := b[entryHead:], uint64(binary.LittleEndian.Uint32(b[26:]))
 	if extensions > uint64(len(body)) {
@@ -81,8 +84,9 @@ type state struct {
 // The version of a state that has `keep`; the one before, `version`, had no such field.
 const versionKeep = 2
 
-// A state: version 1, distance 8, keep 8 (not in version 1); then each key and its value, each with its size before it, 4. Its size does not
-// depend on keep: a state as large as Set allows must not be too large to note what was refused.
+// A state: version 1, distance 8, keep 8 (not in version 1); then each key and its value, each with
+// its size before it, 4. Its size does not depend on keep: a state as large as Set allows must not
+// be too large to note what was refused.
 func (s state) encode() []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{versionKeep}, s.distance)
 	b = binary.LittleEndian.AppendUint64(b, s.keep)
@@ -96,7 +100,8 @@ func (s state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	bad := errors.New("raftstore: the last record of state/ is none of this version; was the log written by another program?")
+	bad := errors.New("raftstore: the last record of state/ is none of this version; " +
+		"was the log written by another program?")
 	if len(b) < 9 || (b[0] != version && b[0] != versionKeep) || (b[0] == versionKeep && len(b) < 17) {
 		return s, bad
 	}

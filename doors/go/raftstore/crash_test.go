@@ -1,4 +1,5 @@
-// A node that is killed keeps what it has acknowledged, and shows no entry that it was not given. The test is its own child.
+// A node that is killed keeps what it has acknowledged, and shows no entry that it was not given.
+// The test is its own child.
 
 package raftstore
 
@@ -21,8 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// node stores and deletes for ever. It says what it is about to delete, and what is durable: "may LAST", "first FIRST", "last LAST",
-// "term TERM". The term, which each change of an entry has a new one of, is stored before the entries that have it.
+// node stores and deletes for ever. It says what it is about to delete, and what is durable: "may
+// LAST", "first FIRST", "last LAST", "term TERM". The term, which each change of an entry has a new
+// one of, is stored before the entries that have it.
 func node(path string) error {
 	store, err := Open(path)
 	if err != nil {
@@ -116,7 +118,8 @@ func inspect(t *testing.T, path string, said map[string]uint64) {
 	for index := first; index <= last && first != 0; index++ {
 		var got raft.Log
 		well(t, store.GetLog(index, &got))
-		if got.Index != index || got.Term < before || got.Term > term || !bytes.Equal(got.Data, entry(index, got.Term).Data) {
+		if got.Index != index || got.Term < before || got.Term > term ||
+			!bytes.Equal(got.Data, entry(index, got.Term).Data) {
 			t.Fatalf("after an entry of term %d, in term %d: %+v", before, term, got)
 		}
 		before = got.Term

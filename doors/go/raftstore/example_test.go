@@ -25,7 +25,10 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	entries := []*raft.Log{{Index: 1, Term: 1, Data: []byte("one")}, {Index: 2, Term: 1, Data: []byte("two")}}
+	entries := []*raft.Log{
+		{Index: 1, Term: 1, Data: []byte("one")},
+		{Index: 2, Term: 1, Data: []byte("two")},
+	}
 	if err := store.StoreLogs(entries); err != nil {
 		log.Fatal(err)
 	}

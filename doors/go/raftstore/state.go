@@ -1,4 +1,5 @@
-// The state: raft's term and vote, the distance, and which entries were refused. Each change appends the whole of it, so the last record is all there is to read.
+// The state: raft's term and vote, the distance, and which entries were refused. Each change
+// appends the whole of it, so the last record is all there is to read.
 
 package raftstore
 
@@ -48,7 +49,8 @@ func (s *Store) write(change func(*state)) error {
 	lsn, err := s.state.AppendDurable(background, next.encode())
 	if err != nil && (lsn != 0 || errors.Is(err, inkstone.ErrPanicked)) {
 		// A write or sync failed: the next opening may find this state, or the one before.
-		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; open the store again: %w", err)
+		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; "+
+			"open the store again: %w", err)
 	}
 	if err != nil {
 		return err
@@ -57,8 +59,8 @@ func (s *Store) write(change func(*state)) error {
 		s.renewed.Add(1)
 	}
 	s.values, s.noted = next.values, next.keep
-	// Older states are not needed: whole files of them go when the log has begun a new one. If that fails, the change is there all the same,
-	// and the next one tries again.
+	// Older states are not needed: whole files of them go when the log has begun a new one. If that
+	// fails, the change is there all the same, and the next one tries again.
 	if head := min(s.state.HeadFirst(), lsn); head > s.state.First() {
 		_ = s.state.TruncateBefore(head)
 	}
@@ -72,7 +74,8 @@ func (s *Store) isCertain() error {
 	return s.uncertain
 }
 
-// Set sets a key. The keys and values together may have half a mebibyte; each Set writes all of them, as raft has three.
+// Set sets a key. The keys and values together may have half a mebibyte; each Set writes all of
+// them, as raft has three.
 //
 // Durable when it returns.
 func (s *Store) Set(key, value []byte) error {

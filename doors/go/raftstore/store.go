@@ -1,8 +1,11 @@
-// Package raftstore has the stores for github.com/hashicorp/raft on Inkstone: one Store is the LogStore and the StableStore of one node.
+// Package raftstore has the stores for github.com/hashicorp/raft on Inkstone: one Store is the
+// LogStore and the StableStore of one node.
 //
-// A directory has two logs. In entries/ each record is an entry; raft's index is the record's LSN plus a distance. Deleting the first or the
-// last entries truncates the log. In state/ each record is the whole state: the keys of the StableStore, and the distance. The distance
-// changes only while there is no entry (after a snapshot was restored, say), and is durable before the first entry that needs it.
+// A directory has two logs. In entries/ each record is an entry; raft's index is the record's LSN
+// plus a distance. Deleting the first or the last entries truncates the log. In state/ each record
+// is the whole state: the keys of the StableStore, and the distance. The distance changes only
+// while there is no entry (after a snapshot was restored, say), and is durable before the first
+// entry that needs it.
 package raftstore
 
 import (
@@ -18,10 +21,12 @@ import (
 	"inkstone.example/inkstone"
 )
 
-// How many bytes of entries are appended by one call. What StoreLogs gets is durable together, by one flush, whatever its size.
+// How many bytes of entries are appended by one call. What StoreLogs gets is durable together, by
+// one flush, whatever its size.
 const groupBytes = 1 << 20
 
-// Store is a raft.LogStore, raft.MonotonicLogStore and raft.StableStore. Set and StoreLogs are durable when they return.
+// Store is a raft.LogStore, raft.MonotonicLogStore and raft.StableStore. Set and StoreLogs are
+// durable when they return.
 //
 // Goroutines: any, also several at the same time.
 type Store struct {
@@ -31,14 +36,16 @@ type Store struct {
 
 	// writing is held by one StoreLogs, DeleteRange or Close at a time, never by a reader.
 	writing sync.Mutex
-	// keep is the last record to keep: those above it are of a StoreLogs that failed, and could not be removed again (for want of room,
-	// say). They are not shown, and later changes try to remove them. The state has it too, for the next opening. keepAll: there are none.
+	// keep is the last record to keep: those above it are of a StoreLogs that failed, and could not be
+	// removed again (for want of room, say). They are not shown, and later changes try to remove them.
+	// The state has it too, for the next opening. keepAll: there are none.
 	keep uint64
 	// distance is index minus LSN, in wrapping arithmetic.
 	distance atomic.Uint64
 	// known are the ends, so that asking for them calls no C. Who holds writing changes them.
 	known atomic.Pointer[ends]
-	// renewed is how often an index may have come to mean another entry: the last ones were deleted, or all are numbered anew.
+	// renewed is how often an index may have come to mean another entry: the last ones were deleted,
+	// or all are numbered anew.
 	renewed atomic.Uint64
 
 	// keys is for values, noted and uncertain.
@@ -47,8 +54,8 @@ type Store struct {
 	values map[string][]byte
 	// noted is what the state says of keep.
 	noted uint64
-	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that depends on it, until the store is
-	// opened again.
+	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that
+	// depends on it, until the store is opened again.
 	uncertain error
 	isClosed  atomic.Bool
 	closing   sync.Once
@@ -62,9 +69,10 @@ const keepAll = math.MaxUint64
 
 var errClosed = fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
 
-// Open opens the stores of one node in the directory path, and creates what is not there. The options are those of the log of entries: an
-// entry may have as many bytes as a record (inkstone.WithRecordBytesMax). With inkstone.WithPeriodicNotDurableAtOnce it is an error: raft needs
-// durable entries. Close it.
+// Open opens the stores of one node in the directory path, and creates what is not there. The
+// options are those of the log of entries: an entry may have as many bytes as a record
+// (inkstone.WithRecordBytesMax). With inkstone.WithPeriodicNotDurableAtOnce it is an error: raft
+// needs durable entries. Close it.
 func Open(path string, options ...inkstone.Option) (*Store, error) {
 	if err := makeDirectory(path, (*os.File).Sync); err != nil {
 		return nil, err
@@ -78,9 +86,10 @@ func Open(path string, options ...inkstone.Option) (*Store, error) {
 }
 
 func (s *Store) open(path string, options []inkstone.Option) (err error) {
-	// With a segment prepared ahead: a full disk must not keep raft from its vote, nor the store from noting what was refused.
-	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19),
-		inkstone.WithTailBytes(0))
+	// With a segment prepared ahead: a full disk must not keep raft from its vote, nor the store from
+	// noting what was refused.
+	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20),
+		inkstone.WithRecordBytesMax(1<<19), inkstone.WithTailBytes(0))
 	if err != nil {
 		return err
 	}
@@ -91,7 +100,8 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 		return err
 	}
 	if s.entries.IsPeriodic() {
-		return errors.New("raftstore: WithPeriodicNotDurableAtOnce is refused: raft needs entries that are durable when they are stored")
+		return errors.New("raftstore: WithPeriodicNotDurableAtOnce is refused: " +
+			"raft needs entries that are durable when they are stored")
 	}
 	if s.reader, err = s.entries.Reader(); err != nil {
 		return err
@@ -101,8 +111,8 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	return nil
 }
 
-// makeDirectory makes a directory that is still there after a power loss. One that is there already may be the work of a process that was
-// killed before its sync, so the sync is made in any case.
+// makeDirectory makes a directory that is still there after a power loss. One that is there already
+// may be the work of a process that was killed before its sync, so the sync is made in any case.
 func makeDirectory(path string, sync func(*os.File) error) error {
 	made := os.Mkdir(path, 0o700)
 	if made != nil && !errors.Is(made, os.ErrExist) {
@@ -119,8 +129,9 @@ func makeDirectory(path string, sync func(*os.File) error) error {
 	return errors.Join(sync(parent), parent.Close())
 }
 
-// Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed. It is an error if
-// entries that were refused can neither be removed nor noted: the next opening shows them. A second call returns the same as the first.
+// Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls
+// get inkstone.ErrClosed. It is an error if entries that were refused can neither be removed nor
+// noted: the next opening shows them. A second call returns the same as the first.
 func (s *Store) Close() error {
 	s.isClosed.Store(true)
 	s.closing.Do(func() { s.closeErr = s.close() })
@@ -133,7 +144,8 @@ func (s *Store) close() error {
 	var errs []error
 	if s.reader != nil {
 		if err := s.removeRefused(); err != nil && !s.isNoted(s.keep) {
-			errs = append(errs, fmt.Errorf("raftstore: entries that were refused are there when the store is opened again: %w", err))
+			errs = append(errs, fmt.Errorf("raftstore: entries that were refused are there "+
+				"when the store is opened again: %w", err))
 		}
 		errs = append(errs, s.reader.Close())
 	}
@@ -145,7 +157,8 @@ func (s *Store) close() error {
 	return errors.Join(errs...)
 }
 
-// IsMonotonic says that entries without a gap are needed: raft then deletes all entries when it has restored a snapshot.
+// IsMonotonic says that entries without a gap are needed: raft then deletes all entries when it has
+// restored a snapshot.
 func (s *Store) IsMonotonic() bool { return true }
 
 // ends are the first and the last index that can be read; 0 and 0 if there is none.
@@ -197,7 +210,8 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 			continue // That may have been another entry.
 		}
 		switch {
-		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore), errors.Is(err, inkstone.ErrTruncatedAfter):
+		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore),
+			errors.Is(err, inkstone.ErrTruncatedAfter):
 			return raft.ErrLogNotFound
 		case err != nil:
 			return err
@@ -209,18 +223,22 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 // StoreLog stores an entry. Durable when it returns.
 func (s *Store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first of all may have any index above 0.
-// If it fails, none of them is there. If it fails because nothing can be written any more, not even the state, some may be there when the
-// store is opened again, without a gap; and after a failed write of the state the store takes no entries until then.
+// StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first
+// of all may have any index above 0. If it fails, none of them is there. If it fails because
+// nothing can be written any more, not even the state, some may be there when the store is opened
+// again, without a gap; and after a failed write of the state the store takes no entries until
+// then.
 //
-// Durable when it returns: all of them. After a crash before that the first of them may be there, without a gap.
+// Durable when it returns: all of them. After a crash before that the first of them may be there,
+// without a gap.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
 	for i, log := range logs {
 		if log.Index != logs[0].Index+uint64(i) || log.Index == 0 {
-			return fmt.Errorf("raftstore: entry %d stands where %d must; indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
+			return fmt.Errorf("raftstore: entry %d stands where %d must; "+
+				"indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
 		}
 	}
 	records := encode(logs)
@@ -250,13 +268,14 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// removeRefused removes what a StoreLogs that failed has left; if that fails, the state says what to keep. The caller holds writing, and looks
-// after it.
+// removeRefused removes what a StoreLogs that failed has left; if that fails, the state says what
+// to keep. The caller holds writing, and looks after it.
 func (s *Store) removeRefused() (err error) {
 	switch {
 	case s.keep == keepAll:
 		return nil
-	case s.keep < s.entries.First(): // Nothing else is there, and to truncate from the front needs no room.
+	case s.keep < s.entries.First():
+		// Nothing else is there, and to truncate from the front needs no room.
 		err = s.entries.TruncateBefore(s.entries.Last() + 1)
 	case s.keep < s.entries.Last():
 		err = s.entries.TruncateAfter(s.keep)
@@ -292,7 +311,8 @@ func (s *Store) follow(index uint64) error {
 		return nil
 	}
 	if first <= last {
-		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; delete entries first", index, last+s.distance.Load())
+		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; "+
+			"delete entries first", index, last+s.distance.Load())
 	}
 	distance := index - next
 	return s.write(func(state *state) { state.distance = distance })
@@ -320,11 +340,13 @@ func (s *Store) append(records [][]byte) error {
 	return pending.Wait(background)
 }
 
-// DeleteRange deletes the entries from low to high, both included, as far as they are there. They are the first, the last, or all: entries
-// with others on both sides are refused. To delete the last ones, a conflict of raft, takes a new segment of 1 MiB on the disk, until the
-// entries before it are deleted too.
+// DeleteRange deletes the entries from low to high, both included, as far as they are there. They
+// are the first, the last, or all: entries with others on both sides are refused. To delete the
+// last ones, a conflict of raft, takes a new segment of 1 MiB on the disk, until the entries before
+// it are deleted too.
 //
-// Durable when it returns: they do not come back. If a write fails, they may be gone with the next opening, or there.
+// Durable when it returns: they do not come back. If a write fails, they may be gone with the next
+// opening, or there.
 func (s *Store) DeleteRange(low, high uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -347,7 +369,8 @@ func (s *Store) DeleteRange(low, high uint64) error {
 		err = s.entries.TruncateAfter(low - 1 - distance)
 		s.renewed.Add(1)
 	default:
-		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)
+		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); "+
+			"delete the first or the last", low, high, first, last)
 	}
 	if err == nil {
 		_ = s.removeRefused() // There may be room now.

@@ -38,17 +38,20 @@ func is(t testing.TB, err error, want error) {
 	}
 }
 
-func open(t testing.TB, path string) *Store {
+func open(t testing.TB, path string, more ...inkstone.Option) *Store {
 	t.Helper()
-	store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
-		inkstone.WithoutPrepareAhead())
+	store, err := Open(path, append([]inkstone.Option{
+		inkstone.WithSegmentBytes(1 << 20), inkstone.WithRecordBytesMax(1 << 19),
+		inkstone.WithBufferBytes(1 << 16), inkstone.WithoutPrepareAhead(),
+	}, more...)...)
 	well(t, err)
 	t.Cleanup(func() { store.Close() })
 	return store
 }
 
 func entry(index, term uint64) *raft.Log {
-	return &raft.Log{Index: index, Term: term, Data: fmt.Appendf(nil, "entry %d of term %d", index, term)}
+	data := fmt.Appendf(nil, "entry %d of term %d", index, term)
+	return &raft.Log{Index: index, Term: term, Data: data}
 }
 
 func entries(first, last, term uint64) (logs []*raft.Log) {
@@ -76,8 +79,9 @@ func has(t *testing.T, store **Store, path string, want ...*raft.Log) {
 		for _, want := range want {
 			var got raft.Log
 			well(t, (*store).GetLog(want.Index, &got))
-			if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type || !bytes.Equal(got.Data, want.Data) ||
-				!bytes.Equal(got.Extensions, want.Extensions) || !got.AppendedAt.Equal(want.AppendedAt) {
+			if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type ||
+				!bytes.Equal(got.Data, want.Data) || !bytes.Equal(got.Extensions, want.Extensions) ||
+				!got.AppendedAt.Equal(want.AppendedAt) {
 				t.Fatalf("got %+v, want %+v", got, want)
 			}
 		}
@@ -93,7 +97,10 @@ func TestEntriesAreThereAfterEachStep(t *testing.T) {
 	path := t.TempDir()
 	store := open(t, path)
 	has(t, &store, path)
-	whole := &raft.Log{Index: 1, Term: 7, Type: raft.LogConfiguration, Data: []byte{0, 1}, Extensions: []byte("more"), AppendedAt: time.Now()}
+	whole := &raft.Log{
+		Index: 1, Term: 7, Type: raft.LogConfiguration,
+		Data: []byte{0, 1}, Extensions: []byte("more"), AppendedAt: time.Now(),
+	}
 	well(t, store.StoreLog(whole))
 	has(t, &store, path, whole)
 	well(t, store.StoreLogs(nil))
@@ -101,7 +108,9 @@ func TestEntriesAreThereAfterEachStep(t *testing.T) {
 	has(t, &store, path, append([]*raft.Log{whole}, entries(2, 20, 8)...)...)
 
 	// Gaps, indexes that are there, and 0 are refused, and change nothing.
-	for _, wrong := range [][]*raft.Log{entries(22, 22, 8), entries(20, 21, 8), {entry(21, 8), entry(23, 8)}, {entry(0, 8)}} {
+	for _, wrong := range [][]*raft.Log{
+		entries(22, 22, 8), entries(20, 21, 8), {entry(21, 8), entry(23, 8)}, {entry(0, 8)},
+	} {
 		if store.StoreLogs(wrong) == nil {
 			t.Fatal("a gap was stored")
 		}
@@ -158,7 +167,8 @@ func TestLargeEntries(t *testing.T) {
 	store := open(t, path)
 	var want []*raft.Log
 	for index := range uint64(40) {
-		want = append(want, &raft.Log{Index: index + 1, Data: bytes.Repeat([]byte{byte(index)}, 100_000), Extensions: make([]byte, index)})
+		data := bytes.Repeat([]byte{byte(index)}, 100_000)
+		want = append(want, &raft.Log{Index: index + 1, Data: data, Extensions: make([]byte, index)})
 	}
 	well(t, store.StoreLogs(want)) // Several groups, each of more than a record may have.
 	has(t, &store, path, want...)
@@ -169,18 +179,15 @@ func TestLargeEntries(t *testing.T) {
 	has(t, &store, path, want...)
 	well(t, store.StoreLogs(entries(41, 50, 1)))
 	well(t, store.DeleteRange(1, 50))
-	is(t, store.StoreLogs([]*raft.Log{entry(50, 1), large}), inkstone.ErrTooLarge) // In an empty store.
+	// In an empty store.
+	is(t, store.StoreLogs([]*raft.Log{entry(50, 1), large}), inkstone.ErrTooLarge)
 	has(t, &store, path)
 }
 
 // openFull opens a store that a few megabytes fill.
 func openFull(t *testing.T, path string) *Store {
 	t.Helper()
-	store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
-		inkstone.WithoutPrepareAhead(), inkstone.WithFreeSegmentsMax(0), inkstone.WithDiskBudgetBytes(5<<20))
-	well(t, err)
-	t.Cleanup(func() { store.Close() })
-	return store
+	return open(t, path, inkstone.WithFreeSegmentsMax(0), inkstone.WithDiskBudgetBytes(5<<20))
 }
 
 func large(first, last uint64, size int) (logs []*raft.Log) {
@@ -204,7 +211,8 @@ func goesFrom(t *testing.T, store *Store, first, last uint64) {
 	}
 }
 
-// What a full disk has refused is not there, also where it could not be removed at once; deleting the first entries makes room.
+// What a full disk has refused is not there, also where it could not be removed at once; deleting
+// the first entries makes room.
 func TestADiskThatIsFull(t *testing.T) {
 	pending, noted := 0, 0
 	for size := 10_000; size <= 90_000; size += 10_000 {
@@ -249,7 +257,7 @@ func TestADiskThatIsFull(t *testing.T) {
 		}
 	}
 	if pending == 0 || noted == 0 {
-		t.Fatal("no refused entry had to wait for its removal, or was noted by Close: this test shows nothing")
+		t.Fatal("this test shows nothing: no refused entry had to wait, or was noted by Close")
 	}
 	t.Logf("%d of 9 times what was refused could not be removed at once", pending)
 }
@@ -276,8 +284,8 @@ func TestADiskThatIsFullOfWhatWasRefused(t *testing.T) {
 	}
 }
 
-// After a failed write of the state the next opening may find it or the one before, so nothing is stored until then: the distance that was
-// to be written would give all entries other indexes.
+// After a failed write of the state the next opening may find it or the one before, so nothing is
+// stored until then: the distance that was to be written would give all entries other indexes.
 func TestAStateThatMayHaveBeenWritten(t *testing.T) {
 	path := t.TempDir()
 	store := open(t, path)
@@ -350,7 +358,8 @@ func TestAnIndexThatComesToMeanAnotherEntry(t *testing.T) {
 	}
 }
 
-// Who closes beside others gets them errors, never another answer, and an open log never a wrong number.
+// Who closes beside others gets them errors, never another answer, and an open log never a wrong
+// number.
 func TestClosingBesideOthers(t *testing.T) {
 	path := t.TempDir()
 	store, last := open(t, path), uint64(1)
@@ -428,8 +437,9 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 		t.Fatal("a text is a number")
 	}
 	is(t, store.Set([]byte("large"), make([]byte, 1<<19)), inkstone.ErrTooLarge)
-	// 12 MB were written; what is not needed has gone. Left are at most the head, four prepared and two free segments of 1 MiB, and on
-	// btrfs the reserved room; files that are marked for removal are gone when the log is closed.
+	// 12 MB were written; what is not needed has gone. Left are at most the head, four prepared and
+	// two free segments of 1 MiB, and on btrfs the reserved room; files that are marked for removal
+	// are gone when the log is closed.
 	if first := store.state.First(); first < 60 {
 		t.Fatal("the state begins at", first)
 	}
@@ -447,7 +457,8 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 	}
 }
 
-// Readers see an entry as it was stored, or none, while the store is cut at both ends and numbered anew.
+// Readers see an entry as it was stored, or none, while the store is cut at both ends and numbered
+// anew.
 func TestReadersBesideAWriter(t *testing.T) {
 	store := open(t, t.TempDir())
 	stop := make(chan struct{})
@@ -468,7 +479,8 @@ func TestReadersBesideAWriter(t *testing.T) {
 				wanted := first + index%(max(last, first)-first+2)
 				if err := store.GetLog(wanted, &got); err != nil {
 					is(t, err, raft.ErrLogNotFound)
-				} else if want := entry(wanted, got.Term); got.Index != wanted || !bytes.Equal(got.Data, want.Data) {
+				} else if want := entry(wanted, got.Term); got.Index != wanted ||
+					!bytes.Equal(got.Data, want.Data) {
 					t.Errorf("got %+v, want %+v", got, want)
 				}
 			}
@@ -495,7 +507,10 @@ func TestAfterCloseEachCallIsAnError(t *testing.T) {
 	well(t, store.Close())
 	_, first := store.FirstIndex()
 	_, last := store.LastIndex()
-	for _, err := range []error{first, last, store.GetLog(1, &raft.Log{}), store.StoreLog(entry(2, 1)), store.DeleteRange(1, 1), store.Set(nil, nil)} {
+	for _, err := range []error{
+		first, last, store.GetLog(1, &raft.Log{}), store.StoreLog(entry(2, 1)),
+		store.DeleteRange(1, 1), store.Set(nil, nil),
+	} {
 		is(t, err, inkstone.ErrClosed)
 	}
 	_, err = Open(filepath.Join(path, "none", "below"))
@@ -513,8 +528,11 @@ func TestForeignRecords(t *testing.T) {
 	if err := store.GetLog(1, &raft.Log{}); err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		t.Fatal(err)
 	}
-	for _, record := range [][]byte{nil, {2}, {1, 0}, append([]byte{1}, make([]byte, 10)...), append(make([]byte, 9), 1),
-		append([]byte{versionKeep}, make([]byte, 15)...), append([]byte{versionKeep + 1}, make([]byte, 16)...)} {
+	for _, record := range [][]byte{
+		nil, {2}, {1, 0}, append([]byte{1}, make([]byte, 10)...), append(make([]byte, 9), 1),
+		append([]byte{versionKeep}, make([]byte, 15)...),
+		append([]byte{versionKeep + 1}, make([]byte, 16)...),
+	} {
 		_, err := store.state.AppendDurable(background, record)
 		well(t, err)
 		well(t, store.Close())
@@ -536,13 +554,19 @@ func TestForeignRecords(t *testing.T) {
 	}
 }
 
-// The benchmarks that raft has for stores: .ci/go runs each a few times, to see that they pass. Those of StoreLog, StoreLogs and DeleteRange are
-// left out: they begin at index 0 or leave gaps.
+// The benchmarks that raft has for stores: .ci/go runs each a few times, to see that they pass.
+// Those of StoreLog, StoreLogs and DeleteRange are left out: they begin at index 0 or leave gaps.
 func BenchmarkStore(b *testing.B) {
-	for name, bench := range map[string]func(*testing.B, raft.LogStore){"FirstIndex": raftbench.FirstIndex, "LastIndex": raftbench.LastIndex, "GetLog": raftbench.GetLog} {
+	for name, bench := range map[string]func(*testing.B, raft.LogStore){
+		"FirstIndex": raftbench.FirstIndex, "LastIndex": raftbench.LastIndex,
+		"GetLog": raftbench.GetLog,
+	} {
 		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
 	}
-	for name, bench := range map[string]func(*testing.B, raft.StableStore){"Set": raftbench.Set, "Get": raftbench.Get, "SetUint64": raftbench.SetUint64, "GetUint64": raftbench.GetUint64} {
+	for name, bench := range map[string]func(*testing.B, raft.StableStore){
+		"Set": raftbench.Set, "Get": raftbench.Get,
+		"SetUint64": raftbench.SetUint64, "GetUint64": raftbench.GetUint64,
+	} {
 		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
 	}
 }
@@ -557,7 +581,8 @@ func TestTheEndsAreKnown(t *testing.T) {
 	if first, last, err := store.ends(); err != nil || first != 5 || last != 20 {
 		t.Fatal(first, last, err)
 	}
-	if count := testing.AllocsPerRun(100, func() { store.FirstIndex(); store.LastIndex() }); count != 0 {
+	ask := func() { store.FirstIndex(); store.LastIndex() }
+	if count := testing.AllocsPerRun(100, ask); count != 0 {
 		t.Fatal(count, "allocations")
 	}
 }
@@ -579,12 +604,15 @@ func TestAClosedStoreAnswersNothing(t *testing.T) {
 	is(t, store.DeleteRange(1, 1), os.ErrClosed)
 }
 
-// The name of a directory is durable when its parent was synced: whatever the path ends with, and when a killed process made it.
+// The name of a directory is durable when its parent was synced: whatever the path ends with, and
+// when a killed process made it.
 func TestTheParentOfTheDirectoryIsSynced(t *testing.T) {
 	parent := t.TempDir()
 	want, err := os.Stat(parent)
 	well(t, err)
-	for _, path := range []string{parent + "/a", parent + "/b/", parent + "//c//", parent + "/a", parent + "/a/."} {
+	for _, path := range []string{
+		parent + "/a", parent + "/b/", parent + "//c//", parent + "/a", parent + "/a/.",
+	} {
 		synced := 0
 		well(t, makeDirectory(path, func(directory *os.File) error {
 			synced++

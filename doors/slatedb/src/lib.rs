@@ -6,7 +6,8 @@
 //! ```no_run
 //! # use std::sync::Arc;
 //! # use inkstone_slatedb::Wals;
-//! # async fn open(store: Arc<dyn slatedb::object_store::ObjectStore>) -> Result<(), slatedb::Error> {
+//! # use slatedb::object_store::ObjectStore;
+//! # async fn open(store: Arc<dyn ObjectStore>) -> Result<(), slatedb::Error> {
 //! let wal = Wals::at("/var/lib/app/wal").of("orders");
 //! let gc = slatedb::GarbageCollectorBuilder::new("orders", store.clone())
 //!     .with_wal_gc(Arc::new(wal.clone()));

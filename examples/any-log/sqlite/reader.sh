@@ -1,6 +1,6 @@
 #!/bin/sh
-# The reader for `inkstone powerloss any`: the rows that writer.sh has written, in order. A database that does not pass SQLite's own
-# check is an error.
+# The reader for `inkstone powerloss any`: the rows that writer.sh has written, in order. A database
+# that does not pass SQLite's own check is an error.
 #
 #   reader.sh DIR
 set -eu

@@ -3,7 +3,7 @@
 //! *Owns*: what an event looks like as a record. *May not touch*: durability; the log sees to that.
 //!
 //! ```text
-//! cargo run -p example-event-store -- DIR add STREAM TEXT    one event, durable when its number is printed
+//! cargo run -p example-event-store -- DIR add STREAM TEXT    adds an event; durable when it ends
 //! cargo run -p example-event-store -- DIR show STREAM        all events of a stream
 //! ```
 #![forbid(unsafe_code)]

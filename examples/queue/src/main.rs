@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cargo run -p example-queue -- DIR push          each line of standard input is an item
-//! cargo run -p example-queue -- DIR take first    prints what the first reader (or the second) has not had yet
+//! cargo run -p example-queue -- DIR take first    prints what the first reader has not had yet
 //! ```
 #![forbid(unsafe_code)]
 

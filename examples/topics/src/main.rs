@@ -5,8 +5,8 @@
 //! streams see to that.
 //!
 //! ```text
-//! cargo run -p example-topics -- DIR publish TOPIC           each line of standard input is a message
-//! cargo run -p example-topics -- DIR consume TOPIC CONSUMER  prints what this consumer has not had yet
+//! cargo run -p example-topics -- DIR publish TOPIC           a message for each line of input
+//! cargo run -p example-topics -- DIR consume TOPIC CONSUMER  prints what it has not had yet
 //! cargo run -p example-topics -- DIR keep TOPIC COUNT        gives up all but the last messages
 //! ```
 #![forbid(unsafe_code)]

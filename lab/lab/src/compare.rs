@@ -433,10 +433,9 @@ fn sentence(comparison: &Comparison) -> String {
 /// What a reader must know about it.
 fn notes(first: &LabResult, second: &LabResult, drifts: Vec<String>) -> Vec<String> {
     let mut notes = vec![
-        "Each way is compared relative to its own run: what a round or a run did to all ways \
-         alike (their median; the \
-         baseline if there are fewer than five) is subtracted. So drift of the machine, or a disk that is slower as a \
-         whole, does not count."
+        "Each way is compared relative to its own run: what a round or a run did to all ways alike \
+         (their median; the baseline if there are fewer than five) is subtracted. So drift of the \
+         machine, or a disk that is slower as a whole, does not count."
             .into(),
     ];
     notes.extend(drifts);

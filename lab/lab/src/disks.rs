@@ -44,7 +44,8 @@ fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>, u64) {
         Some(format!("it is memory ({memory}), and nothing there survives a power loss"))
     } else if known.no_barriers {
         Some(
-            "it is mounted without barriers, so a sync does not reach the medium; mount it with barrier=1"
+            "it is mounted without barriers, so a sync does not reach the medium; mount it with \
+             barrier=1"
                 .into(),
         )
     } else if let Some((way, took_ns)) = too_fast(run) {

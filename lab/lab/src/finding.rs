@@ -151,18 +151,21 @@ fn none_faster(run: &Table, others: &[&Way], base: &Way) -> String {
     let open = others.iter().filter(|way| !is_told(way)).count();
     if open > 0 {
         return format!(
-            "On {place} the lab cannot tell whether any durable way is faster than `{name}`: the intervals of {open} of {} are too wide. \
-             A quieter machine makes them narrower; so do more rounds (`lab write --rounds`).",
+            "On {place} the lab cannot tell whether any durable way is faster than `{name}`: the \
+             intervals of {open} of {} are too wide. A quieter machine makes them narrower; so do \
+             more rounds (`lab write --rounds`).",
             others.len()
         );
     }
     let copies = if run.place.copy_on_write == "always" {
-        ": copy on write puts every overwrite in a new place, so prepared and reused blocks gain little"
+        ": copy on write puts every overwrite in a new place, so prepared and reused blocks gain \
+         little"
     } else {
         ""
     };
     format!(
-        "On {place} no durable way is faster than `{name}`: each is within 10% of it, or slower{copies}."
+        "On {place} no durable way is faster than `{name}`: each is within 10% of it, or \
+         slower{copies}."
     )
 }
 

@@ -72,7 +72,8 @@ impl ImageKind {
 named_choice! {
     /// How the loop device opens its backing file.
     LoopMode, "loop mode" {
-        Buffered = "buffered", "the backing file through the page cache, 512 B sectors (as published)";
+        Buffered = "buffered",
+            "the backing file through the page cache, 512 B sectors (as published)";
         Direct = "direct", "the backing file with O_DIRECT, 4096 B sectors";
     }
 }

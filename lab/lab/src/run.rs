@@ -374,7 +374,8 @@ fn cut_short(table: &Table, plan: &Plan) -> Option<String> {
     let cut: Vec<(f64, String)> = table.ways.iter().zip(&plan.ways).filter_map(share).collect();
     let (share, name) = cut.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!(
-        "a limit stopped the passes of {} of {} ways before the end of the file: the earliest was `{name}` after {share:.0}%",
+        "a limit stopped the passes of {} of {} ways before the end of the file: the earliest was \
+         `{name}` after {share:.0}%",
         cut.len(),
         table.ways.len()
     ))

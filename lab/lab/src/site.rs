@@ -67,8 +67,8 @@ pub enum SiteError {
     Io(#[from] inkstone_io::Error),
     /// Not enough free bytes, noticed before the first write.
     #[error(
-        "{directory}: {} MiB are needed, but {} MiB are free; take another directory, or measure less at once (smaller \
-         files, fewer ways)",
+        "{directory}: {} MiB are needed, but {} MiB are free; take another directory, or measure \
+         less at once (smaller files, fewer ways)",
         needed_bytes.div_ceil(1 << 20),
         free_bytes >> 20
     )]

@@ -509,7 +509,8 @@ mod tests {
                 let equal = called_different(10_000, RESAMPLES, rounds, noise, 1.0);
                 let ten = called_different(1_000, RESAMPLES, rounds, noise, 1.1);
                 println!(
-                    "sd {sd:4} spikes {spikes:4} n {rounds:2}: equal {equal:4.1}%, 10% found {ten:5.1}%"
+                    "sd {sd:4} spikes {spikes:4} n {rounds:2}: equal {equal:4.1}%, 10% found \
+                     {ten:5.1}%"
                 );
                 assert!(equal <= 5.0, "{equal}");
             }

@@ -48,7 +48,8 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
                 "{} passes files on to another file system, which is not visible here",
                 mount.file_system
             ),
-            "run the lab on the volume itself (in a container: on a mounted volume, not in the image)",
+            "run the lab on the volume itself (in a container: on a mounted volume, not in the \
+             image)",
         ));
     }
     if matches!(mount.file_system.as_str(), "nfs" | "nfs4" | "cifs" | "smb3" | "ceph") {
@@ -117,7 +118,8 @@ fn cpu_busy(
         warning(
             "cpu-busy",
             format!(
-                "other processes used {percent}% of the CPUs before the run, so commits wait for a CPU too"
+                "other processes used {percent}% of the CPUs before the run, so commits wait for a \
+                 CPU too"
             ),
             "stop the other load; it affects medians less than means and tails",
         )

@@ -3,8 +3,8 @@
 // Owns: what a reader must be able to rely on. May not touch: how results come about (.ci/report
 // measures them).
 //
-// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json and read.json, CHROMIUM
-// the browser, SHOTS a directory for screenshots.
+// INKSTONE is the command, RESULTS a directory with run.json, fallocate.json and read.json,
+// CHROMIUM the browser, SHOTS a directory for screenshots.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -40,13 +40,15 @@ const fileOf = (name) => join(RESULTS, `${name}.html`);
 for (const [name, [result]] of Object.entries(pages)) {
   // Spoiled names must not spoil the version.
   writeFileSync(join(RESULTS, `${name}-drawn.json`), JSON.stringify(result));
-  execFileSync(INKSTONE, ["lab", "report", join(RESULTS, `${name}-drawn.json`), "-o", fileOf(name)]);
+  const drawn = join(RESULTS, `${name}-drawn.json`);
+  execFileSync(INKSTONE, ["lab", "report", drawn, "-o", fileOf(name)]);
 }
 
 let browser;
 before(async () => {
-  const args = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"];
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args });
+  const quiet = ["--disable-gpu", "--disable-background-networking", "--no-first-run"];
+  const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
+  browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...quiet] });
 });
 after(() => browser?.close());
 
@@ -61,7 +63,8 @@ async function on(name, look, more) {
   page.on("pageerror", (error) => wrong.push(String(error.stack || error)));
   const url = pathToFileURL(fileOf(name)).href;
   page.on("request", (request) => {
-    if (request.url() !== url && !request.url().startsWith("data:")) wrong.push(`asked for ${request.url()}`);
+    const asked = request.url();
+    if (asked !== url && !asked.startsWith("data:")) wrong.push(`asked for ${asked}`);
   });
   await page.goto(url);
   await look(page);
@@ -69,7 +72,8 @@ async function on(name, look, more) {
   await context.close();
 }
 const settled = (page) =>
-  page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))));
+  page.evaluate(() => new Promise((resolve) =>
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve)))));
 const textOf = (page) => page.evaluate(() => document.body.innerText);
 
 // What a chart must not be: empty, with numbers that are none, with text outside of it or over
@@ -93,33 +97,40 @@ const inspect = (page) =>
       if (!said.some((words) => /\d/.test(words))) fault("no figures under the pointer");
       if (!svg.getAttribute("aria-label")) fault("no title");
       const box = svg.getBoundingClientRect();
-      const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+      const texts = [...svg.querySelectorAll("text")].map((text) =>
+        [text.textContent, text.getBoundingClientRect()]);
       texts.forEach(([words, a], n) => {
         const over = texts
           .slice(n + 1)
-          .find(([, b]) => a.left < b.right - 3 && b.left < a.right - 3 && a.top < b.bottom - 4 && b.top < a.bottom - 4);
+          .find(([, b]) => a.left < b.right - 3 && b.left < a.right - 3
+            && a.top < b.bottom - 4 && b.top < a.bottom - 4);
         if (over) fault(`"${words}" and "${over[0]}" lie on each other`);
         if (a.left < box.left - 3 || a.right > box.right + 3) fault(`"${words}" leaves the chart`);
       });
     }
     const view = document.documentElement.clientWidth;
     if (document.documentElement.scrollWidth > view) {
-      const isWide = (node) => !node.closest(".scroll") && node.getBoundingClientRect().right > view + 1;
+      const isWide = (node) =>
+        !node.closest(".scroll") && node.getBoundingClientRect().right > view + 1;
       const wide = [...document.body.querySelectorAll("*")].filter(isWide);
-      faults.push(`wider than the window: ${wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120))}`);
+      const first = wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120));
+      faults.push(`wider than the window: ${first}`);
     }
-    if (/\b(NaN|undefined|\[object)/.test(document.body.innerText)) faults.push("NaN or undefined in the text");
+    const isUnsaid = /\b(NaN|undefined|\[object)/.test(document.body.innerText);
+    if (isUnsaid) faults.push("NaN or undefined in the text");
     return { faults, kinds: [...kinds].sort() };
   });
 
 for (const [name, [, kinds]] of Object.entries(pages)) {
-  test(`${name}: every chart drawn, nothing overflowing, wide and narrow, light and dark, on paper`, () =>
+  test(`${name}: all charts drawn, nothing overflowing, wide, narrow, light, dark, on paper`, () =>
     on(name, async (page) => {
-      for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [390, "dark"], [390, "light"]]) {
+      const looks = [[1280, "light"], [1280, "dark"], [390, "dark"], [390, "light"]];
+      for (const [width, colorScheme] of looks) {
         await page.emulateMedia({ colorScheme });
         await page.setViewportSize({ width, height: 900 });
         await settled(page);
-        if (SHOTS) await page.screenshot({ path: join(SHOTS, `${name}-${width}-${colorScheme}.png`), fullPage: true });
+        const path = SHOTS && join(SHOTS, `${name}-${width}-${colorScheme}.png`);
+        if (path) await page.screenshot({ path, fullPage: true });
         const seen = await inspect(page);
         assert.deepEqual(seen.faults, [], `${width}, ${colorScheme}`);
         if (kinds) assert.deepEqual(seen.kinds, [...kinds].sort());
@@ -155,15 +166,19 @@ test("a page says what its result answers, and what is missing and why", async (
   for (const [name, title, said] of [
     ["run", / on /, []],
     ["experiments", / on /, ["residency could not be proved"]],
-    ["disks", /^Which disk is best/, ["/mnt/nvme and /mnt/ssd tie", "126 µs", "no durable way could be measured there"]],
-    ["claims", /^Claims, checked/, ["Of 6 claims", "overwrite-twice", "0.004 [0.002..0.005] times", "it needs root", "0.1 or less"]],
-    ["half", /./, ["stopped early", "could not be measured", "EOPNOTSUPP on purpose", "not run: the run ended before", "no io_uring here",
+    ["disks", /^Which disk is best/, ["/mnt/nvme and /mnt/ssd tie", "126 µs",
+      "no durable way could be measured there"]],
+    ["claims", /^Claims, checked/, ["Of 6 claims", "overwrite-twice",
+      "0.004 [0.002..0.005] times", "it needs root", "0.1 or less"]],
+    ["half", /./, ["stopped early", "could not be measured", "EOPNOTSUPP on purpose",
+      "not run: the run ended before", "no io_uring here",
       "No bill: the block layer could not be traced: tracing needs root"]],
     ["nothing", /./, ["Nothing was measured."]],
   ]) {
     await on(name, async (page) => {
       assert.match(await page.title(), title);
-      const words = `${await textOf(page)}\n${(await page.locator("svg text").allTextContents()).join("\n")}`;
+      const drawn = await page.locator("svg text").allTextContents();
+      const words = [await textOf(page), ...drawn].join("\n");
       for (const wanted of said) assert.ok(words.includes(wanted), `${name}: ${wanted}`);
     });
   }
@@ -181,7 +196,8 @@ test("names are text, never markup", async () => {
 
 test("without scripts the answer, the warnings and the tables can be read", () =>
   on("run", async (page) => {
-    assert.ok((await page.locator("body").innerText()).includes("drawn by a script inside this file"));
+    const body = await page.locator("body").innerText();
+    assert.ok(body.includes("drawn by a script inside this file"));
     assert.ok((await page.locator(".lead").first().innerText()).length > 10);
     assert.ok((await page.locator("pre").innerText()).includes(run.tables[0].ways[0].name));
   }, { javaScriptEnabled: false }));

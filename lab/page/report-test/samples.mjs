@@ -2,8 +2,10 @@
 // Owns: how they are spoiled. May not touch: how a page looks.
 
 const copy = (value) => structuredClone(value);
-const NASTY = `</script><img src=x onerror="document.title='taken'"><!-- \`x\` "q" 'a' & $& <script>`;
-const relative = (speedup, verdict) => ({ speedup, low: speedup * 0.9, high: speedup * 1.15, verdict });
+const NASTY =
+  `</script><img src=x onerror="document.title='taken'"><!-- \`x\` "q" 'a' & $& <script>`;
+const relative = (speedup, verdict) =>
+  ({ speedup, low: speedup * 0.9, high: speedup * 1.15, verdict });
 
 // The result with a bill and a commit request by request for each way: where tracing was not
 // possible, made-up ones.
@@ -12,14 +14,17 @@ export function traced(result) {
   for (const way of full.tables[0].ways.filter((way) => way.rounds.length)) {
     if (way.bill?.timeline?.length) continue;
     const request = (what, issued_ns, completed_ns, bytes) =>
-      ({ device: "vda", what, issued_ns, completed_ns, bytes, sector: 4096, flags: "WS", who: "made up" });
+      ({ device: "vda", what, issued_ns, completed_ns, bytes, sector: 4096, flags: "WS",
+        who: "made up" });
     const requests = [request("data-write", 5000, 60000, 4096), request("flush", 61000, null, 0)];
     const none = { requests: 0, bytes: 0 };
-    const layer = { device: "vda", role: "file system", shared: true, fua_writes: 0, all_writes: none, all_reads: none,
-      requests: { "data-write": { requests: 20, bytes: 81920 }, "journal-write": { requests: 40, bytes: 327680 },
-        flush: { requests: 20, bytes: 0 } }, submitters: [], cross_check: null, unattributed: [] };
-    way.bill = { source: "trace", commits: 20, lost_events: 0, uring_punts: null, notes: [], layers: [layer],
-      timeline: [{ number: 7, total_ns: way.latency.p50_ns, requests }] };
+    const counts = { "data-write": { requests: 20, bytes: 81920 },
+      "journal-write": { requests: 40, bytes: 327680 }, flush: { requests: 20, bytes: 0 } };
+    const layer = { device: "vda", role: "file system", shared: true, fua_writes: 0,
+      all_writes: none, all_reads: none, requests: counts, submitters: [], cross_check: null,
+      unattributed: [] };
+    way.bill = { source: "trace", commits: 20, lost_events: 0, uring_punts: null, notes: [],
+      layers: [layer], timeline: [{ number: 7, total_ns: way.latency.p50_ns, requests }] };
   }
   return full;
 }
@@ -30,7 +35,8 @@ export function halfEmpty(result) {
   half.interrupted = true;
   half.machine.trace_refused = "tracing needs root";
   const table = half.tables[0];
-  const stop = (why) => (way) => ({ ...way, rounds: [], latency: null, relative: null, bill: null, figures: [], missing: why });
+  const stop = (why) => (way) => ({ ...way, rounds: [], latency: null, relative: null, bill: null,
+    figures: [], missing: why });
   const not_run = "not run: the run ended before";
   table.finding = null;
   table.ways = table.ways.map((way, n) => {
@@ -42,7 +48,8 @@ export function halfEmpty(result) {
   half.tables.push({ ...copy(table), place, ways: table.ways.map(stop(not_run)) });
   half.tables.push({ ...copy(table), title: "empty", ways: [] });
   const missing = stop("no io_uring here")(copy(table.ways[0]));
-  half.tables.push({ ...copy(table), name: "pool", title: "Nothing came of it", unit: "operations/s", ways: [missing] });
+  half.tables.push({ ...copy(table), name: "pool", title: "Nothing came of it",
+    unit: "operations/s", ways: [missing] });
   half.later_field = { not: ["known"] };
   return half;
 }
@@ -51,9 +58,10 @@ export function halfEmpty(result) {
 // Names stay equal where they refer to each other: all of them are spoiled alike.
 export function nasty(result) {
   const bad = copy(result);
+  const kept = ["kind", "verdict", "source", "unit", "what"];
   const spoil = (value) => {
     for (const [name, child] of Object.entries(value || {})) {
-      if (typeof child === "string" && !["kind", "verdict", "source", "unit", "what"].includes(name)) value[name] = `${NASTY}${child}`;
+      if (typeof child === "string" && !kept.includes(name)) value[name] = `${NASTY}${child}`;
       else if (child && typeof child === "object") spoil(child);
     }
   };
@@ -64,13 +72,16 @@ export function nasty(result) {
 // Several places, with one that could not be compared.
 export function places(result) {
   const many = copy(result);
-  const names = ["ext4, direct loop", "xfs, direct loop", "btrfs-nodatacow, buffered loop", "tmpfs"];
+  const names = ["ext4, direct loop", "xfs, direct loop", "btrfs-nodatacow, buffered loop",
+    "tmpfs"];
   many.tables = names.map((name, n) => {
     const run = copy(many.tables[0]);
     run.place.name = name;
     const [best, naive] = [run.ways.at(-1).name, run.ways[0].name];
     const speedup = relative(0.9 + n * 0.7, n > 1 ? "faster" : "tie");
-    run.finding = name === "tmpfs" ? null : { why: null, advice: null, sentence: `On ${name} the best is \`${best}\`.`, best, naive, speedup };
+    const sentence = `On ${name} the best is \`${best}\`.`;
+    run.finding = { why: null, advice: null, sentence, best, naive, speedup };
+    if (name === "tmpfs") run.finding = null;
     return run;
   });
   return many;
@@ -80,8 +91,8 @@ export function places(result) {
 export function experiments(result) {
   const place = result.tables[0].place;
   const { latency } = result.tables[0].ways[0];
-  const empty = { series: "", x: null, what: null, missing: null, rounds: [], relative: null, latency: null, figures: [],
-    bill: null, durable: null };
+  const empty = { series: "", x: null, what: null, missing: null, rounds: [], relative: null,
+    latency: null, figures: [], bill: null, durable: null };
   const way = (series, x, value, more) => ({
     ...empty,
     name: x ? `${series}, ${x} threads` : series,
@@ -93,15 +104,19 @@ export function experiments(result) {
     ...more,
   });
   const threads = [2, 8, 32, 64, 128, 256, 512];
-  const pool = threads.map((x, n) => way("pool", x, [9e3, 22e3, 39e3, 41e3, 37e3, 24e3, 19e3][n], n ? {} : { latency }));
-  const ring = threads.map((x, n) => way("io_uring", x, [11e3, 30e3, 52e3, 60e3, 61e3, 61.5e3, 61.2e3][n]));
-  const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [], random_order: true, x_name: null,
-    baseline: null, finding: null };
+  const [pooled, ringed] = [[9e3, 22e3, 39e3, 41e3, 37e3, 24e3, 19e3],
+    [11e3, 30e3, 52e3, 60e3, 61e3, 61.5e3, 61.2e3]];
+  const pool = threads.map((x, n) => way("pool", x, pooled[n], n ? {} : { latency }));
+  const ring = threads.map((x, n) => way("io_uring", x, ringed[n]));
+  const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [],
+    random_order: true, x_name: null, baseline: null, finding: null };
   const sentence = "A pool gains nothing beyond 64 threads; `io_uring` reaches 1.5 times as much.";
   const finding = { sentence, best: null, naive: null, speedup: null };
-  const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring", unit: "operations/s",
-    x_name: "threads", ways: [...pool, ...ring], knees: [["pool", 64], ["io_uring", 128]], finding };
-  const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s", baseline: "read, 4 KiB", ways: [
+  const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring",
+    unit: "operations/s", x_name: "threads", ways: [...pool, ...ring],
+    knees: [["pool", 64], ["io_uring", 128]], finding };
+  const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s",
+    baseline: "read, 4 KiB", ways: [
     way("read, 4 KiB", 0, 1.1e9, { latency }),
     way("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: relative(2.18, "faster") }),
     { ...empty, name: "mmap", series: "mmap", missing: "residency could not be proved" },
@@ -118,9 +133,12 @@ export function disks(result) {
   return { ...places(result), command: "inkstone lab /mnt/nvme /mnt/ssd", sentence, disks: [
     disk("/mnt/nvme", 126),
     disk("/mnt/ssd", 129, { relative: { speedup: 0.98, low: 0.88, high: 1.13, verdict: "tie" } }),
-    disk("/mnt/a-name-that-is-far-too-long-for-its-column", 4200, { relative: relative(0.03, "slower") }),
-    disk("/dev/shm", 3, { device: null, refused: "it is memory (tmpfs), and nothing there survives a power loss" }),
-    disk("/mnt/gone", 0, { per_commit_ns: null, best: null, refused: "no durable way could be measured there" }),
+    disk("/mnt/a-name-that-is-far-too-long-for-its-column", 4200,
+      { relative: relative(0.03, "slower") }),
+    disk("/dev/shm", 3, { device: null,
+      refused: "it is memory (tmpfs), and nothing there survives a power loss" }),
+    disk("/mnt/gone", 0, { per_commit_ns: null, best: null,
+      refused: "no durable way could be measured there" }),
   ] };
 }
 
@@ -128,20 +146,24 @@ export function disks(result) {
 export function claims(result) {
   const claim = (id, verdict, band, found, reason) => ({
     id,
-    statement: `What somebody said of ${id}, at such length that it takes more than one line of a table.`,
+    statement: `What somebody said of ${id}, at such length that it takes more than one line of ` +
+      "a table.",
     source: "a/thread#17",
     link: null,
     band,
     verdict,
-    found: found && { value: found[0], low: found[1], high: found[2], unit: found[3] || "times", of: "new fsync : reuse fdatasync" },
+    found: found && { value: found[0], low: found[1], high: found[2], unit: found[3] || "times",
+      of: "new fsync : reuse fdatasync" },
     reason: reason || null,
   });
   return { ...copy(result), command: "inkstone lab claims --json claims.json", claims: [
     claim("overwrite-twice", "confirmed", "1.5 to 3", [1.9, 1.7, 2.16]),
     claim("posix-fallocate-slow", "refuted", "1.03 or more", [0.0039, 0.002, 0.0051]),
     claim("link-saves", "cannot-tell", "1.03 or more", [1.09, 0.97, 1.21]),
-    claim("direct-not-durable", "confirmed", "0.1 or less", [0.016, 0.016, 0.016, "flushes a commit"]),
+    claim("direct-not-durable", "confirmed", "0.1 or less",
+      [0.016, 0.016, 0.016, "flushes a commit"]),
     claim("overwrite-no-journal", "confirmed", "0", [0, 0, 0, "journal writes a commit"]),
-    claim("append-journals-20k", "not-run", "16 to 24", null, "it needs root: a file system on a loop device"),
+    claim("append-journals-20k", "not-run", "16 to 24", null,
+      "it needs root: a file system on a loop device"),
   ] };
 }

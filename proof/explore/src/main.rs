@@ -6,7 +6,8 @@
 
 #[cfg(not(inkstone_explore))]
 compile_error!(
-    "build it in the directory `explore`: its .cargo/config.toml sets --cfg inkstone_explore (or set it in RUSTFLAGS)"
+    "build it in the directory `explore`: its .cargo/config.toml sets --cfg inkstone_explore (or \
+     set it in RUSTFLAGS)"
 );
 
 mod disk;
@@ -43,8 +44,10 @@ use scheduler::{Seeds, seed};
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
-    "usage: inkstone-explore [--raft|--streams] [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
-       inkstone-explore [--raft|--streams] --seed SEED [--mistake NAME]   one schedule, and what happens in it
+    "usage: inkstone-explore [--raft|--streams] [--schedules N] [--from SEED] [--threads N] \
+     [--seconds N] [--mistake NAME]
+       inkstone-explore [--raft|--streams] --seed SEED [--mistake NAME]   one schedule, and what \
+happens in it
        inkstone-explore --mistakes [NAME,NAME...]               each is to be found
 --raft: a raft log, --streams: a log with streams; neither: a log.
 The log has mistakes in the copy alone that `.ci/mistaken` makes.";
@@ -214,7 +217,8 @@ fn report(outcome: &Outcome) {
     for Failure { seed, broken } in &outcome.failures {
         println!("seed {seed}: {:?}: {}", broken.kind, broken.what);
         println!(
-            "    again, and what happens in it: (cd explore && cargo run --release -- --seed {seed})"
+            "    again, and what happens in it: (cd explore && cargo run --release -- --seed \
+             {seed})"
         );
         *kinds.entry(broken.kind).or_insert(0) += 1;
     }

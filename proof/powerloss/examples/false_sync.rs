@@ -143,7 +143,9 @@ fn main() -> Result<(), String> {
         }
         let [synced, answered, touched, twice] = counts;
         println!(
-            "{kind}: in {synced} of {rounds} rounds a block is lost that was synced; in {answered} fstat had succeeded after that sync, in {touched} a change of the time stamp had, in {twice} two had"
+            "{kind}: in {synced} of {rounds} rounds a block is lost that was synced; in {answered} \
+             fstat had succeeded after that sync, in {touched} a change of the time stamp had, in \
+             {twice} two had"
         );
     }
     machine.remove()

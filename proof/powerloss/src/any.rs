@@ -377,7 +377,8 @@ impl Shell {
                 Heard::Silent => {
                     let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
                     return Err(self.fault(&format!(
-                        "has printed nothing for {limit:?}, after {} lines: it must flush each line when its item is durable{}",
+                        "has printed nothing for {limit:?}, after {} lines: it must flush each \
+                         line when its item is durable{}",
                         printed.lines.len(),
                         said(&complaint.unwrap_or_default())
                     )));
@@ -394,7 +395,8 @@ impl Shell {
                 // Also one that goes on as if nothing had happened.
                 Heard::Line(_) | Heard::Silent => {
                     return Err(self.fault(
-                        "was killed, but a process that it started still holds its stdout: that must not leave the process group",
+                        "was killed, but a process that it started still holds its stdout: that \
+                         must not leave the process group",
                     ));
                 }
             }

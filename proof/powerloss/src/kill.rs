@@ -62,7 +62,9 @@ impl fmt::Display for Figures {
         let Self { records_again: again, records_acknowledged: newly, torn, refused, .. } = self;
         write!(
             f,
-            "{kills} kills ({early} before the log was open), {acknowledgements} acknowledgements, {records} records read back ({newly} newly acknowledged, {again} shown before), {torn} torn tails, {refused} second writers refused"
+            "{kills} kills ({early} before the log was open), {acknowledgements} acknowledgements, \
+             {records} records read back ({newly} newly acknowledged, {again} shown before), \
+             {torn} torn tails, {refused} second writers refused"
         )
     }
 }
@@ -77,7 +79,8 @@ pub fn run(
 ) -> Result<(Certificate, Figures), RunError> {
     let began = Instant::now();
     let mut medium = Killed::new(&campaign.parent, u64::MAX)?;
-    let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, written by rule and buffered; the page cache survives a kill";
+    let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, \
+                   written by rule and buffered; the page cache survives a kill";
     let mut certificate = campaign.begin("kill", medium.file_system.clone(), subject);
     let mut lab = Kill {
         campaign,

@@ -32,7 +32,8 @@ mod none {
 
         fn from_str(name: &str) -> Result<Self, String> {
             Err(format!(
-                "this build has no mistake {name:?}: run the command in the copy that `.ci/mistaken` makes"
+                "this build has no mistake {name:?}: run the command in the copy that \
+                 `.ci/mistaken` makes"
             ))
         }
     }

@@ -18,7 +18,8 @@ named_choice! {
     Way, "strategy" {
         BufferedFdatasync = "buffered-fdatasync", "through the page cache, then fdatasync";
         BufferedFsync = "buffered-fsync", "through the page cache, then fsync";
-        BufferedRwfDsync = "buffered-rwf-dsync", "through the page cache with RWF_DSYNC on each write";
+        BufferedRwfDsync = "buffered-rwf-dsync",
+            "through the page cache with RWF_DSYNC on each write";
         BufferedODsync = "buffered-o-dsync", "through the page cache, opened with O_DSYNC";
         BufferedOSync = "buffered-o-sync", "through the page cache, opened with O_SYNC";
         DirectFdatasync = "direct-fdatasync", "O_DIRECT, then fdatasync";

@@ -188,7 +188,8 @@ fn a_new_file_that_was_synced_after_giving_up_root_is_there() {
 }
 
 #[test]
-#[ignore = "shows what the kernel does, and fails where it does it; the command is at the top of this file"]
+#[ignore = "shows what the kernel does, and fails where it does it; the command is at the top of \
+            this file"]
 fn a_new_file_that_was_synced_is_there_without_our_help() {
     none_is_lost(Maker::Bare, 200);
 }

@@ -65,31 +65,28 @@
 //!    ([`DiskOptions::names_need_room`]) a creation or rename does. A removal needs none.
 //!
 //! 10. A lock is in the machine's memory: it has one holder per file, until it is dropped or the
-//!     power is cut. Its file,
-//!     if missing, is created, empty, and is as volatile as any other new file; this does not count as
-//!     [`OperationKind::Create`].
+//!     power is cut. Its file, if missing, is created, empty, and is as volatile as any other new
+//!     file; this does not count as [`OperationKind::Create`].
 //!
 //! *Engines*
 //! 11. The bytes of a write may survive a crash from its submission on, and survive for sure only
-//!     when it has completed
-//!     as durable. A sync covers what had completed when it was submitted, and its own write. Completions come in an
-//!     order from the seed.
+//!     when it has completed as durable. A sync covers what had completed when it was submitted,
+//!     and its own write. Completions come in an order from the seed.
 //!
 //! *Power*
 //! 12. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so
-//!     that a large write
-//!     tears anywhere. Of several versions of one sector the newest kept one is found. [`PowerCut`] samples such
-//!     states and enumerates them; the disk itself continues.
+//!     that a large write tears anywhere. Of several versions of one sector the newest kept one is
+//!     found. [`PowerCut`] samples such states and enumerates them; the disk itself continues.
 //! 13. What was found after a crash is on the medium: it survives the next one.
 //!
 //! *Faults*
 //! 14. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
-//!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after one leaves a part.
+//!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after
+//!     one leaves a part.
 //! 15. After a failed sync the pages are clean and the medium is old; what memory shows is an
-//!     [`AfterEffect`]. A second
-//!     sync succeeds and saves nothing. Direct writes are lost from the device's cache as well. Where syncs fail by
-//!     rate, any part of the pages was written before the failure. In all cases a file's shrinking remains to be
-//!     committed.
+//!     [`AfterEffect`]. A second sync succeeds and saves nothing. Direct writes are lost from the
+//!     device's cache as well. Where syncs fail by rate, any part of the pages was written before
+//!     the failure. In all cases a file's shrinking remains to be committed.
 //! 16. A lost or misdirected write is acknowledged and flushed all the same. If it was buffered,
 //!     the page cache shows it
 //!     until [`SimDisk::drop_caches`], or until its file's cached pages are dropped.

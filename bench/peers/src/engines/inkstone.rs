@@ -108,7 +108,8 @@ impl Writer for Appender<'_> {
 pub fn words(log: &Log) -> String {
     let stats = log.stats();
     format!(
-        "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} changes found no file ready",
+        "{} records in {} groups; {} segments: {} recycled, {} prepared, {} only reserved; {} \
+         changes found no file ready",
         stats.records,
         stats.groups,
         stats.segments,

@@ -47,7 +47,8 @@ impl Engine for Peer {
 
     fn how(&self) -> String {
         format!(
-            "WriteOptions::sync; {RECYCLED_LOGS} logs recycled (recovery mode SkipAnyCorruptedRecord); no compaction"
+            "WriteOptions::sync; {RECYCLED_LOGS} logs recycled (recovery mode \
+             SkipAnyCorruptedRecord); no compaction"
         )
     }
 

@@ -107,7 +107,8 @@ pub fn memory(plan: &Plan, load: &Load, is_long: bool) -> LoadResult {
         Ok(Box::new(Holding::new(plan, kind, streams, records)?))
     };
     let notes = vec![format!(
-        "resident memory of a process that has written {streams} streams of {records} records, less what it had before it opened them"
+        "resident memory of a process that has written {streams} streams of {records} records, \
+         less what it had before it opened them"
     )];
     finish(load.result(RECORD_BYTES, rounds::run(&plan.pace, all(plan, one)), notes), Unit::Mib)
 }
@@ -174,7 +175,8 @@ pub fn opening(plan: &Plan, load: &Load, cache: Cache) -> LoadResult {
     let contestants = all(plan, one);
     let streams = u64::from(MANY) / plan.divide;
     let notes = vec![format!(
-        "{streams} streams of {FEW} records; after each opening the bounds of all are compared, and each {COMPARE_EVERY}th is read"
+        "{streams} streams of {FEW} records; after each opening the bounds of all are compared, \
+         and each {COMPARE_EVERY}th is read"
     )];
     finish(
         load.result(OPENED_RECORD_BYTES, rounds::run(&plan.pace, contestants), notes),
@@ -262,7 +264,8 @@ pub fn thin(plan: &Plan, load: &Load, cache: Cache) -> LoadResult {
         contestants.push(made(KNOWN, Thin::new(plan, ManyKind::Inkstone, cache, true)));
     }
     let notes = vec![format!(
-        "one stream of {} records in a log of {} segments of 64 MiB, {} KiB of {OTHERS} other streams between two of them; opened before, outside the clock",
+        "one stream of {} records in a log of {} segments of 64 MiB, {} KiB of {OTHERS} other \
+         streams between two of them; opened before, outside the clock",
         THIN / plan.divide,
         SEGMENTS / plan.divide,
         (SEGMENTS * SEGMENT_BYTES / THIN) >> 10,

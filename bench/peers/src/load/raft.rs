@@ -58,7 +58,8 @@ pub fn raft(plan: &Plan, load: &Load, entry_bytes: usize, in_flight: u64) -> Loa
         }
     }
     let mut notes = vec![format!(
-        "{in_flight} entries in flight, each an append of its own; a vote each {VOTE_EVERY:?}; a thread reads each entry as soon as it can"
+        "{in_flight} entries in flight, each an append of its own; a vote each {VOTE_EVERY:?}; a \
+         thread reads each entry as soon as it can"
     )];
     if in_flight > 1 {
         notes.push(format!(

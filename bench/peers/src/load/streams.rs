@@ -42,11 +42,13 @@ pub fn rates(plan: &Plan, load: &Load) -> Vec<LoadResult> {
     let result = |(active, keep, count): (u32, u64, usize)| {
         let arms: Vec<Arm> = arms.by_ref().take(count).collect();
         let mut notes = vec![format!(
-            "{active} streams, each keeps its last {keep} records or a few more; a thread takes its own streams in turn"
+            "{active} streams, each keeps its last {keep} records or a few more; a thread takes \
+             its own streams in turn"
         )];
         if active == 1 {
             notes.push(
-                "all threads write to it; a region of raft-engine has one writer at a time: raft-64x128 has one"
+                "all threads write to it; a region of raft-engine has one writer at a time: \
+                 raft-64x128 has one"
                     .into(),
             );
         }
@@ -106,7 +108,9 @@ pub fn idle(plan: &Plan, load: &Load) -> LoadResult {
     }
     let arms = rounds::run(&plan.pace, contestants);
     let mut notes = vec![format!(
-        "{IDLE_THREADS} threads, {ACTIVE} streams in turn, each keeps its last {KEEP_EACH} records or a few more; beside them {IDLE} idle ones that keep {KEEP_EACH} for ever, which are compared at the end"
+        "{IDLE_THREADS} threads, {ACTIVE} streams in turn, each keeps its last {KEEP_EACH} records \
+         or a few more; beside them {IDLE} idle ones that keep {KEEP_EACH} for ever, which are \
+         compared at the end"
     )];
     if let [with, without] = &arms[..]
         && let Some(found) = relative(&with.p99_rounds, &without.p99_rounds, plan.pace.seed)

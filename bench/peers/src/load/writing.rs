@@ -54,8 +54,8 @@ pub fn durable(plan: &Plan, load: &Load, record_bytes: usize) -> Result<LoadResu
     let notes = vec![
         format!("{FLOOR}: 1 MiB overwrites of a written file, each durable before the next"),
         format!(
-            "{GROWING}: nothing is given up; a turn begins in a new directory, with segments of full size, and ends after \
-             {} MiB of records",
+            "{GROWING}: nothing is given up; a turn begins in a new directory, with segments of \
+             full size, and ends after {} MiB of records",
             GROWING_BYTES_MAX >> 20
         ),
     ];

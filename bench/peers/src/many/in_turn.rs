@@ -155,7 +155,8 @@ impl Engine for InTurn {
             (self.disk_bytes.load(Ordering::Relaxed) as f64, self.spread.live_bytes() as f64);
         let mib = f64::from(1 << 20);
         let mut words = format!(
-            "{:.1} GiB of records; {:.1} MiB live at least; the disk had up to {:.1} MiB: 2 x live + {:.1} segments of 64 MiB",
+            "{:.1} GiB of records; {:.1} MiB live at least; the disk had up to {:.1} MiB: 2 x live \
+             + {:.1} segments of 64 MiB",
             written / mib / 1024.0,
             live / mib,
             disk / mib,

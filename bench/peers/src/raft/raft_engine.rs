@@ -111,7 +111,8 @@ impl Store for Log {
 
     fn how(&self) -> String {
         format!(
-            "a thread of ours: write(.., sync = true) of all that has come meanwhile; {FILE_MIB} MiB files, recycled and prefilled"
+            "a thread of ours: write(.., sync = true) of all that has come meanwhile; {FILE_MIB} \
+             MiB files, recycled and prefilled"
         )
     }
 

@@ -91,8 +91,8 @@ fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
 fn tell_of_the_future(files: &[PathBuf]) {
     let Some(first) = files.first() else { return };
     complain!(
-        "{} modified in the future, for example {}: set the clock if it is behind. These times are ignored, so more may be \
-         kept than you asked for",
+        "{} modified in the future, for example {}: set the clock if it is behind. These times are \
+         ignored, so more may be kept than you asked for",
         plural(files.len() as u64, "file"),
         first.display()
     );
@@ -117,7 +117,8 @@ fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
 fn said_of_truncated(error: Error) -> anyhow::Error {
     match error {
         Error::Locked { path, holder } => anyhow::anyhow!(
-            "{} is locked by {holder}: truncate the log there with Log::truncate_before, or end it first",
+            "{} is locked by {holder}: truncate the log there with Log::truncate_before, or end it \
+             first",
             path.display()
         ),
         error => said(error),

@@ -64,7 +64,8 @@ pub(super) fn dump(
     }
     anyhow::ensure!(
         !is_corrupt,
-        "{path} is corrupt: `inkstone verify {path}` says where, `inkstone salvage {path} NEW` saves what can be read",
+        "{path} is corrupt: `inkstone verify {path}` says where, `inkstone salvage {path} NEW` \
+         saves what can be read",
         path = directory.display()
     );
     Ok(ExitCode::SUCCESS)
@@ -82,7 +83,10 @@ fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {
             "first_live": header.first_live.get(),
             "epoch": header.epoch.get(),
             "promise": header.promise.get(),
-            "predecessor": header.predecessor.map(|end| json!({ "segment": end.segment.get(), "byte": end.byte })),
+            "predecessor": header.predecessor.map(|end| json!({
+                "segment": end.segment.get(),
+                "byte": end.byte,
+            })),
             "roll": match header.roll {
                 Roll::Begin => "begin",
                 Roll::Full => "full",
@@ -172,9 +176,10 @@ fn batch_word(batch: Batch) -> &'static str {
 
 fn control_json(control: &Control) -> Value {
     match control {
-        Control::Epoch { previous, recovered } => {
-            json!({ "previous_epoch": previous.map(|epoch| epoch.get()), "recovered": recovered.get() })
-        }
+        Control::Epoch { previous, recovered } => json!({
+            "previous_epoch": previous.map(|epoch| epoch.get()),
+            "recovered": recovered.get(),
+        }),
         Control::Promise(PromiseReason::Idle) => json!("idle"),
         Control::Promise(PromiseReason::Close) => json!("closed"),
         Control::TruncateBefore(lsn) => json!({ "first": lsn.get() }),

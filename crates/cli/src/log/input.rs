@@ -100,7 +100,8 @@ impl<R: BufRead> Records<R> {
 
 fn too_large(number: u64, bytes: u64, limit: usize) -> anyhow::Error {
     anyhow::anyhow!(
-        "record {number} of the input has {bytes} bytes or more; the limit is {limit}: raise --record-max. The records before it are durable"
+        "record {number} of the input has {bytes} bytes or more; the limit is {limit}: raise \
+         --record-max. The records before it are durable"
     )
 }
 

@@ -65,14 +65,15 @@ Examples:
   inkstone truncate orders --keep-for 7d    removes segments whose records are all older than that
   inkstone truncate orders --keep-bytes 10GiB --dry-run
 
---keep-bytes and --keep-for remove whole segments, and never the last one: they keep at least what you ask for, and up to one \
-segment more. The age of a segment is the age of its file's last change.
+--keep-bytes and --keep-for remove whole segments, and never the last one: they keep at least what \
+you ask for, and up to one segment more. The age of a segment is the age of its file's last change.
 
-While a program has the log open, only that program can truncate it: with Log::truncate_before, and inspect::first_to_keep for \
-the same rules.";
+While a program has the log open, only that program can truncate it: with Log::truncate_before, \
+and inspect::first_to_keep for the same rules.";
 const RAFT: &str = "\
 Examples:
-  inkstone raft node-1/raft                 works beside the program that writes it, and changes nothing
+  inkstone raft node-1/raft                 works beside the program that writes it, and changes \
+nothing
   inkstone raft node-1/raft --json | jq .committed
   inkstone dump node-1/raft                 every record, with what it says
 
@@ -87,11 +88,13 @@ The bytes of a stream are about what its records take in the log. docs/streams.m
 section is, and when the oldest one goes.";
 const SALVAGE: &str = "\
 Examples:
-  inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`
+  inkstone salvage broken saved             copies what is readable in `broken` to a new log in \
+`saved`
   inkstone salvage broken saved --json | jq '.gaps'
 
-LSNs are dense, so not all records can keep theirs. The new log starts at the first readable LSN. Up to the first gap every \
-record keeps its LSN; after each gap LSNs are lower by the number of lost records. saved/salvage.json maps old LSNs to new ones.";
+LSNs are dense, so not all records can keep theirs. The new log starts at the first readable LSN. \
+Up to the first gap every record keeps its LSN; after each gap LSNs are lower by the number of \
+lost records. saved/salvage.json maps old LSNs to new ones.";
 const COPY: &str = "\
 Examples:
   inkstone copy orders backup       consistent, even while `orders` is written; keeps the LSNs";
@@ -171,7 +174,9 @@ pub(crate) struct AppendArguments {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     record_max: Option<u64>,
     /// What makes a commit durable [default: depends on the file system]
-    #[arg(long, value_parser = names_of(&[Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync]))]
+    #[arg(long, value_parser = names_of(&[
+        Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync,
+    ]))]
     durability: Option<Durability>,
     /// How files are read and written [default: depends on the file system]
     #[arg(long, value_parser = names_of(&[Access::Buffered, Access::Direct]))]

@@ -78,7 +78,8 @@ fn show(
                 let _ = out.flush();
                 let truncated = range(lsn.get(), first.get() - 1);
                 complain!(
-                    "LSN {truncated} were truncated before they were shown; continuing at LSN {first}"
+                    "LSN {truncated} were truncated before they were shown; continuing at LSN \
+                     {first}"
                 );
                 cursor.seek(first);
             }
@@ -87,7 +88,8 @@ fn show(
                 let next = last.get() + 1;
                 let truncated = range(next, lsn.get() - 1);
                 complain!(
-                    "LSN {truncated} were truncated, also those shown above; continuing at LSN {next}"
+                    "LSN {truncated} were truncated, also those shown above; continuing at LSN \
+                     {next}"
                 );
             }
             Err(error) => return Err(error),

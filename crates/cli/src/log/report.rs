@@ -101,7 +101,8 @@ fn prometheus(report: &Report) -> String {
     let mut text = String::new();
     for (name, help, value) in numbers {
         text.push_str(&format!(
-            "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} gauge\ninkstone_{name}{{log=\"{label}\"}} {value}\n"
+            "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} \
+             gauge\ninkstone_{name}{{log=\"{label}\"}} {value}\n"
         ));
     }
     text
@@ -130,7 +131,8 @@ fn verify_text(report: &Report) -> String {
     } else {
         let places = plural(report.damage.len() as u64, "damaged place");
         text.push_str(&format!(
-            "{path}: CORRUPT: {places}; {records} can be read; `inkstone salvage {path} NEW` saves them\n"
+            "{path}: CORRUPT: {places}; {records} can be read; `inkstone salvage {path} NEW` saves \
+             them\n"
         ));
     }
     text

@@ -15,23 +15,25 @@ use inkstone_powerloss::medium::RunError;
 use super::shared::{campaign, certificate_file, conclude};
 use crate::parse::{duration, names};
 
-const HELP: &str = "\
-The writer gets a directory: {dir} in its command. It makes one item after another durable there. It prints and flushes one \
-line for each item, when and only when the item is durable; no two lines are the same. It continues until it is killed. Where \
-an earlier writer was killed, it continues after that writer's items.
+const HELP: &str = "The writer gets a directory: {dir} in its command. It makes one item after \
+another durable there. It prints and flushes one line for each item, when and only when the item \
+is durable; no two lines are the same. It continues until it is killed. Where an earlier writer \
+was killed, it continues after that writer's items.
 
-The reader prints the items that it finds in the directory, as the same lines in the same order, and exits with 0. In an empty \
-directory it prints nothing.
+The reader prints the items that it finds in the directory, as the same lines in the same order, \
+and exits with 0. In an empty directory it prints nothing.
 
-After each crash the reader must print every acknowledged item, in order, whole, none twice. Items that were in flight may \
-follow. What the reader has printed once must stay.
+After each crash the reader must print every acknowledged item, in order, whole, none twice. Items \
+that were in flight may follow. What the reader has printed once must stay.
 
 Examples:
-  inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader 'examples/any-log/sqlite/reader.sh {dir}'
-  inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 --certificate mine.json
+  inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader \
+'examples/any-log/sqlite/reader.sh {dir}'
+  inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 \
+--certificate mine.json
 
-Each runs in a shell and in its own process group, which it must not leave: SIGKILL goes to the whole group. A kill keeps the \
-page cache, so this shows nothing about syncs; --fs does.";
+Each runs in a shell and in its own process group, which it must not leave: SIGKILL goes to the \
+whole group. A kill keeps the page cache, so this shows nothing about syncs; --fs does.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -46,7 +48,8 @@ pub(crate) struct AnyArguments {
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// How many writers to start
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Cut the power under this file system, on a disk in memory (root), instead of only killing
     /// the writer
@@ -57,10 +60,12 @@ pub(crate) struct AnyArguments {
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
     /// How many writers work in one directory before it is emptied
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     lives: u64,
     /// Kill each writer after at most this many lines
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     lines: u32,
     /// Seed of the moments at which writers are killed; the exact moment also depends on the
     /// machine
@@ -97,7 +102,8 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         Err(RunError::Other(words)) => return Err(anyhow::Error::msg(words)),
     };
     say!(
-        "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in flight",
+        "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in \
+         flight",
         figures.kills,
         figures.acknowledged,
         figures.confirmed,

@@ -15,7 +15,8 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss kill                       500 kills in the current directory, less than a minute
+  inkstone powerloss kill                       500 kills in the current directory, less than a \
+minute
   inkstone powerloss kill /var/lib/db --rounds 5000 --certificate kill.json
   inkstone powerloss kill --rounds 50 --lie early      exit code 1: a lying writer is caught
 
@@ -28,7 +29,8 @@ pub(crate) struct KillArguments {
     #[arg(default_value = ".")]
     directory: PathBuf,
     /// How many writers to kill
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Seed of what each round does; the exact moments also depend on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]

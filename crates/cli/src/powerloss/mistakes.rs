@@ -18,7 +18,8 @@ Examples:
   inkstone powerloss mistakes                          all mistakes: minutes
   inkstone powerloss mistakes no-sync renamed-first
 
-For each class of faults the table has the number of crash states until it noticed: from seed 1, and the median of five hunts.";
+For each class of faults the table has the number of crash states until it noticed: from seed 1, \
+and the median of five hunts.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -37,10 +37,12 @@ pub(crate) struct RecordArguments {
     /// The recording to create, in the format of dm-log-writes
     file: PathBuf,
     /// The file system
-    #[arg(long = "fs", value_name = "KIND", default_value = "ext4", value_parser = names::<FsKind>())]
+    #[arg(long = "fs", value_name = "KIND", default_value = "ext4")]
+    #[arg(value_parser = names::<FsKind>())]
     kind: FsKind,
     /// The way of writing
-    #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync", value_parser = names::<Way>())]
+    #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync")]
+    #[arg(value_parser = names::<Way>())]
     way: Way,
     /// Seed of the history
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -27,7 +27,8 @@ const PROJECTED: u64 = 6000;
 #[derive(Debug, Args)]
 struct KernelArguments {
     /// File systems [default: all]
-    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
+    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = names::<FsKind>())]
     kinds: Vec<FsKind>,
     /// Seed of the first writer
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -52,17 +53,21 @@ impl KernelArguments {
 #[command(after_help = "\
 Examples:
   sudo inkstone powerloss run                 60 mounted states on each file system: about a minute
-  sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
+  sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected \
+100000
   sudo inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
-  sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, truncations, purges
+  sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, \
+truncations, purges
 
-Exit code 0: every promise held in every state that was checked, and at least one state was checked. 1: a promise was
+Exit code 0: every promise held in every state that was checked, and at least one state was \
+checked. 1: a promise was
 broken, or nothing could run. The output always names what did not run.")]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     kernel: KernelArguments,
     /// Ways of writing [default: all]
-    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = names::<Way>())]
     ways: Vec<Way>,
     /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
@@ -100,22 +105,27 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sudo inkstone powerloss faults                              each fault on each file system, 4 times
+  sudo inkstone powerloss faults                              each fault on each file system, 4 \
+times
   sudo inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
   sudo inkstone powerloss faults --rounds 50 --certificate faults.json
 
-Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or nothing could run.")]
+Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or \
+nothing could run.")]
 pub(crate) struct FaultsArguments {
     #[command(flatten)]
     kernel: KernelArguments,
     /// Faults [default: all]
-    #[arg(long = "fault", value_name = "LIST", value_delimiter = ',', value_parser = names::<Fault>())]
+    #[arg(long = "fault", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = names::<Fault>())]
     faults: Vec<Fault>,
     /// Ways of writing [default: all, in turn]
-    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = names::<Way>())]
     ways: Vec<Way>,
     /// How many logs to use with each fault on each file system
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Crash states to check after each, besides the harshest
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -146,18 +156,22 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
 Examples:
   sudo inkstone powerloss strategies                every strategy on every file system: minutes
   sudo inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
-  sudo inkstone powerloss strategies --fs ext4 --strategy write-only --keep .     and `replay` shows a loss again
+  sudo inkstone powerloss strategies --fs ext4 --strategy write-only --keep .     and `replay` \
+shows a loss again
 
-Exit code 0: every strategy that claims durability kept its data in every state, and every other one was caught losing some.
+Exit code 0: every strategy that claims durability kept its data in every state, and every other \
+one was caught losing some.
 1: not so, or nothing could run. The output always names what did not run.")]
 pub(crate) struct StrategiesArguments {
     #[command(flatten)]
     kernel: KernelArguments,
     /// Strategies [default: all]
-    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Plain>())]
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = names::<Plain>())]
     strategies: Vec<Plain>,
     /// States for each strategy on each file system
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     states: u32,
     /// Keep the recording of each loss and each hole in this directory
     #[arg(long, value_name = "DIRECTORY")]

@@ -32,22 +32,26 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "S", default_value = "1", value_parser = seed)]
     seed: u64,
     /// Run this many seeds of every class
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["states", "time"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["states", "time"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// Run until this many states were opened
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "time")]
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     states: Option<u64>,
     /// Run for this long [default: 10s]
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Run only these classes (listed below)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = str::parse::<FaultClass>)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = str::parse::<FaultClass>)]
     class: Vec<FaultClass>,
     /// Threads that run seeds [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// Check every state of cuts with up to this many items
-    #[arg(long, value_name = "N", default_value_t = ALL_OF as u64, value_parser = clap::value_parser!(u64).range(0..=20))]
+    #[arg(long, value_name = "N", default_value_t = ALL_OF as u64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=20))]
     all_of: u64,
     #[command(flatten)]
     mistake: MistakeArgument,

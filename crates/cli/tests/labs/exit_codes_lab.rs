@@ -162,7 +162,8 @@ fn called(line: &str) -> Vec<String> {
 }
 
 /// Prints what it has appended, and continues after what is there.
-const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n >>{dir}/f; sync {dir}/f; echo $n; done";
+const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n \
+                      >>{dir}/f; sync {dir}/f; echo $n; done";
 const READER: &str = "cat {dir}/f 2>/dev/null; exit 0";
 
 /// The code of one cell, in a directory of its own with a result, a recording if there is one, and

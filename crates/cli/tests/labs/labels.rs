@@ -13,8 +13,8 @@ const COMMITS: u64 = 128;
 const FILE_BYTES: u64 = COMMITS * 4096;
 /// A 16th of the file.
 const STEPS: u64 = 16;
-const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,sync_file_range,msync,mmap,fallocate,\
-                      ftruncate,io_uring_enter,io_submit";
+const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,\
+                      sync_file_range,msync,mmap,fallocate,ftruncate,io_uring_enter,io_submit";
 
 /// A call on the cell's file, with the flags that matter, and how often it was made.
 type Seen = BTreeMap<String, u64>;

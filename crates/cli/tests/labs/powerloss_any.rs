@@ -10,8 +10,8 @@ use inkstone_powerloss::kernel::machine::FsKind;
 
 /// Durable enough for a kill: each line is written before it is reported. A line that a kill has
 /// cut is removed first.
-const WRITER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f > g || true; mv g f; n=$(wc -l < f); \
-    while :; do n=$((n+1)); echo \"item $n!\" >> f; echo \"item $n!\"; done";
+const WRITER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f > g || true; mv g f; n=$(wc -l < \
+    f); while :; do n=$((n+1)); echo \"item $n!\" >> f; echo \"item $n!\"; done";
 /// Shows whole lines only.
 const READER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f || true";
 

@@ -340,7 +340,8 @@ fn say_what_is_full(error: Error, on: impl AsFd) -> Error {
             "bytes are free, but no inode is left (`df -i`): remove some files"
         }
         _ if has_bytes => {
-            "bytes are free, so a quota, or the room for metadata (btrfs), is used up: free some of that"
+            "bytes are free, so a quota, or the room for metadata (btrfs), is used up: free some \
+             of that"
         }
         _ => "free some space",
     };

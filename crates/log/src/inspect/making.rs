@@ -218,7 +218,8 @@ fn is_mark(directory: &AnyDirectory) -> Result<bool> {
 fn in_the_way(directory: &AnyDirectory, name: &str) -> Error {
     let at = directory.path();
     Error::Invalid(format!(
-        "{} is in the way: a copy makes a file of this name; move it away, or choose a directory other than {}",
+        "{} is in the way: a copy makes a file of this name; move it away, or choose a directory \
+         other than {}",
         at.join(name).display(),
         at.display()
     ))

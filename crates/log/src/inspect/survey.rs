@@ -479,7 +479,10 @@ fn busy(directory: &AnyDirectory) -> Error {
     let why = io::Error::from(io::ErrorKind::ResourceBusy);
     let error = inkstone_io::Error::new("look at the log", directory.path(), why);
     error
-        .advise("its writer changes the files faster than they can be read: try again when it writes less")
+        .advise(
+            "its writer changes the files faster than they can be read: try again when it \
+                 writes less",
+        )
         .into()
 }
 

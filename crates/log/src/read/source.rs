@@ -247,8 +247,8 @@ impl Source {
         match self {
             Self::Living(shared) => Ok(shared),
             Self::View(_) => Err(Error::Invalid(
-                "a reader from `Reader::open` cannot be awaited, since this process gets no notice when another one \
-                 commits: call `Cursor::next_within` on a thread of your own"
+                "a reader from `Reader::open` cannot be awaited, since this process gets no notice \
+                 when another one commits: call `Cursor::next_within` on a thread of your own"
                     .into(),
             )),
         }

@@ -126,8 +126,8 @@ impl Pool {
         let mut files = lock(&self.files);
         if !std::mem::replace(&mut files.lacks_fallocate, true) {
             files.notice = Some(format!(
-                "this file system cannot reserve blocks (fallocate: {error}): new segments are filled with zeros instead, \
-                 so that every byte is written twice"
+                "this file system cannot reserve blocks (fallocate: {error}): new segments are \
+                 filled with zeros instead, so that every byte is written twice"
             ));
         }
     }

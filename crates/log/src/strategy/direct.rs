@@ -17,7 +17,8 @@ pub(super) fn no_direct(found: &Capabilities) -> Option<String> {
             None
         }
         DioAlignment::Bytes { memory, offset } => Some(format!(
-            "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} in the file, and groups are aligned to {BLOCK_BYTES}"
+            "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} \
+             in the file, and groups are aligned to {BLOCK_BYTES}"
         )),
         DioAlignment::Refused => {
             Some(format!("this {name} has no O_DIRECT, or serves it through the page cache"))

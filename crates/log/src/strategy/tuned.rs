@@ -107,7 +107,8 @@ impl Tuned {
     fn to_text(&self) -> String {
         let Strategy { preparation, reuse, access, durability, .. } = self.strategy;
         let mut text = format!(
-            "{FIRST_LINE}\nunix-s {}\npreparation {preparation}\nreuse {reuse}\naccess {access}\ndurability {durability}\nreason {}\n",
+            "{FIRST_LINE}\nunix-s {}\npreparation {preparation}\nreuse {reuse}\naccess \
+             {access}\ndurability {durability}\nreason {}\n",
             self.unix_s, self.reason
         );
         for (name, value) in &self.here {
@@ -189,7 +190,8 @@ impl Tuned {
             if then != Some(value.as_str()) {
                 let then = then.unwrap_or("nothing");
                 return Err(format!(
-                    "it was made where the {name} was {then}, and here the {name} is {value}; run `inkstone tune` again"
+                    "it was made where the {name} was {then}, and here the {name} is {value}; run \
+                     `inkstone tune` again"
                 ));
             }
         }

@@ -131,9 +131,8 @@ fn the_errors_are_those_of_the_parts_joined() {
     let large = vec![0; 64 << 20];
     let parts = vec![IoSlice::new(&large); 320];
     let bytes = 20 << 30;
-    assert!(
-        matches!(log.append_parts(&parts), Err(Error::TooLarge { bytes: told, .. }) if told == bytes)
-    );
+    let refused = log.append_parts(&parts);
+    assert!(matches!(refused, Err(Error::TooLarge { bytes: told, .. }) if told == bytes));
     log.close().expect("closed");
     same(&log, b"too late", &[IoSlice::new(b"too "), IoSlice::new(b"late")]);
 }

@@ -390,7 +390,8 @@ fn many_waiting_threads_sleep_once_for_a_record() {
     const RECORDS: u64 = 200;
     if sleeps_of_this_thread().is_none() {
         eprintln!(
-            "NOT RUN: many_waiting_threads_sleep_once_for_a_record: /proc/thread-self/status does not count"
+            "NOT RUN: many_waiting_threads_sleep_once_for_a_record: /proc/thread-self/status does \
+             not count"
         );
         return;
     }

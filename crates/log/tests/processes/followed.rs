@@ -299,7 +299,8 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
 
 /// Run by the test below.
 #[test]
-#[ignore = "the other process of records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown"]
+#[ignore = "the other process of \
+            records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown"]
 fn the_writer_in_two_steps() {
     let path = given();
     let log = Log::open(&path, small().segment_bytes(1 << 20)).unwrap();

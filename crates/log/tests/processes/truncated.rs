@@ -141,10 +141,8 @@ fn no_read_shows_what_was_cut_since_the_reader_looked() {
         for cursor in &mut late {
             let from = cursor.next_lsn();
             let cut = next(cursor).unwrap_err();
-            assert!(
-                matches!(cut, Error::TruncatedAfter { lsn, last } if lsn == from && last.get() == LEFT),
-                "{cut}"
-            );
+            let Error::TruncatedAfter { lsn, last: left } = cut else { panic!("{cut}") };
+            assert_eq!((lsn, left.get()), (from, LEFT));
             assert!(rest(cursor, last) == expected(LEFT + 1, last), "from {from}, {publishes}");
         }
         assert_eq!(reader.get(Lsn::new(LEFT + 5)).unwrap(), record(LEFT + 5, 1));

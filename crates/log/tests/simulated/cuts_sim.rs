@@ -51,10 +51,8 @@ fn a_cut_is_told_and_only_when_it_is_durable() {
     log.truncate_after(Lsn::new(149)).unwrap();
     append(&log, 150..=152, 3);
     let cut = beyond.next().unwrap_err();
-    assert!(
-        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (200, 149)),
-        "{cut}"
-    );
+    let Error::TruncatedAfter { lsn, last } = cut else { panic!("{cut}") };
+    assert_eq!((lsn.get(), last.get()), (200, 149));
     assert_eq!(shown(&mut beyond), [(150, record(150, 3)), (151, record(151, 3))]);
 }
 

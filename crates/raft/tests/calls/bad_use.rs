@@ -214,10 +214,10 @@ fn records_that_are_not_known_or_contradict_are_refused() {
         log.close().unwrap();
         let error = RaftLog::open(&path, small()).unwrap_err();
         let text = error.to_string();
-        assert!(
-            matches!(&error, Error::Newer { lsn: at, .. } | Error::Contradiction { lsn: at, .. } if *at == lsn),
-            "{text}"
-        );
+        let (Error::Newer { lsn: at, .. } | Error::Contradiction { lsn: at, .. }) = error else {
+            panic!("{text}");
+        };
+        assert_eq!(at, lsn, "{text}");
         for word in words {
             assert!(text.contains(word), "{text}");
         }

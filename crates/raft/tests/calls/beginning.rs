@@ -35,9 +35,10 @@ fn the_first_entry_says_where_a_raft_log_begins() {
         });
         append(&raft, 1, first..=first + 2).unwrap();
         for wrong in [first + 4, first] {
-            assert!(
-                matches!(append(&raft, 1, wrong..=wrong), Err(Error::Hole { expected, came }) if expected == first + 3 && came == wrong)
-            );
+            let Err(Error::Hole { expected, came }) = append(&raft, 1, wrong..=wrong) else {
+                panic!("{wrong} was not refused as a hole");
+            };
+            assert_eq!((expected, came), (first + 3, wrong));
         }
         append(&raft, 2, first + 3..=first + 3).unwrap();
         let raft = again(&path, raft, |raft| {

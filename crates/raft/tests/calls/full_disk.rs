@@ -19,7 +19,8 @@ fn append(raft: &Sim, index: u64, bytes: usize) -> Result<()> {
 }
 
 fn is_no_room<T>(result: &Result<T>) -> bool {
-    matches!(result, Err(error @ Error::Log(inkstone::Error::NoRoom { .. })) if error.is_retryable())
+    let Err(error) = result else { return false };
+    matches!(error, Error::Log(inkstone::Error::NoRoom { .. })) && error.is_retryable()
 }
 
 /// Fills the disk until not even the smallest record fits.

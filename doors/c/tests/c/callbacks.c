@@ -1,4 +1,5 @@
-/* Callbacks and listeners from C, and 64 threads: each callback is called once, in order, with nothing of the log locked. */
+/* Callbacks and listeners from C, and 64 threads: each callback is called once, in order, with
+ * nothing of the log locked. */
 #include "check.h"
 
 #include <pthread.h>
@@ -152,7 +153,8 @@ static void a_listener_is_told_and_destroyed_once(const char *directory) {
     CHECK(atomic_exchange(&heard.destroyed, 0) == 1);
     CHECK(inkstone_options_set_listener(options, listen, &heard, destroyed) == INKSTONE_OK);
     OK(inkstone_open(in(directory, "listener"), options, &log, &error));
-    for (int i = 0; i < 4; i++) OK(inkstone_append_durable(log, record, sizeof record, NULL, &error));
+    for (int i = 0; i < 4; i++)
+        OK(inkstone_append_durable(log, record, sizeof record, NULL, &error));
     inkstone_options_free(options);
     CHECK(atomic_load(&heard.kinds[INKSTONE_EVENT_RECOVERED]) == 1);
     CHECK(atomic_load(&heard.kinds[INKSTONE_EVENT_SEGMENT_SEALED]) == 1);
@@ -206,7 +208,8 @@ static void *follow(void *unused) {
         inkstone_code code;
         do code = inkstone_cursor_next_within(cursor, 1000000, &record, NULL);
         while (code == INKSTONE_NOT_YET);
-        CHECK(code == INKSTONE_OK && record.lsn == lsn && (record.size == 3 || memcmp(record.data, "three", 5) == 0));
+        CHECK(code == INKSTONE_OK && record.lsn == lsn);
+        CHECK((record.size == 3 || memcmp(record.data, "three", 5) == 0));
         atomic_fetch_add(&seen, 1);
     }
     inkstone_cursor_free(cursor);
@@ -218,7 +221,8 @@ static void sixty_four_threads(const char *directory) {
     pthread_t threads[THREADS], follower;
     OK(inkstone_open(in(directory, "threads"), NULL, &shared, &error));
     CHECK(pthread_create(&follower, NULL, follow, NULL) == 0);
-    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, append, &called) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, append, &called) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(pthread_join(follower, NULL) == 0);
     OK(inkstone_close(shared, &error));

@@ -1,4 +1,4 @@
-/* What the C programs of the tests check with. A check that fails says where and ends the program. */
+/* What the C programs of the tests check with. A failed check says where, and ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                            \
-    do {                                                                                            \
-        if (!(condition)) {                                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                 \
-            exit(1);                                                                                \
-        }                                                                                           \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* A place for an error that holds no pointer before the call: the call must not read it. */
@@ -32,20 +32,22 @@ static inline void fails(int line, inkstone_code got, inkstone_code wanted, cons
 
 static inline void works(int line, inkstone_code got) {
     if (got != INKSTONE_OK || error != NULL) {
-        fprintf(stderr, "line %d: %s: %s\n", line, inkstone_code_name(got), inkstone_error_message(error));
+        fprintf(stderr, "line %d: %s: %s\n", line, inkstone_code_name(got),
+                inkstone_error_message(error));
         exit(1);
     }
     error = (inkstone_error *)8;
 }
 
-/* The call fails with this code, and its message has these words. The call's last argument is `&error`. */
+/* The call fails with this code, and its message has these words. Its last argument is `&error`. */
 #define FAILS(call, code, words) fails(__LINE__, call, code, words)
+#define INVALID(call, words) FAILS(call, INKSTONE_INVALID, words)
 #define OK(call) works(__LINE__, call)
 /* The call returns this code, and makes no error object. */
-#define QUIET(call, code)                                                                           \
-    do {                                                                                            \
-        CHECK((call) == (code));                                                                    \
-        CHECK(error == NULL);                                                                       \
+#define QUIET(call, code)                                                                          \
+    do {                                                                                           \
+        CHECK((call) == (code));                                                                   \
+        CHECK(error == NULL);                                                                      \
     } while (0)
 
 #endif

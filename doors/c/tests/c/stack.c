@@ -1,9 +1,12 @@
-/* Everything that needs much stack, on a thread that has as much as inkstone.h asks for, or as the second argument says (in bytes). */
+/* Everything that needs much stack, on a thread that has as much as inkstone.h asks for, or as the
+ * second argument says (in bytes). */
 #include "check.h"
 
 #include <pthread.h>
 
-static void called(void *context, uint64_t lsn, const inkstone_error *outcome) { *(uint64_t *)context = outcome == NULL ? lsn : 0; }
+static void called(void *context, uint64_t lsn, const inkstone_error *outcome) {
+    *(uint64_t *)context = outcome == NULL ? lsn : 0;
+}
 
 static void *uses(void *path) {
     inkstone_options *options = inkstone_options_small();
@@ -19,7 +22,8 @@ static void *uses(void *path) {
         OK(inkstone_open(path, options, &log, &error));
         /* Through several segments. */
         static const char large[20000];
-        for (int i = 0; i < 10; i++) OK(inkstone_append_durable(log, large, sizeof large, &lsn, &error));
+        for (int i = 0; i < 10; i++)
+            OK(inkstone_append_durable(log, large, sizeof large, &lsn, &error));
         OK(inkstone_append(log, "called", 6, &pending, &error));
         lsn = pending.lsn;
         OK(inkstone_on_durable(&pending, called, &durable, &error));
@@ -28,7 +32,8 @@ static void *uses(void *path) {
         inkstone_error_free(error);
         OK(inkstone_reader_of(log, &reader, &error));
         OK(inkstone_cursor_new(reader, inkstone_first(log), &cursor, &error));
-        while (inkstone_cursor_next(cursor, &record, &error) == INKSTONE_OK) CHECK(record.size == 6 || record.size == sizeof large);
+        while (inkstone_cursor_next(cursor, &record, &error) == INKSTONE_OK)
+            CHECK(record.size == 6 || record.size == sizeof large);
         CHECK(error == NULL && inkstone_cursor_next_lsn(cursor) == lsn + 1);
         inkstone_cursor_free(cursor);
         inkstone_reader_free(reader);
@@ -59,7 +64,8 @@ int main(int count, char **arguments) {
     void *end = NULL;
     CHECK(count == 2 || count == 3);
     CHECK(pthread_attr_init(&attributes) == 0);
-    CHECK(pthread_attr_setstacksize(&attributes, count == 3 ? (size_t)atoi(arguments[2]) : INKSTONE_STACK_BYTES) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, count == 3 ? (size_t)atoi(arguments[2])
+                                                            : INKSTONE_STACK_BYTES) == 0);
     CHECK(pthread_create(&thread, &attributes, uses, arguments[1]) == 0);
     CHECK(pthread_join(thread, &end) == 0 && end == arguments[1]);
     puts("the stack was enough");

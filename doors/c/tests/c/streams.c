@@ -1,4 +1,5 @@
-/* Streams: every function, bad use that can be seen, and a reader in another process. DIRECTORY is a place for logs. */
+/* Streams: every function, bad use that can be seen, and a reader in another process. DIRECTORY is
+ * a place for logs. */
 #include "check.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@ static inkstone_options *small(void) {
     OK(inkstone_options_set(options, "section_bytes", "65536", &error));
     OK(inkstone_options_set(options, "size_multiple", "2", &error));
     OK(inkstone_options_set(options, "cache_bytes", "100000", &error));
-    FAILS(inkstone_options_set(options, "size_multiple", "two", &error), INKSTONE_INVALID, "a whole number");
+    INVALID(inkstone_options_set(options, "size_multiple", "two", &error), "a whole number");
     return options;
 }
 
@@ -35,14 +36,16 @@ static void names(uint64_t stream, uint64_t number) {
     CHECK(inkstone_error_number(error, &is) && is == number);
 }
 
-static void has(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number, const char *text) {
+static void has(const inkstone_streams_reader *reader, uint64_t stream, uint64_t number,
+                const char *text) {
     inkstone_bytes bytes;
     OK(inkstone_streams_get(reader, stream, number, &bytes, &error));
     CHECK(bytes.size == strlen(text) && memcmp(bytes.data, text, bytes.size) == 0);
     inkstone_bytes_free(&bytes);
 }
 
-static void has_bounds(const inkstone_streams_reader *reader, uint64_t stream, uint64_t first, uint64_t next) {
+static void has_bounds(const inkstone_streams_reader *reader, uint64_t stream, uint64_t first,
+                       uint64_t next) {
     uint64_t is_first, is_next;
     OK(inkstone_streams_bounds(reader, stream, &is_first, &is_next, &error));
     CHECK(is_first == first && is_next == next);
@@ -84,28 +87,37 @@ static void every_change(const char *directory) {
     /* All of a batch or nothing of it; its errors name the stream and the number. */
     inkstone_batch_append(batch, 7, "x", 1);
     inkstone_batch_append_at(batch, 7, 9, "x", 1);
-    CHECK(inkstone_streams_apply(streams, batch, numbers, &pending, &error) == INKSTONE_OTHER_NUMBER && pending.log == NULL);
+    CHECK(inkstone_streams_apply(streams, batch, numbers, &pending, &error) ==
+          INKSTONE_OTHER_NUMBER);
+    CHECK(pending.log == NULL);
     names(7, 4);
-    FAILS(inkstone_error_code(error), INKSTONE_OTHER_NUMBER, "stream 7: the next record gets number 4");
+    FAILS(inkstone_error_code(error), INKSTONE_OTHER_NUMBER,
+          "stream 7: the next record gets number 4");
     CHECK(numbers[0] == 0 && numbers[1] == 0);
     has_bounds(reader, 7, 1, 3);
     inkstone_batch_clear(batch);
-    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_INVALID, "the batch is empty");
+    INVALID(inkstone_streams_apply(streams, batch, NULL, &pending, &error), "the batch is empty");
     CHECK(inkstone_batch_append(batch, 7, NULL, 1) == INKSTONE_INVALID);
     CHECK(inkstone_batch_append(batch, 7, "x", 1) == INKSTONE_OK);
-    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_INVALID, "change 1: data is NULL");
+    INVALID(inkstone_streams_apply(streams, batch, NULL, &pending, &error),
+            "change 1: data is NULL");
     inkstone_batch_clear(batch);
     inkstone_batch_create(batch, 7, 1);
-    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_EXISTS, "stream 7 is there already");
+    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_EXISTS,
+          "stream 7 is there already");
     inkstone_batch_clear(batch);
     static char large[40000];
     inkstone_batch_note(batch, 7, large, 4000);
-    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_TOO_LARGE, "a note of 4000 bytes");
+    FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_TOO_LARGE,
+          "a note of 4000 bytes");
     inkstone_batch_clear(batch);
-    FAILS(inkstone_streams_append(streams, 7, large, sizeof large, &number, &pending, &error), INKSTONE_TOO_LARGE, "record_bytes_max");
+    FAILS(inkstone_streams_append(streams, 7, large, sizeof large, &number, &pending, &error),
+          INKSTONE_TOO_LARGE, "record_bytes_max");
     CHECK(number == 0 && pending.log == NULL);
-    CHECK(inkstone_streams_append(streams, 8, "x", 1, NULL, &pending, &error) == INKSTONE_NO_STREAM);
-    CHECK(inkstone_error_stream(error, &number) && number == 8 && !inkstone_error_number(error, NULL));
+    CHECK(inkstone_streams_append(streams, 8, "x", 1, NULL, &pending, &error) ==
+          INKSTONE_NO_STREAM);
+    CHECK(inkstone_error_stream(error, &number) && number == 8);
+    CHECK(!inkstone_error_number(error, NULL));
     FAILS(inkstone_error_code(error), INKSTONE_NO_STREAM, "there is no stream 8");
 
     /* A batch that is applied twice makes its changes twice. */
@@ -124,10 +136,12 @@ static void every_change(const char *directory) {
     inkstone_batch_truncate_after(batch, 7, 3);
     apply(streams, batch, NULL);
     has_bounds(reader, 7, 2, 4);
-    CHECK(inkstone_streams_get(reader, 7, 1, &bytes, &error) == INKSTONE_TRUNCATED_BEFORE && bytes.data == NULL);
+    CHECK(inkstone_streams_get(reader, 7, 1, &bytes, &error) == INKSTONE_TRUNCATED_BEFORE);
+    CHECK(bytes.data == NULL);
     names(7, 2);
     FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_BEFORE, "record 1 was truncated");
-    CHECK(inkstone_streams_get(reader, 7, 4, &bytes, &error) == INKSTONE_NOT_YET && inkstone_error_is_retryable(error));
+    CHECK(inkstone_streams_get(reader, 7, 4, &bytes, &error) == INKSTONE_NOT_YET);
+    CHECK(inkstone_error_is_retryable(error));
     names(7, 4);
     FAILS(inkstone_error_code(error), INKSTONE_NOT_YET, "stream 7");
     inkstone_batch_restart_at(batch, 7, UINT64_MAX - 1);
@@ -136,8 +150,10 @@ static void every_change(const char *directory) {
     OK(inkstone_streams_append(streams, 7, "last", 4, &number, &pending, &error));
     CHECK(number == UINT64_MAX - 1);
     OK(inkstone_wait(&pending, &error));
-    FAILS(inkstone_streams_append(streams, 7, "x", 1, NULL, &pending, &error), INKSTONE_USED_UP, "stream 7");
-    FAILS(inkstone_streams_bounds(reader, 0, NULL, NULL, &error), INKSTONE_NO_STREAM, "there is no stream 0");
+    FAILS(inkstone_streams_append(streams, 7, "x", 1, NULL, &pending, &error), INKSTONE_USED_UP,
+          "stream 7");
+    FAILS(inkstone_streams_bounds(reader, 0, NULL, NULL, &error), INKSTONE_NO_STREAM,
+          "there is no stream 0");
 
     OK(inkstone_streams_ids(reader, 0, ids, 4, &count, &error));
     CHECK(count == 2 && ids[0] == 7 && ids[1] == UINT64_MAX);
@@ -145,14 +161,15 @@ static void every_change(const char *directory) {
     CHECK(count == 1 && ids[0] == UINT64_MAX);
     OK(inkstone_streams_ids(reader, 0, NULL, 0, &count, &error));
     CHECK(count == 0);
-    FAILS(inkstone_streams_ids(reader, 0, NULL, 1, &count, &error), INKSTONE_INVALID, "ids is NULL");
+    INVALID(inkstone_streams_ids(reader, 0, NULL, 1, &count, &error), "ids is NULL");
     OK(inkstone_streams_stats_json(streams, &text, &error));
     CHECK(strstr(text, "\"streams\":2,") != NULL);
     inkstone_text_free(text);
 
     OK(inkstone_streams_close(streams, &error));
     OK(inkstone_streams_close(streams, &error));
-    FAILS(inkstone_streams_append(streams, UINT64_MAX, "x", 1, NULL, &pending, &error), INKSTONE_CLOSED, "closed");
+    FAILS(inkstone_streams_append(streams, UINT64_MAX, "x", 1, NULL, &pending, &error),
+          INKSTONE_CLOSED, "closed");
     FAILS(inkstone_streams_sync(streams, &error), INKSTONE_CLOSED, "closed");
     inkstone_streams_free(streams);
     /* The streams first, their readers later. */
@@ -164,12 +181,16 @@ static void every_change(const char *directory) {
     OK(inkstone_open(in(directory, "plain"), options, &log, &error));
     OK(inkstone_append_durable(log, "of somebody", 11, NULL, &error));
     inkstone_log_free(log);
-    FAILS(inkstone_streams_open(place, options, &streams, &error), INKSTONE_FOREIGN, "none of a log with streams");
+    FAILS(inkstone_streams_open(place, options, &streams, &error), INKSTONE_FOREIGN,
+          "none of a log with streams");
     CHECK(streams == NULL);
-    FAILS(inkstone_streams_reader_open(place, NULL, &reader, &error), INKSTONE_FOREIGN, "none of a log with streams");
-    FAILS(inkstone_streams_reader_open(in(directory, "none"), NULL, &reader, &error), INKSTONE_NO_LOG, "there is no log");
+    FAILS(inkstone_streams_reader_open(place, NULL, &reader, &error), INKSTONE_FOREIGN,
+          "none of a log with streams");
+    FAILS(inkstone_streams_reader_open(in(directory, "none"), NULL, &reader, &error),
+          INKSTONE_NO_LOG, "there is no log");
     OK(inkstone_options_set(options, "section_bytes", "1", &error));
-    FAILS(inkstone_streams_open(in(directory, "none"), options, &streams, &error), INKSTONE_INVALID, "section_bytes 1");
+    INVALID(inkstone_streams_open(in(directory, "none"), options, &streams, &error),
+            "section_bytes 1");
     inkstone_options_free(options);
 }
 
@@ -183,39 +204,44 @@ static void null_handles(void) {
     inkstone_bytes bytes;
     size_t count = 7;
     char *text;
-    FAILS(inkstone_streams_open(NULL, NULL, &streams, &error), INKSTONE_INVALID, "path is NULL");
+    INVALID(inkstone_streams_open(NULL, NULL, &streams, &error), "path is NULL");
     CHECK(streams == NULL);
-    FAILS(inkstone_streams_open("x", NULL, NULL, &error), INKSTONE_INVALID, "streams is NULL");
-    FAILS(inkstone_streams_close(NULL, &error), INKSTONE_INVALID, "streams is NULL");
-    FAILS(inkstone_streams_append(NULL, 1, "x", 1, NULL, &pending, &error), INKSTONE_INVALID, "streams is NULL");
-    FAILS(inkstone_streams_apply(NULL, batch, NULL, &pending, &error), INKSTONE_INVALID, "streams is NULL");
+    INVALID(inkstone_streams_open("x", NULL, NULL, &error), "streams is NULL");
+    INVALID(inkstone_streams_close(NULL, &error), "streams is NULL");
+    INVALID(inkstone_streams_append(NULL, 1, "x", 1, NULL, &pending, &error), "streams is NULL");
+    INVALID(inkstone_streams_apply(NULL, batch, NULL, &pending, &error), "streams is NULL");
     CHECK(pending.log == NULL);
-    FAILS(inkstone_streams_apply(NULL, NULL, NULL, NULL, &error), INKSTONE_INVALID, "pending is NULL");
-    FAILS(inkstone_streams_sync(NULL, &error), INKSTONE_INVALID, "streams is NULL");
-    FAILS(inkstone_streams_stats_json(NULL, &text, &error), INKSTONE_INVALID, "streams is NULL");
+    INVALID(inkstone_streams_apply(NULL, NULL, NULL, NULL, &error), "pending is NULL");
+    INVALID(inkstone_streams_sync(NULL, &error), "streams is NULL");
+    INVALID(inkstone_streams_stats_json(NULL, &text, &error), "streams is NULL");
     CHECK(text == NULL && inkstone_streams_log(NULL) == NULL);
-    FAILS(inkstone_streams_reader_of(NULL, &reader, &error), INKSTONE_INVALID, "streams is NULL");
+    INVALID(inkstone_streams_reader_of(NULL, &reader, &error), "streams is NULL");
     CHECK(reader == NULL);
-    FAILS(inkstone_streams_reader_open(NULL, NULL, &reader, &error), INKSTONE_INVALID, "path is NULL");
-    FAILS(inkstone_streams_ids(NULL, 0, NULL, 0, &count, &error), INKSTONE_INVALID, "reader is NULL");
+    INVALID(inkstone_streams_reader_open(NULL, NULL, &reader, &error), "path is NULL");
+    INVALID(inkstone_streams_ids(NULL, 0, NULL, 0, &count, &error), "reader is NULL");
     CHECK(count == 0);
-    FAILS(inkstone_streams_bounds(NULL, 1, NULL, NULL, &error), INKSTONE_INVALID, "reader is NULL");
-    FAILS(inkstone_streams_note(NULL, 1, &bytes, &error), INKSTONE_INVALID, "reader is NULL");
-    FAILS(inkstone_streams_get(NULL, 1, 1, &bytes, &error), INKSTONE_INVALID, "reader is NULL");
+    INVALID(inkstone_streams_bounds(NULL, 1, NULL, NULL, &error), "reader is NULL");
+    INVALID(inkstone_streams_note(NULL, 1, &bytes, &error), "reader is NULL");
+    INVALID(inkstone_streams_get(NULL, 1, 1, &bytes, &error), "reader is NULL");
     CHECK(bytes.data == NULL);
-    FAILS(inkstone_streams_get(NULL, 1, 1, NULL, &error), INKSTONE_INVALID, "bytes is NULL");
-    FAILS(inkstone_streams_cursor_new(NULL, 1, 1, &cursor, &error), INKSTONE_INVALID, "reader is NULL");
+    INVALID(inkstone_streams_get(NULL, 1, 1, NULL, &error), "bytes is NULL");
+    INVALID(inkstone_streams_cursor_new(NULL, 1, 1, &cursor, &error), "reader is NULL");
     CHECK(cursor == NULL);
-    FAILS(inkstone_streams_cursor_next(NULL, &record, &error), INKSTONE_INVALID, "cursor is NULL");
-    FAILS(inkstone_streams_cursor_next_within(NULL, 0, &record, &error), INKSTONE_INVALID, "cursor is NULL");
+    INVALID(inkstone_streams_cursor_next(NULL, &record, &error), "cursor is NULL");
+    INVALID(inkstone_streams_cursor_next_within(NULL, 0, &record, &error), "cursor is NULL");
     CHECK(record.data == NULL && inkstone_streams_cursor_seek(NULL, 1) == INKSTONE_INVALID);
-    CHECK(inkstone_batch_create(NULL, 1, 1) == INKSTONE_INVALID && inkstone_batch_append(NULL, 1, "x", 1) == INKSTONE_INVALID);
-    CHECK(inkstone_batch_append_at(NULL, 1, 1, "x", 1) == INKSTONE_INVALID && inkstone_batch_note(NULL, 1, "x", 1) == INKSTONE_INVALID);
-    CHECK(inkstone_batch_truncate_before(NULL, 1, 1) == INKSTONE_INVALID && inkstone_batch_truncate_after(NULL, 1, 1) == INKSTONE_INVALID);
-    CHECK(inkstone_batch_restart_at(NULL, 1, 1) == INKSTONE_INVALID && inkstone_batch_remove(NULL, 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_create(NULL, 1, 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_append(NULL, 1, "x", 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_append_at(NULL, 1, 1, "x", 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_note(NULL, 1, "x", 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_truncate_before(NULL, 1, 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_truncate_after(NULL, 1, 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_restart_at(NULL, 1, 1) == INKSTONE_INVALID);
+    CHECK(inkstone_batch_remove(NULL, 1) == INKSTONE_INVALID);
     CHECK(!inkstone_error_stream(NULL, NULL) && !inkstone_error_number(NULL, NULL));
-    inkstone_streams_free(NULL), inkstone_streams_reader_free(NULL), inkstone_streams_cursor_free(NULL);
-    inkstone_batch_clear(NULL), inkstone_batch_free(NULL), inkstone_batch_free(batch);
+    inkstone_streams_free(NULL), inkstone_streams_reader_free(NULL);
+    inkstone_streams_cursor_free(NULL), inkstone_batch_clear(NULL);
+    inkstone_batch_free(NULL), inkstone_batch_free(batch);
 }
 
 enum { STREAMS = 8, RECORDS = 200 };
@@ -230,7 +256,8 @@ static void appended(void *context, uint64_t lsn, const inkstone_error *outcome)
     CHECK(outcome == NULL && lsn > 0);
     if (context != NULL) {
         inkstone_pending pending;
-        CHECK(inkstone_streams_append(shared, STREAMS, "called", 6, NULL, &pending, NULL) == INKSTONE_OK);
+        CHECK(inkstone_streams_append(shared, STREAMS, "called", 6, NULL, &pending, NULL) ==
+              INKSTONE_OK);
         CHECK(inkstone_on_durable(&pending, appended, NULL, NULL) == INKSTONE_OK);
     }
     pthread_mutex_lock(&lock);
@@ -245,8 +272,11 @@ static void *writer(void *context) {
     for (uint64_t i = 0; i < RECORDS; i++) {
         inkstone_pending pending;
         uint64_t number;
-        CHECK(inkstone_streams_append(shared, stream, &i, sizeof i, &number, &pending, NULL) == INKSTONE_OK && number == i);
-        CHECK(inkstone_on_durable(&pending, appended, i % 10 == 0 ? &lock : NULL, NULL) == INKSTONE_OK);
+        CHECK(inkstone_streams_append(shared, stream, &i, sizeof i, &number, &pending, NULL) ==
+              INKSTONE_OK);
+        CHECK(number == i);
+        CHECK(inkstone_on_durable(&pending, appended, i % 10 == 0 ? &lock : NULL, NULL) ==
+              INKSTONE_OK);
     }
     return NULL;
 }
@@ -256,8 +286,10 @@ static void follow(const inkstone_streams_reader *reader, uint64_t stream) {
     inkstone_streams_record record;
     CHECK(inkstone_streams_cursor_new(reader, stream, 0, &cursor, NULL) == INKSTONE_OK);
     for (uint64_t i = 0; i < RECORDS; i++) {
-        CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, NULL) == INKSTONE_OK);
-        CHECK(record.number == i && record.size == sizeof i && memcmp(record.data, &i, sizeof i) == 0);
+        CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, NULL) ==
+              INKSTONE_OK);
+        CHECK(record.number == i && record.size == sizeof i);
+        CHECK(memcmp(record.data, &i, sizeof i) == 0);
     }
     inkstone_streams_cursor_free(cursor);
 }
@@ -270,7 +302,8 @@ static void *follower(void *context) {
     return NULL;
 }
 
-/* Writers and followers of several streams at once, callbacks that call back, and another process that follows. */
+/* Writers and followers of several streams at once, callbacks that call back, and another process
+ * that follows. */
 static void many_at_once(const char *directory) {
     inkstone_options *options = small();
     inkstone_batch *batch = inkstone_batch_new();
@@ -285,11 +318,13 @@ static void many_at_once(const char *directory) {
     if (child == 0) {
         inkstone_streams_reader *reader;
         inkstone_pending pending;
-        FAILS(inkstone_streams_append(shared, 0, "x", 1, NULL, &pending, &error), INKSTONE_FORKED, "forked");
+        FAILS(inkstone_streams_append(shared, 0, "x", 1, NULL, &pending, &error), INKSTONE_FORKED,
+              "forked");
         OK(inkstone_streams_reader_open(place, NULL, &reader, &error));
         follow(reader, 3);
         inkstone_streams_reader_free(reader);
-        execlp("true", "true", (char *)NULL); /* valgrind would speak of what the parent's threads hold. */
+        /* At an exit valgrind would speak of what the parent's threads hold. */
+        execlp("true", "true", (char *)NULL);
         _exit(1);
     }
     for (int i = 0; i < STREAMS; i++) {
@@ -300,7 +335,7 @@ static void many_at_once(const char *directory) {
     for (int i = 0; i < 2 * STREAMS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* A callback may come later than a follower sees its record, and cannot append to closed streams.
+    /* A callback may come after a follower sees its record, and cannot append to closed streams.
        What the last of them appended is made durable, and called for, by the close. */
     pthread_mutex_lock(&lock);
     while (called_back < STREAMS * RECORDS / 10) pthread_cond_wait(&called, &lock);
@@ -339,7 +374,8 @@ static void cursors(const char *directory) {
     inkstone_batch_restart_at(batch, 7, 9);
     inkstone_batch_append(batch, 7, "nine", 4);
     apply(streams, batch, NULL);
-    CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error) == INKSTONE_TRUNCATED_BEFORE);
+    CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error) ==
+          INKSTONE_TRUNCATED_BEFORE);
     names(7, 9);
     FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_BEFORE, "stream 7");
     CHECK(inkstone_streams_cursor_seek(cursor, 9) == INKSTONE_OK);
@@ -348,19 +384,23 @@ static void cursors(const char *directory) {
     CHECK(record.number == 9 && memcmp(record.data, "nine", 4) == 0);
     inkstone_batch_remove(batch, 7);
     apply(streams, batch, NULL);
-    FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error), INKSTONE_NO_STREAM, "there is no stream 7");
+    FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error),
+          INKSTONE_NO_STREAM, "there is no stream 7");
     CHECK(inkstone_streams_cursor_seek(other, 9) == INKSTONE_OK);
-    FAILS(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error), INKSTONE_NO_STREAM, "there is no stream 7");
+    FAILS(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error),
+          INKSTONE_NO_STREAM, "there is no stream 7");
     inkstone_batch_create(batch, 7, 1);
     apply(streams, batch, NULL);
     OK(inkstone_streams_close(streams, &error));
     CHECK(inkstone_streams_cursor_seek(cursor, 1) == INKSTONE_OK);
-    FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error), INKSTONE_CLOSED, "closed");
+    FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error), INKSTONE_CLOSED,
+          "closed");
     inkstone_streams_free(streams);
     QUIET(inkstone_streams_cursor_next(cursor, &record, &error), INKSTONE_NOT_YET);
-    FAILS(inkstone_streams_cursor_next_within(cursor, 0, &record, &error), INKSTONE_CLOSED, "closed");
-    inkstone_streams_cursor_free(cursor), inkstone_streams_cursor_free(other), inkstone_streams_reader_free(beside);
-    inkstone_batch_free(batch);
+    FAILS(inkstone_streams_cursor_next_within(cursor, 0, &record, &error), INKSTONE_CLOSED,
+          "closed");
+    inkstone_streams_cursor_free(cursor), inkstone_streams_cursor_free(other);
+    inkstone_streams_reader_free(beside), inkstone_batch_free(batch);
 }
 
 int main(int count, char **arguments) {

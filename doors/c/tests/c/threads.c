@@ -1,5 +1,6 @@
-/* 64 writers whose callbacks use the program's own lock, as valgrind's helgrind and drd can follow it: the library's locks are futexes, which
-   they do not see, so nothing here is passed through the library but a pointer to what that lock guards. With -DWITHOUT_THE_LOCK it has a race. */
+/* 64 writers whose callbacks use the program's own lock, as valgrind's helgrind and drd can follow
+ * it: the library's locks are futexes, which they do not see, so nothing here is passed through the
+ * library but a pointer to what that lock guards. With -DWITHOUT_THE_LOCK it has a race. */
 #include "check.h"
 
 #include <pthread.h>
@@ -42,7 +43,8 @@ static void *writes(void *context) {
         CHECK(inkstone_append(opened, "record", 6, &pending, NULL) == INKSTONE_OK);
         CHECK(inkstone_on_durable(&pending, count, writer, NULL) == INKSTONE_OK);
         /* Some wait themselves, so that callbacks come on their threads too. */
-        if (i % 4 == 3) CHECK(inkstone_append_durable(opened, "waited", 6, NULL, NULL) == INKSTONE_OK);
+        if (i % 4 == 3)
+            CHECK(inkstone_append_durable(opened, "waited", 6, NULL, NULL) == INKSTONE_OK);
     }
     pthread_mutex_lock(&writer->lock);
     while (writer->durable < RECORDS) pthread_cond_wait(&writer->called, &writer->lock);

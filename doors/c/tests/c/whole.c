@@ -1,4 +1,5 @@
-/* Every function that bad_use.c and callbacks.c do not use in order: DIRECTORY is a place for logs. */
+/* Every function that bad_use.c and callbacks.c do not use in order: DIRECTORY is a place for
+ * logs. */
 #include "check.h"
 
 #if INKSTONE_VERSION_NUMBER < 1000 || INKSTONE_VERSION_NUMBER / 1000000 != INKSTONE_VERSION_MAJOR
@@ -79,11 +80,13 @@ static void append_in_every_way(inkstone_log *log) {
     OK(inkstone_sync(log, &lsn, &error));
     CHECK(lsn == 109);
     OK(inkstone_append_durable(log, "ten", 3, &lsn, &error));
-    CHECK(lsn == 110 && inkstone_last(log) == 110 && inkstone_first(log) == 100 && inkstone_head_first(log) == 100);
+    CHECK(lsn == 110 && inkstone_last(log) == 110 && inkstone_first(log) == 100);
+    CHECK(inkstone_head_first(log) == 100);
 }
 
 static void read_in_every_way(const inkstone_reader *reader) {
-    static const char *const wanted[] = {"one", "two", "three", "", "five", "threefive", "", "eight", "three", "nine", "ten"};
+    static const char *const wanted[] = {"one", "two", "three", "", "five", "threefive",
+                                         "", "eight", "three", "nine", "ten"};
     inkstone_cursor *cursor;
     inkstone_record record;
     inkstone_bytes bytes;
@@ -97,16 +100,19 @@ static void read_in_every_way(const inkstone_reader *reader) {
         CHECK(record.lsn == 100 + i && record.data != NULL && record.size == strlen(wanted[i]));
         CHECK(memcmp(record.data, wanted[i], record.size) == 0);
         OK(inkstone_reader_get(reader, 100 + i, &bytes, &error));
-        CHECK(bytes.data != NULL && bytes.size == strlen(wanted[i]) && memcmp(bytes.data, wanted[i], bytes.size) == 0);
+        CHECK(bytes.data != NULL && bytes.size == strlen(wanted[i]));
+        CHECK(memcmp(bytes.data, wanted[i], bytes.size) == 0);
         inkstone_bytes_free(&bytes);
         CHECK(bytes.data == NULL && bytes.size == 0);
     }
     QUIET(inkstone_cursor_next(cursor, &record, &error), INKSTONE_NOT_YET);
-    CHECK(inkstone_cursor_seek(cursor, 104) == INKSTONE_OK && inkstone_cursor_next_lsn(cursor) == 104);
+    CHECK(inkstone_cursor_seek(cursor, 104) == INKSTONE_OK);
+    CHECK(inkstone_cursor_next_lsn(cursor) == 104);
     inkstone_cursor_free(cursor);
 }
 
-/* A reader as in another process sees what the writer posts: from then on no record is shown that is gone. */
+/* A reader as in another process sees what the writer posts: from then on no record is shown that
+ * is gone. */
 static void cut_under_a_reader(inkstone_log *log, const char *directory) {
     inkstone_reader *reader;
     inkstone_cursor *early, *late, *fresh;
@@ -139,7 +145,8 @@ static void cut_under_a_reader(inkstone_log *log, const char *directory) {
     inkstone_reader_free(reader);
 }
 
-/* A producer that never waits is told that the buffers are full; what it was told is durable all the same, and nothing else is there. */
+/* A producer that never waits is told that the buffers are full; what it was told is durable all
+ * the same, and nothing else is there. */
 static void a_full_log_is_busy(const char *directory) {
     static char record[60000];
     inkstone_options *options = inkstone_options_small();
@@ -155,8 +162,9 @@ static void a_full_log_is_busy(const char *directory) {
     /* Two buffers of one record each, and a disk: memory is faster. */
     for (int i = 0; i < 1000000 && (busy < 20 || last <= 2); i++) {
         const inkstone_bytes part = {record, sizeof record};
-        const inkstone_code code = i % 2 ? inkstone_try_append(log, record, sizeof record, &pending, &error)
-                                         : inkstone_try_append_parts(log, &part, 1, &pending, &error);
+        const inkstone_code code =
+            i % 2 ? inkstone_try_append(log, record, sizeof record, &pending, &error)
+                  : inkstone_try_append_parts(log, &part, 1, &pending, &error);
         if (code == INKSTONE_BUSY) {
             CHECK(pending.log == NULL && inkstone_error_is_retryable(error));
             FAILS(code, INKSTONE_BUSY, "try again later");
@@ -174,7 +182,8 @@ static void a_full_log_is_busy(const char *directory) {
     inkstone_log_free(log);
 }
 
-/* A batch may take as much of the log as the largest record: 24 bytes more for each record, rounded up to 8. */
+/* A batch may take as much of the log as the largest record: 24 bytes more for each record, rounded
+ * up to 8. */
 static void a_batch_is_as_large_as_the_largest_record(const char *directory) {
     enum { MOST = 1 << 16 };
     static char bytes[MOST];
@@ -186,11 +195,13 @@ static void a_batch_is_as_large_as_the_largest_record(const char *directory) {
     OK(inkstone_options_set(options, "buffer_bytes", "131072", &error));
     OK(inkstone_open(in(directory, "batch"), options, &log, &error));
     inkstone_options_free(options);
-    inkstone_bytes batch[2] = {{bytes, 1}, {bytes, MOST - 32}}; /* 32 and MOST - 32 + 24: as the largest record. */
+    /* 32 and MOST - 32 + 24: as the largest record. */
+    inkstone_bytes batch[2] = {{bytes, 1}, {bytes, MOST - 32}};
     OK(inkstone_append_batch(log, batch, 2, &pending, &error));
     OK(inkstone_wait(&pending, &error));
     batch[1].size++;
-    FAILS(inkstone_append_batch(log, batch, 2, &pending, &error), INKSTONE_TOO_LARGE, "record_bytes_max");
+    FAILS(inkstone_append_batch(log, batch, 2, &pending, &error), INKSTONE_TOO_LARGE,
+          "record_bytes_max");
     CHECK(pending.log == NULL && inkstone_last(log) == 2);
     inkstone_log_free(log);
 }
@@ -199,7 +210,8 @@ int main(int count, char **arguments) {
     CHECK(count == 2);
     a_full_log_is_busy(arguments[1]);
     a_batch_is_as_large_as_the_largest_record(arguments[1]);
-    CHECK(inkstone_abi_version() == INKSTONE_ABI_VERSION && strcmp(inkstone_version(), INKSTONE_VERSION) == 0);
+    CHECK(inkstone_abi_version() == INKSTONE_ABI_VERSION);
+    CHECK(strcmp(inkstone_version(), INKSTONE_VERSION) == 0);
     CHECK(strcmp(inkstone_code_name(INKSTONE_NO_ROOM), "no room") == 0);
     inkstone_options *options = every_option();
     inkstone_log *log;
@@ -209,18 +221,21 @@ int main(int count, char **arguments) {
     bool is_intact = false;
     uint64_t number = 0;
     OK(inkstone_open(in(arguments[1], "whole"), options, &log, &error));
-    says(inkstone_recovery_json(log, &text, &error), &text, "{\"text\":\"created\",\"created\":true,\"clean\":");
+    says(inkstone_recovery_json(log, &text, &error), &text,
+         "{\"text\":\"created\",\"created\":true,\"clean\":");
     says(inkstone_choice_text(log, &text, &error), &text, "fallocate");
     append_in_every_way(log);
     says(inkstone_stats_json(log, &text, &error), &text, "{\"records\":11,\"record_bytes\":");
-    says(inkstone_stats_prometheus(log, "whole", &text, &error), &text, "inkstone_records_total{log=\"whole\"} 11\n");
+    says(inkstone_stats_prometheus(log, "whole", &text, &error), &text,
+         "inkstone_records_total{log=\"whole\"} 11\n");
     OK(inkstone_reader_of(log, &reader, &error));
     says(inkstone_reader_recovery_json(reader, &text, &error), &text, "null");
     read_in_every_way(reader);
 
     OK(inkstone_look(place, &is_intact, NULL, &error));
     CHECK(is_intact);
-    says(inkstone_verify(place, &is_intact, &text, &error), &text, "\"intact\":true,\"verdict\":\"end\"");
+    says(inkstone_verify(place, &is_intact, &text, &error), &text,
+         "\"intact\":true,\"verdict\":\"end\"");
     OK(inkstone_keep_records(place, 3, &number, &error));
     CHECK(number == 108);
     OK(inkstone_keep_bytes(place, 1, &number, &error));
@@ -236,7 +251,7 @@ int main(int count, char **arguments) {
     snprintf(copy, sizeof copy, "%s copied", place);
     OK(inkstone_copy(place, copy, NULL, &number, &error));
     CHECK(number == 11);
-    FAILS(inkstone_copy(place, copy, NULL, NULL, &error), INKSTONE_INVALID, "");
+    INVALID(inkstone_copy(place, copy, NULL, NULL, &error), "");
     OK(inkstone_reader_open(copy, NULL, &outside, &error));
     says(inkstone_reader_recovery_json(outside, &text, &error), &text, "closed cleanly at LSN 110");
     read_in_every_way(outside);

@@ -88,7 +88,8 @@ where
         Some((&NORMAL, rest)) => Ok(Payload::Normal(whole(rest, "the application's data")?)),
         Some((&MEMBERSHIP, rest)) => Ok(Payload::Membership(whole(rest, "a membership")?)),
         Some((kind, _)) => Err(invalid(format!(
-            "a payload begins with {kind}, which this program does not know: another codec or a newer program wrote it"
+            "a payload begins with {kind}, which this program does not know: another codec or a \
+             newer program wrote it"
         ))),
         None => Err(invalid("a payload of no bytes: another codec wrote it".into())),
     }
@@ -150,7 +151,8 @@ mod tests {
         assert_eq!(told(b""), "a payload of no bytes: another codec wrote it");
         assert_eq!(
             told(b"{}"),
-            "a payload begins with 123, which this program does not know: another codec or a newer program wrote it"
+            "a payload begins with 123, which this program does not know: another codec or a newer \
+             program wrote it"
         );
         assert_eq!(told(&[0, 7]), "a blank payload with 1 bytes behind it");
         assert!(

@@ -69,7 +69,8 @@ impl StoredLeader for u64 {
         Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "leaders should have a term only, and this is {leader}: it was written with other leader ids"
+                "leaders should have a term only, and this is {leader}: it was written with other \
+                 leader ids"
             ),
         ))
     }

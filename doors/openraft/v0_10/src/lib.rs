@@ -27,7 +27,8 @@
 //! # let path = directory.path().join("log");
 //! let mut store = LogStore::<Types>::open(&path, Options::new())?;
 //! store.save_vote(&VoteOf::<Types>::new_committed(1, 7)).await?; // durable when it returns
-//! store.blocking_append([blank_ent::<Types>(1, 7, 0), blank_ent::<Types>(1, 7, 1)]).await?; // waits for the callback
+//! // It waits for the callback.
+//! store.blocking_append([blank_ent::<Types>(1, 7, 0), blank_ent::<Types>(1, 7, 1)]).await?;
 //! store.close()?;
 //! drop(store);
 //!

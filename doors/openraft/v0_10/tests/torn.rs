@@ -244,7 +244,8 @@ async fn what_is_found_is_a_state_that_was_and_no_older_than_the_last_acknowledg
             let place = life.states.iter().rposition(|state| *state == before);
             assert!(
                 place.is_some_and(|place| place >= life.acknowledged),
-                "seed {seed}: found {before:?}, which is {place:?} of {:?}, and {} was acknowledged",
+                "seed {seed}: found {before:?}, which is {place:?} of {:?}, and {} was \
+                 acknowledged",
                 life.states,
                 life.acknowledged
             );

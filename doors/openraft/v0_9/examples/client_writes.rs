@@ -110,7 +110,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (took, written) = (begin.elapsed(), written.load(Ordering::Relaxed));
     let groups = store.stats().groups - groups;
     println!(
-        "{written} client writes of {bytes} bytes in {:.2} s, {at_once} at once: {:.0} a second; {:.1} to a group",
+        "{written} client writes of {bytes} bytes in {:.2} s, {at_once} at once: {:.0} a second; \
+         {:.1} to a group",
         took.as_secs_f64(),
         written as f64 / took.as_secs_f64(),
         written as f64 / groups.max(1) as f64

@@ -61,7 +61,8 @@ fn leader_of<N: NodeId + NodeName>(stored: &Leader) -> io::Result<CommittedLeade
     Err(io::Error::new(
         io::ErrorKind::InvalidData,
         format!(
-            "leaders should have a term only, and this is {stored}: it was written with other leader ids"
+            "leaders should have a term only, and this is {stored}: it was written with other \
+             leader ids"
         ),
     ))
 }

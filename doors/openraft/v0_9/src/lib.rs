@@ -26,7 +26,8 @@
 //! let mut store = LogStore::<Types>::open(&path, Options::new())?;
 //! store.save_vote(&Vote::new_committed(1, 7)).await?; // durable when it returns
 //! let log_id = LogId::new(CommittedLeaderId::new(1, 7), 0);
-//! store.blocking_append([Entry { log_id, payload: EntryPayload::Blank }]).await?; // waits for the callback
+//! // It waits for the callback.
+//! store.blocking_append([Entry { log_id, payload: EntryPayload::Blank }]).await?;
 //! store.close()?;
 //! drop(store);
 //!

@@ -77,7 +77,10 @@ fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
     };
     let block_issued =
         |what: &TraceKind| matches!(what, TraceKind::RequestIssue { sectors: 8, .. });
-    let flush_asked = |what: &TraceKind| matches!(what, TraceKind::BioQueue { flags, sectors, .. } if flags.is_pure_flush(*sectors));
+    let flush_asked = |what: &TraceKind| {
+        matches!(what, TraceKind::BioQueue { flags, sectors, .. }
+            if flags.is_pure_flush(*sectors))
+    };
     let committed = |what: &TraceKind| matches!(what, TraceKind::JournalCommitStart { .. });
     let seen = (
         issued(&trace, RequestOp::Flush),

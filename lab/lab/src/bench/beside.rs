@@ -101,9 +101,8 @@ pub(crate) fn beside_floor(scene: &mut Scene<'_>, question: &Question<'_>) -> Ta
     table.notes.insert(
         0,
         "raw floor: one thread overwrites a written file in the log's own way; each write has as \
-         many bytes as a group of the \
-         log, and counts as many records; if other processes use the CPUs, the log's threads get more of them than the \
-         floor's one thread"
+         many bytes as a group of the log, and counts as many records; if other processes use the \
+         CPUs, the log's threads get more of them than the floor's one thread"
             .into(),
     );
     table

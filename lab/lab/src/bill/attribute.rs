@@ -151,7 +151,8 @@ fn if_paid(
         {
             let (flushes, fua) = (bill.count(Kind::Flush), bill.fua_writes);
             let reason = format!(
-                "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: flushes for others covered the rest"
+                "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: \
+                 flushes for others covered the rest"
             );
             DurableFinding::NotVisible { reason }
         }
@@ -518,7 +519,8 @@ pub fn shared_counters(
         }
         Some(flushes) => {
             let reason = format!(
-                "the device saw {flushes} flushes and {writes} writes for {commits} acknowledgements"
+                "the device saw {flushes} flushes and {writes} writes for {commits} \
+                 acknowledgements"
             );
             DurableFinding::NotCovered { reason }
         }

@@ -53,7 +53,8 @@ pub(crate) fn covered(
     }
     match uncovered.first() {
         None if sure == 0 && !commits.is_empty() => {
-            let reason = "flushes of other processes overlapped with ours at every commit, and the trace does not show which one ended";
+            let reason = "flushes of other processes overlapped with ours at every commit, and the \
+                          trace does not show which one ended";
             DurableFinding::NotVisible { reason: reason.into() }
         }
         None => DurableFinding::Seen { commits: sure },

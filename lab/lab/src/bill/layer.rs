@@ -58,7 +58,8 @@ impl Layer {
         } else {
             log_area(&device.node, &file_system).unwrap_or_else(|error| {
                 notes.push(format!(
-                    "the journal is identified by its thread's name alone, since its place is unknown: {error}"
+                    "the journal is identified by its thread's name alone, since its place is \
+                     unknown: {error}"
                 ));
                 Vec::new()
             })

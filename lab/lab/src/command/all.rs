@@ -149,7 +149,8 @@ fn in_turn(
         });
         if was_cut {
             let text = format!(
-                "{} took far longer than its share of the time and was stopped: it has fewer rounds than the others",
+                "{} took far longer than its share of the time and was stopped: it has fewer \
+                 rounds than the others",
                 part.name()
             );
             started.warn("cut-short", text, CURE);

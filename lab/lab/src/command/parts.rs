@@ -124,8 +124,8 @@ pub(super) fn image_name(kind: ImageKind, mode: LoopMode) -> String {
 /// Refuses images that cannot be made or are too small, before anything is.
 fn check(images: &Images) -> Result<(), LabError> {
     if !is_root() {
-        let text = "creating and mounting file systems needs root: run it with sudo, or measure this directory's own \
-                    file system with `inkstone lab write`";
+        let text = "creating and mounting file systems needs root: run it with sudo, or measure \
+                    this directory's own file system with `inkstone lab write`";
         return Err(LabError::Refused(text.into()));
     }
     let (image_bytes, needed) = (images.image_bytes, Images::bytes_needed(&images.plan));

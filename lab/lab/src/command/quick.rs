@@ -155,8 +155,8 @@ fn first_answer(run: &Table) -> String {
     };
     let us = |way: &Way| way.per_operation_ns().unwrap_or(0.0) / 1000.0;
     format!(
-        "First answer: a durable 4 KiB commit takes {:.0} us appended to a new file (`{}`), {:.0} us over blocks \
-         already written (`{}`): {said}. Measuring the rest ...",
+        "First answer: a durable 4 KiB commit takes {:.0} us appended to a new file (`{}`), {:.0} \
+         us over blocks already written (`{}`): {said}. Measuring the rest ...",
         us(naive),
         naive.name,
         us(overwrite),

@@ -138,14 +138,16 @@ const FALLOCATE_O_DSYNC: Writing = small(Strategy {
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
         id: "overwrite-twice",
-        says: "Overwriting blocks that are written is about twice as fast as appending to a new file.",
+        says: "Overwriting blocks that are written is about twice as fast as appending to a new \
+               file.",
         source: Source::Article(2, "checked in article 4"),
         by: speed(Here, &[small(NEW)], OVERWRITE),
         band: Band::between(1.5, 3.0),
     },
     Statement {
         id: "fallocate-below-reuse",
-        says: "No form of fallocate reaches the speed of overwriting: unwritten blocks leave metadata to write.",
+        says: "No form of fallocate reaches the speed of overwriting: unwritten blocks leave \
+               metadata to write.",
         source: Source::Article(4, "which measured mode 0 and ZERO_RANGE"),
         by: speed(Here, &[FALLOCATE, KEEP_SIZE, ZERO_RANGE], OVERWRITE),
         band: FASTER,
@@ -166,14 +168,16 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "direct-zeroed-wal",
-        says: "A log with O_DIRECT in zeros written ahead is massively faster than a buffered, synced one.",
+        says: "A log with O_DIRECT in zeros written ahead is massively faster than a buffered, \
+               synced one.",
         source: Source::Issue("facebook/rocksdb", 14116),
         by: speed(Here, &[KEEP_SIZE], ZEROS_DIRECT),
         band: Band::at_least(1.5),
     },
     Statement {
         id: "o-dsync-reserved",
-        says: "O_DSYNC into blocks that are only reserved gives none of the gain: it syncs metadata as well.",
+        says: "O_DSYNC into blocks that are only reserved gives none of the gain: it syncs \
+               metadata as well.",
         source: Source::Page(
             "Linux, iomap: FUA is wrong for DIO O_DSYNC writes into unwritten extents",
             "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/commit/?id=0929d8580071c6a1cec1a7916a8f674c243ceee1",
@@ -183,14 +187,16 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "keep-size-dearer",
-        says: "KEEP_SIZE hides a cost: the size grows with each write, so mode 0 commits faster (512 B).",
+        says: "KEEP_SIZE hides a cost: the size grows with each write, so mode 0 commits faster \
+               (512 B).",
         source: Source::Issue("tikv/raft-engine", 100),
         by: speed(Journal, &[records(KEEP_SIZE)], records(FALLOCATE)),
         band: FASTER,
     },
     Statement {
         id: "keep-size-wal",
-        says: "A log reserved a step ahead, as RocksDB's, is faster with mode 0 than with KEEP_SIZE (512 B).",
+        says: "A log reserved a step ahead, as RocksDB's, is faster with mode 0 than with \
+               KEEP_SIZE (512 B).",
         source: Source::Page(
             "RocksDB env/fs_posix.cc, OptimizeForLogWrite (the calls are article 3's)",
             "https://github.com/facebook/rocksdb/blob/main/env/fs_posix.cc",

@@ -86,12 +86,12 @@ fn practice(plan: Plan, seconds: f64) -> Trial {
         );
         let mut found = scene.measure(frame, ways);
         found.notes = vec![
-            "a change: the time from the last write of one segment until the next segment can take a write; it is part of the \
-             latency of the write that waits for it"
+            "a change: the time from the last write of one segment until the next segment can take \
+             a write; it is part of the latency of the write that waits for it"
                 .into(),
             format!(
-                "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; its changes are not timed \
-                 separately"
+                "inkstone: the log with records of {RECORD_BYTES} B in segments of the same size; \
+                 its changes are not timed separately"
             ),
         ];
         found.finding = finding(&found);
@@ -105,7 +105,8 @@ inkstone_io::named_choice! {
         Create = "create on demand", "a new file, which grows with each write";
         Fallocate = "create + fallocate", "a new file, its blocks reserved when it is needed";
         Zeros = "create + zeros", "a new file, filled with zeros when it is needed";
-        Background = "prepare ahead, rename", "a thread fills the next file with zeros before it is needed";
+        Background = "prepare ahead, rename",
+            "a thread fills the next file with zeros before it is needed";
         Recycle = "recycle by rename", "the oldest file, renamed and overwritten";
         None = "no change", "one file, overwritten again and again";
     }
@@ -371,8 +372,9 @@ fn finding(found: &Table) -> Option<Finding> {
     let ours = tail("inkstone")
         .map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
     let sentence = format!(
-        "On {} the 99.9th percentile of a round, which has the writes that wait for their next segment, is {} if that is \
-         created on demand, {} with `{best}`, and {} without changes of segment{ours}.",
+        "On {} the 99.9th percentile of a round, which has the writes that wait for their next \
+         segment, is {} if that is created on demand, {} with `{best}`, and {} without changes of \
+         segment{ours}.",
         place_words(&found.place),
         time_words(create),
         time_words(best_ns),

@@ -116,7 +116,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "journal-amplifies",
-        says: "The journal amplifies synchronous writes: more is written for each of them than without one.",
+        says: "The journal amplifies synchronous writes: more is written for each of them than \
+               without one.",
         source: Source::Article(1, "on its set-up"),
         by: By::JournalCount { writing: ZERO_RANGE_FSYNC, what: Counted::WrittenKib },
         band: Band::at_least(1.1),
@@ -137,7 +138,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "second-pass",
-        says: "The second pass over a ZERO_RANGE file takes little more than half the time of the first.",
+        says: "The second pass over a ZERO_RANGE file takes little more than half the time of the \
+               first.",
         source: Source::Article(1, "15.63 s and 8.68 s"),
         by: speed(Journal, &[ZERO_RANGE_FSYNC], again(ZERO_RANGE_FSYNC)),
         band: Band::between(1.5, 2.1),
@@ -147,16 +149,19 @@ pub(super) const STATEMENTS: &[Statement] = &[
         says: "fdatasync, and then fsync for the metadata, is safe.",
         source: Source::Article(1, ""),
         by: By::Elsewhere(
-            "only a power cut answers it: inkstone powerloss strategies --strategy append-fdatasync-fsync (root)",
+            "only a power cut answers it: inkstone powerloss strategies --strategy \
+             append-fdatasync-fsync (root)",
         ),
         band: NO_BAND,
     },
     Statement {
         id: "fdatasync-holes",
-        says: "Without a journal fdatasync can leave holes, as blocks reach the medium out of order.",
+        says: "Without a journal fdatasync can leave holes, as blocks reach the medium out of \
+               order.",
         source: Source::Article(1, ""),
         by: By::Elsewhere(
-            "only a power cut answers it: inkstone powerloss strategies --strategy append-batch-fdatasync (root)",
+            "only a power cut answers it: inkstone powerloss strategies --strategy \
+             append-batch-fdatasync (root)",
         ),
         band: NO_BAND,
     },
@@ -165,7 +170,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
         says: "On flash the journal should be off: less wear.",
         source: Source::Article(1, ""),
         by: By::Elsewhere(
-            "a device's wear is not measured; the bytes that it is given are: see journal-amplifies",
+            "a device's wear is not measured; the bytes that it is given are: see \
+             journal-amplifies",
         ),
         band: NO_BAND,
     },

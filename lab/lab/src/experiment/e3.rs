@@ -138,7 +138,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "read-before-part",
-        says: "Unaligned overwrites of a recycled file cause reads (here: 512 B, at least one per 4 KiB page).",
+        says: "Unaligned overwrites of a recycled file cause reads (here: 512 B, at least one per \
+               4 KiB page).",
         source: Source::Issue("tikv/raft-engine", 272),
         by: count(Here, records(OVERWRITE_COLD), Counted::Reads),
         // One page is eight writes; pages may also be read together.
@@ -160,7 +161,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "neighbours-appends",
-        says: "fdatasync on ext4 flushes the metadata of unrelated files too (here: bytes written, appends).",
+        says: "fdatasync on ext4 flushes the metadata of unrelated files too (here: bytes written, \
+               appends).",
         source: Source::Issue("cockroachdb/pebble", 5121),
         by: By::Rate {
             run: neighbours,

@@ -203,14 +203,16 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "posix-fallocate-slow",
-        says: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by hand.",
+        says: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by \
+               hand.",
         source: Source::Issue("canonical/dqlite", 653),
         by: By::Rate { run: reserving, result: "reserving", slow: POSIX, fast: ZEROS },
         band: FASTER,
     },
     Statement {
         id: "reserving-no-enospc",
-        says: "Writes into reserved blocks (mode 0) are not refused on a full disk (here: of 64, ext4).",
+        says: "Writes into reserved blocks (mode 0) are not refused on a full disk (here: of 64, \
+               ext4).",
         source: Source::Article(3, ""),
         by: By::Most { run: full_disk, result: "full-disk", way: MODE_0 },
         band: Band::between(0.0, 0.0),

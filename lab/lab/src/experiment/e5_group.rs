@@ -58,16 +58,19 @@ pub(super) fn preallocation(
     let frame = Frame::of(
         "log-preallocation",
         format!(
-            "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append returns: blocks reserved ahead, or not"
+            "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append \
+             returns: blocks reserved ahead, or not"
         ),
         Unit::OperationsPerS,
         GROWS,
     );
     let mut found = scene.measure_at(pace, frame, ways);
     found.notes = vec![
-        "plain file: one thread writes the records of all threads and calls fdatasync, the others wait; each turn has a new file".into(),
-        "our log always prepares: its segments are reserved (fallocate) or filled with zeros before they are written; here it \
-         recycles none"
+        "plain file: one thread writes the records of all threads and calls fdatasync, the others \
+         wait; each turn has a new file"
+            .into(),
+        "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
+         before they are written; here it recycles none"
             .into(),
     ];
     session.clear(FILE)?;

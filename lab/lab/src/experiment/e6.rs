@@ -113,7 +113,8 @@ fn mixed(plan: Plan) -> Trial {
         if scene.site.capabilities.direct == DioAlignment::Refused {
             let file_system = &scene.site.capabilities.mount.file_system;
             return Err(WayError::Invalid(format!(
-                "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
+                "this load needs O_DIRECT, which {file_system} does not have here: take another \
+                 directory"
             )));
         }
         let seed = scene.pace.seed;
@@ -145,8 +146,8 @@ fn beside_fio(scene: &mut Scene<'_>, plan: &Plan) -> Table {
     let frame = Frame::of(
         "mixed",
         format!(
-            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, {} jobs, {} in flight in \
-             each, through io_uring",
+            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, {} jobs, {} in flight \
+             in each, through io_uring",
             plan.jobs, plan.depth
         ),
         Unit::OperationsPerS,
@@ -156,7 +157,8 @@ fn beside_fio(scene: &mut Scene<'_>, plan: &Plan) -> Table {
     let mut found = scene.measure(frame, ways);
     found.notes = vec![
         format!("fio: {}", fio_arguments(plan, turn).join(" ")),
-        "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads of one process"
+        "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads \
+         of one process"
             .into(),
     ];
     found.notes.extend(fio.ok().map(|version| format!("beside it: {version}")));
@@ -452,7 +454,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "uring-fsync-worker",
-        says: "io_uring hands every fsync to a worker thread (the O_DIRECT write before it is not).",
+        says: "io_uring hands every fsync to a worker thread (the O_DIRECT write before it is \
+               not).",
         source: From::Page(
             "Linux io_uring/sync.c: REQ_F_FORCE_ASYNC",
             "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/io_uring/sync.c",
@@ -462,7 +465,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "uring-buffered-worker",
-        says: "Buffered writes through io_uring go to a worker too where the file system cannot do them at once.",
+        says: "Buffered writes through io_uring go to a worker too where the file system cannot do \
+               them at once.",
         source: From::Issue("axboe/liburing", 571),
         by: count(Here, URING, Counted::Punts),
         // One for the write, one for its fsync.
@@ -470,7 +474,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "link-saves",
-        says: "In io_uring, an fsync linked to its write is faster than one submitted after the write.",
+        says: "In io_uring, an fsync linked to its write is faster than one submitted after the \
+               write.",
         source: From::Issue("axboe/liburing", 124),
         by: speed(Here, &[URING], LINKED),
         band: FASTER,
@@ -491,7 +496,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "lseek-write-race",
-        says: "lseek and then write by two threads on one descriptor is not atomic: records go astray.",
+        says: "lseek and then write by two threads on one descriptor is not atomic: records go \
+               astray.",
         source: From::Article(5, ""),
         by: By::Most { run: shared_offset, result: "shared-offset", way: "lseek + write" },
         band: Band::at_least(1.0),
@@ -508,7 +514,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
         says: "Bytes in a buffer of a C stream survive nothing, not even the end of their process.",
         source: From::Article(5, ""),
         by: By::Elsewhere(
-            "only a kill and a power cut answer it: inkstone powerloss strategies --strategy stdio-only (root)",
+            "only a kill and a power cut answer it: inkstone powerloss strategies --strategy \
+             stdio-only (root)",
         ),
         band: NO_BAND,
     },
@@ -524,7 +531,8 @@ mod tests {
             format!(
                 r#"note: both iodepth >= 1 and synchronous I/O engine are selected
                 {{"fio version": "fio-3.33", "jobs": [{{"jobname": "mixed", "error": {error},
-                "read": {{"total_ios": {ios}, "runtime": 505}}, "write": {{"total_ios": {ios}, "runtime": 504}}}}]}}"#
+                "read": {{"total_ios": {ios}, "runtime": 505}},
+                "write": {{"total_ios": {ios}, "runtime": 504}}}}]}}"#
             )
         };
         assert_eq!(parse_fio(&report(0, 10)).expect("a report"), (10, 10, 505_000_000));

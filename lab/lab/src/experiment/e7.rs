@@ -108,14 +108,17 @@ fn pool(plan: Plan, seconds: f64) -> Trial {
         let frame = Frame { x_name: Some("threads, or requests in flight"), ..frame };
         let mut found = scene.measure(frame, ways);
         found.notes = vec![
-            "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, with each fsync linked to its \
-             write"
+            "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, \
+             with each fsync linked to its write"
                 .into(),
-            "as published, the rate is writes and reads over the time of both, and the reads come from the page cache; the file's \
-             blocks are written before, so no way grows the file, except those named growing: their file is truncated before each \
-             turn (O_TRUNC), as published"
+            "as published, the rate is writes and reads over the time of both, and the reads come \
+             from the page cache; the file's blocks are written before, so no way grows the file, \
+             except those named growing: their file is truncated before each turn (O_TRUNC), as \
+             published"
                 .into(),
-            "io_uring hands each fsync to a kernel thread, which counts as a thread of this process".into(),
+            "io_uring hands each fsync to a kernel thread, which counts as a thread of this \
+             process"
+                .into(),
         ];
         found.finding = finding(&found);
         session.clear(FILE)?;
@@ -249,7 +252,8 @@ fn finding(found: &Table) -> Option<Finding> {
     };
     let also = also(found, best, Some("pool"));
     let sentence = format!(
-        "On {} the pool is fastest with `{}`{also}: {} operations a second ({}); {bend}.{beside}{ring}",
+        "On {} the pool is fastest with `{}`{also}: {} operations a second ({}); \
+         {bend}.{beside}{ring}",
         place_words(&found.place),
         best.name,
         sig3(found.median(best)?),
@@ -317,7 +321,8 @@ fn reads_and_writes() -> Trial {
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
         id: "reads-beat-writes",
-        says: "Reads of 4 KiB at random are faster than synced writes in sequence (reads from the page cache).",
+        says: "Reads of 4 KiB at random are faster than synced writes in sequence (reads from the \
+               page cache).",
         source: From::Article(5, "whose pool reads what it has written"),
         by: By::Rate {
             run: reads_and_writes,

@@ -219,7 +219,9 @@ fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
             );
         }
         notes.push(
-            "cold: not in this system's page cache; the caches of a hypervisor and of the device cannot be dropped".into(),
+            "cold: not in this system's page cache; the caches of a hypervisor and of the device \
+             cannot be dropped"
+                .into(),
         );
     } else {
         notes.push("O_DIRECT bypasses the pages in memory".into());
@@ -531,7 +533,8 @@ fn unwritten_reads() -> Trial {
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
         id: "fake-iops",
-        says: "Reads of blocks that are only reserved never reach the device, and seem faster than it is.",
+        says: "Reads of blocks that are only reserved never reach the device, and seem faster than \
+               it is.",
         source: From::Issue("axboe/fio", 719),
         by: By::Rate {
             run: unwritten_reads,

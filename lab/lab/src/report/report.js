@@ -1,7 +1,7 @@
-// The page of a result: its charts.
-// Owns: what is between the head and the tables, which are in the HTML already. May not touch:
-// figures; it shows what the JSON has, and says what is missing. Text of the result goes through textContent or
-// setAttribute, never through HTML. There are two kinds of chart: rows and curves.
+// The page of a result: its charts. Owns: what is between the head and the tables, which are in the
+// HTML already. May not touch: figures; it shows what the JSON has, and says what is missing. Text
+// of the result goes through textContent or setAttribute, never through HTML. There are two kinds
+// of chart: rows and curves.
 "use strict";
 
 // ---- elements, and values that may be missing
@@ -188,7 +188,12 @@ function rowsChart(width, rows, { scale, dots, reference }) {
       ),
       measured
         ? label(end, middle + 4, shortened(text(row.shown), width - end), "value")
-        : label(left + 4, middle + 4, shortened(row.missing || "not measured", width - left - 4), "missing"),
+        : label(
+            left + 4,
+            middle + 4,
+            shortened(row.missing || "not measured", width - left - 4),
+            "missing",
+          ),
     );
     chart.append(says(group, [row.name, ...list(row.lines)]));
   });
@@ -196,8 +201,8 @@ function rowsChart(width, rows, { scale, dots, reference }) {
   return chart;
 }
 
-// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]] }
-// options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
+// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]]
+// } options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
 function curvesChart(width, series, options) {
   const [top, height] = [22, 310];
   const y = options.y(height - 44, top);
@@ -253,7 +258,8 @@ const tables = list(data.tables);
 const isWriting = (shown) => text(shown.unit) === "ns per commit";
 const runs = tables.filter(isWriting);
 const machine = data.machine || {};
-const untraced = machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
+const untraced =
+  machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
 
 function choice(title, options, change) {
   const select = el("select", {}, options.map((name, n) => el("option", { value: n }, name)));
@@ -313,7 +319,11 @@ function disksSection() {
   if (!disks.length) return;
   const best = disks.find((disk) => finite(disk.per_commit_ns) && !disk.refused);
   const compared = (disk) =>
-    disk === best ? "the best" : disk.relative ? `${against(disk.relative)}, ${ends(disk.relative)}` : "";
+    disk === best
+      ? "the best"
+      : disk.relative
+        ? `${against(disk.relative)}, ${ends(disk.relative)}`
+        : "";
   const rows = disks.map((disk) => ({
     name: text(disk.directory),
     value: disk.per_commit_ns,
@@ -329,14 +339,22 @@ function disksSection() {
     ],
   }));
   const slowest = Math.max(0, ...disks.map((disk) => disk.per_commit_ns || 0));
-  section("disks", "Which disk is best for the log", slowest
-    ? figure({
-        kind: "disks",
-        title: best ? `\`${best.directory}\` makes a commit durable in ${time(best.per_commit_ns)}` : "None of these can carry a log",
-        how: "The median time of a durable commit by each disk's fastest durable way; shorter is better. Hatched: nothing is durable there.",
-        draw: (width) => rowsChart(width, rows, { scale: linear(slowest, time) }),
-      })
-    : absent("No disk could be measured."));
+  section(
+    "disks",
+    "Which disk is best for the log",
+    slowest
+      ? figure({
+          kind: "disks",
+          title: best
+            ? `\`${best.directory}\` makes a commit durable in ${time(best.per_commit_ns)}`
+            : "None of these can carry a log",
+          how:
+            "The median time of a durable commit by each disk's fastest durable way; shorter is " +
+            "better. Hatched: nothing is durable there.",
+          draw: (width) => rowsChart(width, rows, { scale: linear(slowest, time) }),
+        })
+      : absent("No disk could be measured."),
+  );
 }
 
 // Rows of a speedup each, with its interval: dots around 1.
@@ -361,12 +379,18 @@ function overview() {
     const lines = [`best: ${text(best)}`, `against ${text(naive)}: ${interval(speedup)}`];
     return speedupRow(placeName(run.place), speedup, { className, lines });
   });
-  section("overview", "All places at a glance", figure({
-    kind: "overview",
-    title: "What the best durable way gains over the naive one, by place",
-    how: "How many times as fast the best durable way is, with its 95% interval. At 1 it gains nothing.",
-    draw: speedups(rows),
-  }));
+  section(
+    "overview",
+    "All places at a glance",
+    figure({
+      kind: "overview",
+      title: "What the best durable way gains over the naive one, by place",
+      how:
+        "How many times as fast the best durable way is, with its 95% interval. At 1 it gains " +
+        "nothing.",
+      draw: speedups(rows),
+    }),
+  );
 }
 
 // ---- a table: ways side by side, as bars, or as curves over a quantity
@@ -436,8 +460,13 @@ function viewOf(shown) {
 function linesOf(way, show) {
   if (way.missing) return [way.missing];
   return [
-    `${show(way.value)} (median of ${plural(way.rounds.length, "round")}; ${way.rounds.length > 1 ? `half of them: ${show(way.low)} to ${show(way.high)}` : "a single one"})`,
-    way.latency && `single ones: p50 ${time(way.latency.p50_ns)}, p99 ${time(way.latency.p99_ns)}, slowest ${time(way.latency.max_ns)}`,
+    `${show(way.value)} (median of ${plural(way.rounds.length, "round")}; ` +
+      (way.rounds.length > 1
+        ? `half of them: ${show(way.low)} to ${show(way.high)})`
+        : "a single one)"),
+    way.latency &&
+      `single ones: p50 ${time(way.latency.p50_ns)}, p99 ${time(way.latency.p99_ns)}, ` +
+        `slowest ${time(way.latency.max_ns)}`,
     way.relative && `${interval(way.relative)} of the baseline, ${wordsOf(way.relative.verdict)}`,
     ...way.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
     way.durable && `durable: ${durableWords(way.durable)}`,
@@ -459,7 +488,9 @@ function valuesFigure(view) {
   return figure({
     kind: isTime ? "time" : "rates",
     title,
-    how: `${unit}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the line holds the middle half of them. Hatched: not durable.`,
+    how:
+      `${unit}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the line ` +
+      "holds the middle half of them. Hatched: not durable.",
     draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
   });
 }
@@ -505,7 +536,9 @@ function curveFigure(view) {
   return figure({
     kind: "curve",
     title: `${unit} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
-    how: "Medians over rounds; the upright lines hold the middle half of them. A large dot marks the knee, after which the curve no longer rises.",
+    how:
+      "Medians over rounds; the upright lines hold the middle half of them. A large dot marks " +
+      "the knee, after which the curve no longer rises.",
     legend: key(series.map((name) => [classOf(name), name || "all"])),
     draw,
   });
@@ -523,15 +556,19 @@ function speedupFigure({ shown, ways, best, classes, onCurve }) {
     return { name: way.name, missing, lines: [missing] };
   });
   const found = best && best.relative;
-  const verb = { faster: "is", slower: "is", tie: "ties with" }[found && found.verdict];
+  const speed = found && `is ${times(found.speedup)} as fast as`;
+  const than = { faster: speed, slower: speed, tie: "ties with" }[found && found.verdict];
   return figure({
     kind: "speedup",
     title: !found
       ? `Speed of each way against \`${base}\``
-      : verb
-        ? `\`${best.key}\` ${verb === "is" ? `is ${times(found.speedup)} as fast as` : verb} \`${base}\` (${ends(found)})`
+      : than
+        ? `\`${best.key}\` ${than} \`${base}\` (${ends(found)})`
         : `The lab cannot tell \`${best.key}\` from \`${base}\` (${ends(found)})`,
-    how: "Each way against the baseline, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. A question mark: the interval is wider.",
+    how:
+      "Each way against the baseline, paired by round, with 95% intervals: right of the line is " +
+      "faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within " +
+      "10% of 1. A question mark: the interval is wider.",
     draw: speedups(rows),
   });
 }
@@ -549,7 +586,8 @@ function latencyAt(histogram, share) {
   });
   return share === 1 || !at ? histogram.max_ns : Math.min(at[0], histogram.max_ns);
 }
-const hasCurve = (histogram) => histogram && histogram.count > 0 && list(histogram.buckets).length > 0;
+const hasCurve = (histogram) =>
+  histogram && histogram.count > 0 && list(histogram.buckets).length > 0;
 
 // ways: { name, histogram, className }, without a class in the background
 function distributionFigure(what, title, ways) {
@@ -570,7 +608,11 @@ function distributionFigure(what, title, ways) {
     const hits = [...levels, 1].map((share) => ({
       y: nines(share, total),
       lines: [
-        share === 1 ? `the slowest ${what}` : share ? `${levelWords(share)} of ${what}s took at most` : `the fastest ${what}`,
+        share === 1
+          ? `the slowest ${what}`
+          : share
+            ? `${levelWords(share)} of ${what}s took at most`
+            : `the fastest ${what}`,
         ...strong.map((way) => `${way.name}: ${time(latencyAt(way.histogram, share))}`),
       ],
     }));
@@ -597,16 +639,26 @@ function distributionFigure(what, title, ways) {
   return figure({
     kind: "distribution",
     title,
-    how: `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. Further left is faster.`,
+    how:
+      `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. ` +
+      "Further left is faster.",
     legend: key(ways.filter((way) => way.className).map((way) => [way.className, way.name])),
     draw,
   });
 }
 
 function overTimeFigure({ measured, classes, isTime }) {
-  const shown = measured.filter((way) => classes.get(way) && way.rounds.some((one) => finite(one.slowest_ns)));
+  const shown = measured.filter(
+    (way) => classes.get(way) && way.rounds.some((one) => finite(one.slowest_ns)),
+  );
   const rows = shown.flatMap((way) =>
-    way.rounds.map((one) => ({ way, number: one.number, each: one.total_ns / Math.max(1, one.commits), slowest: one.slowest_ns || 0 })));
+    way.rounds.map((one) => ({
+      way,
+      number: one.number,
+      each: one.total_ns / Math.max(1, one.commits),
+      slowest: one.slowest_ns || 0,
+    })),
+  );
   const last = Math.max(0, ...rows.map(({ number }) => number)) + 1;
   if (!isTime || last < 2) return null;
   const series = (way) => {
@@ -617,7 +669,8 @@ function overTimeFigure({ measured, classes, isTime }) {
       dots: own.map(({ number, slowest }) => [number + 0.5, slowest]),
     };
   };
-  const said = ({ way, each, slowest }) => `${way.name}: mean ${time(each)}, slowest ${time(slowest)}`;
+  const said = ({ way, each, slowest }) =>
+    `${way.name}: mean ${time(each)}, slowest ${time(slowest)}`;
   const hits = [...Array(last).keys()].map((n) => ({
     x: n + 0.5,
     lines: [`round ${n + 1}`, ...rows.filter(({ number }) => number === n).map(said)],
@@ -651,10 +704,15 @@ function overTimeFigure({ measured, classes, isTime }) {
 function spreadFigure({ measured, classes, best, base, unit }) {
   const curves = measured.filter((way) => hasCurve(way.latency));
   const what = unit === "ns per commit" ? "commit" : "operation";
-  const ways = curves.map((way) => ({ name: way.name, histogram: way.latency, className: classes.get(way) }));
+  const ways = curves.map((way) => ({
+    name: way.name,
+    histogram: way.latency,
+    className: classes.get(way),
+  }));
   const p99 = best && base && best !== base && hasCurve(best.latency) && hasCurve(base.latency);
   const title = p99
-    ? `99 of 100 ${what}s take at most ${time(best.latency.p99_ns)} by \`${best.key}\`, ${time(base.latency.p99_ns)} by \`${base.key}\``
+    ? `99 of 100 ${what}s take at most ${time(best.latency.p99_ns)} by \`${best.key}\`, ` +
+      `${time(base.latency.p99_ns)} by \`${base.key}\``
     : `How the times of single ${what}s spread`;
   return ways.length > 0 && distributionFigure(what, title, ways);
 }
@@ -688,7 +746,10 @@ function kindClass(what) {
 }
 const kindWords = (kind) => text(kind).replaceAll("-", " ");
 function requestsOf(layer, kind) {
-  const counted = { "write of the device": layer.all_writes, "read of the device": layer.all_reads };
+  const counted = {
+    "write of the device": layer.all_writes,
+    "read of the device": layer.all_reads,
+  };
   return counted[kind] || (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
 }
 function billFigure(cells, role, shared) {
@@ -705,9 +766,13 @@ function billFigure(cells, role, shared) {
       end += each(requests);
       return { className, kind, from, to: end, requests: each(requests), bytes: each(moved) };
     });
-    const others = sum(["foreign-write", "foreign-flush"].map((kind) => requestsOf(layer, kind).requests));
+    const others = sum(
+      ["foreign-write", "foreign-flush"].map((kind) => requestsOf(layer, kind).requests),
+    );
     const used = parts.filter((part) => part.requests > 0);
-    const said = (part) => `${digits(part.requests)} × ${kindWords(part.kind)}${part.bytes ? `, ${bytes(part.bytes)}` : ""}`;
+    const said = (part) =>
+      `${digits(part.requests)} × ${kindWords(part.kind)}` +
+      (part.bytes ? `, ${bytes(part.bytes)}` : "");
     return {
       name: cell.name,
       parts: used,
@@ -720,11 +785,14 @@ function billFigure(cells, role, shared) {
         ...used.map(said),
         layer.fua_writes > 0 && `${digits(each(layer.fua_writes))} of the writes with FUA`,
         others > 0 && `besides, for other processes: ${digits(each(others))} requests`,
-        bill.lost_events > 0 && `${count(bill.lost_events)} events were lost: the counts are too low`,
+        bill.lost_events > 0 &&
+          `${count(bill.lost_events)} events were lost: the counts are too low`,
       ],
     };
   });
-  const used = kinds.filter(([, kind]) => views.some(({ parts }) => list(parts).some((p) => p.kind === kind)));
+  const used = kinds.filter(([, kind]) =>
+    views.some(({ parts }) => list(parts).some((p) => p.kind === kind)),
+  );
   const partOf = (view, kind) => list(view.parts).find((part) => part.kind === kind);
   const top = Math.max(...views.map((view) => view.end || 0));
   return figure({
@@ -732,7 +800,11 @@ function billFigure(cells, role, shared) {
     title: shared
       ? "Requests to the device per commit, by its own counters (which include other processes)"
       : `What one commit costs the ${role || "device"}: requests by kind`,
-    how: `Requests per commit as one bar. ${shared ? "Exact bills need root." : "From the kernel's tracepoints, in passes of their own that are not timed."}`,
+    how:
+      "Requests per commit as one bar. " +
+      (shared
+        ? "Exact bills need root."
+        : "From the kernel's tracepoints, in passes of their own that are not timed."),
     legend: key(used.map(([className, kind]) => [className, kindWords(kind)])),
     draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
   });
@@ -741,7 +813,9 @@ function billFigures(cells) {
   const billed = cells.filter((cell) => cell.bill && list(cell.bill.layers).length);
   const why = untraced || "this result has no counts of what reached the device";
   if (!billed.length) return [absent(`No bill: ${why}.`)];
-  const roles = new Set(billed.flatMap((cell) => cell.bill.layers.map((layer) => text(layer.role))));
+  const roles = new Set(
+    billed.flatMap((cell) => cell.bill.layers.map((layer) => text(layer.role))),
+  );
   const shared = billed.some((cell) => cell.bill.source === "shared-counters");
   return [...roles].map((role) => billFigure(cells, role, shared));
 }
@@ -756,8 +830,13 @@ function tableSection(shown, n) {
     place !== "." && tables.length > 1 ? `${place}: ${named}` : named,
     sentenceOf(shown),
     measured.length
-      ? [(onCurve.length ? curveFigure : valuesFigure)(view), speedupFigure(view), spreadFigure(view),
-          overTimeFigure(view), isWriting(shown) && billFigures(ways)]
+      ? [
+          (onCurve.length ? curveFigure : valuesFigure)(view),
+          speedupFigure(view),
+          spreadFigure(view),
+          overTimeFigure(view),
+          isWriting(shown) && billFigures(ways),
+        ]
       : absent("Nothing was measured here."),
   );
 }
@@ -811,7 +890,9 @@ function timelineSection() {
   const card = figure({
     kind: "timeline",
     title: "What the device does during one commit: two ways on one axis of time",
-    how: "The first bar is the commit, each below it a request, from the device's getting it to its completion. Traced commits are a little slower than timed ones.",
+    how:
+      "The first bar is the commit, each below it a request, from the device's getting it to its " +
+      "completion. Traced commits are a little slower than timed ones.",
     controls,
     draw: (width) => rowsChart(width, rows(), { scale: linear(end(), time) }),
   });
@@ -837,7 +918,7 @@ function atlasSection(atlas, n) {
   const rows = cells.map((cell) => {
     const [before, after] = [cell.before || {}, cell.after || {}];
     const said = (facts) =>
-      `${bytes(facts.size_bytes)}, ${count(facts.blocks)} blocks, ${list(facts.extents).join(", ")}`;
+      [bytes(facts.size_bytes), `${count(facts.blocks)} blocks`, ...list(facts.extents)].join(", ");
     const at = cell.offset_bytes ? `${bytes(cell.offset_bytes)} + ` : "";
     const hole = { from: 0, to: after.size_bytes || 0, className: "b-hole" };
     return {
@@ -852,7 +933,12 @@ function atlasSection(atlas, n) {
     };
   });
   for (const row of rows)
-    row.lines = [text(row.cell.answer), `before: ${row.before}`, `after: ${row.after}`, `reads back as ${row.content}`];
+    row.lines = [
+      text(row.cell.answer),
+      `before: ${row.before}`,
+      `after: ${row.after}`,
+      `reads back as ${row.content}`,
+    ];
   const end = Math.max(1, ...rows.flatMap(({ parts }) => list(parts).map((part) => part.to)));
   section(
     `fallocate-${n + 1}`,
@@ -862,7 +948,11 @@ function atlasSection(atlas, n) {
         kind: "atlas",
         title: "What each call of fallocate leaves of a file",
         how: `The file after the call, block by block. Before the first call: ${rows[0].before}.`,
-        legend: key([["b-written", "written"], ["b-unwritten", "reserved, unwritten"], ["b-hole", "hole"]]),
+        legend: key([
+          ["b-written", "written"],
+          ["b-unwritten", "reserved, unwritten"],
+          ["b-hole", "hole"],
+        ]),
         draw: (width) => rowsChart(width, rows, { scale: linear(end, bytes) }),
       }),
     !rows.length && absent("No call was made here."),

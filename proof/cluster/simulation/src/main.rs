@@ -38,7 +38,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if cfg!(not(tokio_unstable)) {
         eprintln!(
-            "built without --cfg tokio_unstable: a seed may not replay exactly. Build it in its own directory, or by .ci/simulate"
+            "built without --cfg tokio_unstable: a seed may not replay exactly. Build it in its \
+             own directory, or by .ci/simulate"
         );
     }
     if let Some(seed) = arguments.seed {

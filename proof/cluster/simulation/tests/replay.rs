@@ -7,7 +7,8 @@ use replicated_log_simulation::round::run;
 fn replays() -> bool {
     if cfg!(not(tokio_unstable)) {
         println!(
-            "NOT RUN: tokio takes its random numbers from the seed only with --cfg tokio_unstable; .ci/simulate builds so"
+            "NOT RUN: tokio takes its random numbers from the seed only with --cfg tokio_unstable; \
+             .ci/simulate builds so"
         );
     }
     cfg!(tokio_unstable)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A line for each operation: "CLIENT CALL KEY VALUE|FOUND FROM TO OUTCOME"; "-" is nothing, TO "-" is no answer. "," is a line feed.
+// A line for each operation: "CLIENT CALL KEY VALUE|FOUND FROM TO OUTCOME"; "-" is nothing, TO "-"
+// is no answer. "," is a line feed.
 func lines(t *testing.T, operations ...string) string {
 	t.Helper()
 	var text strings.Builder
@@ -27,10 +28,12 @@ func lines(t *testing.T, operations ...string) string {
 				found = fmt.Sprintf("%q", strings.ReplaceAll(word, "\\n", "\n"))
 			}
 		}
-		fmt.Fprintf(&text, `{"event":"invoke","operation":%d,"client":%d,"at_ns":%d,"call":%q,"key":%q,"value":"%s"}`+"\n",
+		fmt.Fprintf(&text, `{"event":"invoke","operation":%d,"client":%d,"at_ns":%d,`+
+			`"call":%q,"key":%q,"value":"%s"}`+"\n",
 			number, client, from, call, key, asked)
 		if to != "-" {
-			fmt.Fprintf(&text, `{"event":"complete","operation":%d,"client":%d,"at_ns":%s,"outcome":%q,"found":%s}`+"\n",
+			fmt.Fprintf(&text, `{"event":"complete","operation":%d,"client":%d,"at_ns":%s,`+
+				`"outcome":%q,"found":%s}`+"\n",
 				number, client, to, outcome, found)
 		}
 	}
@@ -77,7 +80,9 @@ func TestHistories(t *testing.T) {
 		{"what was never answered is unknown", sound, []string{
 			"0 put a x 0 1 done", "1 append a y 2 - -", "0 get a x, 3 4 done", "0 get a x,y, 5 6 done",
 		}},
-		{"an unanswered read says nothing", sound, []string{"0 put a x 0 1 done", "1 get a z 2 3 unknown"}},
+		{"an unanswered read says nothing", sound, []string{
+			"0 put a x 0 1 done", "1 get a z 2 3 unknown",
+		}},
 		{"a lost update", broken, []string{
 			"0 put a x 0 1 done", "0 put a y 2 3 done", "1 get a x, 4 5 done",
 		}},
@@ -117,7 +122,8 @@ func TestHistories(t *testing.T) {
 }
 
 func TestLinesThatAreNoHistory(t *testing.T) {
-	ask := `{"event":"invoke","operation":1,"client":0,"at_ns":5,"call":"put","key":"a","value":"x"}` + "\n"
+	ask := `{"event":"invoke","operation":1,"client":0,"at_ns":5,` +
+		`"call":"put","key":"a","value":"x"}` + "\n"
 	for _, text := range []string{
 		"", "no json\n", ask + ask,
 		strings.Replace(ask, "put", "cas", 1),
@@ -133,7 +139,8 @@ func TestLinesThatAreNoHistory(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	// Many open writes of one key and a read that none of their orders explains: more orders than can be tried.
+	// Many open writes of one key and a read that none of their orders explains: more orders than can
+	// be tried.
 	operations := []string{"0 put a - 0 1 done"}
 	for number := range 40 {
 		operations = append(operations, fmt.Sprintf("%d append a w%d 2 3 unknown", number, number))

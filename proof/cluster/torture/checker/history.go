@@ -51,8 +51,8 @@ type history struct {
 	notDone int
 }
 
-// readHistory pairs what was asked with what was heard. A write that was never answered stays open for ever; a read that was not
-// answered says nothing.
+// readHistory pairs what was asked with what was heard. A write that was never answered stays open
+// for ever; a read that was not answered says nothing.
 func readHistory(input io.Reader) (*history, error) {
 	asked := map[int]event{}
 	answered := map[int]bool{}

@@ -2,7 +2,8 @@
 //
 //	checker [-picture FILE] [-time 60s] HISTORY
 //
-// It prints one line of JSON. Exit codes: 0 linearizable, 1 not, 2 no history, 3 no answer within the time.
+// It prints one line of JSON. Exit codes: 0 linearizable, 1 not, 2 no history, 3 no answer within
+// the time.
 package main
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The value of one key: absent, or pieces, each with a line feed behind it. A put leaves one piece, an append adds one, also to a key that is
-// absent.
+// The value of one key: absent, or pieces, each with a line feed behind it. A put leaves one piece,
+// an append adds one, also to a key that is absent.
 type value struct {
 	there bool
 	bytes string

@@ -392,7 +392,8 @@ impl Ledger {
         if !is_found || up_to < purged.0 || up_to > purged.1 {
             fail!(
                 Kind::Lost,
-                "after a power cut ({why}) of steps {certain}..={called} of {:?}, purged {purged:?}: first {} next {} vote {} {:?}",
+                "after a power cut ({why}) of steps {certain}..={called} of {:?}, purged \
+                 {purged:?}: first {} next {} vote {} {:?}",
                 self.steps,
                 found.first,
                 found.next,

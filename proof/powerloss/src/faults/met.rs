@@ -67,7 +67,8 @@ pub(crate) fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
                         if begun_poisoned.get(&(made.writer, made.call)) == Some(&true) =>
                     {
                         met.broken.push(format!(
-                            "{} returned LSN {lsn}, although it began after a call had returned the poison",
+                            "{} returned LSN {lsn}, although it began after a call had returned \
+                             the poison",
                             words(made)
                         ));
                     }
@@ -78,7 +79,8 @@ pub(crate) fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
             }
             Line::Failed(made, why) => met.refused(made, why, &mut poison, directory, excuses),
             Line::Shown(_, last) if *last < acknowledged => met.broken.push(format!(
-                "reopened without a power loss, LSN {acknowledged} was acknowledged, but the last is {last}"
+                "reopened without a power loss, LSN {acknowledged} was acknowledged, but the last \
+                 is {last}"
             )),
             Line::Shown(..) | Line::Rests => {}
         }

@@ -17,13 +17,16 @@ named_choice! {
     /// What goes wrong.
     Fault, "fault" {
         WriteData = "write-data", "EIO for one write to the log's blocks";
-        WriteDataForEver = "write-data-for-ever", "EIO for each write to the log's blocks, from some moment on";
+        WriteDataForEver = "write-data-for-ever",
+            "EIO for each write to the log's blocks, from some moment on";
         WriteMetadata = "write-metadata", "EIO for one write elsewhere on the disk";
-        WriteMetadataForEver = "write-metadata-for-ever", "EIO for each write elsewhere on the disk";
+        WriteMetadataForEver = "write-metadata-for-ever",
+            "EIO for each write elsewhere on the disk";
         WriteNth = "write-nth", "EIO for one write of any kind";
         ReadData = "read-data", "EIO for each read of the log's blocks";
         FlushOnce = "flush-once", "EIO for one flush; the next flush still writes the disk's cache";
-        FlushOnceDrops = "flush-once-drops", "EIO for one flush, and the disk's cache is lost; the next flush succeeds";
+        FlushOnceDrops = "flush-once-drops",
+            "EIO for one flush, and the disk's cache is lost; the next flush succeeds";
         FlushForEver = "flush-for-ever", "EIO for each flush, from some moment on";
         FlushSlow = "flush-slow", "flushes take 300 ms for a while";
         DiskFull = "disk-full", "the disk below takes no new block: ENOSPC";

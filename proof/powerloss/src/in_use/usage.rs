@@ -16,12 +16,14 @@ inkstone_io::named_choice! {
     /// A lie of the process or of its log, to show that it is noticed.
     Lie, "lie" {
         Early = "early", "an append is reported as acknowledged before the wait for it";
-        Periodic = "periodic", "the log acknowledges records that it has not written (Options::periodic)";
+        Periodic = "periodic",
+            "the log acknowledges records that it has not written (Options::periodic)";
         Twice = "twice", "now and then a record is appended twice";
         Unsaid = "unsaid", "now and then a record is appended that was not announced";
         Swapped = "swapped", "now and then two records are appended in the wrong order";
         Flipped = "flipped", "now and then a bit of a record is flipped";
-        TruncatesMore = "truncates-more", "truncate_before is reported with one LSN less than it is called with";
+        TruncatesMore = "truncates-more",
+            "truncate_before is reported with one LSN less than it is called with";
     }
 }
 

@@ -20,7 +20,8 @@ named_choice! {
     /// A kind of file system.
     FsKind, "file system" {
         Ext4 = "ext4", "ext4 with a journal";
-        Ext4NoJournal = "ext4-nojournal", "ext4 without a journal; e2fsck runs before it is mounted again";
+        Ext4NoJournal = "ext4-nojournal",
+            "ext4 without a journal; e2fsck runs before it is mounted again";
         Ext4DataJournal = "ext4-data-journal", "ext4 mounted with data=journal";
         Xfs = "xfs", "xfs";
         Btrfs = "btrfs", "btrfs, copy on write";

@@ -168,9 +168,10 @@ impl Filesystem for Files {
 
     #[rustfmt::skip]
     fn setattr(
-        &self, request: &Request, inode: INodeNo, _: Option<u32>, _: Option<u32>, _: Option<u32>, size: Option<u64>,
-        _: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>, handle: Option<FileHandle>,
-        _: Option<SystemTime>, _: Option<SystemTime>, _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>, reply: ReplyAttr,
+        &self, request: &Request, inode: INodeNo, _: Option<u32>, _: Option<u32>, _: Option<u32>,
+        size: Option<u64>, _: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>,
+        handle: Option<FileHandle>, _: Option<SystemTime>, _: Option<SystemTime>,
+        _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>, reply: ReplyAttr,
     ) {
         // A disk keeps its size.
         match size {
@@ -188,8 +189,8 @@ impl Filesystem for Files {
 
     #[rustfmt::skip]
     fn read(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>,
-        reply: ReplyData,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyData,
     ) {
         match self.disk(inode).map(|disk| disk.read(offset, size as usize)) {
             Some(Ok(bytes)) => reply.data(&bytes),
@@ -200,8 +201,8 @@ impl Filesystem for Files {
 
     #[rustfmt::skip]
     fn write(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, _: OpenFlags,
-        _: Option<LockOwner>, reply: ReplyWrite,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags,
+        _: OpenFlags, _: Option<LockOwner>, reply: ReplyWrite,
     ) {
         match self.disk(inode).map(|disk| disk.write(offset, data)) {
             Some(Ok(())) => reply.written(data.len() as u32),
@@ -221,7 +222,8 @@ impl Filesystem for Files {
 
     #[rustfmt::skip]
     fn fallocate(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32,
+        reply: ReplyEmpty,
     ) {
         match mode & !FALLOCATE_KEEP_SIZE {
             FALLOCATE_PUNCH_HOLE | FALLOCATE_ZERO_RANGE => {

@@ -197,7 +197,8 @@ impl FromStr for Subset {
             "sectors" => Self::Sectors(number),
             _ => {
                 return Err(format!(
-                    "{text:?}: take none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED or sectors:SEED"
+                    "{text:?}: take none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, \
+                     torn:SEED or sectors:SEED"
                 ));
             }
         })

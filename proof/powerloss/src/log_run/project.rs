@@ -110,14 +110,16 @@ impl Projection {
         }
         let families = self.families;
         let projected = format!(
-            "projected from {families} mounted states: any subset of the sectors in flight with file contents"
+            "projected from {families} mounted states: any subset of the sectors in flight with \
+             file contents"
         );
         certificate.count(&projected, self.states);
         let compared = "some of these also mounted, every file compared byte by byte";
         certificate.count(compared, self.compared);
         if self.states < wanted {
             certificate.not_run.push(format!(
-                "{} of {wanted} projected states: {} mounted states had no sector in flight with file contents",
+                "{} of {wanted} projected states: {} mounted states had no sector in flight with \
+                 file contents",
                 wanted - self.states,
                 self.without
             ));

@@ -242,7 +242,8 @@ impl Model {
         let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
         let vote = self.vote.as_ref().map(ToString::to_string);
         format!(
-            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?}) said {:?} ({:?})",
+            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?}) \
+             said {:?} ({:?})",
             self.first,
             self.next(),
             self.purged,

@@ -30,19 +30,23 @@ named_choice! {
     FaultClass, "class" {
         Lost = "lost", "lost and reordered writes: any subset of whole writes";
         Torn512 = "torn-512", "any subset of unflushed sectors, sizes and names, torn at 512 bytes";
-        Torn4096 = "torn-4096", "any subset of unflushed sectors, sizes and names, torn at 4096 bytes";
+        Torn4096 = "torn-4096",
+            "any subset of unflushed sectors, sizes and names, torn at 4096 bytes";
         Garbage = "garbage", "torn with garbage: each sector old, new or neither";
-        Recycled = "recycled", "any subset over recycled segments, with old frames of this log and another underneath";
+        Recycled = "recycled",
+            "any subset over recycled segments, with old frames of this log and another underneath";
         NewBlocks = "new-blocks", "new blocks that read as zeros, as garbage or as removed data";
         Sizes = "sizes", "sizes that reach the disk before their data or after it";
         Names = "names", "creations, renames and removals lost or reordered";
         Misdirected = "misdirected", "a write that lands elsewhere";
         Rot = "rot", "a bit that rots in acknowledged records";
-        SyncError = "sync-error", "a sync that fails, with the three after-effects of real file systems";
+        SyncError = "sync-error",
+            "a sync that fails, with the three after-effects of real file systems";
         Errors = "errors", "an error at any operation, transfers in two parts";
         Faults = "faults", "errors at any operations, more than one";
         Full = "full", "a full disk, or a used-up budget";
-        Rough = "rough", "histories that go on after power cuts, with records that fit where others were";
+        Rough = "rough",
+            "histories that go on after power cuts, with records that fit where others were";
         Killed = "killed", "a process killed at any call, then a power cut";
         Readers = "readers", "readers and an archiver beside the writer, and a second writer";
         Recovery = "recovery", "crashes within recoveries, up to three in a row";

@@ -17,31 +17,43 @@ named_choice! {
         AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
         AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
         AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
-        AppendBatchFdatasync = "append-batch-fdatasync", "append 8 blocks by 8 writes, then one fdatasync (are there holes before it?)";
+        AppendBatchFdatasync = "append-batch-fdatasync",
+            "append 8 blocks by 8 writes, then one fdatasync (are there holes before it?)";
         OverwriteFdatasync = "overwrite-fdatasync", "overwrite a written file, fdatasync";
         OverwriteODsync = "overwrite-o-dsync", "overwrite a written file opened with O_DSYNC";
-        OverwriteRwfDsync = "overwrite-rwf-dsync", "overwrite a written file with RWF_DSYNC on each write";
+        OverwriteRwfDsync = "overwrite-rwf-dsync",
+            "overwrite a written file with RWF_DSYNC on each write";
         DirectAppendFdatasync = "direct-append-fdatasync", "append with O_DIRECT, fdatasync";
         DirectAppendODsync = "direct-append-o-dsync", "append with O_DIRECT and O_DSYNC";
-        DirectOverwriteFdatasync = "direct-overwrite-fdatasync", "overwrite a written file with O_DIRECT, fdatasync";
-        DirectOverwriteODsync = "direct-overwrite-o-dsync", "overwrite a written file with O_DIRECT and O_DSYNC";
+        DirectOverwriteFdatasync = "direct-overwrite-fdatasync",
+            "overwrite a written file with O_DIRECT, fdatasync";
+        DirectOverwriteODsync = "direct-overwrite-o-dsync",
+            "overwrite a written file with O_DIRECT and O_DSYNC";
         FallocatedFdatasync = "fallocated-fdatasync", "write into a fallocated file, fdatasync";
-        DirectFallocatedODsync = "direct-fallocated-o-dsync", "write into a fallocated file with O_DIRECT and O_DSYNC";
-        SparseFdatasync = "sparse-fdatasync", "set_len without a sync, write into the hole, fdatasync";
-        SetLenFsyncFdatasync = "set-len-fsync-fdatasync", "set_len and fsync once, then write into the hole, fdatasync";
+        DirectFallocatedODsync = "direct-fallocated-o-dsync",
+            "write into a fallocated file with O_DIRECT and O_DSYNC";
+        SparseFdatasync = "sparse-fdatasync",
+            "set_len without a sync, write into the hole, fdatasync";
+        SetLenFsyncFdatasync = "set-len-fsync-fdatasync",
+            "set_len and fsync once, then write into the hole, fdatasync";
         MmapMsync = "mmap-msync", "store into a mapped written file, msync(MS_SYNC)";
         MmapSparseMsync = "mmap-sparse-msync", "store into a mapped hole, msync(MS_SYNC)";
         StdioFsync = "stdio-fsync", "fwrite, fflush, fsync of its descriptor";
         StdioFdatasync = "stdio-fdatasync", "fwrite, fflush, fdatasync of its descriptor";
-        NewFileFsyncDirectory = "new-file-fsync-directory", "new file, fsync, fsync of its directory";
-        Replace = "replace", "write a new file, fsync, rename over the old one, fsync of the directory";
-        NewFileFdatasync = "new-file-fdatasync", "new file, fdatasync; its directory is never synced";
+        NewFileFsyncDirectory = "new-file-fsync-directory",
+            "new file, fsync, fsync of its directory";
+        Replace = "replace",
+            "write a new file, fsync, rename over the old one, fsync of the directory";
+        NewFileFdatasync = "new-file-fdatasync",
+            "new file, fdatasync; its directory is never synced";
         NewFileFsync = "new-file-fsync", "new file, fsync; its directory is never synced";
-        ReplaceNoDirectory = "replace-no-directory", "write a new file, fsync, rename; the directory is never synced";
+        ReplaceNoDirectory = "replace-no-directory",
+            "write a new file, fsync, rename; the directory is never synced";
         WriteOnly = "write-only", "append to a file, no sync";
         OverwriteOnly = "overwrite-only", "overwrite a written file, no sync";
         DirectOnly = "direct-only", "overwrite a written file with O_DIRECT, no sync";
-        SyncFileRangeOnly = "sync-file-range-only", "overwrite a written file, sync_file_range and wait";
+        SyncFileRangeOnly = "sync-file-range-only",
+            "overwrite a written file, sync_file_range and wait";
         StdioOnly = "stdio-only", "fwrite, no fflush, no sync";
         StdioFflushOnly = "stdio-fflush-only", "fwrite, fflush, no sync";
         MmapOnly = "mmap-only", "store into a mapped written file, no msync";
@@ -181,10 +193,11 @@ impl Plan {
 pub const BLOCK_BYTES: usize = 4096;
 const BATCH_BLOCKS: usize = 8;
 
-const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is not atomic: the directory's block and the freed inode \
-of the replaced file reach the disk in any order, so the name can be lost, or lead to another file that took the inode";
-const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes pages back, so sync_file_range \
-happens to flush: this is not promised";
+const RENAME_WITHOUT_JOURNAL: &str = "without a journal a rename is not atomic: the directory's \
+block and the freed inode of the replaced file reach the disk in any order, so the name can be \
+lost, or lead to another file that took the inode";
+const WRITE_BACK_COMMITS: &str = "with data=journal ext4 commits its journal before it writes \
+pages back, so sync_file_range happens to flush: this is not promised";
 
 impl Plain {
     /// What it may claim on this file system, and why that differs from other file systems.

@@ -128,9 +128,10 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn setattr(
-        &self, _: &Request, inode: INodeNo, _: Option<u32>, _: Option<u32>, _: Option<u32>, size: Option<u64>,
-        accessed: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>, _: Option<FileHandle>,
-        _: Option<SystemTime>, _: Option<SystemTime>, _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>, reply: ReplyAttr,
+        &self, _: &Request, inode: INodeNo, _: Option<u32>, _: Option<u32>, _: Option<u32>,
+        size: Option<u64>, accessed: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>,
+        _: Option<FileHandle>, _: Option<SystemTime>, _: Option<SystemTime>, _: Option<SystemTime>,
+        _: Option<fuser::BsdFileFlags>, reply: ReplyAttr,
     ) {
         let mut state = self.state();
         if let Some(errno) = state.refused(Thing::Times).filter(|_| accessed.is_some()) {
@@ -166,28 +167,32 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn read(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, flags: OpenFlags, _: Option<LockOwner>,
-        reply: ReplyData,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, flags: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyData,
     ) {
         let state = self.state();
         if let Some(errno) = state.refused(Thing::ReadDirect).filter(|_| flags.0 & DIRECT != 0) {
             return reply.error(errno);
         }
-        let Some((_, bytes)) = state.files.get(&inode.into()) else { return reply.error(Errno::ENOENT) };
+        let Some((_, bytes)) = state.files.get(&inode.into()) else {
+            return reply.error(Errno::ENOENT);
+        };
         let from = bytes.len().min(offset as usize);
         reply.data(&bytes[from..bytes.len().min(from + size as usize)]);
     }
 
     #[rustfmt::skip]
     fn write(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, flags: OpenFlags,
-        _: Option<LockOwner>, reply: ReplyWrite,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags,
+        flags: OpenFlags, _: Option<LockOwner>, reply: ReplyWrite,
     ) {
         let mut state = self.state();
         if let Some(errno) = state.refused(Thing::WriteDirect).filter(|_| flags.0 & DIRECT != 0) {
             return reply.error(errno);
         }
-        let Some((_, bytes)) = state.files.get_mut(&inode.into()) else { return reply.error(Errno::ENOENT) };
+        let Some((_, bytes)) = state.files.get_mut(&inode.into()) else {
+            return reply.error(Errno::ENOENT);
+        };
         let end = offset as usize + data.len();
         if bytes.len() < end {
             bytes.resize(end, 0);
@@ -210,7 +215,8 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn fallocate(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32,
+        reply: ReplyEmpty,
     ) {
         let mut state = self.state();
         if let Some(errno) = state.refused(Thing::Reserve) {
@@ -242,7 +248,8 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn rename(
-        &self, _: &Request, _: INodeNo, name: &OsStr, _: INodeNo, new: &OsStr, flags: RenameFlags, reply: ReplyEmpty,
+        &self, _: &Request, _: INodeNo, name: &OsStr, _: INodeNo, new: &OsStr, flags: RenameFlags,
+        reply: ReplyEmpty,
     ) {
         let mut state = self.state();
         if let Some(errno) = state.refused(Thing::RenameFlags).filter(|_| !flags.is_empty()) {
@@ -285,7 +292,8 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn getlk(
-        &self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, start: u64, end: u64, _: i32, _: u32, reply: ReplyLock,
+        &self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, start: u64, end: u64, _: i32,
+        _: u32, reply: ReplyLock,
     ) {
         match self.state().refused(Thing::Locks) {
             Some(errno) => reply.error(errno),
@@ -295,8 +303,8 @@ impl Filesystem for Odd {
 
     #[rustfmt::skip]
     fn setlk(
-        &self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, _: u64, _: u64, _: i32, _: u32, _: bool,
-        reply: ReplyEmpty,
+        &self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, _: u64, _: u64, _: i32, _: u32,
+        _: bool, reply: ReplyEmpty,
     ) {
         done(reply, self.state().refused(Thing::Locks));
     }

@@ -400,8 +400,9 @@ fn dump_header(block: &HeaderBlock, header: &SegmentHeader) -> String {
     let SegmentHeader { log, number, segment_bytes, first_lsn, first_live, epoch, promise, .. } =
         header;
     format!(
-        "file {number} log {log} bytes {segment_bytes} lsn {first_lsn} live {first_live} epoch {epoch} \
-         promise {promise} predecessor {predecessor} roll {roll} copies {copies} stray {stray}\n"
+        "file {number} log {log} bytes {segment_bytes} lsn {first_lsn} live {first_live} epoch \
+         {epoch} promise {promise} predecessor {predecessor} roll {roll} copies {copies} stray \
+         {stray}\n"
     )
 }
 

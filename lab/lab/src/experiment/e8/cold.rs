@@ -38,14 +38,16 @@ impl Brought {
         let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;
         if each > PAGES_PER_READ_MAX {
             return Err(WayError::Invalid(format!(
-                "not cold: {reads} reads of one page each brought {pages} pages into memory, so most reads found theirs there (the \
-                 kernel reads around a page fault or ahead of a read; madvise and fadvise RANDOM turn that off)"
+                "not cold: {reads} reads of one page each brought {pages} pages into memory, so \
+                 most reads found theirs there (the kernel reads around a page fault or ahead of a \
+                 read; madvise and fadvise RANDOM turn that off)"
             )));
         }
         let faulted = (faults + PAGES_BESIDE) as f64 / reads.max(1) as f64;
         if each_faults && faulted < FAULTS_PER_READ_MIN {
             return Err(WayError::Invalid(format!(
-                "not cold: {reads} reads made only {faults} page faults, so the other pages were mapped already"
+                "not cold: {reads} reads made only {faults} page faults, so the other pages were \
+                 mapped already"
             )));
         }
         Ok(())

@@ -48,11 +48,13 @@ inkstone_io::named_choice! {
     /// A way of writing lines.
     LineWay, "way" {
         File = "Mutex<File>", "a system call for each line, under a lock";
-        Buffered = "Mutex<BufWriter>", "a copy under a lock; the thread that finds the buffer full writes it";
+        Buffered = "Mutex<BufWriter>",
+            "a copy under a lock; the thread that finds the buffer full writes it";
         Log = "LogWriter", "the text log writer with default options";
         Kill = "LogWriter, survives a kill", "its buffers in a file in memory";
         Rotating = "LogWriter, in files of 1 MiB", "a new file at each MiB";
-        Practice = "as article 1 practises it", "multiples of 4,096 bytes over written files of 1 MiB, the oldest first";
+        Practice = "as article 1 practises it",
+            "multiples of 4,096 bytes over written files of 1 MiB, the oldest first";
     }
 }
 
@@ -388,12 +390,14 @@ fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &
         match load {
             Load::Unpaced { .. } => {
                 format!(
-                    "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in the file"
+                    "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in \
+                     the file"
                 )
             }
             Load::Paced { .. } => {
                 format!(
-                    "Text lines of {LINE_BYTES} B by {by}, 100,000 a second each: how long one write takes"
+                    "Text lines of {LINE_BYTES} B by {by}, 100,000 a second each: how long one \
+                     write takes"
                 )
             }
         },
@@ -414,15 +418,18 @@ fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &
 }
 
 fn notes(load: Load) -> Vec<String> {
-    let memory = "memory: how much the process had grown by the last line; \"in files of\": the file is rotated at that size; \"article 1\": its last four files are \
-     kept, and a line may begin in one and end in the next";
+    let memory = "memory: how much the process had grown by the last line; \"in files of\": the \
+     file is rotated at that size; \"article 1\": its last four files are kept, and a line may \
+     begin in one and end in the next";
     let load = match load {
         Load::Unpaced { .. } => {
-            "a turn ends when every line is in the file and it is closed; the CPU time is that of the whole process until then"
+            "a turn ends when every line is in the file and it is closed; the CPU time is that of \
+             the whole process until then"
         }
         Load::Paced { .. } => {
-            "each thread writes a burst of 100 lines every millisecond, and each write is timed; a round's value is its 99.9th \
-             percentile, and the latencies are of all rounds; pace kept: the share of bursts that came in time"
+            "each thread writes a burst of 100 lines every millisecond, and each write is timed; a \
+             round's value is its 99.9th percentile, and the latencies are of all rounds; pace \
+             kept: the share of bursts that came in time"
         }
     };
     vec![load.into(), memory.into()]
@@ -435,13 +442,15 @@ fn finding(found: &Table, load: Load, by: &str) -> Option<Finding> {
     let lost = if lost > 0.0 { format!("; {} lines were lost", sig3(lost)) } else { String::new() };
     let sentence = match load {
         Load::Unpaced { .. } => format!(
-            "With {by}, the text log takes {} M lines a second on {}, until all are in the file: {}{lost}.",
+            "With {by}, the text log takes {} M lines a second on {}, until all are in the file: \
+             {}{lost}.",
             sig3(value / 1e6),
             place_words(&found.place),
             compared(ours.relative.as_ref(), BASELINE.name()),
         ),
         Load::Paced { .. } => format!(
-            "With {by} at 100,000 lines a second each, 999 of 1,000 writes to the text log take at most {} here: {}{lost}.",
+            "With {by} at 100,000 lines a second each, 999 of 1,000 writes to the text log take at \
+             most {} here: {}{lost}.",
             time(value),
             tail_words(ours.relative.as_ref()),
         ),
@@ -559,7 +568,8 @@ fn pieces() -> Trial {
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
         id: "two-buffers",
-        says: "With two buffers a thread that logs waits less for the disk than with one (p99.9 of a line).",
+        says: "With two buffers a thread that logs waits less for the disk than with one (p99.9 of \
+               a line).",
         source: Source::Article(1, ""),
         by: By::Rate { run: buffers, result: "buffers", slow: ONE, fast: TWO },
         band: FASTER,
@@ -573,7 +583,8 @@ pub(super) const STATEMENTS: &[Statement] = &[
     },
     Statement {
         id: "pieces-of-a-page",
-        says: "Pieces of 4,096 bytes are written faster than as large ones beside the pages' bounds.",
+        says: "Pieces of 4,096 bytes are written faster than as large ones beside the pages' \
+               bounds.",
         source: Source::Article(
             1,
             "which writes multiples of 4,096 bytes; here in memory, synced once",
