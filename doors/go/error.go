@@ -45,8 +45,8 @@ const (
 	ErrTruncatedBefore Code = C.INKSTONE_TRUNCATED_BEFORE
 	// ErrNotYet: there is no durable record with this LSN yet.
 	ErrNotYet Code = C.INKSTONE_NOT_YET
-	// ErrTruncatedAfter: TruncateAfter has truncated records before this cursor. The error's LSN is
-	// where it goes on.
+	// ErrTruncatedAfter: records before this cursor were truncated, by TruncateAfter or at the end of
+	// a stream. The error's LSN is where it goes on, in a stream its Number.
 	ErrTruncatedAfter Code = C.INKSTONE_TRUNCATED_AFTER
 	// ErrInvalid: an argument or option makes no sense. Nothing was done.
 	ErrInvalid Code = C.INKSTONE_INVALID
@@ -101,7 +101,8 @@ type Error interface {
 	// Stream is the id of the stream that it is about, if there is one.
 	Stream() (stream uint64, isKnown bool)
 	// Number is the number in the stream that belongs to the error: the first record that is left
-	// (ErrTruncatedBefore), or the one that the next record gets (ErrNotYet, ErrOtherNumber).
+	// (ErrTruncatedBefore), where to go on (ErrTruncatedAfter), or the one that the next record gets
+	// (ErrNotYet, ErrOtherNumber).
 	Number() (number uint64, isKnown bool)
 	// Errno is the operating system's number; 0 if there is none.
 	Errno() syscall.Errno

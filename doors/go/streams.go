@@ -143,6 +143,10 @@ type StreamsStats struct {
 	MovedBytes   uint64 `json:"moved_bytes"`
 	// HousekeepingBytes is what was written for directories and for the table of streams.
 	HousekeepingBytes uint64 `json:"housekeeping_bytes"`
+	// NotMoved is the error for which the front of the log could not be moved or given back when
+	// that was tried last; "" if it succeeded. It is tried again with the next change. Records are
+	// as safe as before, but the log grows.
+	NotMoved string `json:"not_moved"`
 }
 
 // Stats says how large the streams are now. Goroutines: any.

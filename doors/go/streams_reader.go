@@ -168,7 +168,8 @@ func (r *StreamsReader) Records(stream, from uint64) iter.Seq2[StreamRecord, err
 
 // Follow are the records of a stream from a number on, each in its own memory, in order; it waits
 // for those to come as Cursor.Follow does. It ends with an error: the context's, ErrTruncatedBefore
-// (go on at the error's Number), ErrNoStream, or why no more will come. Goroutines: any.
+// or ErrTruncatedAfter (go on at the error's Number), ErrNoStream, or why no more will come.
+// Goroutines: any.
 func (r *StreamsReader) Follow(
 	ctx context.Context, stream, from uint64,
 ) iter.Seq2[StreamRecord, error] {

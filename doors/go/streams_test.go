@@ -259,6 +259,33 @@ func TestAFollowerOfAStreamEndsWithItsContextTheStreamOrTheLog(t *testing.T) {
 	must[[]uint64](t)(streams.ApplyDurable(background, new(Batch).Remove(1)))
 	is(t, <-first, ErrNoStream)
 	is(t, <-second, ErrNoStream)
+	// A stream that is cut behind a follower, or that is another one with its id.
+	for _, reader := range []*StreamsReader{own, beside} {
+		for _, change := range []*Batch{
+			new(Batch).TruncateAfter(3, 1),
+			new(Batch).RestartAt(3, 2),
+			new(Batch).Remove(3).Create(3, 2),
+		} {
+			two := new(Batch).Create(3, 1).Append(3, nil).Append(3, nil)
+			must[[]uint64](t)(streams.ApplyDurable(background, two))
+			cut := false
+			for record, err := range reader.Follow(background, 3, 1) {
+				if err != nil {
+					is(t, err, ErrTruncatedAfter)
+					if stream, number := about(t, err); stream != 3 || number != 2 {
+						t.Fatal(err)
+					}
+					cut = true
+				} else if record.Number == 2 {
+					must[[]uint64](t)(streams.ApplyDurable(background, change.Append(3, nil).Append(3, nil)))
+				}
+			}
+			if !cut {
+				t.Fatal("the follower was told nothing")
+			}
+			must[[]uint64](t)(streams.ApplyDurable(background, new(Batch).Remove(3)))
+		}
+	}
 	must[uint64](t)(streams.AppendDurable(background, 2, []byte("last")))
 	well(t, streams.Close())
 	is(t, <-third, ErrClosed)

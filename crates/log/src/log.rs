@@ -22,7 +22,7 @@ use crate::choice::Choice;
 use crate::commit::open_group::{Payload, needed_bytes};
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
-use crate::commit::state::{Guard, SegmentWish};
+use crate::commit::state::{Guard, SegmentWish, State};
 use crate::commit::tasks::Ticket;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -386,9 +386,8 @@ impl Log {
     }
 
     /// As [`Log::try_append_parts`], for a caller who holds a lock of its own, which callbacks must
-    /// not meet: it writes nothing on this thread, also in a log without threads. On
-    /// [`Error::Busy`] the waker, if there is one, is woken when it is worth trying again, or when
-    /// the log has ended; [`Log::make_room`] waits for that.
+    /// not meet: it writes nothing on this thread, also in a log without threads.
+    /// [`Log::make_room`] and [`Log::await_room`] wait for what [`Error::Busy`] lacks.
     ///
     /// # Errors
     /// As [`Log::try_append`].
@@ -396,19 +395,9 @@ impl Log {
     /// # Durability
     /// None on return: wait for the handle.
     #[doc(hidden)]
-    pub fn try_append_parts_under_lock(
-        &self,
-        parts: &[IoSlice<'_>],
-        waker: Option<&Waker>,
-    ) -> Result<Append<'_>> {
+    pub fn try_append_parts_under_lock(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
-        let sum = sum_of(parts);
-        match (self.try_gather(parts, sum, None, false), waker) {
-            (Err(Error::Busy), Some(waker)) => {
-                self.try_gather(parts, sum, Some((&mut None, waker.clone())), false)
-            }
-            (other, _) => other,
-        }
+        self.try_gather(parts, sum_of(parts), None, false)
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
@@ -425,14 +414,55 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            state.check_appends()?;
-            let full = match state.is_changing() {
-                true => Some(EncodeError::BufferFull { needed: 0, room: 0 }),
-                false => state.open_group.refuses_record(record_bytes),
-            };
-            let Some(full) = full else { return Ok(()) };
+            let Some(full) = self.lacks_room(&state, record_bytes)? else { return Ok(()) };
             state = self.wait_for_room(state, full, frame_bytes(record_bytes) as u64)?;
         }
+    }
+
+    /// As [`Log::make_room`], as a future, in a log with threads. Works in any runtime or none.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None.
+    #[doc(hidden)]
+    pub async fn await_room(&self, record_bytes: usize) -> Result<()> {
+        let mut line = InLine { shared: &self.shared, ticket: None };
+        poll_fn(|context| {
+            // Cloning a waker and dropping the clone run user code: both happen without the lock.
+            let waker = context.waker().clone();
+            self.shared.check_process()?;
+            let mut state = self.shared.lock();
+            loop {
+                let Some(full) = self.lacks_room(&state, record_bytes)? else {
+                    return Poll::Ready(Ok(()));
+                };
+                if matches!(full, EncodeError::BufferFull { .. }) && state.is_turn_free() {
+                    state = self.shared.hand_over(state)?;
+                    continue;
+                }
+                let bytes = frame_bytes(record_bytes) as u64;
+                let error = self.ask_for_room(&mut state, full, bytes);
+                if !matches!(error, Error::Busy) {
+                    return Poll::Ready(Err(error));
+                }
+                let replaced = state.tasks.room.leave(&mut line.ticket, waker);
+                drop(state);
+                drop(replaced);
+                return Poll::Pending;
+            }
+        })
+        .await
+    }
+
+    /// Why a record of so many bytes would find no room now.
+    fn lacks_room(&self, state: &State, record_bytes: usize) -> Result<Option<EncodeError>> {
+        state.check_appends()?;
+        Ok(match state.is_changing() {
+            true => Some(EncodeError::BufferFull { needed: 0, room: 0 }),
+            false => state.open_group.refuses_record(record_bytes),
+        })
     }
 
     /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block.

@@ -1,18 +1,19 @@
 //! A place in a stream from which records are read in order.
 //!
-//! *Owns*: reading ahead, in the order of the disk, and waiting for records that are not there yet.
-//! *May not touch*: where records are (`source.rs`).
+//! *Owns*: reading ahead, in the order of the disk, waiting for records that are not there yet, and
+//! telling of records that were cut. *May not touch*: where records are (`source.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use inkstone::{Cursor, Lsn};
 
 use crate::error::{Error, Result};
+use crate::following::{Cut, Mark};
 use crate::source::{Source, TRIES};
 use crate::state::Located;
 use crate::sync::Sleeper;
@@ -33,6 +34,7 @@ pub struct StreamCursor {
     source: Source,
     stream: u64,
     next: u64,
+    mark: Arc<Mark>,
     ahead: VecDeque<Record>,
     /// In the log, behind the record that was read last.
     log: Option<Cursor>,
@@ -55,7 +57,9 @@ fn is_thin(groups: &[&[(u64, Lsn)]]) -> bool {
 
 impl StreamCursor {
     pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
-        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None }
+        let mark = Arc::default();
+        source.with_marks(|marks| marks.add(stream, &mark));
+        Self { source, stream, next, mark, ahead: VecDeque::new(), log: None, waiter: None }
     }
 
     /// The number of the record that comes next.
@@ -71,22 +75,57 @@ impl StreamCursor {
 
     /// The next record; `None` when it is not there, or not durable yet.
     ///
-    /// A record that is truncated while the cursor stands before it may still be shown, if it was
-    /// read ahead.
+    /// A record that [`crate::Streams::truncate_before`] truncates while the cursor stands before
+    /// it may still be shown, if it was read ahead; beside another process any other that is
+    /// truncated, until the reader learns of it.
     ///
     /// # Errors
     /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to go
-    /// on); [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
+    /// on); [`Error::TruncatedAfter`], once, when records before this position were truncated from
+    /// the end of the stream, restarted, or removed with it: the next call goes on at the error's
+    /// `next`. [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
     #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
     pub fn next(&mut self) -> Result<Option<Record>> {
-        if self.ahead.is_empty() {
-            self.fill()?;
+        loop {
+            self.mind_cut()?;
+            if !self.ahead.is_empty() {
+                break;
+            }
+            let filled = self.fill();
+            // What was found may lie on both sides of a cut.
+            if !self.mark.is_cut() {
+                filled?;
+                break;
+            }
         }
         let record = self.ahead.pop_front();
         if let Some(record) = &record {
             self.next = record.number + 1;
         }
         Ok(record)
+    }
+
+    /// After a cut drops what was read ahead of it, and returns an error if the cursor stood behind
+    /// it.
+    fn mind_cut(&mut self) -> Result<()> {
+        let Some(cut) = self.mark.take() else { return Ok(()) };
+        let next = match cut {
+            Cut::From(next) if next < self.next => next,
+            Cut::From(next) => {
+                let is_left = |record: &Record| record.number < next;
+                self.ahead.truncate(self.ahead.partition_point(is_left));
+                return Ok(());
+            }
+            Cut::Whole => {
+                self.ahead.clear();
+                // Told when there is a stream again. Until then each call says that there is none.
+                let bounds = self.source.bounds(self.stream);
+                bounds.inspect_err(|_| self.mark.give_back(cut))?.first
+            }
+        };
+        let (stream, number) = (self.stream, self.next);
+        self.seek(next);
+        Err(Error::TruncatedAfter { stream, number, next })
     }
 
     /// The next record; waits for it up to `timeout`, and returns `None` after that.
@@ -112,7 +151,9 @@ impl StreamCursor {
 
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         match &self.source {
-            Source::Mirror(mirror) => mirror.wait(&mut self.waiter, timeout),
+            Source::Mirror(mirror) => {
+                mirror.wait(&mut self.waiter, (self.stream, self.next), &self.mark, timeout)
+            }
             Source::Writer(shared) => match self.missing(shared)? {
                 Some(Missing::NotDurable(lsn)) => {
                     shared.reader.from(lsn).next_within(timeout)?;
@@ -120,12 +161,14 @@ impl StreamCursor {
                 }
                 Some(Missing::NotAppended) => {
                     let sleeper = Arc::new(Sleeper::default());
-                    if let Some(_follower) =
-                        shared.follow(self.stream, self.next, sleeper.waker())?
+                    let mut following = pin!(shared.follow(self.stream, self.next, &self.mark));
+                    let waker = sleeper.waker();
+                    if let Poll::Ready(told) =
+                        following.as_mut().poll(&mut Context::from_waker(&waker))
                     {
-                        // Now and then it asks whether the log has ended.
-                        sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
+                        return told;
                     }
+                    sleeper.sleep_for(timeout);
                     Ok(())
                 }
                 None => Ok(()),
@@ -152,22 +195,7 @@ impl StreamCursor {
             match self.missing(shared)? {
                 Some(Missing::NotDurable(lsn)) => shared.log.durable_at(lsn).await?,
                 Some(Missing::NotAppended) => {
-                    let mut follower = None;
-                    poll_fn(|context| {
-                        if follower.take().is_some() {
-                            return Poll::Ready(Ok(()));
-                        }
-                        let waker = context.waker().clone();
-                        match shared.follow(self.stream, self.next, waker) {
-                            Ok(Some(found)) => {
-                                follower = Some(found);
-                                Poll::Pending
-                            }
-                            Ok(None) => Poll::Ready(Ok(())),
-                            Err(error) => Poll::Ready(Err(error)),
-                        }
-                    })
-                    .await?;
+                    shared.follow(self.stream, self.next, &self.mark).await?;
                 }
                 None => {}
             }
@@ -332,6 +360,12 @@ impl StreamCursor {
         let bytes = log.get(lsn)?;
         self.log = Some(log.from(lsn.next().unwrap_or(lsn)));
         Ok(bytes)
+    }
+}
+
+impl Drop for StreamCursor {
+    fn drop(&mut self) {
+        self.source.with_marks(|marks| marks.forget(self.stream, &self.mark));
     }
 }
 

@@ -46,6 +46,17 @@ pub enum Error {
         /// The first number that is left.
         first: u64,
     },
+    /// Records before the place of a cursor were truncated: from the end of the stream, by a
+    /// restart, or with the stream, whose id another one has now. The cursor goes on at `next`, and
+    /// other records may come under the numbers that it has shown.
+    TruncatedAfter {
+        /// The stream.
+        stream: u64,
+        /// The number at which the cursor stood.
+        number: u64,
+        /// The number at which it goes on: the first one that was truncated.
+        next: u64,
+    },
     /// There is no such record yet, or it is not durable yet.
     NotYet {
         /// The stream.
@@ -121,6 +132,11 @@ impl fmt::Display for Error {
             Self::Truncated { stream, number, first } => write!(
                 f,
                 "stream {stream}: record {number} was truncated; the first one left is {first}"
+            ),
+            Self::TruncatedAfter { stream, number, next } => write!(
+                f,
+                "stream {stream}: records before {number} were truncated, from {next} on; reading \
+                 goes on at {next}"
             ),
             Self::NotYet { stream, number, next } => write!(
                 f,

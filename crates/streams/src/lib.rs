@@ -38,6 +38,7 @@ mod bytes;
 mod cursor;
 mod due;
 mod error;
+mod following;
 mod keeper;
 mod mirror;
 mod mover;
@@ -50,6 +51,7 @@ mod runs;
 mod section;
 mod source;
 mod state;
+mod stats;
 mod streams;
 mod sync;
 mod words;
@@ -60,8 +62,9 @@ pub use cursor::StreamCursor;
 pub use error::{Error, Result};
 pub use options::Options;
 pub use reader::{StreamsReader, has_streams};
+pub use stats::Stats;
 pub use streams::{Streams, Written};
-pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, Stats, StreamUsage, Usage};
+pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, StreamUsage, Usage};
 
 /// The example of the package's README.
 #[cfg(doctest)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use inkstone::{Cursor, Lsn, Reader};
 
 use crate::error::{Error, Result};
+use crate::following::{Mark, Marks};
 use crate::page::Cache;
 use crate::replay::{Of, Replayed};
 use crate::state::State;
@@ -19,7 +20,14 @@ pub(crate) struct Mirror {
     pub(crate) log: Reader,
     pub(crate) path: PathBuf,
     pub(crate) cache: Mutex<Cache>,
-    image: Mutex<Image>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// None after a record that could not be taken: what it has changed in part is of no use, and
+    /// the next one who asks reads the log again.
+    image: Option<Image>,
+    marks: Marks,
 }
 
 struct Image {
@@ -47,43 +55,84 @@ impl Image {
             }
         }
     }
+}
+
+impl Known {
+    /// Reads the log anew. Cuts may have been missed: what is certain of them is told.
+    fn begin(&self, log: &Reader, of: Of<'_>) -> Result<Image> {
+        let image = Image::begin(log, of)?;
+        self.marks.note_missed(&image.made.state);
+        Ok(image)
+    }
 
     /// Takes what has become durable.
-    fn catch_up(&mut self, log: &Reader, of: Of<'_>) -> Result<()> {
+    fn catch_up(&mut self, log: &Reader, of: Of<'_>) -> Result<&State> {
         // What lived before this record was moved by records that the loop below takes. A front
         // that another reader of this mirror sees meanwhile may be ahead of them.
         let first = log.first();
+        let mut image = match self.image.take() {
+            Some(image) => image,
+            None => self.begin(log, of)?,
+        };
         loop {
-            match self.cursor.next() {
-                Ok(Some(record)) => of.take(&mut self.made, record.lsn, record.bytes)?,
+            match image.cursor.next() {
+                Ok(Some(record)) => {
+                    let (lsn, bytes) = (record.lsn, record.bytes);
+                    of.take(&mut image.made, lsn, bytes, |change| self.marks.note(change))?;
+                }
                 Ok(None) => break,
-                // The writer was faster: begin again.
-                Err(inkstone::Error::TruncatedBefore { .. }) => *self = Self::begin(log, of)?,
-                Err(error) => return Err(error.into()),
+                // The writer was faster.
+                Err(inkstone::Error::TruncatedBefore { .. }) => image = self.begin(log, of)?,
+                // What was taken before is whole.
+                Err(error) => {
+                    self.image = Some(image);
+                    return Err(error.into());
+                }
             }
         }
-        self.made.state.sections.forget_before(first);
-        Ok(())
+        image.made.state.sections.forget_before(first);
+        Ok(&self.image.insert(image).made.state)
     }
 }
 
 impl Mirror {
     pub(crate) fn new(log: Reader, path: PathBuf, cache_bytes: usize) -> Result<Self> {
-        let image = Image::begin(&log, Of(&path))?;
+        let image = Some(Image::begin(&log, Of(&path))?);
         let cache = Mutex::new(Cache::new(cache_bytes));
-        Ok(Self { log, path, cache, image: Mutex::new(image) })
+        let known = Mutex::new(Known { image, marks: Marks::default() });
+        Ok(Self { log, path, cache, known })
     }
 
     /// Asks the state, which first takes what has become durable.
     pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
-        let mut image = lock(&self.image);
-        image.catch_up(&self.log, Of(&self.path))?;
-        Ok(ask(&image.made.state))
+        let mut known = lock(&self.known);
+        known.catch_up(&self.log, Of(&self.path)).map(ask)
     }
 
-    /// Waits until a record is durable that the state does not have.
-    pub(crate) fn wait(&self, waiter: &mut Option<Cursor>, timeout: Duration) -> Result<()> {
-        let next: Lsn = lock(&self.image).cursor.next_lsn();
+    pub(crate) fn with_marks(&self, make: impl FnOnce(&mut Marks)) {
+        make(&mut lock(&self.known).marks);
+    }
+
+    /// Waits until a record is durable that the state does not have. Does not wait if the state
+    /// has what this cursor looks for.
+    pub(crate) fn wait(
+        &self,
+        waiter: &mut Option<Cursor>,
+        (stream, number): (u64, u64),
+        mark: &Mark,
+        timeout: Duration,
+    ) -> Result<()> {
+        let next: Lsn = {
+            let known = lock(&self.known);
+            // Another cursor may have taken it.
+            let Some(image) = known.image.as_ref().filter(|_| !mark.is_cut()) else {
+                return Ok(());
+            };
+            if image.made.state.bounds(stream).is_ok_and(|bounds| number < bounds.next) {
+                return Ok(());
+            }
+            image.cursor.next_lsn()
+        };
         let waiter = waiter.get_or_insert_with(|| self.log.from(next));
         waiter.seek(next);
         match waiter.next_within(timeout) {

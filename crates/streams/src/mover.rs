@@ -43,7 +43,7 @@ pub(crate) fn run(shared: &Shared) {
         }
         drop(order);
         if move_some(shared).is_err() {
-            // The log has ended, or has no room: who appends next will see it.
+            // Tried again with the next change.
             let order = shared.order_here();
             if order.is_closing || shared.reader.end_of_log().is_some() {
                 return;
@@ -54,8 +54,14 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// One step: gives back the front of the log, or moves what a page of the oldest section names.
-/// False if there is nothing to do.
+/// False if there is nothing to do. Why it could not be made is kept for who asks.
 pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
+    let moved = step(shared);
+    shared.order()?.not_moved = moved.as_ref().err().cloned();
+    moved
+}
+
+fn step(shared: &Shared) -> Result<bool> {
     let work = {
         let mut order = shared.order()?;
         let order = &mut *order;

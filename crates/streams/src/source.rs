@@ -10,6 +10,7 @@ use std::sync::Arc;
 use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
+use crate::following::Marks;
 use crate::mirror::Mirror;
 use crate::page::{Cache, Page};
 use crate::record::{Change, decode};
@@ -55,6 +56,18 @@ impl Source {
         match self {
             Self::Writer(shared) => Ok(ask(&shared.order()?.state)),
             Self::Mirror(mirror) => mirror.with(ask),
+        }
+    }
+
+    /// The marks of cursors. In a forked child, which cannot read, there are none.
+    pub(crate) fn with_marks(&self, make: impl FnOnce(&mut Marks)) {
+        match self {
+            Self::Writer(shared) => {
+                if let Ok(mut order) = shared.order() {
+                    make(&mut order.marks);
+                }
+            }
+            Self::Mirror(mirror) => mirror.with_marks(make),
         }
     }
 

@@ -4,7 +4,7 @@
 //! changes (`writer.rs`), reading (`reader.rs`).
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use crate::record::Change;
 use crate::replay::Of;
 use crate::source::Source;
 use crate::state::State;
+use crate::stats::Stats;
 use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
-use crate::words::{Bounds, Stats};
+use crate::words::Bounds;
 use crate::writer::{Appended, Shared};
 
 /// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
@@ -242,14 +243,7 @@ impl Streams {
             // Nobody else would make room.
             return self.apply(batch);
         }
-        poll_fn(|context| {
-            let encode = self.encoder(batch);
-            match self.shared.try_append(Some(context.waker()), encode, |_, _, _| {}) {
-                Err(crate::Error::Log(inkstone::Error::Busy)) => Poll::Pending,
-                other => Poll::Ready(other.map(Written::new)),
-            }
-        })
-        .await
+        self.shared.append_async(self.encoder(batch)).await.map(Written::new)
     }
 
     /// As [`Streams::apply`], for a caller who holds a lock of its own: where that would block, or
@@ -257,7 +251,7 @@ impl Streams {
     /// the bytes of the batch, and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.shared.try_append(None, self.encoder(batch), |_, _, _| {}).map(Written::new)
+        self.shared.try_append(self.encoder(batch), |_, _, _| {}).map(Written::new)
     }
 
     /// Where a stream begins and ends, with records that are not durable yet.
@@ -298,6 +292,7 @@ impl Streams {
             moved_bytes: order.moved_bytes,
             housekeeping_bytes: order.keeper.bytes,
             front_live_bytes: sections.front().map_or(0, |front| front.live_bytes),
+            not_moved: order.not_moved.clone(),
         }
     }
 
@@ -356,13 +351,8 @@ impl Streams {
             std::mem::forget(lock(&self.mover).take());
             return;
         }
-        let followers = {
-            let mut order = self.shared.order_here();
-            order.is_closing = true;
-            self.shared.bell.notify_all();
-            std::mem::take(&mut order.followers)
-        };
-        followers.into_values().flatten().for_each(std::task::Waker::wake);
+        self.shared.order_here().is_closing = true;
+        self.shared.bell.notify_all();
         // A callback that the mover's wait called may drop the streams: the mover ends after it.
         let mover = lock(&self.mover).take();
         if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {

@@ -6,11 +6,13 @@
 
 #[cfg(inkstone_explore)]
 pub(crate) use shuttle::{
+    sync::atomic::{AtomicBool, Ordering},
     sync::{Condvar, Mutex, MutexGuard},
     thread::{Builder, JoinHandle, current},
 };
 #[cfg(not(inkstone_explore))]
 pub(crate) use std::{
+    sync::atomic::{AtomicBool, Ordering},
     sync::{Condvar, Mutex, MutexGuard},
     thread::{Builder, JoinHandle, current},
 };

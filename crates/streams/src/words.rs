@@ -1,4 +1,4 @@
-//! The words of this crate: a record, the bounds of a stream, what is counted.
+//! The words of this crate: a record, the bounds of a stream, what it takes.
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
@@ -35,28 +35,6 @@ impl Bounds {
     pub fn is_empty(&self) -> bool {
         self.first == self.next
     }
-}
-
-/// A log with streams as it is now.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Streams that exist.
-    pub streams: u64,
-    /// Bytes that the records that live take in the log.
-    pub live_bytes: u64,
-    /// Bytes that all records take in the log, those of the housekeeping too.
-    pub log_bytes: u64,
-    /// Sections of the log.
-    pub sections: u64,
-    /// Records that were moved to the end of the log since it was opened.
-    pub moved_records: u64,
-    /// Their bytes.
-    pub moved_bytes: u64,
-    /// Bytes of directories and of the table of streams, written since it was opened.
-    pub housekeeping_bytes: u64,
-    /// Bytes that live in the oldest section: what the front of the log waits for.
-    pub front_live_bytes: u64,
 }
 
 /// What each stream and each section takes, all as of one record of the log

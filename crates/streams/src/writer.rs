@@ -10,12 +10,14 @@
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::path::PathBuf;
-use std::task::Waker;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reader};
 
 use crate::due::{Work, due};
 use crate::error::{Error, Result};
+use crate::following::{Followers, Mark, Marks, Ticket};
 use crate::keeper::{Keeper, Out};
 use crate::options::Options;
 use crate::page::Cache;
@@ -41,9 +43,11 @@ pub(crate) struct Order {
     pub(crate) state: State,
     pub(crate) keeper: Keeper,
     pub(crate) moving: Moving,
-    /// Who waits for the next record of a stream.
-    pub(crate) followers: HashMap<u64, Vec<Waker>>,
+    pub(crate) marks: Marks,
+    followers: Followers,
     pub(crate) is_closing: bool,
+    /// Why the mover's last step could not be made.
+    pub(crate) not_moved: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
     next: Lsn,
@@ -87,8 +91,10 @@ impl Shared {
             state,
             keeper,
             moving: Moving::default(),
-            followers: HashMap::new(),
+            marks: Marks::default(),
+            followers: Followers::default(),
             is_closing: false,
+            not_moved: None,
             moved_records: 0,
             moved_bytes: 0,
             next: log.last().next().unwrap_or(Lsn::FIRST),
@@ -120,30 +126,15 @@ impl Shared {
     }
 
     /// Appends a record of the changes that `encode` puts out, if the log has room for it now;
-    /// otherwise the error is [`inkstone::Error::Busy`], and the waker, if there is one, is woken
-    /// when it is worth trying again. `then` is called under the same lock.
+    /// otherwise the error is [`inkstone::Error::Busy`]. `then` is called under the same lock.
     pub(crate) fn try_append<T>(
         &self,
-        waker: Option<&Waker>,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
     ) -> Result<Appended<'_, T>> {
         let mut guard = self.order()?;
         let order = &mut *guard;
-        let result = self.append_in_order(order, waker, encode);
-        let (append, bytes, mut what, woken) = match result {
-            Ok(appended) => appended,
-            Err(error) => {
-                // Nothing will come any more.
-                let woken = match self.reader.end_of_log() {
-                    Some(_) => std::mem::take(&mut order.followers),
-                    None => HashMap::new(),
-                };
-                drop(guard);
-                woken.into_values().flatten().for_each(Waker::wake);
-                return Err(error);
-            }
-        };
+        let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
         for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
             if self.keep_house(order).is_err() {
@@ -168,14 +159,25 @@ impl Shared {
     ) -> Result<Appended<'_, T>> {
         loop {
             let mut bytes = 0;
-            let encode_sized = |state: &State, out: &mut Vec<u8>| {
-                let what = encode(state, out);
-                bytes = out.len();
-                what
-            };
-            match self.try_append(None, encode_sized, &mut then) {
+            match self.try_append(sized(&encode, &mut bytes), &mut then) {
                 Err(Error::Log(inkstone::Error::Busy)) => {
                     self.log.make_room(bytes + HEAD_BYTES_MAX)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The same as a future, in a log with threads.
+    pub(crate) async fn append_async<T>(
+        &self,
+        encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
+    ) -> Result<Appended<'_, T>> {
+        loop {
+            let mut bytes = 0;
+            match self.try_append(sized(&encode, &mut bytes), |_, _, _| {}) {
+                Err(Error::Log(inkstone::Error::Busy)) => {
+                    self.log.await_room(bytes + HEAD_BYTES_MAX).await?;
                 }
                 other => return other,
             }
@@ -185,7 +187,6 @@ impl Shared {
     fn append_in_order<T>(
         &self,
         order: &mut Order,
-        waker: Option<&Waker>,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
     ) -> Result<(Append<'_>, u64, T, Vec<Waker>)> {
         let mut body = std::mem::take(&mut order.body);
@@ -194,7 +195,6 @@ impl Shared {
             let replay_from = order.keeper.replay_from(&order.state);
             let mut out = LogOut {
                 shared: self,
-                waker,
                 next: &mut order.next,
                 head: &mut order.head,
                 append: None,
@@ -214,7 +214,6 @@ impl Shared {
     fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
         let mut out = LogOut {
             shared: self,
-            waker: None,
             next: &mut order.next,
             head: &mut order.head,
             append: None,
@@ -223,27 +222,12 @@ impl Shared {
         order.keeper.step(&mut order.state, &mut out)
     }
 
-    /// Who waits for a record that is not appended yet: the waker is woken when it may be, or when
-    /// the stream is no more. `None` if the record is there.
-    pub(crate) fn follow(
-        &self,
-        stream: u64,
-        number: u64,
-        waker: Waker,
-    ) -> Result<Option<Follower<'_>>> {
-        let mut order = self.order()?;
-        // First: what was appended before the end is shown.
-        if number < order.state.bounds(stream)?.next {
-            return Ok(None);
-        }
-        if order.is_closing {
-            return Err(inkstone::Error::Closed.into());
-        }
-        if let Some(error) = self.reader.end_of_log() {
-            return Err(error.into());
-        }
-        order.followers.entry(stream).or_default().push(waker.clone());
-        Ok(Some(Follower { shared: self, stream, waker }))
+    /// Waits for a record that is not appended yet: ready when it may be, when the cursor with this
+    /// mark has something to be told, or when no record will come.
+    pub(crate) fn follow<'a>(&'a self, stream: u64, number: u64, mark: &'a Mark) -> Following<'a> {
+        // No record has this LSN: it is ready when the log ends, and at no other time.
+        let end = self.log.durable_at(Lsn::new(u64::MAX));
+        Following { shared: self, stream, number, mark, end, ticket: None }
     }
 
     /// Where a record is read, as far as memory knows.
@@ -272,44 +256,72 @@ impl Order {
         for change in crate::record::changes(changes) {
             let change = change.expect("it was just encoded");
             self.state.apply(&change, lsn).expect("it was checked before it was appended");
-            if !self.followers.is_empty()
-                && let Change::Append { stream, .. }
-                | Change::Remove { stream }
-                | Change::Restart { stream, .. } = change
-            {
-                woken.extend(self.followers.remove(&stream).unwrap_or_default());
-            }
+            self.marks.note(&change);
+            self.followers.take(&change, &mut woken);
         }
         woken
     }
 }
 
-/// Who waits for the next record of a stream; nothing of it is left when it is dropped.
-pub(crate) struct Follower<'a> {
-    shared: &'a Shared,
-    stream: u64,
-    waker: Waker,
+/// An encoding that says how large it was.
+fn sized<T>(
+    encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
+    bytes: &mut usize,
+) -> impl FnOnce(&State, &mut Vec<u8>) -> Result<T> {
+    move |state, out| {
+        let what = encode(state, out);
+        *bytes = out.len();
+        what
+    }
 }
 
-impl Drop for Follower<'_> {
-    fn drop(&mut self) {
-        let Ok(mut order) = self.shared.order() else { return };
-        let Some(wakers) = order.followers.get_mut(&self.stream) else { return };
-        let place = wakers.iter().position(|waker| waker.will_wake(&self.waker));
-        let gone = place.map(|place| wakers.swap_remove(place));
-        if wakers.is_empty() {
-            order.followers.remove(&self.stream);
+/// A future that waits for the next record of a stream; nothing of it is left when it is dropped.
+pub(crate) struct Following<'a> {
+    shared: &'a Shared,
+    stream: u64,
+    number: u64,
+    mark: &'a Mark,
+    end: DurableAt,
+    ticket: Option<Ticket>,
+}
+
+impl Future for Following<'_> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { shared, stream, number, mark, end, ticket } = &mut *self;
+        // Before the look at the stream: whatever is appended before the end is shown.
+        let end = Pin::new(end).poll(context);
+        // Cloning a waker and dropping the clone run user code: both happen without the lock.
+        let waker = context.waker().clone();
+        let mut order = shared.order()?;
+        let is_there = order.state.bounds(*stream).map(|bounds| *number < bounds.next);
+        if mark.is_cut() || is_there? {
+            return Poll::Ready(Ok(()));
         }
+        if let Poll::Ready(ended) = end {
+            return Poll::Ready(ended.map_err(Error::from));
+        }
+        let replaced = order.followers.leave(*stream, ticket, waker);
         drop(order);
-        // Dropping a waker is the user's code.
-        drop(gone);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let Ok(mut order) = self.shared.order() else { return };
+        let waker = order.followers.forget(self.stream, ticket);
+        drop(order);
+        drop(waker);
     }
 }
 
 /// The log, as records of changes go into it.
 struct LogOut<'a, 'log> {
     shared: &'log Shared,
-    waker: Option<&'a Waker>,
     next: &'a mut Lsn,
     head: &'a mut Vec<u8>,
     /// The last record that was written.
@@ -336,7 +348,7 @@ impl Out for LogOut<'_, '_> {
         put_head(self.head, Head { section, replay_from }, lsn);
         let bytes = (self.head.len() + changes.len()) as u64;
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
-        let append = self.shared.log.try_append_parts_under_lock(&parts, self.waker)?;
+        let append = self.shared.log.try_append_parts_under_lock(&parts)?;
         assert_eq!(append.lsn(), lsn, "somebody else writes to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
+#[path = "calls/following.rs"]
+mod following;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

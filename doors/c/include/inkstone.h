@@ -149,8 +149,8 @@ enum
     INKSTONE_TRUNCATED_BEFORE = 12,
     // There is no durable record with this LSN yet, or with this number in its stream.
     INKSTONE_NOT_YET = 13,
-    // inkstone_truncate_after has truncated records before this reader's position.
-    // inkstone_error_lsn is where it goes on.
+    // Records before this reader's position were truncated: by inkstone_truncate_after, or at the
+    // end of a stream. inkstone_error_lsn is where it goes on, inkstone_error_number in a stream.
     INKSTONE_TRUNCATED_AFTER = 14,
     // An argument or option makes no sense; the message says which and why. Nothing was done.
     INKSTONE_INVALID = 15,
@@ -822,7 +822,8 @@ inkstone_code inkstone_streams_sync(const inkstone_streams *streams, inkstone_er
 
 // How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
 // log_bytes, sections, moved_records, moved_bytes, housekeeping_bytes, front_live_bytes (what the
-// front of the log waits for). A later version may add members. All 0 in a forked child.
+// front of the log waits for); and not_moved, null or the error for which the front could not be
+// moved or given back last. A later version may add members. All 0 in a forked child.
 //
 // Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
@@ -998,8 +999,10 @@ inkstone_code inkstone_streams_cursor_new(const inkstone_streams_reader *reader,
 void inkstone_streams_cursor_free(inkstone_streams_cursor *cursor);
 
 // The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet.
-// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_NO_STREAM when
-// the stream was removed.
+// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_TRUNCATED_AFTER,
+// once, when records before the cursor were truncated at the end of the stream, restarted, or
+// removed with it: the next call goes on at inkstone_error_number. INKSTONE_NO_STREAM when the
+// stream was removed.
 //
 // Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 // a time.
@@ -1303,8 +1306,9 @@ bool inkstone_error_lsn(const inkstone_error *error, uint64_t *lsn);
 bool inkstone_error_stream(const inkstone_error *error, uint64_t *stream);
 
 // Puts the number in a stream that belongs to the error into `number`, and returns true; false if
-// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_NOT_YET,
-// INKSTONE_OTHER_NUMBER: the number that the next record gets.
+// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left.
+// INKSTONE_TRUNCATED_AFTER: where the cursor goes on. INKSTONE_NOT_YET, INKSTONE_OTHER_NUMBER: the
+// number that the next record gets.
 //
 // Threads: any.
 bool inkstone_error_number(const inkstone_error *error, uint64_t *number);

@@ -52,8 +52,8 @@ pub enum inkstone_code {
     INKSTONE_TRUNCATED_BEFORE = 12,
     /// There is no durable record with this LSN yet, or with this number in its stream.
     INKSTONE_NOT_YET = 13,
-    /// inkstone_truncate_after has truncated records before this reader's position.
-    /// inkstone_error_lsn is where it goes on.
+    /// Records before this reader's position were truncated: by inkstone_truncate_after, or at the
+    /// end of a stream. inkstone_error_lsn is where it goes on, inkstone_error_number in a stream.
     INKSTONE_TRUNCATED_AFTER = 14,
     /// An argument or option makes no sense; the message says which and why. Nothing was done.
     INKSTONE_INVALID = 15,
@@ -139,7 +139,7 @@ const CODES: [(inkstone_code, &CStr, &CStr); 26] = [
     (
         INKSTONE_TRUNCATED_AFTER,
         c"truncated after",
-        c"Forget the records from this LSN on, and call again: the cursor continues there.",
+        c"Forget the records from there on, and call again: the cursor continues there.",
     ),
     (
         INKSTONE_INVALID,
@@ -320,6 +320,9 @@ impl inkstone_error {
             Error::Truncated { stream, first, .. } => {
                 of(INKSTONE_TRUNCATED_BEFORE, Some(stream), Some(first))
             }
+            Error::TruncatedAfter { stream, next, .. } => {
+                of(INKSTONE_TRUNCATED_AFTER, Some(stream), Some(next))
+            }
             Error::NotYet { stream, next, .. } => of(INKSTONE_NOT_YET, Some(stream), Some(next)),
             Error::NoteTooLarge { stream, .. } => of(INKSTONE_TOO_LARGE, Some(stream), None),
             Error::TooLarge { .. } => of(INKSTONE_TOO_LARGE, None, None),
@@ -491,8 +494,9 @@ pub unsafe extern "C" fn inkstone_error_stream(
 }
 
 /// Puts the number in a stream that belongs to the error into `number`, and returns true; false if
-/// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_NOT_YET,
-/// INKSTONE_OTHER_NUMBER: the number that the next record gets.
+/// there is none. INKSTONE_TRUNCATED_BEFORE: the first record that is left.
+/// INKSTONE_TRUNCATED_AFTER: where the cursor goes on. INKSTONE_NOT_YET, INKSTONE_OTHER_NUMBER: the
+/// number that the next record gets.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -106,6 +106,7 @@ pub(crate) fn streams_stats(stats: &::inkstone_streams::Stats) -> String {
         .raw("moved_bytes", stats.moved_bytes)
         .raw("housekeeping_bytes", stats.housekeeping_bytes)
         .raw("front_live_bytes", stats.front_live_bytes)
+        .raw("not_moved", or_null(stats.not_moved.as_ref().map(|error| text(&error.to_string()))))
         .end()
 }
 
@@ -183,7 +184,7 @@ mod tests {
         let (log, of_streams) = (Stats::default(), ::inkstone_streams::Stats::default());
         for (debug, json, count_min) in [
             (format!("{log:?}"), stats(&log), 21),
-            (format!("{of_streams:?}"), streams_stats(&of_streams), 8),
+            (format!("{of_streams:?}"), streams_stats(&of_streams), 9),
         ] {
             let fields: Vec<&str> = debug
                 .trim_start_matches("Stats {")

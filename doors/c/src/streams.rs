@@ -181,7 +181,8 @@ pub unsafe extern "C" fn inkstone_streams_sync(
 
 /// How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
 /// log_bytes, sections, moved_records, moved_bytes, housekeeping_bytes, front_live_bytes (what the
-/// front of the log waits for). A later version may add members. All 0 in a forked child.
+/// front of the log waits for); and not_moved, null or the error for which the front could not be
+/// moved or given back last. A later version may add members. All 0 in a forked child.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]

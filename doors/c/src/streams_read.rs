@@ -250,8 +250,10 @@ fn give_record(
 }
 
 /// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet.
-/// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_NO_STREAM when
-/// the stream was removed.
+/// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_TRUNCATED_AFTER,
+/// once, when records before the cursor were truncated at the end of the stream, restarted, or
+/// removed with it: the next call goes on at inkstone_error_number. INKSTONE_NO_STREAM when the
+/// stream was removed.
 ///
 /// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 /// a time.

@@ -12,6 +12,7 @@ compile_error!(
 
 mod disk;
 mod ear;
+mod groups;
 mod ledger;
 #[cfg(inkstone_mistakes)]
 mod mistakes;
@@ -44,12 +45,12 @@ use scheduler::{Seeds, seed};
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
-    "usage: inkstone-explore [--raft|--streams] [--schedules N] [--from SEED] [--threads N] \
-     [--seconds N] [--mistake NAME]
-       inkstone-explore [--raft|--streams] --seed SEED [--mistake NAME]   one schedule, and what \
-happens in it
+    "usage: inkstone-explore [--raft|--streams|--groups] [--schedules N] [--from SEED] \
+     [--threads N] [--seconds N] [--mistake NAME]
+       inkstone-explore [--raft|--streams|--groups] --seed SEED [--mistake NAME]
+                                                                one schedule, and what happens in it
        inkstone-explore --mistakes [NAME,NAME...]               each is to be found
---raft: a raft log, --streams: a log with streams; neither: a log.
+--raft: a raft log, --streams: a log with streams, --groups: many raft logs in one log; none: a log.
 The log has mistakes in the copy alone that `.ci/mistaken` makes.";
 
 fn config() -> Config {
@@ -125,6 +126,7 @@ impl Progress {
             runner.run(move || match plan.subject {
                 Subject::Log => run::one(seed(), plan),
                 Subject::Raft => raft::one(seed(), plan),
+                Subject::Groups => groups::one(seed(), plan),
                 Subject::Streams => streams::one(seed(), plan),
             })
         }));
@@ -250,6 +252,7 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         let subject = match argument.as_str() {
             "--raft" => Some(Subject::Raft),
+            "--groups" => Some(Subject::Groups),
             "--streams" => Some(Subject::Streams),
             _ => None,
         };

@@ -62,7 +62,15 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::ReadAtTwoInstants, &[Kind::Back, Kind::Wrong, Kind::WrongError]),
 ];
 
+const OF_GROUPS: &[(RaftMistake, &[Kind])] = &[
+    (RaftMistake::GroupReadBefore, &[Kind::Lost, Kind::Back, Kind::WrongError]),
+    (RaftMistake::StateGoesEarly, &[Kind::Lost, Kind::Back, Kind::WrongError]),
+];
+
 const OF_STREAMS: &[(StreamsMistake, &[Kind])] = &[
+    (StreamsMistake::FollowerSleepsLate, &[Kind::Hang]),
+    (StreamsMistake::EndNotAwaited, &[Kind::Hang]),
+    (StreamsMistake::CutNotMarked, &[Kind::CutUntold]),
     // The record that a reader is led to is not durable yet.
     (StreamsMistake::IndexBeforeDurable, &[Kind::NotShown, Kind::WrongError]),
     (StreamsMistake::TruncatedIsMoved, &[Kind::Panic]),
@@ -73,15 +81,13 @@ const OF_STREAMS: &[(StreamsMistake, &[Kind])] = &[
     (StreamsMistake::NoteApart, &[Kind::Lost]),
 ];
 
-/// The plan with the mistake of this name, if there is one: those of a raft log and of
+/// The plan with the mistake of this name, if there is one: those of a raft log, of groups and of
 /// streams stand in lists of their own.
 pub fn plan_of(name: &str) -> Option<Plan> {
-    if let Some((mistake, _)) = OF_RAFT.iter().find(|(mistake, _)| mistake.to_string() == name) {
-        return Some(Plan {
-            subject: Subject::Raft,
-            raft_mistake: Some(*mistake),
-            ..Plan::default()
-        });
+    for (subject, list) in [(Subject::Raft, OF_RAFT), (Subject::Groups, OF_GROUPS)] {
+        if let Some((mistake, _)) = list.iter().find(|(mistake, _)| mistake.to_string() == name) {
+            return Some(Plan { subject, raft_mistake: Some(*mistake), ..Plan::default() });
+        }
     }
     if let Some((mistake, _)) = OF_STREAMS.iter().find(|(mistake, _)| mistake.to_string() == name) {
         let (subject, streams_mistake) = (Subject::Streams, Some(*mistake));
@@ -94,12 +100,14 @@ pub fn plan_of(name: &str) -> Option<Plan> {
 pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
     let of_log = ABOUT_THREADS.iter().map(|(mistake, kinds)| (mistake.name().to_owned(), kinds));
     let of_raft = OF_RAFT.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
+    let of_groups = OF_GROUPS.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
     let of_streams = OF_STREAMS.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
     let wanted =
         |name: &str| names.is_none_or(|names| names.split(',').any(|wanted| wanted == name));
     let mut counts = (0, 0);
     println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
-    for (name, kinds) in of_log.chain(of_raft).chain(of_streams).filter(|(name, _)| wanted(name)) {
+    let all = of_log.chain(of_raft).chain(of_groups).chain(of_streams);
+    for (name, kinds) in all.filter(|(name, _)| wanted(name)) {
         let task = Task {
             plan: plan_of(&name).expect("it is in one of the lists"),
             // A window in which the rarest one is soon found.

@@ -9,6 +9,7 @@ pub enum Subject {
     Log,
     Raft,
     Streams,
+    Groups,
 }
 
 /// What one run has to do beside its seed.

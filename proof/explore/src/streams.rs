@@ -1,5 +1,5 @@
 //! One schedule of a log with streams: two threads that change streams of their own, the mover, a
-//! thread that reads by number, and a follower.
+//! thread that reads by number, and a follower that looks again and again, or that waits.
 //!
 //! *Owns*: drawing what each thread does from the seed, doing it, the models of the streams, and
 //! judging every answer by them. *May not touch*: which thread goes on.
@@ -21,6 +21,7 @@ use crate::ledger::{Kind, Shots, end_if_broken, fail, number_in, payload};
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
+use crate::tasks::block_on;
 
 /// Streams 0 and 1 belong to the first owner, 2 and 3 to the second one.
 const STREAMS: u64 = 4;
@@ -35,7 +36,8 @@ enum Op {
     Batch(bool),
     Before(u64),
     After(u64),
-    Restart,
+    /// Behind the last number, or at the first one again.
+    Restart(bool),
     RemoveAndCreate,
     Sync,
 }
@@ -47,6 +49,7 @@ struct Setup {
     own_mover: bool,
     reads: Vec<(u64, u64)>,
     followed: u64,
+    waits: bool,
     fault: Option<Fault>,
     end: End,
 }
@@ -58,7 +61,7 @@ impl Setup {
             5 | 6 => Op::Batch(rng.bool()),
             7 => Op::Before(rng.u64(..3)),
             8 => Op::After(rng.u64(..3)),
-            9 => Op::Restart,
+            9 => Op::Restart(rng.bool()),
             10 => Op::RemoveAndCreate,
             _ => Op::Sync,
         };
@@ -71,6 +74,7 @@ impl Setup {
             own_mover: rng.u8(..4) == 0,
             reads: (0..rng.usize(1..6)).map(|_| (rng.u64(..STREAMS), rng.u64(..6))).collect(),
             followed: rng.u64(..STREAMS),
+            waits: rng.bool(),
             fault: (rng.u8(..8) == 0).then(|| fault(rng)),
             end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
         }
@@ -157,6 +161,29 @@ impl Ledger {
 struct World {
     ledger: Arc<Mutex<Ledger>>,
     reader: StreamsReader,
+    followed: Arc<Followed>,
+}
+
+/// How far the follower is, and a bell for who waits for it.
+#[derive(Default)]
+struct Followed {
+    next: shuttle::sync::Mutex<u64>,
+    bell: shuttle::sync::Condvar,
+}
+
+impl Followed {
+    fn is_at(&self, next: u64) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        self.bell.notify_all();
+    }
+
+    /// Who is not woken for what is there never comes to it.
+    fn wait_for(&self, next: u64) {
+        let mut at = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        while *at != next {
+            at = self.bell.wait(at).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 impl World {
@@ -211,8 +238,8 @@ impl World {
                     found.records.truncate((next - found.first) as usize);
                     batch.truncate_after(stream, next - 1);
                 }
-                Op::Restart => {
-                    found.first = found.next() + 10;
+                Op::Restart(is_back) => {
+                    found.first = if is_back { found.first } else { found.next() + 10 };
                     found.records.clear();
                     batch.restart_at(stream, found.first);
                 }
@@ -268,15 +295,26 @@ impl World {
         }
     }
 
-    /// Follows a stream: every record was appended there, and none comes twice or is left out.
-    fn follow(&self, stream: u64) {
+    /// Follows a stream: every record was appended there. One that waits follows it until the log
+    /// ends, and returns what it has been shown by then without what it was told to forget.
+    fn follow(&self, stream: u64, waits: bool) -> Option<BTreeMap<u64, u32>> {
         let mut cursor = self.reader.read(stream, 1);
-        for _ in 0..6 {
+        let mut shown = BTreeMap::new();
+        let mut looks = 0;
+        while waits || looks < 6 {
+            looks += 1;
             // Not `next_within`: the explorer has no time.
-            match cursor.next() {
+            let next = match waits {
+                true => block_on(cursor.next_async()).map(Some),
+                false => cursor.next(),
+            };
+            match next {
                 Ok(Some(record)) => {
                     let number = number_in(&record.bytes);
                     let ledger = self.ledger();
+                    ledger.say(|| {
+                        format!("a follower of {stream} gets {} {number:?}", record.number)
+                    });
                     let mut models = ledger.owners[(stream / 2) as usize].0.iter();
                     let is_known = models.any(|model| {
                         let found = model.0.get(&stream).and_then(|found| found.get(record.number));
@@ -285,13 +323,53 @@ impl World {
                     if !is_known {
                         fail!(Kind::Wrong, "a follower gets {number:?} as {}", record.number);
                     }
+                    shown.insert(record.number, number.unwrap_or_default());
                 }
                 Ok(None) => thread::yield_now(),
                 Err(Error::Truncated { first, .. }) => cursor.seek(first),
-                Err(Error::NoStream { .. }) => return,
-                Err(Error::Log(inkstone::Error::Closed)) => return,
-                Err(error) => return self.ledger().refused(&error, "follow"),
+                Err(Error::TruncatedAfter { next, .. }) => drop(shown.split_off(&next)),
+                Err(Error::NoStream { .. }) => return None,
+                Err(Error::Log(inkstone::Error::Closed)) => return waits.then_some(shown),
+                Err(error) => {
+                    self.ledger().refused(&error, "follow");
+                    return None;
+                }
             }
+            if waits {
+                self.followed.is_at(cursor.next_number());
+            }
+        }
+        None
+    }
+
+    /// Nobody changes anything any more: a follower comes to the end of its stream.
+    fn wait_for_the_follower(&self, streams: &Streams, stream: u64) {
+        if let Err(error) = streams.sync() {
+            fail!(Kind::WrongError, "a sync at the end: {error}");
+        }
+        let next = {
+            let ledger = self.ledger();
+            let model = ledger.owners[(stream / 2) as usize].0.last();
+            model.and_then(|model| model.0.get(&stream)).map_or(1, Stream::next)
+        };
+        // One that finds nothing at its first look says nothing.
+        if next > 1 {
+            self.followed.wait_for(next);
+        }
+    }
+
+    /// Who was told of every cut has what the stream has.
+    fn must_be_last(&self, stream: u64, shown: &BTreeMap<u64, u32>) {
+        let ledger = self.ledger();
+        let model = ledger.owners[(stream / 2) as usize].0.last();
+        let Some(found) = model.and_then(|model| model.0.get(&stream)) else { return };
+        let is_it = |(number, record): (&u64, &u32)| {
+            *number < found.first || found.get(*number) == Some(*record)
+        };
+        if !shown.iter().all(is_it)
+            || !(found.first..found.next()).all(|at| shown.contains_key(&at))
+        {
+            fail!(Kind::CutUntold, "a follower of {stream} has {shown:?}, the stream {found:?}");
         }
     }
 }
@@ -354,7 +432,11 @@ pub fn one(seed: u64, plan: Plan) {
         Ok(streams) => Arc::new(streams),
         Err(error) => fail!(Kind::WrongError, "opening: {error}"),
     };
-    let world = World { ledger: Arc::new(Mutex::new(ledger)), reader: streams.reader() };
+    let world = World {
+        ledger: Arc::new(Mutex::new(ledger)),
+        reader: streams.reader(),
+        followed: Arc::default(),
+    };
     if let Some(fault) = setup.fault.clone() {
         disk.inject(fault);
     }
@@ -385,11 +467,15 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
     let reader = thread::spawn(move || {
         reads.into_iter().for_each(|(stream, back)| theirs.read(stream, back));
     });
-    let (theirs, followed) = (world.clone(), setup.followed);
-    let follower = thread::spawn(move || theirs.follow(followed));
+    let (theirs, followed, waits) = (world.clone(), setup.followed, setup.waits);
+    let follower = thread::spawn(move || theirs.follow(followed, waits));
     threads.into_iter().for_each(join);
     join(reader);
+    if setup.waits && setup.fault.is_none() {
+        world.wait_for_the_follower(&streams, setup.followed);
+    }
     world.ledger().say(|| format!("the streams end: {:?}", setup.end));
+    let mut is_closed = false;
     match (setup.end, Arc::try_unwrap(streams)) {
         (End::Abandon, Ok(streams)) => streams.abandon(),
         (End::Close, Ok(streams)) => match streams.close() {
@@ -397,12 +483,15 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
                 let mut ledger = world.ledger();
                 let last = ledger.possible().map(|models| models.end - 1);
                 (0..2).for_each(|owner| ledger.is_certain(owner, last[owner]));
+                is_closed = !ledger.may_fail;
             }
             Err(error) => world.ledger().refused(&error, "close"),
         },
         (_, streams) => drop(streams),
     }
-    join(follower);
+    if let Some(shown) = join(follower).filter(|_| is_closed) {
+        world.must_be_last(setup.followed, &shown);
+    }
 }
 
 /// What each power cut left is one of the models that could be found then.

@@ -33,6 +33,10 @@ pub enum Mistake {
     ServedAboveTruncation,
     /// A reader asks where entries lie, lets go of the lock, and then asks for those in memory.
     ReadAtTwoInstants,
+    /// What was read of a group is believed although others opened and ended it meanwhile.
+    GroupReadBefore,
+    /// The state of a group that nobody holds goes before its records are durable.
+    StateGoesEarly,
     /// The runs of leaders are not shortened by a truncation.
     LeadersNotTruncated,
 }

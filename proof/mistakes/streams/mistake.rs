@@ -28,6 +28,12 @@ pub enum Mistake {
     TableForgets,
     /// A table counts as complete when it begins.
     TableBelievedEarly,
+    /// A follower looks for its record, lets go of the lock, and then registers to be woken.
+    FollowerSleepsLate,
+    /// A follower waits for its record alone, and not for the end of the log.
+    EndNotAwaited,
+    /// A truncation at the end of a stream is not told to its cursors.
+    CutNotMarked,
     /// The front of the log goes although an opening begins there.
     FrontBehindOpening,
 }

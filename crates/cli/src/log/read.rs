@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
-use inkstone_streams::{StreamCursor, StreamsReader};
+use inkstone_streams::StreamCursor;
 
 use super::kind::LogKind;
 use super::streams::open;
@@ -116,9 +116,35 @@ fn cat_stream(
     let end = if arguments.follow { end } else { end.min(bounds.next) };
     let mut out = Stdout::with_capacity(BUFFER_BYTES);
     let mut cursor = reader.read(stream, from);
-    let shown = loop {
-        match show_stream(arguments, (&reader, stream), &mut cursor, end, &mut out, stop) {
-            Err(inkstone_streams::Error::Truncated { number, first, .. }) if arguments.follow => {
+    let shown = show_stream(arguments, &mut cursor, end, &mut out, stop);
+    out.flush()?;
+    shown.map_err(|error| said_of_streams(error, directory))?;
+    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn show_stream(
+    arguments: &CatArguments,
+    cursor: &mut StreamCursor,
+    end: u64,
+    out: &mut Stdout,
+    stop: &AtomicBool,
+) -> inkstone_streams::Result<()> {
+    use inkstone_streams::Error;
+    let mut is_idle = false;
+    while cursor.next_number() < end && !stop.load(Ordering::Relaxed) && out.takes_more() {
+        let next = if is_idle { cursor.next_within(NOTICE) } else { cursor.next() };
+        match next {
+            Ok(Some(record)) => {
+                write(out, &record.bytes, arguments.framing.separator());
+                is_idle = false;
+            }
+            Ok(None) if arguments.follow => {
+                let _ = out.flush();
+                out.look_for_reader();
+                is_idle = true;
+            }
+            Ok(None) => break,
+            Err(Error::Truncated { number, first, .. }) if arguments.follow => {
                 let _ = out.flush();
                 let truncated = range(number, first - 1);
                 complain!(
@@ -127,45 +153,23 @@ fn cat_stream(
                 );
                 cursor.seek(first);
             }
-            shown => break shown,
-        }
-    };
-    out.flush()?;
-    shown.map_err(|error| said_of_streams(error, directory))?;
-    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
-}
-
-fn show_stream(
-    arguments: &CatArguments,
-    (reader, stream): (&StreamsReader, u64),
-    cursor: &mut StreamCursor,
-    end: u64,
-    out: &mut Stdout,
-    stop: &AtomicBool,
-) -> inkstone_streams::Result<()> {
-    let (mut is_idle, mut has_shown) = (false, false);
-    while cursor.next_number() < end && !stop.load(Ordering::Relaxed) && out.takes_more() {
-        let next = if is_idle { cursor.next_within(NOTICE)? } else { cursor.next()? };
-        match next {
-            Some(record) => {
-                write(out, &record.bytes, arguments.framing.separator());
-                (is_idle, has_shown) = (false, true);
-            }
-            None if arguments.follow => {
+            Err(Error::TruncatedAfter { number, next, .. }) if arguments.follow => {
                 let _ = out.flush();
-                out.look_for_reader();
-                is_idle = true;
-                let (shown, next) = (cursor.next_number(), reader.bounds(stream)?.next);
-                if has_shown && next < shown {
-                    let truncated = range(next, shown - 1);
+                if next < number {
+                    let truncated = range(next, number - 1);
                     complain!(
                         "records {truncated} were truncated, also those shown above; continuing \
                          at record {next}"
                     );
-                    cursor.seek(next);
+                } else {
+                    complain!(
+                        "stream {} was removed with the records shown above, and created again; \
+                         continuing at record {next}",
+                        arguments.stream.unwrap_or_default()
+                    );
                 }
             }
-            None => break,
+            Err(error) => return Err(error),
         }
     }
     Ok(())

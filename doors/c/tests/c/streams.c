@@ -390,9 +390,26 @@ static void cursors(const char *directory) {
     FAILS(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error),
           INKSTONE_NO_STREAM, "there is no stream 7");
     inkstone_batch_create(batch, 7, 1);
+    inkstone_batch_append(batch, 7, "one", 3);
+    inkstone_batch_append(batch, 7, "two", 3);
     apply(streams, batch, NULL);
+    for (int i = 0; i < 2; i++) {
+        inkstone_streams_cursor *of = i == 0 ? cursor : other;
+        CHECK(inkstone_streams_cursor_next_within(of, UINT64_MAX, &record, &error) ==
+              INKSTONE_TRUNCATED_AFTER);
+        names(7, 1);
+        FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_AFTER, "goes on at 1");
+        OK(inkstone_streams_cursor_next(of, &record, &error));
+        OK(inkstone_streams_cursor_next(of, &record, &error));
+        CHECK(record.number == 2 && memcmp(record.data, "two", 3) == 0);
+    }
+    inkstone_batch_truncate_after(batch, 7, 1);
+    apply(streams, batch, NULL);
+    CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error) ==
+          INKSTONE_TRUNCATED_AFTER);
+    names(7, 2);
+    FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_AFTER, "goes on at 2");
     OK(inkstone_streams_close(streams, &error));
-    CHECK(inkstone_streams_cursor_seek(cursor, 1) == INKSTONE_OK);
     FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error), INKSTONE_CLOSED,
           "closed");
     inkstone_streams_free(streams);

@@ -1,0 +1,168 @@
+//! Who follows a stream: which cursor is to be told that records behind it were cut, and which one
+//! waits for a record.
+//!
+//! *Owns*: the lowest cut that a cursor was not told of, the wakers of those who wait. *May not
+//! touch*: the locks under which both are kept (`writer.rs`, `mirror.rs`), what a cursor does then
+//! (`cursor.rs`).
+//!
+//! A cursor has a mark as long as it lives. Who makes a change that cuts notes it in the marks of
+//! the stream's cursors under the lock under which it makes the change. So a cursor that finds a
+//! record which came after a cut finds the cut in its mark as well.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::record::Change;
+use crate::state::State;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// What was cut of a stream. The lower one says it all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cut {
+    /// The stream was removed: one that has its id is another one.
+    Whole,
+    /// The records from this number on.
+    From(u64),
+}
+
+impl Cut {
+    /// What a change cuts, and of which stream.
+    fn of(change: &Change<'_>) -> Option<(u64, Self)> {
+        match *change {
+            Change::TruncateAfter { stream, next } => Some((stream, Self::From(next))),
+            Change::Restart { stream, first } => Some((stream, Self::From(first))),
+            Change::Remove { stream } => Some((stream, Self::Whole)),
+            _ => None,
+        }
+    }
+}
+
+/// What one cursor is to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Mark {
+    /// Whether there is a cut below: asked with each record, without the lock.
+    is_cut: AtomicBool,
+    lowest: Mutex<Option<Cut>>,
+}
+
+impl Mark {
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
+    }
+
+    fn note(&self, cut: Cut) {
+        let mut lowest = lock(&self.lowest);
+        *lowest = Some(lowest.map_or(cut, |before| before.min(cut)));
+        self.is_cut.store(true, Ordering::Release);
+    }
+
+    /// The lowest cut since the last one that was taken.
+    pub(crate) fn take(&self) -> Option<Cut> {
+        if !self.is_cut() {
+            return None;
+        }
+        let mut lowest = lock(&self.lowest);
+        self.is_cut.store(false, Ordering::Release);
+        lowest.take()
+    }
+
+    /// It is told later.
+    pub(crate) fn give_back(&self, cut: Cut) {
+        self.note(cut);
+    }
+}
+
+/// The marks of all cursors, by their streams.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(HashMap<u64, Vec<Arc<Mark>>>);
+
+impl Marks {
+    pub(crate) fn add(&mut self, stream: u64, mark: &Arc<Mark>) {
+        self.0.entry(stream).or_default().push(Arc::clone(mark));
+    }
+
+    pub(crate) fn forget(&mut self, stream: u64, mark: &Arc<Mark>) {
+        let Some(marks) = self.0.get_mut(&stream) else { return };
+        marks.retain(|other| !Arc::ptr_eq(other, mark));
+        if marks.is_empty() {
+            self.0.remove(&stream);
+        }
+    }
+
+    /// Notes what a change cuts.
+    #[inline]
+    pub(crate) fn note(&self, change: &Change<'_>) {
+        if self.0.is_empty() {
+            return;
+        }
+        if let Some((stream, cut)) = Cut::of(change)
+            && let Some(marks) = self.0.get(&stream)
+        {
+            marks.iter().for_each(|mark| mark.note(cut));
+        }
+    }
+
+    /// Notes what is certain where the changes themselves were missed: what is not there was cut.
+    pub(crate) fn note_missed(&self, state: &State) {
+        for (stream, marks) in &self.0 {
+            let cut = state.bounds(*stream).map_or(Cut::Whole, |bounds| Cut::From(bounds.next));
+            marks.iter().for_each(|mark| mark.note(cut));
+        }
+    }
+}
+
+/// Where a task has left its waker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+/// Who waits for the next record of a stream. Wakers are the user's: they are cloned, woken and
+/// dropped without the lock under which this is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    waiting: HashMap<u64, Vec<(Ticket, Waker)>>,
+    last: u64,
+}
+
+impl Followers {
+    /// Leaves a waker; returns the one that it replaces.
+    pub(crate) fn leave(
+        &mut self,
+        stream: u64,
+        ticket: &mut Option<Ticket>,
+        waker: Waker,
+    ) -> Option<Waker> {
+        let waiting = self.waiting.entry(stream).or_default();
+        if let Some((_, before)) = waiting.iter_mut().find(|(is, _)| Some(*is) == *ticket) {
+            return Some(std::mem::replace(before, waker));
+        }
+        self.last += 1;
+        waiting.push((*ticket.insert(Ticket(self.last)), waker));
+        None
+    }
+
+    /// Who has this ticket waits no more; returns its waker.
+    pub(crate) fn forget(&mut self, stream: u64, ticket: Ticket) -> Option<Waker> {
+        let waiting = self.waiting.get_mut(&stream)?;
+        let place = waiting.iter().position(|(is, _)| *is == ticket)?;
+        let (_, waker) = waiting.swap_remove(place);
+        if waiting.is_empty() {
+            self.waiting.remove(&stream);
+        }
+        Some(waker)
+    }
+
+    /// Takes out those whom a change concerns, to be woken.
+    #[inline]
+    pub(crate) fn take(&mut self, change: &Change<'_>, woken: &mut Vec<Waker>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let stream = match change {
+            Change::Append { stream, .. } => Some(*stream),
+            other => Cut::of(other).map(|(stream, _)| stream),
+        };
+        let waiting = stream.and_then(|stream| self.waiting.remove(&stream));
+        woken.extend(waiting.into_iter().flatten().map(|(_, waker)| waker));
+    }
+}

@@ -1,0 +1,337 @@
+//! What a cursor is told: of records that were cut behind it, of the end of the log, of errors.
+//!
+//! *Owns*: cursors of this process, and of readers as another process has them. *May not touch*:
+//! the crate's insides.
+//!
+//! A test that waits for what must come gives up after a minute: then it did not come.
+
+use std::pin::pin;
+use std::sync::mpsc::{Receiver, channel};
+use std::task::{Context, Waker};
+
+use inkstone::{AnyDirectory, Log, OsDirectory};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+use inkstone_streams::StreamCursor;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn disk() -> SimDisk {
+    SimDisk::new(1, DiskOptions::default())
+}
+
+fn directory_of(disk: &SimDisk) -> AnyDirectory {
+    AnyDirectory::new(disk.directory("/streams"))
+}
+
+/// A real one: beside a simulated one a reader learns of a group by the next one.
+fn real() -> (tempfile::TempDir, AnyDirectory) {
+    let directory = directory();
+    let held = AnyDirectory::new(OsDirectory::open(directory.path()).unwrap());
+    (directory, held)
+}
+
+/// Stream 1 has these records.
+fn streams_with(directory: &AnyDirectory, count: u64) -> Arc<Streams> {
+    let streams = Streams::open_in(directory.clone(), options()).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    (1..=count).for_each(|number| append(&streams, 1, &format!("old {number}")));
+    Arc::new(streams)
+}
+
+fn append(streams: &Streams, stream: u64, text: &str) {
+    streams.append(stream, text.as_bytes()).unwrap().wait().unwrap();
+}
+
+/// A cursor of the process that writes, or of another one.
+fn cursor(directory: &AnyDirectory, streams: &Streams, is_beside: bool, from: u64) -> StreamCursor {
+    let reader = match is_beside {
+        true => StreamsReader::open_in(directory.clone(), &options()).unwrap(),
+        false => streams.reader(),
+    };
+    reader.read(1, from)
+}
+
+/// All that comes now, and what comes then.
+fn shown(cursor: &mut StreamCursor) -> (Vec<String>, Option<Error>) {
+    let mut records = Vec::new();
+    loop {
+        match cursor.next() {
+            Ok(Some(record)) => {
+                records.push(format!(
+                    "{}: {}",
+                    record.number,
+                    String::from_utf8_lossy(&record.bytes)
+                ));
+            }
+            Ok(None) => return (records, None),
+            Err(error) => return (records, Some(error)),
+        }
+    }
+}
+
+#[track_caller]
+fn is_told(cursor: &mut StreamCursor, at: u64, goes_on_at: u64) {
+    let told = cursor.next();
+    assert!(
+        matches!(told, Err(Error::TruncatedAfter { stream: 1, number, next })
+            if (number, next) == (at, goes_on_at)),
+        "{told:?}"
+    );
+    assert_eq!(cursor.next_number(), goes_on_at);
+}
+
+#[test]
+fn a_cursor_that_has_shown_records_is_told_when_they_are_cut() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 9);
+    for is_beside in [false, true] {
+        let mut cursor = cursor(&directory, &streams, is_beside, 1);
+        assert_eq!(shown(&mut cursor).0.len(), 9);
+        // Their numbers come again, and more of them.
+        streams.truncate_after(1, 6).unwrap().wait().unwrap();
+        streams.truncate_after(1, 4).unwrap().wait().unwrap();
+        (5..=12).for_each(|number| append(&streams, 1, &format!("new {number}")));
+        is_told(&mut cursor, 10, 5);
+        let (records, error) = shown(&mut cursor);
+        assert_eq!((records.len(), &*records[0], error.is_none()), (8, "5: new 5", true));
+        streams.truncate_after(1, 3).unwrap().wait().unwrap();
+        is_told(&mut cursor, 13, 4);
+        (4..=9).for_each(|number| append(&streams, 1, &format!("old {number}")));
+    }
+}
+
+#[test]
+fn a_cursor_before_the_cut_shows_what_is_there_now_and_is_told_nothing() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 9);
+    let mut cursor = streams.reader().read(1, 1);
+    // The others are read ahead.
+    assert_eq!(cursor.next().unwrap().unwrap().number, 1);
+    streams.truncate_after(1, 3).unwrap().wait().unwrap();
+    append(&streams, 1, "new 4");
+    assert_eq!(shown(&mut cursor).0, ["2: old 2", "3: old 3", "4: new 4"]);
+    // At the cut itself.
+    streams.truncate_after(1, 4).unwrap().wait().unwrap();
+    assert!(shown(&mut cursor).1.is_none());
+}
+
+/// As a truncation of the records from its first number on, and then of those before it.
+#[test]
+fn a_restart_is_told_where_numbers_come_again_or_are_left_out() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 9);
+    for is_beside in [false, true] {
+        let mut cursor = cursor(&directory, &streams, is_beside, 1);
+        assert_eq!(shown(&mut cursor).0.len(), 9);
+        streams.restart_at(1, 4).unwrap().wait().unwrap();
+        (4..=20).for_each(|number| append(&streams, 1, &format!("new {number}")));
+        is_told(&mut cursor, 10, 4);
+        assert_eq!(shown(&mut cursor).0.len(), 17);
+        streams.restart_at(1, 30).unwrap().wait().unwrap();
+        let (_, error) = shown(&mut cursor);
+        assert!(matches!(error, Some(Error::Truncated { first: 30, .. })), "{error:?}");
+        cursor.seek(30);
+        // Numbers that nobody has seen, right behind those that were shown.
+        streams.restart_at(1, 30).unwrap().wait().unwrap();
+        append(&streams, 1, "newest");
+        assert_eq!(shown(&mut cursor).0, ["30: newest"]);
+        streams.restart_at(1, 1).unwrap().wait().unwrap();
+        (1..=9).for_each(|number| append(&streams, 1, &format!("old {number}")));
+    }
+}
+
+#[test]
+fn a_stream_that_is_removed_and_created_again_is_another_one() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 9);
+    // Also where its first record has the number that would come next.
+    for (first, count) in [(1, 9), (10, 3), (1, 30), (100, 2), (1, 9)] {
+        for (is_beside, is_seen_away) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let at = streams.bounds(1).unwrap().next;
+            let mut cursor = cursor(&directory, &streams, is_beside, at);
+            assert_eq!(shown(&mut cursor).0.len(), 0);
+            if is_seen_away {
+                streams.remove(1).unwrap().wait().unwrap();
+                for _ in 0..2 {
+                    let (_, error) = shown(&mut cursor);
+                    assert!(matches!(error, Some(Error::NoStream { stream: 1 })), "{error:?}");
+                }
+                streams.create(1, first).unwrap().wait().unwrap();
+            } else {
+                let mut batch = Batch::new();
+                streams.apply(batch.remove(1).create(1, first)).unwrap().wait().unwrap();
+            }
+            (0..count).for_each(|number| append(&streams, 1, &format!("{number}")));
+            is_told(&mut cursor, at, first);
+            assert_eq!(shown(&mut cursor).0.len(), count);
+        }
+    }
+}
+
+/// What a follower on a thread of its own gets next: one that blocks, and one that is awaited.
+fn follow(cursors: impl IntoIterator<Item = StreamCursor>) -> Vec<Receiver<Option<Error>>> {
+    let follow = |(mut cursor, is_async): (StreamCursor, bool)| {
+        let (told, tells) = channel();
+        std::thread::spawn(move || {
+            let next = match is_async {
+                true => block_on(cursor.next_async()).map(Some),
+                false => cursor.next_within(Duration::from_secs(3600)),
+            };
+            let _ = told.send(next.err());
+        });
+        tells
+    };
+    let kinds = [false, true].into_iter().cycle();
+    cursors.into_iter().zip(kinds).map(follow).collect()
+}
+
+#[track_caller]
+fn told(followers: Vec<Receiver<Option<Error>>>) -> Vec<Error> {
+    let next = |tells: &Receiver<Option<Error>>| {
+        tells.recv_timeout(PATIENCE).expect("the follower sleeps").expect("there is no record")
+    };
+    followers.iter().map(next).collect()
+}
+
+#[test]
+fn a_follower_that_waits_is_woken_by_a_cut_and_by_a_removal() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 9);
+    let waiting = |streams: &Streams| {
+        // The last one cannot be awaited.
+        let waits = |is_beside| cursor(&directory, streams, is_beside, 10);
+        let followers = follow([waits(false), waits(false), waits(true)]);
+        std::thread::sleep(Duration::from_millis(50));
+        followers
+    };
+    let followers = waiting(&streams);
+    streams.truncate_after(1, 3).unwrap().wait().unwrap();
+    for error in told(followers) {
+        assert!(matches!(error, Error::TruncatedAfter { next: 4, .. }), "{error}");
+    }
+    (4..=9).for_each(|number| append(&streams, 1, &format!("{number}")));
+    let followers = waiting(&streams);
+    streams.remove(1).unwrap().wait().unwrap();
+    for error in told(followers) {
+        assert!(matches!(error, Error::NoStream { stream: 1 }), "{error}");
+    }
+}
+
+/// Nobody appends to the stream that they follow, and nobody to any other after the failure.
+#[test]
+fn a_follower_of_an_idle_stream_ends_when_the_log_fails_or_is_closed() {
+    for fails in [true, false] {
+        let disk = disk();
+        let streams = streams_with(&directory_of(&disk), 1);
+        streams.create(2, 1).unwrap().wait().unwrap();
+        let followers = follow([streams.reader().read(1, 2), streams.reader().read(1, 2)]);
+        std::thread::sleep(Duration::from_millis(50));
+        if fails {
+            disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
+            streams.append(2, b"x").unwrap().wait().unwrap_err();
+        } else {
+            streams.close().unwrap();
+        }
+        for error in told(followers) {
+            let is_right = match error {
+                Error::Log(inkstone::Error::Poisoned(_)) => fails,
+                Error::Log(inkstone::Error::Closed) => !fails,
+                _ => false,
+            };
+            assert!(is_right, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_follower_that_is_dropped_or_polled_again_leaves_nothing_behind() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 1);
+    struct Counts(AtomicU64);
+    impl std::task::Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let counts = Arc::new(Counts(AtomicU64::new(0)));
+    let waker = Waker::from(Arc::clone(&counts));
+    let mut cursor = streams.reader().read(1, 2);
+    {
+        let mut next = pin!(cursor.next_async());
+        for _ in 0..10 {
+            assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert!(Arc::strong_count(&counts) < 6, "{} clones", Arc::strong_count(&counts));
+    }
+    assert_eq!(Arc::strong_count(&counts), 2);
+    append(&streams, 1, "nobody waits");
+    assert_eq!(counts.0.load(Ordering::Relaxed), 0);
+}
+
+/// A record that contradicts those before it, behind a change that does not.
+fn contradiction(streams: &Streams) -> Vec<u8> {
+    let lsn = streams.append(1, b"the pattern").unwrap();
+    let lsn = {
+        let at = lsn.lsn();
+        lsn.wait().unwrap();
+        at
+    };
+    let mut record = streams.log().reader().get(lsn).unwrap();
+    // Kind, stream, number: the number of a stream of few records is one byte.
+    let at = record.len() - b"the pattern".len() - 2;
+    record[at] += 1;
+    let mut wrong = record.clone();
+    wrong.extend_from_slice(&record[at - 2..]);
+    wrong
+}
+
+/// The first half of a record must not be believed when its second half is wrong, and not later.
+#[test]
+fn a_reader_beside_the_writer_says_each_time_that_a_record_is_wrong() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 3);
+    let wrong = contradiction(&streams);
+    let reader = StreamsReader::open_in(directory.clone(), &options()).unwrap();
+    assert_eq!(reader.bounds(1).unwrap().next, 5);
+    streams.close().unwrap();
+    let log = Log::open_in(directory.clone(), inkstone::Options::small()).unwrap();
+    log.append_durable(&wrong).unwrap();
+    let mut cursor = reader.read(1, 1);
+    for _ in 0..3 {
+        let told = reader.bounds(1);
+        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
+        let told = cursor.next();
+        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
+        let told = cursor.next_within(Duration::ZERO);
+        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn what_the_mover_met_is_told_until_it_succeeds() {
+    let disk = disk();
+    let log = inkstone::Options::small().tail_bytes(0);
+    let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false).cache_bytes(0);
+    let streams = Streams::open_in(directory_of(&disk), options).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    append(&streams, 1, "it stays");
+    churn(&streams, 128 << 10);
+    assert!(streams.stats().not_moved.is_none());
+    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).times(1000));
+    let met = streams.move_some().unwrap_err();
+    for _ in 0..2 {
+        let told = streams.stats().not_moved.expect("it was not moved");
+        assert_eq!(told.to_string(), met.to_string());
+        // Others go on.
+        append(&streams, 2, "x");
+    }
+    disk.clear_faults();
+    while streams.move_some().unwrap() {}
+    assert!(streams.stats().not_moved.is_none());
+}
