@@ -2,6 +2,7 @@
 //!
 //! *Owns*: that text. *May not touch*: findings; they come from the lab.
 
+use super::escaped;
 use crate::result::{Finding, Judged, LabResult, Place, Relative, Table, Verdict};
 use crate::table::numbers::time;
 
@@ -24,9 +25,12 @@ pub(super) struct Head {
 pub(super) struct Sentence(String);
 
 impl Sentence {
-    /// Its pieces, and whether each is a name.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.0.split('`').enumerate().map(|(index, text)| (text, index % 2 == 1))
+    fn html(&self) -> String {
+        let piece = |(index, text)| match index % 2 {
+            0 => escaped(text),
+            _ => format!("<code>{}</code>", escaped(text)),
+        };
+        self.0.split('`').enumerate().map(piece).collect()
     }
 }
 
@@ -36,6 +40,20 @@ pub(super) struct Call {
     pub(super) text: String,
     pub(super) details: Vec<String>,
     pub(super) cure: String,
+}
+
+impl Call {
+    fn html(&self) -> String {
+        let mut html = format!("\n<div class=\"call\"><p>{}</p>", escaped(&self.text));
+        if !self.details.is_empty() {
+            let item = |detail: &String| format!("<li>{}</li>", escaped(detail));
+            html += &format!("<ul>{}</ul>", self.details.iter().map(item).collect::<String>());
+        }
+        if !self.cure.is_empty() {
+            html += &format!("<p class=\"cure\">What to do: {}</p>", escaped(&self.cure));
+        }
+        html + "</div>"
+    }
 }
 
 /// The most lines under one heading; the rest is only counted.
@@ -73,6 +91,24 @@ impl Head {
             calls: missing(result).into_iter().chain(warnings(result)).collect(),
             measured_by: result.preamble.inkstone_version.clone(),
         }
+    }
+
+    /// What stands between the title and the charts.
+    pub(super) fn html(&self) -> String {
+        let mut html = String::new();
+        for sentence in &self.answer {
+            html += &format!("\n<p class=\"lead\">{}</p>", sentence.html());
+        }
+        for (lead, said) in &self.steps {
+            html += &format!("\n<p class=\"step\"><b>{lead}</b> {}</p>", said.html());
+        }
+        html += &format!("\n<p class=\"facts\">{}</p>", escaped(&self.measured));
+        if !self.command.is_empty() {
+            let command = escaped(&self.command);
+            html += &format!("\n<p class=\"facts\">Measured by: <code>{command}</code></p>");
+        }
+        self.calls.iter().for_each(|call| html += &call.html());
+        html
     }
 }
 
@@ -264,9 +300,8 @@ mod tests {
         assert_eq!(title(&of(vec![one.clone(), one])), "Durable writes on /data");
         assert_eq!(title(&LabResult::default()), "Durable writes on this disk");
         assert_eq!(answer(&LabResult::default()), ["Nothing was measured."]);
-        let sentence = Sentence("use `a b`, not `c`".into());
-        let code: Vec<bool> = sentence.parts().map(|(_, code)| code).collect();
-        assert_eq!(code, [false, true, false, true, false]);
+        let sentence = Sentence("use `a b`, not `<c>`".into());
+        assert_eq!(sentence.html(), "use <code>a b</code>, not <code>&#60;c&#62;</code>");
     }
 
     #[test]

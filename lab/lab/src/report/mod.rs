@@ -4,15 +4,13 @@
 //! reads only the result; `head` is what stands above the charts, `report.js` draws these, and the
 //! tables below them are the command's own.
 //!
-//! Names in a result come from users' directories: Askama escapes them in the head and the tables,
-//! `island` in the data, and the script inserts text only as text.
+//! Names in a result come from users' directories: `escaped` makes them text in the head and the
+//! tables, `island` in the data, and the script inserts text only as text.
 
 mod head;
 mod shrink;
 #[cfg(test)]
 mod tests;
-
-use askama::Template;
 
 use crate::result::LabResult;
 use crate::table::everything;
@@ -39,21 +37,9 @@ pub enum ReportError {
         /// Bytes of the smallest page.
         bytes: usize,
     },
-    /// The page could not be put together.
+    /// The data could not be put into the page.
     #[error("the page could not be made: {0}")]
     Page(String),
-}
-
-#[derive(Template)]
-#[template(path = "report.html")]
-struct Page<'a> {
-    version: &'static str,
-    head: &'a Head,
-    note: String,
-    text: &'a str,
-    data: String,
-    css: &'static str,
-    script: &'static str,
 }
 
 /// The page of a result, from its JSON: the finest that is small enough.
@@ -62,28 +48,44 @@ struct Page<'a> {
 /// When it is not a result of the lab, or one of another schema version.
 pub fn report(json: &str) -> Result<String, ReportError> {
     let result = LabResult::from_json(json).map_err(ReportError::NotAResult)?;
-    let wrong = |error: &dyn std::fmt::Display| ReportError::Page(error.to_string());
     let head = Head::of(&result);
-    let text = everything(&result, TEXT_WIDTH);
+    let text = escaped(&everything(&result, TEXT_WIDTH));
     let mut bytes = 0;
     for points in shrink::POINTS {
         let data = serde_json::to_string(&shrink::shrunk(&result, points));
-        let page = Page {
-            version: env!("CARGO_PKG_VERSION"),
-            head: &head,
-            note: format!("Curves have up to {points} points each; the JSON has all."),
-            text: &text,
-            data: island(&data.map_err(|error| wrong(&error))?),
-            css: include_str!("report.css"),
-            script: include_str!("report.js"),
-        };
-        let page = page.render().map_err(|error| wrong(&error))?;
+        let page = format!(
+            include_str!("report.html"),
+            title = escaped(&head.title),
+            css = include_str!("report.css"),
+            top = head.html(),
+            text = text,
+            version = env!("CARGO_PKG_VERSION"),
+            measured_by = escaped(&head.measured_by),
+            note = format_args!("Curves have up to {points} points each; the JSON has all."),
+            data = island(&data.map_err(|error| ReportError::Page(error.to_string()))?),
+            script = include_str!("report.js"),
+        );
         if page.len() <= PAGE_BYTES_MAX {
             return Ok(page);
         }
         bytes = page.len();
     }
     Err(ReportError::TooLarge { bytes })
+}
+
+/// Text that is only text in HTML, also between quotes.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for part in text.split_inclusive(['<', '>', '&', '"', '\'']) {
+        match part.char_indices().next_back() {
+            Some((at, mark @ ('<' | '>' | '&' | '"' | '\''))) => {
+                html.push_str(&part[..at]);
+                html.push_str(&format!("&#{};", u32::from(mark)));
+            }
+            _ => html.push_str(part),
+        }
+    }
+    html
 }
 
 /// JSON that cannot end its script element: it contains no `<`, so neither `</script>` nor `<!--`.
