@@ -2,7 +2,7 @@
 //!
 //! *Owns*: that text. *May not touch*: findings; they come from the lab.
 
-use super::escaped;
+use super::escape::escaped;
 use crate::result::{Finding, Judged, LabResult, Place, Relative, Table, Verdict};
 use crate::table::numbers::time;
 

@@ -7,6 +7,7 @@
 //! Names in a result come from users' directories: `escaped` makes them text in the head and the
 //! tables, `island` in the data, and the script inserts text only as text.
 
+mod escape;
 mod head;
 mod shrink;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 
 use crate::result::LabResult;
 use crate::table::everything;
+use escape::{escaped, island};
 use head::Head;
 
 /// The largest page: it is attached to mails and issues.
@@ -71,24 +73,4 @@ pub fn report(json: &str) -> Result<String, ReportError> {
         bytes = page.len();
     }
     Err(ReportError::TooLarge { bytes })
-}
-
-/// Text that is only text in HTML, also between quotes.
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for part in text.split_inclusive(['<', '>', '&', '"', '\'']) {
-        match part.char_indices().next_back() {
-            Some((at, mark @ ('<' | '>' | '&' | '"' | '\''))) => {
-                html.push_str(&part[..at]);
-                html.push_str(&format!("&#{};", u32::from(mark)));
-            }
-            _ => html.push_str(part),
-        }
-    }
-    html
-}
-
-/// JSON that cannot end its script element: it contains no `<`, so neither `</script>` nor `<!--`.
-fn island(json: &str) -> String {
-    json.replace('<', "\\u003c")
 }
