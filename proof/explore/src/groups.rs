@@ -184,7 +184,7 @@ impl Ledger {
     fn refused(&self, error: &Error, by: &str) {
         let is_closed =
             matches!(error.cause(), Error::Closed | Error::Log(inkstone::Error::Closed));
-        if !self.may_fail && !(is_closed && self.is_closing) {
+        if !(self.may_fail || is_closed && self.is_closing) {
             fail!(Kind::WrongError, "{by}: {error} ({error:?})");
         }
         self.say(|| format!("{by}: {error}"));
