@@ -58,7 +58,7 @@ fn is_thin(groups: &[&[(u64, Lsn)]]) -> bool {
 impl StreamCursor {
     pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
         let mark = Arc::default();
-        source.with_marks(|marks| marks.add(stream, &mark));
+        source.add_mark(stream, &mark);
         Self { source, stream, next, mark, ahead: VecDeque::new(), log: None, waiter: None }
     }
 
@@ -365,7 +365,7 @@ impl StreamCursor {
 
 impl Drop for StreamCursor {
     fn drop(&mut self) {
-        self.source.with_marks(|marks| marks.forget(self.stream, &self.mark));
+        self.source.forget_mark(self.stream, &self.mark);
     }
 }
 

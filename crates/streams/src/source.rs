@@ -10,7 +10,7 @@ use std::sync::Arc;
 use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
-use crate::following::Marks;
+use crate::following::{Mark, Marks};
 use crate::mirror::Mirror;
 use crate::page::{Cache, Page};
 use crate::record::{Change, decode};
@@ -59,8 +59,21 @@ impl Source {
         }
     }
 
+    /// A cursor is told of cuts from now on. What this reader has not taken yet was cut before the
+    /// cursor was; an error of that comes with the first record.
+    pub(crate) fn add_mark(&self, stream: u64, mark: &Arc<Mark>) {
+        if let Self::Mirror(mirror) = self {
+            let _ = mirror.with(|_| ());
+        }
+        self.with_marks(|marks| marks.add(stream, mark));
+    }
+
+    pub(crate) fn forget_mark(&self, stream: u64, mark: &Arc<Mark>) {
+        self.with_marks(|marks| marks.forget(stream, mark));
+    }
+
     /// The marks of cursors. In a forked child, which cannot read, there are none.
-    pub(crate) fn with_marks(&self, make: impl FnOnce(&mut Marks)) {
+    fn with_marks(&self, make: impl FnOnce(&mut Marks)) {
         match self {
             Self::Writer(shared) => {
                 if let Ok(mut order) = shared.order() {

@@ -118,6 +118,24 @@ fn a_cursor_before_the_cut_shows_what_is_there_now_and_is_told_nothing() {
 }
 
 /// As a truncation of the records from its first number on, and then of those before it.
+/// A reader that has not looked since then learns of the cut when the cursor is made.
+#[test]
+fn a_cursor_is_told_nothing_of_what_was_cut_before_it_was_made() {
+    for is_beside in [false, true] {
+        let (_held, directory) = real();
+        let streams = streams_with(&directory, 3);
+        let beside = StreamsReader::open_in(directory.clone(), &options()).unwrap();
+        let reader = if is_beside { &beside } else { &streams.reader() };
+        streams.truncate_after(1, 1).unwrap().wait().unwrap();
+        append(&streams, 1, "new 2");
+        assert_eq!(reader.read(1, 3).next().unwrap(), None);
+        streams.remove(1).unwrap().wait().unwrap();
+        streams.create(1, 1).unwrap().wait().unwrap();
+        append(&streams, 1, "another 1");
+        assert_eq!(reader.read(1, 1).next().unwrap().unwrap().bytes, b"another 1");
+    }
+}
+
 #[test]
 fn a_restart_is_told_where_numbers_come_again_or_are_left_out() {
     let (_held, directory) = real();
