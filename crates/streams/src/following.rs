@@ -5,8 +5,8 @@
 //! touch*: the locks under which both are kept (`writer.rs`, `mirror.rs`), what a cursor does then
 //! (`cursor.rs`).
 //!
-//! A cursor has a mark as long as it lives. Who makes a change that cuts notes it in the marks of
-//! the stream's cursors under the lock under which it makes the change. So a cursor that finds a
+//! A cursor has a mark as long as it lives. A change that cuts records is noted in the marks of
+//! the stream's cursors under the lock under which the change is made. So a cursor that finds a
 //! record which came after a cut finds the cut in its mark as well.
 
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ impl Mark {
         lowest.take()
     }
 
-    /// It is told later.
+    /// Notes a cut again that could not be reported yet.
     pub(crate) fn give_back(&self, cut: Cut) {
         self.note(cut);
     }

@@ -58,7 +58,7 @@ impl Image {
 }
 
 impl Known {
-    /// Reads the log anew. Cuts may have been missed: what is certain of them is told.
+    /// Reads the log anew. Cuts may have been missed: those that still show are noted.
     fn begin(&self, log: &Reader, of: Of<'_>) -> Result<Image> {
         let image = Image::begin(log, of)?;
         self.marks.note_missed(&image.made.state);

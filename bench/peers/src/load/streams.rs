@@ -1,7 +1,7 @@
 //! Many streams under threads that wait for each record: over one stream and over many, in the same
 //! rounds; and with idle streams whose records are never given up.
 //!
-//! *Owns*: who takes part, which ratios are told. *May not touch*: how a turn runs.
+//! *Owns*: who takes part, which ratios are printed. *May not touch*: how a turn runs.
 
 use inkstone_lab::stats::relative;
 
