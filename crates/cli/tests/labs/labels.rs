@@ -59,9 +59,11 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
 
 /// The calls after the opening of the cell's file in its own mode.
 fn read(log: &str) -> (String, Seen) {
-    // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread
-    // interrupts has two lines.
-    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/way-");
+    // `12 pwrite64(7</dir/.inkstone-lab-1/way-00>, ...) = 4096`. The opening names the file below its
+    // directory. Where another thread interrupts a call, the result is on a line of its own.
+    let is_cell = |line: &str| {
+        line.contains("/.inkstone-lab-") && ["/way-", "\"way-"].iter().any(|way| line.contains(way))
+    };
     let opens = |line: &&str| {
         line.contains("openat(")
             && is_cell(line)
@@ -106,6 +108,17 @@ fn read(log: &str) -> (String, Seen) {
             .or_default() += 1;
     }
     (lines[at].to_owned(), seen)
+}
+
+#[test]
+fn an_interrupted_opening_is_found() {
+    let log = "12 openat(8</dir/.inkstone-lab-1>, \"way-00\", O_RDWR|O_DSYNC <unfinished ...>\n\
+               13 fsync(3</dir/other>) = 0\n\
+               12 <... openat resumed>) = 9</dir/.inkstone-lab-1/way-00>\n\
+               12 pwrite64(9</dir/.inkstone-lab-1/way-00>, \"\"..., 4096, 0) = 4096\n";
+    let (opened, seen) = read(log);
+    assert!(opened.contains("O_DSYNC"), "{opened}");
+    assert_eq!(seen, Seen::from([("pwrite64".to_owned(), 1)]));
 }
 
 /// What is wrong with a label.
