@@ -59,11 +59,10 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
 
 /// The calls after the opening of the cell's file in its own mode.
 fn read(log: &str) -> (String, Seen) {
-    // `12 pwrite64(7</dir/.inkstone-lab-1/way-00>, ...) = 4096`. The opening names the file below its
-    // directory. Where another thread interrupts a call, the result is on a line of its own.
-    let is_cell = |line: &str| {
-        line.contains("/.inkstone-lab-") && ["/way-", "\"way-"].iter().any(|way| line.contains(way))
-    };
+    // `12 pwrite64(7</dir/.inkstone-lab-1/way-00>, ...) = 4096`. The opening names the file below
+    // its directory. Where another thread interrupts a call, the result is on a line of its own.
+    let is_way = |line: &str| line.contains("/way-") || line.contains("\"way-");
+    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && is_way(line);
     let opens = |line: &&str| {
         line.contains("openat(")
             && is_cell(line)
