@@ -17,6 +17,11 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+/// Writes a number with a sign: zigzag, so that one near 0 takes few bytes.
+pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
 /// Writes bytes and how many they are.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
@@ -51,6 +56,11 @@ impl<'a> Rest<'a> {
         None
     }
 
+    pub(crate) fn signed(&mut self) -> Option<i64> {
+        let zigzag = self.number()?;
+        Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+    }
+
     pub(crate) fn number_u32(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
@@ -80,6 +90,11 @@ mod tests {
                 assert_eq!(Rest(&bytes).number(), Some(number));
                 assert_eq!(Rest(&bytes[..bytes.len() - 1]).number(), None);
             }
+        }
+        for number in [0, -1, 1, i64::MIN, i64::MAX] {
+            let mut bytes = Vec::new();
+            put_signed(&mut bytes, number);
+            assert_eq!(Rest(&bytes).signed(), Some(number));
         }
         assert_eq!(Rest(&[0xff; 11]).number(), None);
         assert_eq!(Rest(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number(), None);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use crate::bytes::{Rest, put};
+use crate::bytes::{Rest, put, put_signed};
 
 /// A page that is being written.
 #[derive(Debug, Default)]
@@ -31,9 +31,8 @@ impl PageMaker {
         put(&mut self.bytes, offsets.len() as u64);
         let mut before = 0_u32;
         for offset in offsets {
-            // A record that was moved here may come before one with a lower number: zigzag.
-            let distance = i64::from(*offset) - i64::from(before);
-            put(&mut self.bytes, ((distance << 1) ^ (distance >> 63)) as u64);
+            // A record that was moved here may come before one with a lower number.
+            put_signed(&mut self.bytes, i64::from(*offset) - i64::from(before));
             before = *offset;
         }
     }
@@ -72,9 +71,7 @@ impl Page {
             }
             let mut before = 0_i64;
             for _ in 0..count {
-                let zigzag = rest.number()?;
-                let distance = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-                before = before.checked_add(distance)?;
+                before = before.checked_add(rest.signed()?)?;
                 page.offsets.push(u32::try_from(before).ok()?);
             }
             if page

@@ -6,7 +6,7 @@
 
 use inkstone::Lsn;
 
-use crate::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes};
+use crate::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
 use crate::runs::Run;
 use crate::section::PageAt;
 
@@ -195,12 +195,17 @@ impl Change<'_> {
     }
 }
 
+/// Puts runs of a stream, each by its distance from the one before it: a large table is mostly
+/// runs, and an opening reads what was written beside it.
 fn put_runs(out: &mut Vec<u8>, runs: &[Run]) {
     put(out, runs.len() as u64);
+    let (mut first, mut section) = (0, 0);
     for run in runs {
-        put(out, run.first);
-        put(out, u64::from(run.section));
+        put(out, run.first.wrapping_sub(first));
+        // A record that was moved lies in a later section than those behind it.
+        put_signed(out, i64::from(run.section) - section);
         put(out, u64::from(run.bytes));
+        (first, section) = (run.first, i64::from(run.section));
     }
 }
 
@@ -334,13 +339,12 @@ fn count(rest: &mut Rest<'_>) -> Option<usize> {
 }
 
 fn runs(rest: &mut Rest<'_>) -> Option<Vec<Run>> {
+    let (mut first, mut section) = (0_u64, 0_i64);
     (0..count(rest)?)
         .map(|_| {
-            Some(Run {
-                first: rest.number()?,
-                section: rest.number_u32()?,
-                bytes: rest.number_u32()?,
-            })
+            first = first.checked_add(rest.number()?)?;
+            section = section.checked_add(rest.signed()?)?;
+            Some(Run { first, section: u32::try_from(section).ok()?, bytes: rest.number_u32()? })
         })
         .collect()
 }
