@@ -1,7 +1,7 @@
 //! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step
-//! means; a [`crate::Decoder`] finds that out.
+//! *Owns*: the steps from frame to frame, past payloads; finding groups in the middle of a segment.
+//! *May not touch*: what an unsound step means; a [`crate::Decoder`] finds that out.
 //!
 //! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header
 //! at the place and with the LSN that the step before named *is* that of the record, even if the
@@ -9,9 +9,10 @@
 //! log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
+use crate::decode::has_marker;
 use crate::frame::{FrameHeader, Kind};
 use crate::group::{GroupHeader, Identity};
-use crate::limits::{GROUP_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{ALIGN, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::types::{Epoch, Lsn};
 use crate::version::Version;
 
@@ -24,7 +25,8 @@ pub struct Mark {
     pub lsn: Lsn,
     /// The epoch of the group around it.
     pub epoch: Epoch,
-    /// The end of that group; equal to `at` if the next group begins there.
+    /// The end of that group; equal to `at` if the next group begins there, and
+    /// [`Mark::UNKNOWN_END`] if a frame or a group begins there.
     pub group_end: u64,
 }
 
@@ -63,9 +65,45 @@ pub struct Skimmed {
 }
 
 impl Mark {
+    /// For the end of a group whose header was not read.
+    pub const UNKNOWN_END: u64 = u64::MAX;
+
     /// A mark between two groups.
     pub fn between(at: u64, lsn: Lsn, epoch: Epoch) -> Self {
         Self { at, lsn, epoch, group_end: at }
+    }
+
+    /// The first place in `window` where a group begins, or the frame of a record of this epoch,
+    /// with an LSN from this one on and before `until`. `window` holds the bytes of the segment
+    /// from `window_at` on, which is behind this mark.
+    ///
+    /// All these bytes must be part of the log: behind its end there may be sound headers that are
+    /// not. Before it every byte was written by the log's groups, and only who knows the log's id
+    /// can make a payload that looks like a header for its place.
+    pub fn first_in(
+        &self,
+        identity: &Identity,
+        until: Lsn,
+        window: &[u8],
+        window_at: u64,
+    ) -> Option<Self> {
+        let lsns = self.lsn..until;
+        let from = (window_at as usize).wrapping_neg() % ALIGN;
+        (from..window.len()).step_by(ALIGN).find_map(|place| {
+            let at = window_at + place as u64;
+            let bytes = window.get(place..place + identity.version().frame_header_bytes())?;
+            if has_marker(identity.version(), bytes) {
+                let header = GroupHeader::decode(identity, at, &window[place..])?;
+                let is_later = header.epoch >= self.epoch && lsns.contains(&header.first_lsn);
+                return (is_later && header.promise_is_sound(at))
+                    .then(|| Self::between(at, header.first_lsn, header.epoch));
+            }
+            let fields = FrameHeader::fields(identity.version(), bytes);
+            // Cheap checks first.
+            let may_be = lsns.contains(&fields.lsn) && fields.kind == Kind::Record as u8;
+            let header = may_be.then(|| FrameHeader::decode(identity, at, self.epoch, bytes))??;
+            Some(Self { at, lsn: header.lsn, epoch: self.epoch, group_end: Self::UNKNOWN_END })
+        })
     }
 
     /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not
@@ -118,18 +156,28 @@ impl Mark {
         bytes: &[u8],
     ) -> Begins {
         if self.at == self.group_end {
-            let needed = identity.version().group_header_bytes();
-            if bytes.len() < needed {
-                return Begins::NeedBytes(needed);
-            }
-            return self.enter::<IS_SUMMED>(identity, bytes).map_or(Begins::Neither, Begins::Group);
+            return self.begins_group::<IS_SUMMED>(identity, bytes);
         }
         let needed = identity.version().frame_header_bytes();
         if bytes.len() < needed {
             return Begins::NeedBytes(needed);
         }
-        self.pass::<IS_SUMMED>(identity, bytes)
-            .map_or(Begins::Neither, |(header, next)| Begins::Frame(header, next))
+        match self.pass::<IS_SUMMED>(identity, bytes) {
+            Some((header, next)) => Begins::Frame(header, next),
+            None if self.group_end == Self::UNKNOWN_END => {
+                self.begins_group::<IS_SUMMED>(identity, bytes)
+            }
+            None => Begins::Neither,
+        }
+    }
+
+    #[inline(always)]
+    fn begins_group<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
+        let needed = identity.version().group_header_bytes();
+        if bytes.len() < needed {
+            return Begins::NeedBytes(needed);
+        }
+        self.enter::<IS_SUMMED>(identity, bytes).map_or(Begins::Neither, Begins::Group)
     }
 
     fn enter<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Option<Self> {

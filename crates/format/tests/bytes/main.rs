@@ -19,3 +19,4 @@ mod mistaken {
 mod prove;
 mod round_trip;
 mod second_reader;
+mod seek;

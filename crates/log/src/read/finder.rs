@@ -1,4 +1,4 @@
-//! Finds one record by its LSN, with one read.
+//! Finds one record by its LSN, with few reads; with one if a record near it was found before.
 //!
 //! *Owns*: the index of record places (the marks) and its memory. *May not touch*: what a failed
 //! read means: it returns nothing then, and a cursor finds out; which files stay open
@@ -10,6 +10,11 @@
 //! trusted: the checksum of every header on the way covers segment, position, epoch and LSN, and
 //! that of the record its bytes. So a stale mark costs time and nothing else.
 //!
+//! Where the marks around a record are far from each other, as after an opening, the search jumps:
+//! it reads where the record would lie if all between the two marks had one size, and looks for a
+//! sound header there, which is a mark (interpolation search: Perl, Itai and Avni, 1978). It jumps
+//! only between places that belong to the log: the next segment's header says where this one ends.
+//!
 //! What the tail has in memory is copied from there instead of read.
 //!
 //! Only durable records are searched, and every header on the way was durable before them. So the
@@ -20,6 +25,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use inkstone_format::limits::ALIGN;
 use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim};
 use inkstone_io::File;
 
@@ -36,6 +42,13 @@ const MARKS_MAX: usize = 640 << 10;
 /// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
+/// What a jump reads, how much lies at least between the places around it, since stepping over less
+/// takes as many reads, and how often a search jumps.
+const JUMP_BYTES: u64 = 16 << 10;
+const JUMP_SPAN_BYTES: u64 = 256 << 10;
+const JUMPS_MAX: usize = 12;
+/// Each so many-th jump goes into the middle.
+const HALVED_EACH: usize = 3;
 /// The largest frame that is read alone: each thread keeps memory for one.
 const GUESS_BYTES_MAX: usize = 16 << 10;
 
@@ -75,15 +88,25 @@ struct SmallMark {
 }
 
 impl SmallMark {
+    /// The rest of a group whose end is not known: more than a group can have.
+    const UNKNOWN_REST: u32 = u32::MAX;
+
     fn of(mark: &Mark) -> Option<Self> {
-        let (at, rest) =
-            (u32::try_from(mark.at).ok()?, u32::try_from(mark.group_end - mark.at).ok()?);
+        let rest = match mark.group_end {
+            Mark::UNKNOWN_END => Self::UNKNOWN_REST,
+            end => u32::try_from(end - mark.at).ok()?,
+        };
+        let at = u32::try_from(mark.at).ok()?;
         Some(Self { lsn: mark.lsn, epoch: mark.epoch, at, group_rest: rest })
     }
 
     fn mark(&self) -> Mark {
         let at = u64::from(self.at);
-        Mark { at, lsn: self.lsn, epoch: self.epoch, group_end: at + u64::from(self.group_rest) }
+        let group_end = match self.group_rest {
+            Self::UNKNOWN_REST => Mark::UNKNOWN_END,
+            rest => at + u64::from(rest),
+        };
+        Mark { at, lsn: self.lsn, epoch: self.epoch, group_end }
     }
 }
 
@@ -96,8 +119,8 @@ struct Search<'a> {
     /// The place of the record and the size of its frame, if all frames around it have one size.
     guess: Option<(Mark, usize)>,
     from: Mark,
-    /// The next known mark after the record.
-    until: Option<u64>,
+    /// The next known place after the record, and the LSN of the record there.
+    until: Option<(u64, Lsn)>,
     step_bytes: u64,
     memory: Vec<u8>,
 }
@@ -151,6 +174,10 @@ impl Finder {
         if let Some(found) = search.try_guess()? {
             return Ok(Some(found));
         }
+        if search.until.is_none() {
+            let next = source.after(link).map(|next| next.segment.header.first_lsn);
+            search.until = link.end.zip(next);
+        }
         let mut learned = Vec::new();
         search.memory = lock(&self.shelf).spare.pop().unwrap_or_default();
         let found = search.run(lsn, &mut learned);
@@ -184,12 +211,85 @@ impl Search<'_> {
         })
     }
 
-    /// Steps to the record with this LSN.
+    /// Steps towards the record in what is in memory. Whether it begins there.
+    fn steps(&mut self, lsn: Lsn, at: u64, len: usize) -> bool {
+        loop {
+            match self.from.skim(&self.identity, &self.memory[..len], at) {
+                Skim::Record(record) if self.from.lsn < lsn => self.from = record.next,
+                Skim::Record(_) => return true,
+                Skim::Passed(next) => self.from = next,
+                Skim::NeedBytes(_) | Skim::Unsound => return false,
+            }
+        }
+    }
+
+    /// Jumps towards the record with this LSN: brings the places around it nearer to each other.
+    /// What was read last is in memory: from which byte on, and how much.
+    fn jump(&mut self, lsn: Lsn) -> Result<(u64, usize)> {
+        let (mut at, mut len) = (self.from.at, 0);
+        // How far before the guess the next jump goes.
+        let mut back = 0;
+        for count in 1..=JUMPS_MAX {
+            let from = self.from;
+            let Some((until, until_lsn)) = self.until else { break };
+            let (Some(bytes), Some(lsns)) =
+                (until.checked_sub(from.at), until_lsn.get().checked_sub(from.lsn.get()))
+            else {
+                break;
+            };
+            let into = lsn.get() - from.lsn.get();
+            if bytes <= JUMP_SPAN_BYTES || into >= lsns {
+                break;
+            }
+            // Where the records before are much smaller than those behind, or the other way around,
+            // halves come nearer than guesses.
+            let share = match count % HALVED_EACH {
+                0 => bytes / 2,
+                _ => (u128::from(bytes) * u128::from(into) / u128::from(lsns)) as u64,
+            };
+            let jump = (share & !(ALIGN as u64 - 1)).saturating_sub(JUMP_BYTES / 2 + back);
+            at = from.at + jump;
+            len = JUMP_BYTES.min(until - at) as usize;
+            let mut memory = std::mem::take(&mut self.memory);
+            if memory.len() < len {
+                memory.resize(len, 0);
+            }
+            len = self.read(&mut memory[..len], at)?;
+            self.memory = memory;
+            let window = &self.memory[..len];
+            let found = match jump {
+                0 => Some(from),
+                _ => from.first_in(&self.identity, until_lsn, window, at),
+            };
+            match found {
+                Some(found) if found.lsn > lsn => self.until = Some((found.at, found.lsn)),
+                Some(found) => {
+                    self.from = found;
+                    if self.steps(lsn, at, len) {
+                        break;
+                    }
+                }
+                // A large record fills what was read.
+                None => {
+                    back = 2 * back + JUMP_BYTES;
+                    continue;
+                }
+            }
+            back = 0;
+        }
+        let is_read = (at..at + len as u64).contains(&self.from.at);
+        Ok(if is_read { (at, len) } else { (self.from.at, 0) })
+    }
+
+    /// Jumps and then steps to the record with this LSN.
     fn run(&mut self, lsn: Lsn, learned: &mut Vec<SmallMark>) -> Result<Option<Vec<u8>>> {
+        let begin = self.from;
+        let (mut at, mut len) = self.jump(lsn)?;
+        let has_jumped = self.from != begin;
         let (mut mark, mut noted) = (self.from, self.from.at);
-        let known = self.until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
+        let until = self.until.map(|(until, _)| until);
+        let known = until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
-        let (mut at, mut len) = (mark.at, 0);
         let mut wanted = known.min(LEARN_BYTES);
         loop {
             let (window, end) = (&self.memory[..len], at + len as u64);
@@ -202,7 +302,7 @@ impl Search<'_> {
                 }
                 Skim::Record(record) => {
                     if mark.at >= noted + self.step_bytes
-                        && self.until.is_none_or(|until| mark.at < until)
+                        && until.is_none_or(|until| mark.at < until)
                     {
                         if let Some(mark) = SmallMark::of(&mark) {
                             note(learned, mark);
@@ -214,6 +314,13 @@ impl Search<'_> {
                         continue;
                     }
                     if record.end() <= end {
+                        if has_jumped {
+                            // The marks around it are far away: the next search is to need no jump.
+                            let is_noted = noted == mark.at && !learned.is_empty();
+                            let marks = [(!is_noted).then_some(mark), Some(record.next)];
+                            let marks = marks.into_iter().flatten();
+                            learned.extend(marks.filter_map(|mark| SmallMark::of(&mark)));
+                        }
                         return Ok(record.payload(window, at).map(<[u8]>::to_vec));
                     }
                     (record.end() - mark.at) as usize
@@ -335,7 +442,7 @@ impl Shelf {
                 .zip(behind)
                 .and_then(|(before, behind)| guess(before, behind, lsn, self.step_bytes)),
             from,
-            until: behind.map(|mark| u64::from(mark.at)),
+            until: behind.map(|mark| (u64::from(mark.at), mark.lsn)),
             step_bytes: self.step_bytes,
             memory: Vec::new(),
         }

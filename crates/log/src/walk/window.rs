@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
-use inkstone_format::{Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop};
+use inkstone_format::{
+    Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop, Tail,
+};
 use inkstone_io::{AlignedBuf, File};
 
 use crate::error::Result;
@@ -265,11 +267,13 @@ impl Walk {
         self.window.slice(at + header_bytes as u64, payload_bytes)
     }
 
-    /// Walks to the stop.
-    pub(crate) fn run_to_stop(&mut self) -> Result<Stop> {
+    /// Walks to the stop. `group_ends` gets where each whole group ends.
+    pub(crate) fn run_to_stop(&mut self, mut group_ends: impl FnMut(&Tail)) -> Result<Stop> {
         loop {
-            if let Item::Stop(stop) = self.step()? {
-                return Ok(stop);
+            match self.step()? {
+                Item::Stop(stop) => return Ok(stop),
+                Item::GroupEnd => group_ends(self.decoder.tail()),
+                Item::GroupStart(_) | Item::Frame(_) => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::caught::{SEEDS, WRONG};
 use crate::history::{LOG, name, small};
-use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+use inkstone::{DirectoryCalls, Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
@@ -102,6 +102,70 @@ fn what_was_looked_for_once_costs_one_short_read() {
             assert!(cost.read_bytes <= 8 << 10, "record {lsn}: {} bytes", cost.read_bytes);
         }
     }
+}
+
+/// The first look for a record far from all that is known jumps towards it, and reads little of the
+/// segment: with records of all sizes, groups of all sizes, one that fills most of a segment, and
+/// payloads full of headers of groups.
+#[test]
+fn the_first_look_for_a_record_reads_little_of_its_segment() {
+    let records: Vec<Vec<u8>> = {
+        let mut random = fastrand::Rng::with_seed(9);
+        let sizes = |random: &mut fastrand::Rng| match random.u32(..100) {
+            0 => 30_000,
+            1..50 => 128,
+            _ => random.usize(..400),
+        };
+        let random = &mut random;
+        (0..40_000_usize).map(|at| vec![at as u8; sizes(random)]).collect()
+    };
+    let disk = SimDisk::new(8, DiskOptions::default());
+    let options = || options().segment_bytes(4 << 20).buffer_bytes(2 << 20);
+    let log = Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
+    let mut random = fastrand::Rng::with_seed(10);
+    let copied = |lsn: u64| {
+        // Headers of groups, as they are at other places of the log.
+        let file =
+            DirectoryCalls::open(&disk.directory(LOG), &name(1), &OpenFile::existing().read_only())
+                .unwrap();
+        let mut bytes = vec![0; 4096];
+        file.read_at(&mut bytes, 4096 * (lsn / 97 % 64 + 1)).unwrap();
+        bytes
+    };
+    let record = |lsn: u64| records[lsn as usize % records.len()].clone();
+    let mut copies = std::collections::HashMap::new();
+    let last = records.len() as u64;
+    let mut group_end = 0;
+    for lsn in 1..=last {
+        let bytes = if lsn.is_multiple_of(97) && lsn > 3000 { copied(lsn) } else { record(lsn) };
+        let append = log.append(&bytes).unwrap();
+        if lsn.is_multiple_of(97) {
+            copies.insert(lsn, bytes);
+        }
+        // Most groups are small. From record 20,000 on each fills a buffer.
+        if lsn >= group_end && !(20_000..28_000).contains(&lsn) {
+            append.wait().unwrap();
+            group_end = lsn + random.u64(1..100);
+        }
+    }
+    log.close().unwrap();
+    let wanted = |lsn: u64| copies.get(&lsn).cloned().unwrap_or_else(|| record(lsn));
+    let (mut reads, mut bytes, mut looks) = (0, 0, 0);
+    for lsn in (500..last).step_by(611) {
+        for reader in [
+            Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap().reader(),
+            Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap(),
+        ] {
+            let before = disk.counters();
+            assert!(reader.get(Lsn::new(lsn)).unwrap() == wanted(lsn), "record {lsn}");
+            let cost = disk.counters().since(&before);
+            if !(20_000..28_000).contains(&lsn) {
+                (reads, bytes, looks) = (reads + cost.reads, bytes + cost.read_bytes, looks + 1);
+            }
+        }
+    }
+    let (reads, bytes) = (reads as f64 / f64::from(looks), bytes / u64::from(looks as u32));
+    assert!(reads < 5.0 && bytes < 120_000, "{reads} reads and {bytes} bytes for each of {looks}");
 }
 
 /// Where all records are of one size their places are known, and nothing else is read. Where they
