@@ -97,9 +97,9 @@ impl ReadPlace {
             }
             let Some((mut cursor, living)) = self.cursor.take() else { continue };
             let is_beside = living.is_none();
-            let (next, end) = (self.next, self.end);
+            let (wal, next, end) = (self.wal.clone(), self.next, self.end);
             let (cursor, read) = blocking(move || {
-                let read = gather(&mut cursor, next, end, is_beside);
+                let read = gather(&wal, &mut cursor, next, end, is_beside);
                 (cursor, read)
             })
             .await;
@@ -144,6 +144,7 @@ type Gathered = (Vec<RowEntry>, u64, u64);
 
 /// The next records, as many as make a chunk. Beside a writer it waits a moment for the first.
 fn gather(
+    wal: &DatabaseWal,
     cursor: &mut Cursor,
     mut next: u64,
     end: Option<u64>,
@@ -171,8 +172,8 @@ fn gather(
             return Err(WalError::WalTruncated(next));
         }
         bytes += record.bytes.len();
-        let more =
-            decode(record.bytes.to_vec()).map_err(|error| data(format!("WAL id {id}: {error}")))?;
+        let more = decode(record.bytes.to_vec())
+            .map_err(|error| data(format!("{}: WAL id {id}: {error}", wal.path())))?;
         let (rows, last, sum) = gathered.get_or_insert_with(|| (Vec::new(), 0, 0));
         rows.extend(more);
         (*last, *sum) = (id, bytes as u64);

@@ -20,6 +20,8 @@ use crate::rows::encode;
 /// A log that this process writes.
 pub(crate) struct Shared {
     pub(crate) log: Log,
+    /// That of the manifest for which the writer began.
+    pub(crate) epoch: u64,
     /// Without threads of its own the log commits only in calls: a flush makes one.
     has_threads: bool,
     replay_bytes_max: u64,
@@ -51,7 +53,7 @@ struct State {
 const PARTS: u64 = 64;
 
 impl Shared {
-    pub(crate) fn new(log: Log, has_threads: bool, replay_bytes_max: u64) -> Self {
+    pub(crate) fn new(log: Log, epoch: u64, has_threads: bool, replay_bytes_max: u64) -> Self {
         let last = log.last().get();
         let state = State {
             closed: None,
@@ -68,7 +70,7 @@ impl Shared {
             flushes: Vec::new(),
             parts: VecDeque::new(),
         };
-        Self { log, has_threads, replay_bytes_max, state: Mutex::new(state) }
+        Self { log, epoch, has_threads, replay_bytes_max, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
