@@ -114,25 +114,20 @@ impl ReadPlace {
                 }
                 Ok(None) => match &living {
                     // A writer that has ended is asked no more: another one may have come.
-                    Some(writer) if writer.is_shut() => {}
+                    Some(writer) if !writer.is_open() => {}
                     _ if self.end.is_some() => {
                         let missing = WalError::WalTruncated(self.next);
                         return (self, Err(missing));
                     }
-                    Some(writer) => {
-                        let durable = writer.log.durable_at(Lsn::new(self.next)).await;
-                        // Otherwise the writer ends, and the files are read.
-                        if durable.is_ok() {
-                            self.cursor = Some((cursor, living));
-                        } else if !writer.is_shut() {
-                            // Failed and not closed yet: it is not worth asking at once again.
-                            blocking(|| std::thread::sleep(PATIENCE / 20)).await;
-                        }
-                    }
+                    Some(writer) => match writer.log.durable_at(Lsn::new(self.next)).await {
+                        Ok(_) => self.cursor = Some((cursor, living)),
+                        // The log has failed, and its writer may not know yet.
+                        Err(_) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
+                    },
                     None => self.cursor = Some((cursor, living)),
                 },
                 // The files of a log that was closed may belong to its next writer.
-                Err(_) if living.as_ref().is_some_and(|writer| writer.is_shut()) => {}
+                Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}
                 Err(error) => return (self, Err(error)),
             }
         }

@@ -121,7 +121,7 @@ impl DatabaseWal {
         let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
             return Ok(None);
         };
-        Ok(self.wals.place.living().get(&directory).filter(|writer| !writer.is_shut()))
+        Ok(self.wals.place.living().get(&directory).filter(|writer| writer.is_open()))
     }
 
     /// A reader: of the writer in this process, or beside any other. `None` if there is no log.

@@ -155,11 +155,11 @@ impl DatabaseWal {
             return Ok(Found::Foreign);
         }
         let is_foreign = |last: Lsn| seen.is_new() && seen.known_id() == 0 && last > Lsn::ZERO;
-        if let Some(other) = place.living().get(&directory).filter(|other| !other.is_shut()) {
-            if is_foreign(other.log.last()) {
+        if let Some(other) = place.living().get(&directory) {
+            if other.is_open() && is_foreign(other.log.last()) {
                 return Ok(Found::Foreign);
             }
-            if other.epoch >= seen.epoch {
+            if other.is_open() && other.epoch >= seen.epoch {
                 return Ok(Found::Taken(other.epoch));
             }
             // An error is one of that writer's log, and it is told of it. What matters here is the
