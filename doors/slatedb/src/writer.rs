@@ -168,15 +168,20 @@ impl DatabaseWal {
         }
         let options = tuning.log.clone().create(false);
         let known = Lsn::new(seen.known_id());
-        let log = match Log::open_in(directory.clone(), options.clone().expect_durable(known)) {
-            Err(Error::Locked { .. }) if is_foreign(Lsn::new(self.last_id()?)) => {
+        let opened = Log::open_in(directory.clone(), options.clone().expect_durable(known));
+        let has_none = match &opened {
+            Err(Error::NoLog { .. }) => true,
+            // So it is to a log that should hold rows, also where there is none.
+            Err(Error::Corrupt(_)) => self.reader().is_ok_and(|found| found.is_none()),
+            _ => false,
+        };
+        let log = match opened {
+            Err(Error::Locked { .. })
+                if seen.is_new() && self.last_id().is_ok_and(|last| is_foreign(Lsn::new(last))) =>
+            {
                 return Ok(Found::Foreign);
             }
-            Err(locked @ Error::Locked { .. }) => return Ok(Found::Locked(locked)),
-            // A log that should hold rows and is not there is corrupt to it.
-            Err(Error::NoLog { .. } | Error::Corrupt(_))
-                if self.reader().is_ok_and(|found| found.is_none()) =>
-            {
+            _ if has_none => {
                 self.check_new(seen)?;
                 let first = known.next().ok_or_else(|| of_log(Error::UsedUp))?;
                 Log::open_in(directory.clone(), options.create(true).begin_at(first))

@@ -126,25 +126,31 @@ async fn of_two_that_open_at_once_one_goes_on() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let wals = Wals::at(directory.path());
     for round in 0..20 {
-        let both = tokio::join!(open(&store, &wals), open(&store, &wals));
-        let mut put_by = 0;
-        for opened in [both.0, both.1] {
-            let outcome = match opened {
-                Ok(db) => put(&db, &format!("{round:02}")).await,
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(()) => put_by += 1,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Closed(CloseReason::Fenced), "{error}");
-                }
-            }
-        }
-        assert_eq!(put_by, 1, "round {round}");
+        one_goes_on(&store, &wals, &format!("{round:02}")).await;
+        // The same where there is no log yet.
+        one_goes_on(&self::store(), &Wals::at(directory.path().join(round.to_string())), "a").await;
     }
     let db = open(&store, &wals).await.unwrap();
     assert_eq!(keys(&db).await.len(), 20);
     close(&db).await;
+}
+
+async fn one_goes_on(store: &Arc<dyn ObjectStore>, wals: &Wals, key: &str) {
+    let both = tokio::join!(open(store, wals), open(store, wals));
+    let mut put_by = 0;
+    for opened in [both.0, both.1] {
+        let outcome = match opened {
+            Ok(db) => put(&db, key).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => put_by += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed(CloseReason::Fenced), "{error}");
+            }
+        }
+    }
+    assert_eq!(put_by, 1, "{key}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
