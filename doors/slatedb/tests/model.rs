@@ -293,7 +293,8 @@ impl World<'_> {
             27 => {
                 // One in another process has to wait for the lock.
                 let other = process(&living.disk).of("main");
-                match now(other.begin(&mut Manifest(living.model.seen))) {
+                let seen = Seen { epoch: living.model.seen.epoch + 1, ..living.model.seen };
+                match now(other.begin(&mut Manifest(seen))) {
                     Err(WalError::Unavailable(why))
                         if why.to_string().contains("another process") => {}
                     answer => return Err(format!("two writers: {:?}", answer.err())),
