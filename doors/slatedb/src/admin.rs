@@ -113,8 +113,9 @@ impl DatabaseWal {
         first: Lsn,
         last: Lsn,
     ) -> Result<(), WalError> {
-        let other =
-            || data(format!("{}: there is another log already; delete it, then clone", self.name));
+        let other = || {
+            data(format!("{}: there is another log already; delete it, then clone", self.path()))
+        };
         let Some(source) = source else { return Err(other()) };
         if made.first() != first || made.durable() != last {
             return Err(other());
