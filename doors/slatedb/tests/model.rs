@@ -421,9 +421,10 @@ fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
     while error.is_none() && batches < 200 {
         error = match rng.u8(0..10) {
             0..6 => {
-                batches += 1;
-                let batch = [row(1, batches, rng.usize(..3000))];
-                now(living.writer.append(&batch)).err()
+                let batch = [row(1, batches + 1, rng.usize(..3000))];
+                let refused = now(living.writer.append(&batch)).err();
+                batches += u64::from(refused.is_none());
+                refused
             }
             6..8 => match now(living.writer.flush()) {
                 Ok(flush) => {
@@ -453,6 +454,13 @@ fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
         *failed += 1;
         if !error.to_string().contains("/wal/main") {
             return Err(format!("the error names no path: {error}"));
+        }
+        // A batch that will not be durable ends the writer by itself.
+        if let Ok(status) = living.writer.status()
+            && error.to_string().contains("poisoned")
+            && batches > status.last_flushed_wal_id
+        {
+            return Err(format!("{batches} batches, {status:?} after {error}"));
         }
     }
     let closed = now(living.writer.close());
