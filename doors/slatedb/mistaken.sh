@@ -67,4 +67,16 @@ mistake "a clone is not marked as unfinished" admin.rs 'begin_unfinished(&target
 mistake "a replay begins one too late" writer.rs \
     'let mut first = seen.replay_after.saturating_add(1);' \
     'let mut first = seen.replay_after.saturating_add(2);'
+mistake "a clone without rows has no log" admin.rs \
+    'let options = to.tuning().log.clone().create(true).begin_at(first);' \
+    'if last <= replay_after {
+            return unmark(&target, UNFINISHED);
+        }
+        let options = to.tuning().log.clone().create(true).begin_at(first);'
+mistake "a batch that failed is no end" state.rs \
+    'state.life = Life::Ending(of_log(error));' \
+    'drop(error);'
+mistake "the end does not say that closing failed" state.rs \
+    'let reason = result.as_ref().err().unwrap_or(reason).clone();' \
+    'let reason = reason.clone();'
 exit $missed

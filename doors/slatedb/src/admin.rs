@@ -13,7 +13,7 @@ use slatedb::wal::{WalAdmin, WalError, WalGc};
 use crate::blocking::blocking;
 use crate::error::{data, of_io, of_log, unavailable};
 use crate::place::{UNFINISHED, begin_unfinished, is_marked, unmark};
-use crate::wals::{DatabaseWal, Wals};
+use crate::wals::{DatabaseWal, Wals, last_of};
 
 /// The lock of a log's writer, which whoever deletes takes.
 const LOCK: &str = "inkstone.lock";
@@ -45,23 +45,24 @@ impl DatabaseWal {
         if last <= replay_after {
             return Ok(true);
         }
-        let reader = self.reader()?.map(|(reader, _)| reader);
-        let durable = reader.as_ref().map_or(0, |reader| reader.durable().get());
-        match reader {
-            Some(reader) if reader.first().get() <= replay_after.saturating_add(1) => {
-                if durable < last {
-                    return Err(self.lacks(last, durable));
-                }
-                // Each id has rows.
-                Ok(false)
-            }
-            Some(_) => Err(WalError::WalTruncated(replay_after.saturating_add(1))),
-            None => Err(self.lacks(last, 0)),
+        let Some((reader, _)) = self.reader()? else { return Err(self.lacks(last, 0)) };
+        if reader.first().get() > replay_after.saturating_add(1) {
+            return Err(WalError::WalTruncated(replay_after.saturating_add(1)));
         }
+        let durable = last_of(&reader)?.get();
+        if durable < last {
+            return Err(self.lacks(last, durable));
+        }
+        // Each id has rows.
+        Ok(false)
     }
 
     fn lacks(&self, last: u64, durable: u64) -> WalError {
-        data(format!("{}: the manifest knows WAL id {last}, the log ends at {durable}", self.name))
+        data(format!(
+            "{}: the manifest knows WAL id {last}, the log ends at {durable}: bring back the log \
+             that belongs to the database",
+            self.path()
+        ))
     }
 
     /// Copies the ids after `replay_after` up to `last` into the log of another database.
@@ -83,9 +84,6 @@ impl DatabaseWal {
         {
             return to.is_copy(source.as_ref(), &made, first, Lsn::new(last));
         }
-        if last <= replay_after && !is_marked(&target, UNFINISHED)? {
-            return Ok(());
-        }
         {
             let Some(_lock) = target.lock(LOCK).map_err(of_io)? else {
                 return Err(unavailable(format!(
@@ -95,14 +93,15 @@ impl DatabaseWal {
             };
             begin_unfinished(&target)?;
         }
-        if let Some(reader) = source.filter(|_| last > replay_after) {
-            let options = to.tuning().log.clone().create(true).begin_at(first);
-            let log = Log::open_in(target.clone(), options).map_err(of_log)?;
+        // Also without rows: the clone's manifest knows the id before the first.
+        let options = to.tuning().log.clone().create(true).begin_at(first);
+        let log = Log::open_in(target.clone(), options).map_err(of_log)?;
+        if let Some(reader) = source {
             self.each(&reader, first, Lsn::new(last), |_, bytes| {
                 log.append_unwaited(bytes).map(drop).map_err(of_log)
             })?;
-            log.close().map_err(of_log)?;
         }
+        log.close().map_err(of_log)?;
         unmark(&target, UNFINISHED)
     }
 
@@ -114,8 +113,9 @@ impl DatabaseWal {
         first: Lsn,
         last: Lsn,
     ) -> Result<(), WalError> {
-        let other =
-            || data(format!("{}: there is another log already; delete it, then clone", self.name));
+        let other = || {
+            data(format!("{}: there is another log already; delete it, then clone", self.path()))
+        };
         let Some(source) = source else { return Err(other()) };
         if made.first() != first || made.durable() != last {
             return Err(other());

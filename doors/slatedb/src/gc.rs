@@ -45,9 +45,7 @@ impl DatabaseWal {
         }
         if let Some(writer) = living {
             let first = first.min(Lsn::new(writer.log.last().get().saturating_add(1)));
-            writer.log.truncate_before(first).map_err(of_log)?;
-            writer.forget_before(first.get());
-            return Ok(());
+            return writer.log.truncate_before(first).map_err(of_log);
         }
         let Some(directory) = self.find()? else { return Ok(()) };
         let log = match Log::open_in(directory, self.tuning().log.clone().create(false)) {

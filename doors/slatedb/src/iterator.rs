@@ -97,9 +97,9 @@ impl ReadPlace {
             }
             let Some((mut cursor, living)) = self.cursor.take() else { continue };
             let is_beside = living.is_none();
-            let (next, end) = (self.next, self.end);
+            let (wal, next, end) = (self.wal.clone(), self.next, self.end);
             let (cursor, read) = blocking(move || {
-                let read = gather(&mut cursor, next, end, is_beside);
+                let read = gather(&wal, &mut cursor, next, end, is_beside);
                 (cursor, read)
             })
             .await;
@@ -114,25 +114,20 @@ impl ReadPlace {
                 }
                 Ok(None) => match &living {
                     // A writer that has ended is asked no more: another one may have come.
-                    Some(writer) if writer.is_shut() => {}
+                    Some(writer) if !writer.is_open() => {}
                     _ if self.end.is_some() => {
                         let missing = WalError::WalTruncated(self.next);
                         return (self, Err(missing));
                     }
-                    Some(writer) => {
-                        let durable = writer.log.durable_at(Lsn::new(self.next)).await;
-                        // Otherwise the writer ends, and the files are read.
-                        if durable.is_ok() {
-                            self.cursor = Some((cursor, living));
-                        } else if !writer.is_shut() {
-                            // Failed and not closed yet: it is not worth asking at once again.
-                            blocking(|| std::thread::sleep(PATIENCE / 20)).await;
-                        }
-                    }
+                    Some(writer) => match writer.log.durable_at(Lsn::new(self.next)).await {
+                        Ok(_) => self.cursor = Some((cursor, living)),
+                        // The log has failed, and its writer may not know yet.
+                        Err(_) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
+                    },
                     None => self.cursor = Some((cursor, living)),
                 },
                 // The files of a log that was closed may belong to its next writer.
-                Err(_) if living.as_ref().is_some_and(|writer| writer.is_shut()) => {}
+                Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}
                 Err(error) => return (self, Err(error)),
             }
         }
@@ -144,6 +139,7 @@ type Gathered = (Vec<RowEntry>, u64, u64);
 
 /// The next records, as many as make a chunk. Beside a writer it waits a moment for the first.
 fn gather(
+    wal: &DatabaseWal,
     cursor: &mut Cursor,
     mut next: u64,
     end: Option<u64>,
@@ -171,8 +167,8 @@ fn gather(
             return Err(WalError::WalTruncated(next));
         }
         bytes += record.bytes.len();
-        let more =
-            decode(record.bytes.to_vec()).map_err(|error| data(format!("WAL id {id}: {error}")))?;
+        let more = decode(record.bytes.to_vec())
+            .map_err(|error| data(format!("{}: WAL id {id}: {error}", wal.path())))?;
         let (rows, last, sum) = gathered.get_or_insert_with(|| (Vec::new(), 0, 0));
         rows.extend(more);
         (*last, *sum) = (id, bytes as u64);

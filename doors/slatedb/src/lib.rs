@@ -31,13 +31,14 @@
 //! - **A flush** answers with the last LSN given, and with a future of the watermark. The future is
 //!   `Ok` only when the log says that the records are on stable storage.
 //! - **Fencing.** The log's lock has one holder. In one process the new writer closes the log of
-//!   the old one, which commits what it had; from then on the old one answers `Fenced`. A writer in
-//!   another process sees its manifest fenced and closes; the new one waits for its lock, and asks
-//!   the manifest again and again whether it is itself fenced. With the lock it asks once more:
-//!   epochs may have come in another order than locks.
+//!   one with a lower epoch, which commits what it had; from then on that one answers `Fenced`. A
+//!   writer in another process sees its manifest fenced and closes; the new one waits for its lock,
+//!   and asks the manifest again and again whether it is itself fenced. With the lock it asks once
+//!   more: epochs may have come in another order than locks.
 //! - **The log of another time** is found by the manifest. It knows a WAL id that was durable, and
 //!   the log is opened with that as a bound (`Options::expect_durable`). So a directory that was
-//!   lost, or is older than the database, is an error and no shorter database.
+//!   lost, or is older than the database, is an error and no shorter database. A new log begins
+//!   under a manifest that knows of ids only where the caller says so ([`NewLog`]).
 //! - **GC** finds the lowest id that a manifest refers to, and calls `truncate_before`. Holes
 //!   between checkpoints stay. It works in the process that writes, or where nobody writes.
 //! - **A reader** in the process of the writer reads the writer's log; elsewhere it reads the files
@@ -67,6 +68,6 @@ mod writer;
 
 pub use place::{Living, OsPlace, Place};
 pub use rows::{Malformed, decode, encode};
-pub use wals::{DatabaseWal, Tuning, Wals};
+pub use wals::{DatabaseWal, NewLog, Tuning, Wals};
 #[doc(hidden)]
 pub use writer::{ManifestView, Seen, Writer};

@@ -20,6 +20,8 @@ use crate::rows::encode;
 /// A log that this process writes.
 pub(crate) struct Shared {
     pub(crate) log: Log,
+    /// That of the manifest for which the writer began.
+    pub(crate) epoch: u64,
     /// Without threads of its own the log commits only in calls: a flush makes one.
     has_threads: bool,
     replay_bytes_max: u64,
@@ -27,19 +29,16 @@ pub(crate) struct Shared {
 }
 
 struct State {
-    closed: Option<WalError>,
-    is_shut: bool,
+    life: Life,
     flushed_id: u64,
     flushed_seq: Option<u64>,
     /// What was appended and is not durable.
     waiting_bytes: usize,
     waiting_rows: usize,
-    /// `None` once they were notified of the end: they hold parts of the database.
-    listeners: Option<Vec<WalStatusListener>>,
+    /// None any more once they were notified of the end: they hold parts of the database.
+    listeners: Vec<WalStatusListener>,
     events: VecDeque<WalEvent>,
     is_telling: bool,
-    /// Listeners are notified of the end once every appended batch has its outcome.
-    is_end_due: bool,
     /// The last id of which the listeners were notified.
     told_id: u64,
     flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
@@ -47,36 +46,45 @@ struct State {
     parts: VecDeque<(u64, u64)>,
 }
 
+/// From the first state but one on every call gets the reason.
+enum Life {
+    Open,
+    /// The log is being closed, which decides on the reason.
+    Closing(WalError),
+    /// The listeners are to be notified once every appended batch has its outcome.
+    Ending(WalError),
+    /// They were, or are by an event that waits.
+    Ended(WalError),
+}
+
 /// So many parts are told apart when it is asked how much a restart would replay.
 const PARTS: u64 = 64;
 
 impl Shared {
-    pub(crate) fn new(log: Log, has_threads: bool, replay_bytes_max: u64) -> Self {
+    pub(crate) fn new(log: Log, epoch: u64, has_threads: bool, replay_bytes_max: u64) -> Self {
         let last = log.last().get();
         let state = State {
-            closed: None,
-            is_shut: false,
+            life: Life::Open,
             flushed_id: last,
             flushed_seq: None,
             waiting_bytes: 0,
             waiting_rows: 0,
-            listeners: Some(Vec::new()),
+            listeners: Vec::new(),
             events: VecDeque::new(),
             is_telling: false,
-            is_end_due: false,
             told_id: last,
             flushes: Vec::new(),
             parts: VecDeque::new(),
         };
-        Self { log, has_threads, replay_bytes_max, state: Mutex::new(state) }
+        Self { log, epoch, has_threads, replay_bytes_max, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_shut(&self) -> bool {
-        self.state().is_shut
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state().life, Life::Open)
     }
 
     pub(crate) fn status(&self) -> Result<WalStatus, WalStatus> {
@@ -85,12 +93,12 @@ impl Shared {
     }
 
     fn check_open(&self) -> Result<(), WalError> {
-        self.state().closed.clone().map_or(Ok(()), Err)
+        self.state().life.reason().map_or(Ok(()), Err)
     }
 
     /// Why the log refused: because the writer was fenced or closed, or by itself.
     fn refused(&self, error: inkstone::Error) -> WalError {
-        self.state().closed.clone().unwrap_or_else(|| of_log(error))
+        self.state().life.reason().unwrap_or_else(|| of_log(error))
     }
 
     /// Appends one batch as one record, and asks for its durability at once.
@@ -108,12 +116,11 @@ impl Shared {
 
     /// Everything that was appended before: the last id, and the future of its durability.
     pub(crate) fn flush(self: &Arc<Self>) -> Result<(u64, FlushResultFuture), WalError> {
-        self.check_open()?;
         let last = self.log.last().get();
         let told = {
             let mut state = self.state();
-            if let Some(closed) = state.closed.clone() {
-                return Err(closed);
+            if let Some(reason) = state.life.reason() {
+                return Err(reason);
             }
             let (tell, told) = oneshot::channel();
             if state.told_id >= last {
@@ -136,37 +143,32 @@ impl Shared {
     /// A listener that comes too late is told of the end at once: SlateDB panics at an error here.
     pub(crate) fn subscribe(&self, listener: WalStatusListener) {
         let mut state = self.state();
-        match &mut state.listeners {
-            Some(listeners) => listeners.push(listener),
-            None => {
-                let status = state.status();
-                drop(state);
-                listener(WalEvent::WalClosed(status));
-            }
+        if !matches!(state.life, Life::Ended(_)) {
+            return state.listeners.push(listener);
         }
+        let status = state.status();
+        drop(state);
+        listener(WalEvent::WalClosed(status));
     }
 
     /// Ends the writer for this reason. What was appended becomes durable, and the lock is free
-    /// when it returns.
+    /// when it returns, unless another thread is closing the log at that moment.
     pub(crate) fn close(&self, reason: WalError) -> Result<(), WalError> {
-        let was_open = {
+        {
             let mut state = self.state();
-            if state.is_shut {
-                return Ok(());
+            if matches!(state.life, Life::Open) {
+                state.life = Life::Closing(reason);
             }
-            state.is_shut = true;
-            let was_open = state.closed.is_none();
-            state.closed.get_or_insert(reason);
-            was_open
+        }
+        let result = match self.log.close() {
+            Err(inkstone::Error::Closed) => return Ok(()),
+            result => result.map_err(of_log),
         };
-        let result = self.log.close().map_err(of_log);
         let mut state = self.state();
         state.flushed_id = state.flushed_id.max(self.log.durable().get());
-        if was_open {
-            if let Err(error) = &result {
-                state.closed = Some(error.clone());
-            }
-            state.is_end_due = true;
+        if let Life::Closing(reason) = &state.life {
+            let reason = result.as_ref().err().unwrap_or(reason).clone();
+            state.life = Life::Ending(reason);
         }
         self.tell(state);
         result
@@ -184,16 +186,15 @@ impl Shared {
         }
     }
 
-    /// Whether a restart would replay too much.
+    /// Whether a restart would replay too much, when this id and those before it are in a memtable
+    /// that was frozen.
     pub(crate) fn is_replay_long(&self, replay_after: u64) -> bool {
-        let state = self.state();
-        let live = state.parts.iter().rev().take_while(|(last, _)| *last > replay_after);
-        live.map(|(_, bytes)| bytes).sum::<u64>() >= self.replay_bytes_max
-    }
-
-    /// Forgets what no restart replays any more.
-    pub(crate) fn forget_before(&self, first: u64) {
-        self.state().parts.retain(|(last, _)| *last >= first);
+        let mut state = self.state();
+        let parts = &mut state.parts;
+        while parts.front().is_some_and(|(last, _)| *last <= replay_after) {
+            parts.pop_front();
+        }
+        parts.iter().map(|(_, bytes)| bytes).sum::<u64>() >= self.replay_bytes_max
     }
 
     /// Tells the listeners, and those who wait for a flush, what has come. If another thread is
@@ -207,10 +208,10 @@ impl Shared {
         while let Some(event) = state.events.pop_front() {
             let listeners = match event {
                 WalEvent::WalFlushed(_) => state.listeners.clone(),
-                WalEvent::WalClosed(_) => state.listeners.take(),
+                WalEvent::WalClosed(_) => std::mem::take(&mut state.listeners),
             };
             drop(state);
-            for listener in listeners.iter().flatten() {
+            for listener in &listeners {
                 // A listener that panics harms neither the others nor the log.
                 let _ = catch_unwind(AssertUnwindSafe(|| listener(event.clone())));
             }
@@ -270,8 +271,9 @@ impl Waiting {
                 state.events.push_back(WalEvent::WalFlushed(status));
             }
             Err(error) => {
-                state.is_end_due |= state.closed.is_none();
-                state.closed.get_or_insert(of_log(error));
+                if matches!(state.life, Life::Open) {
+                    state.life = Life::Ending(of_log(error));
+                }
             }
         }
         shared.tell(state);
@@ -296,10 +298,22 @@ impl Drop for Waiting {
     }
 }
 
+impl Life {
+    /// Why the writer takes no calls any more.
+    fn reason(&self) -> Option<WalError> {
+        match self {
+            Self::Open => None,
+            Self::Closing(reason) | Self::Ending(reason) | Self::Ended(reason) => {
+                Some(reason.clone())
+            }
+        }
+    }
+}
+
 impl State {
     fn status(&self) -> WalStatus {
         WalStatus {
-            closed_reason: self.closed.clone(),
+            closed_reason: self.life.reason(),
             estimated_bytes: self.waiting_bytes,
             last_flushed_wal_id: self.flushed_id,
             last_flushed_seq: self.flushed_seq,
@@ -309,8 +323,10 @@ impl State {
 
     /// Has the listeners told of the end, once everything before is decided.
     fn end_if_due(&mut self) {
-        if self.is_end_due && self.waiting_rows == 0 {
-            self.is_end_due = false;
+        if let Life::Ending(reason) = &self.life
+            && self.waiting_rows == 0
+        {
+            self.life = Life::Ended(reason.clone());
             let status = self.status();
             self.events.push_back(WalEvent::WalClosed(status));
         }

@@ -24,9 +24,20 @@ pub struct Tuning {
     /// So long a new writer waits for one in another process that has the log open: 30 s by
     /// default. The other one closes when it sees that its manifest is fenced.
     pub fence_within: Duration,
-    /// Whether to go on with a new, empty log where the manifest knows of rows that are in no log
-    /// here. Those rows are lost. Not by default.
-    pub accept_loss: bool,
+    /// When a database that has had WAL ids begins with a new log: never, by default.
+    pub new_log: NewLog,
+}
+
+/// When a database that has had WAL ids begins with a new, empty log, whose ids follow those.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NewLog {
+    /// Never: a log that is not there was lost, or its disk is not mounted.
+    #[default]
+    Never,
+    /// Where every row that the manifest knows of is in the tree: the way from another WAL.
+    AfterFlush,
+    /// Also where rows are lost with a log.
+    AcceptLoss,
 }
 
 impl Default for Tuning {
@@ -35,7 +46,7 @@ impl Default for Tuning {
             log: Options::new().record_bytes_max(32 << 20),
             replay_bytes_max: 256 << 20,
             fence_within: Duration::from_secs(30),
-            accept_loss: false,
+            new_log: NewLog::Never,
         }
     }
 }
@@ -88,6 +99,14 @@ impl DatabaseWal {
         &self.wals.tuning
     }
 
+    /// Where the log is, for messages.
+    pub(crate) fn path(&self) -> String {
+        match self.wals.place.find(&self.name) {
+            Ok(Some(directory)) => directory.path().display().to_string(),
+            _ => self.name.to_string(),
+        }
+    }
+
     /// The directory, if it is there and nothing in it is unfinished.
     pub(crate) fn find(&self) -> Result<Option<AnyDirectory>, WalError> {
         let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
@@ -102,7 +121,7 @@ impl DatabaseWal {
         let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
             return Ok(None);
         };
-        Ok(self.wals.place.living().get(&directory).filter(|writer| !writer.is_shut()))
+        Ok(self.wals.place.living().get(&directory).filter(|writer| writer.is_open()))
     }
 
     /// A reader: of the writer in this process, or beside any other. `None` if there is no log.
@@ -124,20 +143,25 @@ impl DatabaseWal {
             return Ok(writer.log.durable().get());
         }
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reader) = beside.take() {
-            let mut cursor = reader.from(reader.durable().next().unwrap_or(Lsn::FIRST));
-            // Asking for the next record makes the reader look for it.
-            if cursor.next().is_ok() {
-                let last = cursor.durable().get();
-                *beside = Some(reader);
-                return Ok(last);
-            }
+        if let Some(reader) = beside.take()
+            && let Ok(last) = last_of(&reader)
+        {
+            *beside = Some(reader);
+            return Ok(last.get());
         }
         let Some((reader, living)) = self.reader()? else { return Ok(0) };
-        let last = reader.durable().get();
+        let last = last_of(&reader)?;
         if living.is_none() {
             *beside = Some(reader);
         }
-        Ok(last)
+        Ok(last.get())
     }
+}
+
+/// The last record that is durable now. A reader beside a writer looks for what is new only when it
+/// is asked for the record after those that it knows.
+pub(crate) fn last_of(reader: &Reader) -> Result<Lsn, WalError> {
+    let mut cursor = reader.from(reader.durable().next().unwrap_or(Lsn::FIRST));
+    cursor.next().map_err(of_log)?;
+    Ok(cursor.durable())
 }

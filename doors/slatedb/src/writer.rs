@@ -19,26 +19,34 @@ use crate::error::{data, of_io, of_log};
 use crate::iterator::LogIterator;
 use crate::place::{FOREIGN, check_finished, is_marked, mark, unmark};
 use crate::state::Shared;
-use crate::wals::DatabaseWal;
+use crate::wals::{DatabaseWal, NewLog};
 
 /// What a manifest says about the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
+    /// The writer's number: each opening of a database has a higher one.
+    pub epoch: u64,
     /// Everything up to this id is in the tree.
     pub replay_after: u64,
     /// The id after the last that the manifest knows to be durable.
     pub next_id: u64,
-    /// No writer has ever opened this database, and it is no clone: no log can be its own.
-    pub is_new: bool,
+    /// The database began as a clone.
+    pub is_clone: bool,
 }
 
 impl Seen {
     fn of(manifest: &VersionedManifest) -> Self {
         Self {
+            epoch: manifest.writer_epoch(),
             replay_after: manifest.replay_after_wal_id(),
             next_id: manifest.next_wal_sst_id(),
-            is_new: manifest.writer_epoch() <= 1 && manifest.external_dbs().is_empty(),
+            is_clone: !manifest.external_dbs().is_empty(),
         }
+    }
+
+    /// No writer has ever opened this database: no log with rows can be its own.
+    fn is_new(&self) -> bool {
+        self.epoch <= 1 && !self.is_clone
     }
 
     /// The last id that was durable.
@@ -70,6 +78,17 @@ impl ManifestView for WriterManifest {
 /// The longest pause before a lock is asked for again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// What an opening finds.
+enum Found {
+    Open(Arc<Shared>),
+    /// Another process has the log, or a writer of this one that is about to end.
+    Locked(Error),
+    /// A later writer of this database has the log, or any writer of another one.
+    Taken(u64),
+    /// A new database found rows, or one of which that was noted before.
+    Foreign,
+}
+
 impl DatabaseWal {
     /// Fences every other writer and begins; the iterator shows what is to be replayed.
     ///
@@ -80,30 +99,42 @@ impl DatabaseWal {
         &self,
         manifest: &mut dyn ManifestView,
     ) -> Result<(Writer, LogIterator), WalError> {
-        let until = Instant::now() + self.tuning().fence_within;
+        // None: for ever.
+        let until = Instant::now().checked_add(self.tuning().fence_within);
         let mut pause = Duration::from_millis(10);
-        let shared = loop {
+        let writer = loop {
             let (wal, seen) = (self.clone(), manifest.seen());
-            match blocking(move || wal.open(seen)).await? {
-                Ok(shared) => break shared,
-                Err(locked) if Instant::now() >= until => return Err(of_log(locked)),
+            let found = blocking(move || wal.open(seen)).await?;
+            // From here on the writer closes the log when it is dropped.
+            let found = match found {
+                Found::Open(shared) => Ok(Writer { shared }),
+                other => Err(other),
+            };
+            // The lock may have come to an older epoch after a newer one had it and went; who waits
+            // for the lock, or is not let in, may be fenced too. That is what matters then.
+            manifest.refresh().await?;
+            match found {
+                Ok(writer) => break writer,
+                Err(Found::Locked(error)) if until.is_some_and(|until| Instant::now() >= until) => {
+                    return Err(of_log(error));
+                }
+                Err(Found::Taken(epoch)) => return Err(self.is_taken(epoch, seen.epoch)),
+                Err(Found::Foreign) => {
+                    let wal = self.clone();
+                    return Err(blocking(move || wal.mark_foreign()).await);
+                }
+                // The other one goes when it sees its manifest.
                 Err(_) => {}
             }
-            // The other one goes when it sees its manifest; this one too.
-            manifest.refresh().await?;
             blocking(move || std::thread::sleep(pause)).await;
             pause = (2 * pause).min(PAUSE_MAX);
         };
-        // From here on the writer closes the log when it is dropped.
-        let writer = Writer { shared };
-        // The lock may have come to an older epoch after a newer one had it and went.
-        manifest.refresh().await?;
         let (seen, log) = (manifest.seen(), &writer.shared.log);
         if seen.known_id() > log.last().get() {
             return Err(self.is_short(seen.known_id(), log.last().get()));
         }
         let mut first = seen.replay_after.saturating_add(1);
-        if self.tuning().accept_loss {
+        if self.tuning().new_log == NewLog::AcceptLoss {
             first = first.max(log.first().get());
         }
         if log.first().get() > first {
@@ -114,60 +145,116 @@ impl DatabaseWal {
         Ok((writer, replayed))
     }
 
-    /// Opens the log, and takes it from a writer of this process; the inner error says who has it.
-    fn open(&self, seen: Seen) -> Result<Result<Arc<Shared>, Error>, WalError> {
+    /// Opens the log, and takes it from an earlier writer of this process.
+    fn open(&self, seen: Seen) -> Result<Found, WalError> {
         let (place, tuning) = (&self.wals.place, self.tuning());
         let directory = place.create(&self.name).map_err(of_io)?;
         check_finished(&directory)?;
+        let is_marked = is_marked(&directory, FOREIGN)?;
+        if is_marked && seen.known_id() == 0 {
+            return Ok(Found::Foreign);
+        }
+        let is_foreign = |last: Lsn| seen.is_new() && seen.known_id() == 0 && last > Lsn::ZERO;
         if let Some(other) = place.living().get(&directory) {
+            if other.is_open() && is_foreign(other.log.last()) {
+                return Ok(Found::Foreign);
+            }
+            if other.is_open() && other.epoch >= seen.epoch {
+                return Ok(Found::Taken(other.epoch));
+            }
             // An error is one of that writer's log, and it is told of it. What matters here is the
             // lock.
             let _ = other.close(WalError::Fenced);
         }
+        let options = tuning.log.clone().create(false);
         let known = Lsn::new(seen.known_id());
-        let mut options = tuning.log.clone().create(false).expect_durable(known);
-        if tuning.accept_loss {
-            options = options.expect_durable(Lsn::ZERO);
-        }
-        let log = match Log::open_in(directory.clone(), options.clone()) {
-            Err(Error::NoLog { .. }) => {
-                if seen.known_id() > seen.replay_after && !tuning.accept_loss {
-                    return Err(self.is_short(seen.known_id(), seen.replay_after));
-                }
+        let opened = Log::open_in(directory.clone(), options.clone().expect_durable(known));
+        let has_none = match &opened {
+            Err(Error::NoLog { .. }) => true,
+            // So it is to a log that should hold rows, also where there is none.
+            Err(Error::Corrupt(_)) => self.reader().is_ok_and(|found| found.is_none()),
+            _ => false,
+        };
+        let log = match opened {
+            Err(Error::Locked { .. })
+                if seen.is_new() && self.last_id().is_ok_and(|last| is_foreign(Lsn::new(last))) =>
+            {
+                return Ok(Found::Foreign);
+            }
+            _ if has_none => {
+                self.check_new(seen)?;
                 let first = known.next().ok_or_else(|| of_log(Error::UsedUp))?;
                 Log::open_in(directory.clone(), options.create(true).begin_at(first))
             }
             opened => opened,
         };
         let log = match log {
-            Ok(log) => log,
-            Err(locked @ Error::Locked { .. }) => return Ok(Err(locked)),
-            Err(error) => return Err(of_log(error)),
+            Err(locked @ Error::Locked { .. }) => return Ok(Found::Locked(locked)),
+            opened => opened.map_err(of_log)?,
         };
-        let is_foreign = is_marked(&directory, FOREIGN)?;
-        if seen.known_id() == 0 && (is_foreign || seen.is_new && log.last() > Lsn::ZERO) {
-            mark(&directory, FOREIGN)?;
-            return Err(data(format!(
-                "{}: a new database found a log that has had rows, so it is another database's: \
-                 delete the directory, give the database the objects that belong to it, or, if \
-                 the log is this database's, remove {FOREIGN} there",
-                directory.path().display()
-            )));
+        if is_foreign(log.last()) {
+            return Ok(Found::Foreign);
         }
-        if is_foreign {
+        if is_marked {
             unmark(&directory, FOREIGN)?;
         }
-        let shared =
-            Arc::new(Shared::new(log, tuning.log.has_own_thread(), tuning.replay_bytes_max));
+        let (has_threads, bytes_max) = (tuning.log.has_own_thread(), tuning.replay_bytes_max);
+        let shared = Arc::new(Shared::new(log, seen.epoch, has_threads, bytes_max));
         place.living().put(&directory, &shared);
-        Ok(Ok(shared))
+        Ok(Found::Open(shared))
+    }
+
+    /// Whether a new log may begin where there is none.
+    fn check_new(&self, seen: Seen) -> Result<(), WalError> {
+        let (known, new_log) = (seen.known_id(), self.tuning().new_log);
+        if known == 0 || new_log == NewLog::AcceptLoss {
+            return Ok(());
+        }
+        let path = self.path();
+        if known > seen.replay_after {
+            return Err(data(format!(
+                "{path}: there is no log here, and the manifest knows of rows up to WAL id {known} \
+                 in one: bring its directory back (is its disk mounted?), close the database where \
+                 it has another WAL, or give those rows up with NewLog::AcceptLoss"
+            )));
+        }
+        if new_log == NewLog::AfterFlush {
+            return Ok(());
+        }
+        Err(data(format!(
+            "{path}: there is no log here, and the database has had WAL ids up to {known}: bring \
+             its directory back (is its disk mounted?), or begin a new log with \
+             NewLog::AfterFlush if the database comes from another WAL"
+        )))
+    }
+
+    fn mark_foreign(&self) -> WalError {
+        let marked = self.wals.place.create(&self.name).map_err(of_io);
+        if let Err(error) = marked.and_then(|directory| mark(&directory, FOREIGN)) {
+            return error;
+        }
+        data(format!(
+            "{}: a new database found a log that has had rows, so it is another database's: \
+             delete the directory, give the database the objects that belong to it, or, if \
+             the log is this database's, remove {FOREIGN} there",
+            self.path()
+        ))
+    }
+
+    fn is_taken(&self, other: u64, epoch: u64) -> WalError {
+        data(format!(
+            "{}: a writer of this process with epoch {other} has the log, and the manifest here \
+             has epoch {epoch}, so it is another database's: give each database a root or a path \
+             of its own",
+            self.path()
+        ))
     }
 
     fn is_short(&self, known: u64, last: u64) -> WalError {
         data(format!(
             "{}: the manifest knows WAL id {known} to be durable, the log here ends at {last}: the \
-             directory is another one's, older than the database, or its disk was lost",
-            self.name
+             directory is another one's or older than the database; bring back the right one",
+            self.path()
         ))
     }
 }

@@ -3,19 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, IoError};
-use inkstone_slatedb::{Living, OsPlace, Place, Tuning, Wals};
+use inkstone_slatedb::{Living, NewLog, OsPlace, Place, Seen, Tuning, Wals};
+use slatedb::admin::AdminBuilder;
 use slatedb::config::{
     CloseOptions, DbReaderOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, memory::InMemory};
-use slatedb::wal::{WalAdmin, WalError, WalReader};
-use slatedb::{CloseReason, Db, DbReader, ErrorKind, GarbageCollectorBuilder};
+use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
+use slatedb::{CloneSourceSpec, CloseReason, Db, DbReader, ErrorKind, GarbageCollectorBuilder};
+use support::{Fenced, Manifest, row};
 
 fn settings() -> Settings {
     Settings {
@@ -100,14 +104,16 @@ impl Place for Elsewhere {
     }
 }
 
+fn elsewhere(root: &Path, tuning: Tuning) -> Wals {
+    Wals::in_place(Arc::new(Elsewhere(OsPlace::new(root), Living::default())), tuning)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_writer_of_another_process_goes_when_it_sees_its_manifest() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let first = open(&store, &Wals::at(directory.path())).await.unwrap();
     put(&first, "a").await.unwrap();
-    let elsewhere = Elsewhere(OsPlace::new(directory.path()), Living::default());
-    let elsewhere = Wals::in_place(Arc::new(elsewhere), Tuning::default());
-    let second = open(&store, &elsewhere).await.unwrap();
+    let second = open(&store, &elsewhere(directory.path(), Tuning::default())).await.unwrap();
     let late = put(&first, "late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Closed(CloseReason::Fenced), "{late}");
     put(&second, "b").await.unwrap();
@@ -120,25 +126,91 @@ async fn of_two_that_open_at_once_one_goes_on() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let wals = Wals::at(directory.path());
     for round in 0..20 {
-        let both = tokio::join!(open(&store, &wals), open(&store, &wals));
-        let mut put_by = 0;
-        for opened in [both.0, both.1] {
-            let outcome = match opened {
-                Ok(db) => put(&db, &format!("{round:02}")).await,
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(()) => put_by += 1,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Closed(CloseReason::Fenced), "{error}");
-                }
-            }
-        }
-        assert_eq!(put_by, 1, "round {round}");
+        one_goes_on(&store, &wals, &format!("{round:02}")).await;
+        // The same where there is no log yet.
+        one_goes_on(&self::store(), &Wals::at(directory.path().join(round.to_string())), "a").await;
     }
     let db = open(&store, &wals).await.unwrap();
     assert_eq!(keys(&db).await.len(), 20);
     close(&db).await;
+}
+
+async fn one_goes_on(store: &Arc<dyn ObjectStore>, wals: &Wals, key: &str) {
+    let both = tokio::join!(open(store, wals), open(store, wals));
+    let mut put_by = 0;
+    for opened in [both.0, both.1] {
+        let outcome = match opened {
+            Ok(db) => put(&db, key).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => put_by += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed(CloseReason::Fenced), "{error}");
+            }
+        }
+    }
+    assert_eq!(put_by, 1, "{key}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_earlier_writer_that_comes_late_leaves_the_later_one_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    // It waits for ever.
+    let tuning = Tuning { fence_within: Duration::MAX, ..Tuning::default() };
+    let wal = Wals::tuned(directory.path(), tuning).of("db");
+    let seen = |epoch| Seen { epoch, replay_after: 0, next_id: 1, is_clone: false };
+    let elsewhere = elsewhere(directory.path(), Tuning::default()).of("db");
+    let come_late = async || {
+        for (earlier, epoch) in [(&wal, 1), (&wal, 2), (&elsewhere, 1), (&elsewhere, 2)] {
+            let begun = earlier.begin(&mut Fenced(seen(epoch))).await;
+            assert!(matches!(begun, Err(WalError::Fenced)), "{epoch}: {:?}", begun.err());
+        }
+    };
+    let (mut later, _) = wal.begin(&mut Manifest(seen(3))).await.unwrap();
+    later.append(&[row(1, 1, 9)]).await.unwrap();
+    come_late().await;
+    later.append(&[row(1, 2, 9)]).await.unwrap();
+    later.close().await.unwrap();
+    come_late().await;
+    // Nobody took the log for a foreign one meanwhile.
+    wal.begin(&mut Manifest(seen(4))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_database_by_mistake_on_a_log_in_use_harms_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mine, new) = (store(), store());
+    let wals = Wals::at(directory.path());
+    let db = open(&mine, &wals).await.unwrap();
+    put(&db, "a").await.unwrap();
+    // In this process, in another one, and again.
+    let short = || Tuning { fence_within: Duration::ZERO, ..Tuning::default() };
+    for wrong in [&wals, &elsewhere(directory.path(), short()), &wals] {
+        let error = open(&new, wrong).await.map(drop).expect_err("refused");
+        assert!(error.to_string().contains("another database's"), "{error}");
+    }
+    put(&db, "b").await.unwrap();
+    // From now on the manifest knows the log.
+    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+    close(&db).await;
+    let db = open(&mine, &wals).await.unwrap();
+    assert_eq!(keys(&db).await, ["a", "b"]);
+    close(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_database_does_not_get_the_rows_of_a_log_for_which_it_waited() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mine, new) = (store(), store());
+    let db = open(&mine, &Wals::at(directory.path())).await.unwrap();
+    put(&db, "a").await.unwrap();
+    let tuning = Tuning { fence_within: Duration::ZERO, ..Tuning::default() };
+    let elsewhere = elsewhere(directory.path(), tuning);
+    open(&new, &elsewhere).await.map(drop).expect_err("in use");
+    close(&db).await;
+    let error = open(&new, &elsewhere).await.map(drop).expect_err("refused");
+    assert!(error.to_string().contains("another database's"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,8 +276,11 @@ async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
         .unwrap();
     close(&db).await;
 
-    for wrong in [&old, &directory.path().join("lost")] {
-        let error = open(&store, &Wals::at(wrong)).await.map(drop).expect_err("refused");
+    // An older copy is refused also where a loss is accepted: it may be moved away.
+    let accepting = || Tuning { new_log: NewLog::AcceptLoss, ..Tuning::default() };
+    let wrong = [Wals::at(&old), Wals::tuned(&old, accepting())];
+    for wrong in [&wrong[0], &wrong[1], &Wals::at(directory.path().join("lost"))] {
+        let error = open(&store, wrong).await.map(drop).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Data, "{error}");
     }
     // A new database that is tried again does not become the log's own by that.
@@ -219,11 +294,97 @@ async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
     assert_eq!(keys(&right).await, ["a", "b", "c"]);
     close(&right).await;
     // Who accepts the loss goes on, with the ids after those that are lost.
-    let tuning = Tuning { accept_loss: true, ..Tuning::default() };
-    let accepted = open(&store, &Wals::tuned(directory.path().join("lost"), tuning)).await.unwrap();
+    let lost = Wals::tuned(directory.path().join("lost"), accepting());
+    let accepted = open(&store, &lost).await.unwrap();
     assert_eq!(keys(&accepted).await, ["a", "b"]);
     put(&accepted, "d").await.unwrap();
     close(&accepted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_moves_to_this_log_and_back() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let own = || {
+        let flush_interval = Some(Duration::from_millis(5));
+        let settings = Settings { flush_interval, ..settings() };
+        Db::builder("db", Arc::clone(&store)).with_settings(settings).build()
+    };
+    let db = own().await.unwrap();
+    put(&db, "a").await.unwrap();
+    db.close().await.unwrap();
+    // Without a word it looks like a log that was lost.
+    let error = open(&store, &Wals::at(directory.path())).await.map(drop).expect_err("refused");
+    assert!(error.to_string().contains("NewLog::AfterFlush"), "{error}");
+    let tuned = |new_log| Wals::tuned(directory.path(), Tuning { new_log, ..Tuning::default() });
+    let db = open(&store, &tuned(NewLog::AfterFlush)).await.unwrap();
+    put(&db, "b").await.unwrap();
+    close(&db).await;
+    let db = open(&store, &tuned(NewLog::Never)).await.unwrap();
+    assert_eq!(keys(&db).await, ["a", "b"]);
+    db.close().await.unwrap();
+    let db = own().await.unwrap();
+    assert_eq!(keys(&db).await, ["a", "b"]);
+    close(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clone_opens_and_has_what_its_source_had() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wals = Wals::at(directory.path());
+    let db = open(&store, &wals).await.unwrap();
+    put(&db, "a").await.unwrap();
+    // All rows are in the tree: nothing is copied.
+    db.close().await.unwrap();
+    clone("db", "flushed", &store, &wals).await;
+    let db = open(&store, &wals).await.unwrap();
+    put(&db, "b").await.unwrap();
+    db.create_checkpoint(slatedb::config::CheckpointScope::Durable, &Default::default())
+        .await
+        .unwrap();
+    clone("db", "living", &store, &wals).await;
+    close(&db).await;
+    for (name, expected) in [("flushed", &["a"][..]), ("living", &["a", "b"])] {
+        let builder = Db::builder(name, Arc::clone(&store)).with_settings(settings());
+        let db = builder.with_wal_writer(Box::new(wals.of(name))).build().await.unwrap();
+        assert_eq!(keys(&db).await, expected, "{name}");
+        put(&db, "c").await.unwrap();
+        close(&db).await;
+    }
+}
+
+async fn clone(from: &str, to: &str, store: &Arc<dyn ObjectStore>, wals: &Wals) {
+    let admin = AdminBuilder::new(to, Arc::clone(store)).with_wal_admin(Arc::new(wals.clone()));
+    let source = CloneSourceSpec::new(from);
+    admin.build().create_clone_builder_from_source(source).build().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_look_at_another_processs_log_shows_all_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let wal = Wals::at(directory.path()).of("db");
+    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
+    let (mut writer, _) = wal.begin(&mut Manifest(seen)).await.unwrap();
+    for id in 1..4 {
+        writer.append(&[row(1, id, 9)]).await.unwrap();
+        support::parts(writer.flush().await.unwrap()).1.await.unwrap();
+        let elsewhere = elsewhere(directory.path(), Tuning::default());
+        assert_eq!(elsewhere.of("db").last_wal_file_id(0).await.unwrap(), id);
+        assert!(!elsewhere.is_empty(&"db".into(), 0, id).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let log = inkstone::Log::open(&path, inkstone::Options::new()).unwrap();
+    log.append_durable(b"no batch").unwrap();
+    log.close().unwrap();
+    let mut read = Wals::at(directory.path()).of("db").iterator((1..2).into()).await.unwrap();
+    let error = read.next().await.map(drop).expect_err("no batch");
+    let said = error.to_string();
+    assert!(matches!(error, WalError::DataError(_)), "{said}");
+    assert!(said.contains(path.to_str().unwrap()) && said.contains("WAL id 1"), "{said}");
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -12,7 +12,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use inkstone_sim::{DiskOptions, FaultRates, PowerCut, SimDisk};
+use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Seen, Wals, Writer};
 use slatedb::RowEntry;
 use slatedb::object_store::path::Path;
@@ -52,7 +52,7 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let seen = Seen { replay_after: 0, next_id: 1, is_new: true };
+        let seen = Seen { epoch: 0, replay_after: 0, next_id: 1, is_clone: false };
         Self {
             batches: Vec::new(),
             told: 0,
@@ -102,9 +102,9 @@ impl Living {
         tally: &mut Tally,
     ) -> Result<Self, String> {
         let wal = wals.of("main");
+        model.seen.epoch += 1;
         let (writer, mut replayed) = now(wal.begin(&mut Manifest(model.seen)))
             .map_err(|error| format!("does not begin: {error}"))?;
-        model.seen.is_new = false;
         let rows = drain(&mut replayed).map_err(|error| format!("does not replay: {error}"))?;
         let shown = batches(rows);
         let expected = model.after(model.seen.replay_after);
@@ -161,7 +161,7 @@ impl World<'_> {
             // Within the call: what was told before, and perhaps all that it has done.
             let mut within = living.model.clone();
             within.told = before.told.min(within.told);
-            within.seen = Seen { is_new: false, ..before.seen };
+            within.seen = Seen { epoch: within.seen.epoch, ..before.seen };
             within.first = before.first;
             within.has_remains |= before.has_remains || before.clone.is_some();
             within.clone = before.clone;
@@ -293,7 +293,8 @@ impl World<'_> {
             27 => {
                 // One in another process has to wait for the lock.
                 let other = process(&living.disk).of("main");
-                match now(other.begin(&mut Manifest(living.model.seen))) {
+                let seen = Seen { epoch: living.model.seen.epoch + 1, ..living.model.seen };
+                match now(other.begin(&mut Manifest(seen))) {
                     Err(WalError::Unavailable(why))
                         if why.to_string().contains("another process") => {}
                     answer => return Err(format!("two writers: {:?}", answer.err())),
@@ -302,7 +303,7 @@ impl World<'_> {
             28..30 => {
                 let Seen { replay_after, next_id, .. } = living.model.seen;
                 let last = (next_id - 1).max(replay_after);
-                if living.model.clone.is_some() || last == replay_after {
+                if living.model.clone.is_some() {
                     return Ok(living);
                 }
                 self.tally.clones += 1;
@@ -360,7 +361,7 @@ fn check_left(living: &Living) -> Result<(), String> {
 /// A clone begins as a database of its own, and has exactly its rows.
 fn check_clone(wals: &Wals, after: u64, expected: &[Vec<RowEntry>]) -> Result<(), String> {
     let end = after + expected.len() as u64 + 1;
-    let seen = Seen { replay_after: after, next_id: end, is_new: false };
+    let seen = Seen { epoch: 1, replay_after: after, next_id: end, is_clone: true };
     let (mut writer, mut replayed) = now(wals.of("clone").begin(&mut Manifest(seen)))
         .map_err(|error| format!("the clone does not begin: {error}"))?;
     let rows = drain(&mut replayed).map_err(|error| format!("the clone: {error}"))?;
@@ -394,4 +395,121 @@ fn every_crash_leaves_what_was_told() {
             && tally.lost_batches > 20,
         "{tally:?}"
     );
+}
+
+/// Writes, flushes and collects until the disk fails; then nothing waits for ever, the listeners
+/// were told once and last why it ended, and what was told is there.
+fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
+    // A sync that reports success and saves nothing is beyond any log.
+    let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][seed as usize % 2];
+    let options = DiskOptions { after_effect: Some(after), ..DiskOptions::default() };
+    let (disk, mut rng) = (SimDisk::new(seed, options), fastrand::Rng::with_seed(seed));
+    let model = Model::new();
+    let mut living = Living::begin(&disk, &model, &mut Tally::default())?;
+    let ends = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&ends);
+    let count = move |event| *counted.lock().unwrap() += u32::from(is_end(&event));
+    living.writer.observer().subscribe(Arc::new(count)).unwrap();
+    disk.change_options(|options| match seed % 5 {
+        0 => options.rates.write_error_ppm = 50_000,
+        1 => options.rates.sync_error_ppm = 50_000,
+        2 => options.rates.no_space_ppm = 50_000,
+        3 => options.rates.directory_error_ppm = 200_000,
+        _ => (options.rates.short_ppm, options.rates.write_error_ppm) = (50_000, 10_000),
+    });
+    let (mut flushes, mut batches, mut error) = (Vec::new(), 0, None);
+    while error.is_none() && batches < 200 {
+        error = match rng.u8(0..10) {
+            0..6 => {
+                let batch = [row(1, batches + 1, rng.usize(..3000))];
+                let refused = now(living.writer.append(&batch)).err();
+                batches += u64::from(refused.is_none());
+                refused
+            }
+            6..8 => match now(living.writer.flush()) {
+                Ok(flush) => {
+                    flushes.push((batches, parts(flush).1));
+                    None
+                }
+                Err(error) => Some(error),
+            },
+            8 => match flushes.pop() {
+                Some((id, completion)) => match now(completion) {
+                    Ok(()) => {
+                        living.model.told = living.model.told.max(id);
+                        None
+                    }
+                    Err(error) => Some(error),
+                },
+                None => None,
+            },
+            _ => {
+                let all = WalFileRange(Bound::Included(1), Bound::Unbounded);
+                now(living.wal.collect(vec![all], Duration::ZERO, false)).ok();
+                None
+            }
+        };
+    }
+    if let Some(error) = &error {
+        *failed += 1;
+        if !error.to_string().contains("/wal/main") {
+            return Err(format!("the error names no path: {error}"));
+        }
+        // A batch that will not be durable ends the writer by itself.
+        if let Ok(status) = living.writer.status()
+            && error.to_string().contains("poisoned")
+            && batches > status.last_flushed_wal_id
+        {
+            return Err(format!("{batches} batches, {status:?} after {error}"));
+        }
+    }
+    let closed = now(living.writer.close());
+    for (id, completion) in flushes {
+        if now(completion).is_ok() {
+            living.model.told = living.model.told.max(id);
+        }
+    }
+    living.note_told();
+    let reason = living.told.lock().unwrap().1.clone();
+    if *ends.lock().unwrap() != 1 || matches!(reason, Some(WalError::Closed)) != closed.is_ok() {
+        return Err(format!("{ends:?} ends for {reason:?}, closed: {closed:?}"));
+    }
+    let Err(status) = living.writer.status() else { return Err("open after the end".into()) };
+    if status.last_flushed_wal_id < living.model.told
+        || (status.buffered_wal_entries_count, status.estimated_bytes) != (0, 0)
+    {
+        return Err(format!("told {}, and {status:?}", living.model.told));
+    }
+    let told = living.model.told;
+    drop(living);
+    let crashed = disk.crash(seed);
+    for disk in [disk, crashed] {
+        disk.change_options(|options| options.rates = FaultRates::default());
+        let wal = process(&disk).of("main");
+        let begin = || now(wal.begin(&mut Manifest(Seen { epoch: 2, ..model.seen })));
+        // A failed sync may be reported to who syncs the file next.
+        let (_writer, mut replayed) = begin()
+            .or_else(|_| begin())
+            .or_else(|_| begin())
+            .map_err(|error| format!("does not begin: {error}"))?;
+        let rows = drain(&mut replayed).map_err(|error| error.to_string())?;
+        let ids = 1..=rows.len() as u64;
+        if (rows.len() as u64) < told || !rows.iter().map(|row| row.seq).eq(ids) {
+            return Err(format!("told {told}, found {}", rows.len()));
+        }
+    }
+    Ok(())
+}
+
+fn is_end(event: &WalEvent) -> bool {
+    matches!(event, WalEvent::WalClosed(_))
+}
+
+#[test]
+fn a_disk_that_fails_loses_nothing_that_was_told() {
+    let mut failed = 0;
+    for seed in 0..300 {
+        fail(seed, &mut failed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+    assert!(failed > 150, "{failed} failed");
 }

@@ -14,7 +14,7 @@ use slatedb::wal::{WalError, WalWriter};
 use slatedb::{Db, ErrorKind};
 use support::{Manifest, now, process, read, row};
 
-const NEW: Seen = Seen { replay_after: 0, next_id: 1, is_new: true };
+const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
 
 fn begun() -> (DatabaseWal, Writer) {
     let disk = SimDisk::new(1, DiskOptions::default());

@@ -71,6 +71,20 @@ impl ManifestView for Manifest {
     }
 }
 
+/// A manifest that a later writer has fenced since it was read.
+pub(crate) struct Fenced(pub(crate) Seen);
+
+#[async_trait]
+impl ManifestView for Fenced {
+    fn seen(&self) -> Seen {
+        self.0
+    }
+
+    async fn refresh(&mut self) -> Result<(), WalError> {
+        Err(WalError::Fenced)
+    }
+}
+
 /// The outcome of a future that waits for nobody else.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
