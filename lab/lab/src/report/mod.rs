@@ -15,7 +15,8 @@ mod tests;
 
 use crate::result::LabResult;
 use crate::table::everything;
-use escape::{escaped, island};
+pub(crate) use escape::escaped;
+use escape::island;
 use head::Head;
 
 /// The largest page: it is attached to mails and issues.

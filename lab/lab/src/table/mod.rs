@@ -22,7 +22,7 @@ pub use fallocate::render_fallocate;
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
-use grid::paragraph;
+pub(crate) use grid::paragraph;
 use numbers::{bytes, time};
 
 /// The whole result: the tables, the modes of fallocate, warnings, the answers, the machine.
