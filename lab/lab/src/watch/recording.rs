@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use inkstone_host::{DeviceNumber, ExtentMap, TraceEvent};
+use inkstone_host::{DeviceNumber, ExtentMap, OpenedAs, TraceEvent};
 use inkstone_io::{Barriers, CopyOnWrite};
 
 use crate::bill::Layer;
@@ -104,12 +104,8 @@ pub struct Descriptor {
     pub since_ns: u64,
     /// Which of the files.
     pub file: usize,
-    /// Opened with O_DIRECT.
-    pub is_direct: bool,
-    /// Opened with O_DSYNC or O_SYNC.
-    pub is_durable: bool,
-    /// Opened with O_SYNC.
-    pub is_full: bool,
+    /// How it was opened.
+    pub opened: OpenedAs,
 }
 
 /// A file system with its disk.

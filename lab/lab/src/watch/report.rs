@@ -10,7 +10,7 @@ use super::advice::Advice;
 use super::cause::Cause;
 use super::predict::Prediction;
 use super::syncs::How;
-use super::tally::SyncBill;
+use super::tally::{BesideReport, SyncBill, SyncTime};
 
 /// The version of the JSON's form.
 pub const WATCH_SCHEMA_VERSION: u32 = 1;
@@ -103,34 +103,6 @@ pub struct Calls {
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
-}
-
-/// Where the time of one sync went, on average, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct SyncTime {
-    /// All of it.
-    pub total_us: f64,
-    /// In the device.
-    pub device_us: f64,
-    /// In the kernel's queue.
-    pub queue_us: f64,
-    /// Waiting for the journal beyond that.
-    pub journal_us: f64,
-    /// The median of the syncs that waited for the journal or log; `None` if none did.
-    pub waited_p50_us: Option<f64>,
-    /// The median of the others.
-    pub other_p50_us: Option<f64>,
-}
-
-/// Another's requests that were in progress within a sync, on average.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct BesideReport {
-    /// Whose.
-    pub who: String,
-    /// Reads and writes.
-    pub transfers: f64,
-    /// Flushes.
-    pub flushes: f64,
 }
 
 /// A disk, as far as it matters for syncs.

@@ -20,16 +20,14 @@ use super::recording::{Descriptor, Recording, SeenFile};
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the others are named by `words`")]
 pub enum How {
-    /// `fsync`.
     Fsync,
-    /// `fdatasync`.
     Fdatasync,
     /// `sync_file_range`, which makes nothing durable by itself.
     SyncFileRange,
     /// `msync(MS_SYNC)`.
     Msync,
-    /// `syncfs`.
     Syncfs,
     /// `sync`, of all file systems.
     SyncAll,
@@ -37,9 +35,7 @@ pub enum How {
     DsyncWrite,
     /// A write to a descriptor opened with O_SYNC, or with RWF_SYNC.
     SyncWrite,
-    /// A write with RWF_DSYNC.
     RwfDsync,
-    /// io_uring's fsync.
     RingFsync,
     /// A write of io_uring that is durable by itself.
     RingWrite,
@@ -271,9 +267,6 @@ impl<'a> Finder<'a> {
             TraceKind::FileSync { device, inode, data_only } => {
                 self.file(now_ns, thread, (device, inode), data_only);
             }
-            TraceKind::XfsSync { device, inode } => {
-                self.file(now_ns, thread, (Some(device), inode), None);
-            }
             TraceKind::FileSyncEnd { failed } => {
                 if let Some(open) = self.calls.get_mut(&thread) {
                     open.synced = Some((now_ns, failed));
@@ -336,8 +329,8 @@ impl<'a> Finder<'a> {
                 match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
                     (true, _) => How::SyncWrite,
                     (_, true) => How::RwfDsync,
-                    _ if seen.is_full => How::SyncWrite,
-                    _ if seen.is_durable => How::DsyncWrite,
+                    _ if seen.opened.full => How::SyncWrite,
+                    _ if seen.opened.durable => How::DsyncWrite,
                     _ => return,
                 }
             }
@@ -467,7 +460,7 @@ impl<'a> Finder<'a> {
         if how == How::RingWrite {
             let Some(seen) = seen else { return };
             self.found.writes.push(Write { file: seen.file, bytes: open.bytes, position: None });
-            if !seen.is_durable {
+            if !seen.opened.durable {
                 return;
             }
         }
@@ -491,7 +484,7 @@ impl<'a> Finder<'a> {
     fn would_sync(&self, seen: Descriptor) -> bool {
         let place = self.found.files[seen.file].place.map(|at| &self.recording.places[at]);
         let told = ["ext4", "xfs", "btrfs"];
-        !seen.is_direct
+        !seen.opened.direct
             && place.is_some_and(|place| told.contains(&place.layer.file_system.as_str()))
     }
 
