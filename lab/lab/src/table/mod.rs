@@ -19,6 +19,7 @@ pub use bench::render_bench;
 pub use bill::{render_bill, render_timeline};
 pub use claims::render_claims;
 pub use fallocate::render_fallocate;
+pub(crate) use ways::by_reason;
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
