@@ -493,7 +493,8 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::result::{Round, Unit};
+    use crate::result::Unit;
+    use crate::table::samples::timed;
 
     const WAYS: usize = 13;
 
@@ -523,13 +524,7 @@ mod tests {
     }
 
     fn way(name: &str, times_us: impl Iterator<Item = f64>) -> Way {
-        let rounds = (0..).zip(times_us).map(|(number, us)| Round {
-            number,
-            commits: 1000,
-            total_ns: (us * 1e6) as u64,
-            ..Round::default()
-        });
-        Way { name: name.into(), rounds: rounds.collect(), ..Way::default() }
+        timed(name, times_us.map(|us| us * 1e3))
     }
 
     fn run_of(rng: &mut Rng, world: &World, slowed: &[(usize, f64)]) -> LabResult {

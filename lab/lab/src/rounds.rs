@@ -528,15 +528,11 @@ pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::samples::timed;
 
     fn rounds(per_s: f64) -> Vec<Round> {
-        let one = |number: u32| Round {
-            number,
-            commits: 1000,
-            total_ns: (1e12 / per_s * (1.0 + f64::from(number % 3) * 0.004)) as u64,
-            ..Round::default()
-        };
-        (0..7).map(one).collect()
+        let each = |number: u32| 1e9 / per_s * (1.0 + f64::from(number % 3) * 0.004);
+        timed("", (0..7).map(each)).rounds
     }
 
     fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {

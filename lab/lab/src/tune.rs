@@ -278,18 +278,16 @@ fn figure_words(way: &Way) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Round;
+    use crate::table::samples::timed;
 
     /// A way of 20 rounds: the time of a commit in the first half and in the second, in
     /// microseconds, with this much noise.
     fn way(name: &str, halves: [f64; 2], noise: f64) -> Way {
-        let round = |number: u32| {
+        let each = |number: u32| {
             let us = halves[usize::from(number >= 10)];
-            let off = 1.0 + noise * (f64::from(number * 7 % 5) - 2.0);
-            let total_ns = (us * off * 100_000.0) as u64;
-            Round { number, commits: 100, total_ns, ..Round::default() }
+            us * 1e3 * (1.0 + noise * (f64::from(number * 7 % 5) - 2.0))
         };
-        Way { name: name.into(), rounds: (0..20).map(round).collect(), ..Way::default() }
+        timed(name, (0..20).map(each))
     }
 
     fn decided(others: &[Way]) -> (String, String) {
