@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_lab::bench::{BenchPlan, Load, RECORD_BYTES_MAX};
-use inkstone_lab::command::{BenchOptions, bench as run};
+use inkstone_lab::command::bench as run;
 
 use crate::output::{Output, View};
 use crate::parse::{duration, size};
@@ -74,6 +74,5 @@ pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Re
         bill_commits: *bill_commits,
         seed: *seed,
     };
-    let options = BenchOptions { directory: place.directory.clone(), plan };
-    output.show(View::Bench, stop, |context| run(&options, context))
+    output.show(View::Bench, stop, |context| run(place.directory(), &plan, context))
 }

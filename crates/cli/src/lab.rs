@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
-    AllOptions, CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, LabError, NumberedOptions, Tier, all,
-    claims, disks, numbered, part, quick,
+    CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, LabError, NumberedOptions, Tier, all, claims, disks,
+    numbered, part, quick,
 };
 use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named};
 use inkstone_lab::experiment::part::{Atlas, Images, Part, ROUNDS, Size};
@@ -478,9 +478,9 @@ fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<Exi
         (true, _) => Tier::Standard,
         _ => Tier::Quick,
     };
-    let directory = arguments.place.directory.clone();
-    let options = AllOptions { directory, tier, seed: arguments.seed.unwrap_or_else(seed) };
-    arguments.output.show(View::Tables, stop, |context| all(&options, context))
+    let AllArguments { place, seed: given, output, .. } = arguments;
+    let seed = given.unwrap_or_else(seed);
+    output.show(View::Tables, stop, |context| all(place.directory(), tier, seed, context))
 }
 
 /// Checks the claims and prints their answers. Exits with 1 if none could run.

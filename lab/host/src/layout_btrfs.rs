@@ -1,4 +1,4 @@
-//! btrfs's chunks: which part of its device holds data and which metadata.
+//! btrfs's chunks: which parts of its devices hold data.
 //!
 //! *Owns*: the search in the chunk tree. *May not touch*: anything else; the file system has to be
 //! mounted, and is only asked.
@@ -23,69 +23,41 @@ const HEADER_BYTES: usize = 32;
 const CHUNK_BYTES: usize = 48;
 const STRIPE_BYTES: usize = 32;
 /// More than any file system has: 1 GiB each.
-const CHUNKS_MAX: usize = 1_000_000;
+const AREAS_MAX: usize = 1_000_000;
 
+/// A chunk of data alone has only the first of these: the others are of trees.
 const KIND_DATA: u64 = 1;
-const KIND_SYSTEM: u64 = 2;
-const KIND_METADATA: u64 = 4;
+const KINDS: u64 = 7;
 const RAID0: u64 = 8;
 const RAID10: u64 = 64;
 const RAID5: u64 = 128;
 const RAID6: u64 = 256;
 
-/// What a chunk holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BtrfsChunkKind {
-    /// Files' contents.
-    Data,
-    /// Trees: the log tree of fsync among them.
-    Metadata,
-    /// The chunk tree.
-    System,
-    /// Data and metadata together (`mkfs.btrfs --mixed`).
-    Mixed,
-}
-
-/// One chunk: a range of btrfs's own addresses (as FIEMAP shows them) and where it is on its
-/// devices.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BtrfsChunk {
-    /// Bytes of btrfs's address space.
-    pub logical: Range<u64>,
-    /// Bytes of a device, one range for each stripe or copy.
-    pub physical: Vec<Range<u64>>,
-    /// The device of each range of `physical`: btrfs's own number, 1 for the first.
-    pub device_ids: Vec<u64>,
-    /// What it holds.
-    pub kind: BtrfsChunkKind,
-}
-
 /// `struct btrfs_ioctl_search_args`.
 #[repr(C, align(8))]
 struct SearchArgs([u8; 4096]);
 
-/// All chunks of the btrfs mounted at `mount_target`, data and others, by logical address.
+/// The bytes of devices that hold files' contents and nothing else, of the btrfs that is mounted at
+/// `mount_target`, in the order of its own addresses.
 ///
 /// # Errors
 /// Not root; no btrfs there; an answer that makes no sense.
-pub fn btrfs_data_chunks(mount_target: &Path) -> Result<Vec<BtrfsChunk>> {
+pub fn btrfs_data_areas(mount_target: &Path) -> Result<Vec<Range<u64>>> {
     let fail = |error| Error::new("read btrfs's chunks", mount_target, error);
     let directory = retry(|| File::open(mount_target)).map_err(fail)?;
-    let mut chunks: Vec<BtrfsChunk> = Vec::new();
-    let mut from = 0u64;
+    let (mut areas, mut from) = (Vec::new(), 0u64);
     loop {
         let mut args = search_key(from);
         retry(|| search(&directory, &mut args))
             .map_err(|error| fail(error).advise("this needs root and a mounted btrfs"))?;
-        let found = parse(&args.0).filter(|found| found.iter().all(|c| c.logical.start >= from));
-        let Some(found) = found.filter(|_| chunks.len() <= CHUNKS_MAX) else {
+        let found = parse(&args.0).filter(|(_, last)| last.is_none_or(|last| last >= from));
+        let Some((found, last)) = found.filter(|_| areas.len() <= AREAS_MAX) else {
             return Err(fail(io::Error::other("an answer that makes no sense")));
         };
-        let next = found.last().and_then(|last| last.logical.start.checked_add(1));
-        chunks.extend(found);
-        match next {
+        areas.extend(found);
+        match last.and_then(|last| last.checked_add(1)) {
             Some(next) => from = next,
-            None => return Ok(chunks),
+            None => return Ok(areas),
         }
     }
 }
@@ -112,11 +84,11 @@ fn search_key(first_logical: u64) -> SearchArgs {
 }
 
 /// The kernel's answer: the count within the key, then headers (in the machine's byte order) and
-/// items (little-endian).
-fn parse(answer: &[u8]) -> Option<Vec<BtrfsChunk>> {
+/// items (little-endian). Returns the data's areas, and the address of the last chunk of any kind.
+fn parse(answer: &[u8]) -> Option<(Vec<Range<u64>>, Option<u64>)> {
     let count = u32::from_ne_bytes(piece(answer, 64));
     let mut rest = answer.get(KEY_BYTES..)?;
-    let mut chunks = Vec::new();
+    let (mut areas, mut last) = (Vec::new(), None);
     for _ in 0..count {
         let (header, after) = rest.split_at_checked(HEADER_BYTES)?;
         let logical = u64::from_ne_bytes(piece(header, 16));
@@ -124,14 +96,16 @@ fn parse(answer: &[u8]) -> Option<Vec<BtrfsChunk>> {
         let length = usize::try_from(u32::from_ne_bytes(piece(header, 28))).ok()?;
         let (item, after) = after.split_at_checked(length)?;
         if kind == CHUNK_ITEM {
-            chunks.push(parse_chunk(logical, item)?);
+            areas.extend(parse_chunk(item)?);
+            last = last.max(Some(logical));
         }
         rest = after;
     }
-    Some(chunks)
+    Some((areas, last))
 }
 
-fn parse_chunk(logical: u64, item: &[u8]) -> Option<BtrfsChunk> {
+/// The areas of a chunk, one for each stripe or copy; none if it holds anything but data.
+fn parse_chunk(item: &[u8]) -> Option<Vec<Range<u64>>> {
     let (head, stripes) = item.split_at_checked(CHUNK_BYTES)?;
     let length = u64::from_le_bytes(piece(head, 0));
     let flags = u64::from_le_bytes(piece(head, 24));
@@ -145,39 +119,31 @@ fn parse_chunk(logical: u64, item: &[u8]) -> Option<BtrfsChunk> {
         _ => 1,
     };
     let device_bytes = length.checked_div(parts)?;
-    let kind = match flags & (KIND_DATA | KIND_SYSTEM | KIND_METADATA) {
-        KIND_DATA => BtrfsChunkKind::Data,
-        KIND_METADATA => BtrfsChunkKind::Metadata,
-        KIND_SYSTEM => BtrfsChunkKind::System,
-        _ => BtrfsChunkKind::Mixed,
-    };
-    let mut chunk = BtrfsChunk {
-        logical: logical..logical.checked_add(length)?,
-        physical: Vec::new(),
-        device_ids: Vec::new(),
-        kind,
-    };
     let stripes = stripes.chunks_exact(STRIPE_BYTES).take(usize::try_from(count).ok()?);
-    for stripe in stripes {
+    let area = |stripe: &[u8]| {
         let start = u64::from_le_bytes(piece(stripe, 8));
-        chunk.physical.push(start..start.checked_add(device_bytes)?);
-        chunk.device_ids.push(u64::from_le_bytes(piece(stripe, 0)));
+        Some(start..start.checked_add(device_bytes)?)
+    };
+    let mut areas: Vec<Range<u64>> = stripes.map(area).collect::<Option<_>>()?;
+    let is_whole = u64::try_from(areas.len()).ok()? == count && count > 0;
+    if flags & KINDS != KIND_DATA {
+        areas.clear();
     }
-    (u64::try_from(chunk.physical.len()).ok()? == count && count > 0).then_some(chunk)
+    is_whole.then_some(areas)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn item(length: u64, flags: u64, sub_stripes: u16, stripes: &[(u64, u64)]) -> Vec<u8> {
+    fn item(length: u64, flags: u64, sub_stripes: u16, stripes: &[u64]) -> Vec<u8> {
         let mut item = vec![0; CHUNK_BYTES];
         item[0..8].copy_from_slice(&length.to_le_bytes());
         item[24..32].copy_from_slice(&flags.to_le_bytes());
         item[44..46].copy_from_slice(&(stripes.len() as u16).to_le_bytes());
         item[46..48].copy_from_slice(&sub_stripes.to_le_bytes());
-        for (device, offset) in stripes {
-            item.extend(device.to_le_bytes());
+        for offset in stripes {
+            item.extend(1u64.to_le_bytes());
             item.extend(offset.to_le_bytes());
             item.extend([0; 16]);
         }
@@ -186,31 +152,28 @@ mod tests {
 
     #[test]
     fn profiles_divide_the_chunk_among_its_stripes() {
-        let four = [(1, 0), (2, 0), (3, 0), (4, 4096)];
-        let bytes = |flags, sub| {
-            parse_chunk(0, &item(48, flags, sub, &four)).expect("a chunk").physical[3].clone()
-        };
+        let four = [0, 0, 0, 4096];
+        let bytes =
+            |flags, sub| parse_chunk(&item(48, flags, sub, &four)).expect("a chunk")[3].clone();
         assert_eq!(bytes(KIND_DATA, 1), 4096..4096 + 48); // copies
         assert_eq!(bytes(KIND_DATA | RAID0, 1), 4096..4096 + 12);
         assert_eq!(bytes(KIND_DATA | RAID10, 2), 4096..4096 + 24);
         assert_eq!(bytes(KIND_DATA | RAID5, 1), 4096..4096 + 16);
         assert_eq!(bytes(KIND_DATA | RAID6, 1), 4096..4096 + 24);
-        let mixed =
-            parse_chunk(7, &item(48, KIND_DATA | KIND_METADATA, 1, &four)).expect("a chunk");
-        assert_eq!(
-            (mixed.kind, mixed.logical, mixed.device_ids),
-            (BtrfsChunkKind::Mixed, 7..55, vec![1, 2, 3, 4])
-        );
+        // Trees, the chunk tree, and data together with trees.
+        for kinds in [4, 2, KIND_DATA | 4] {
+            assert_eq!(parse_chunk(&item(48, kinds, 1, &four)), Some(vec![]));
+        }
     }
 
     #[test]
     fn broken_answers_are_refused() {
-        assert_eq!(parse_chunk(0, &[0; 20]), None);
-        assert_eq!(parse_chunk(0, &item(48, RAID10, 0, &[(1, 0)])), None);
-        assert_eq!(parse_chunk(u64::MAX, &item(48, KIND_DATA, 1, &[(1, 0)])), None);
-        let whole = item(48, KIND_DATA, 1, &[(1, 0), (1, 4096)]);
-        assert_eq!(parse_chunk(0, &whole[..whole.len() - 1]), None);
+        assert_eq!(parse_chunk(&[0; 20]), None);
+        assert_eq!(parse_chunk(&item(48, KIND_DATA | RAID10, 0, &[0])), None);
+        assert_eq!(parse_chunk(&item(48, KIND_DATA, 1, &[u64::MAX])), None);
+        let whole = item(48, KIND_DATA, 1, &[0, 4096]);
+        assert_eq!(parse_chunk(&whole[..whole.len() - 1]), None);
         assert_eq!(parse(&search_key(0).0), None, "a count beyond the buffer");
-        assert!(btrfs_data_chunks(Path::new("/proc")).is_err());
+        assert!(btrfs_data_areas(Path::new("/proc")).is_err());
     }
 }

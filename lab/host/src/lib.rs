@@ -61,7 +61,7 @@ pub use fdinfo::OpenedAs;
 pub use inkstone_io::{DeviceNumber, MountPoint, NotADeviceNumber, mount_points};
 pub use lab_file::{Advice, LabDirectory, LabFile};
 pub use layout::log_area;
-pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
+pub use layout_btrfs::btrfs_data_areas;
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
 pub use mount::{Mount, mounts_under, unmount};
 pub use on_device::run_on_device;

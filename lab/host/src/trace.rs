@@ -47,30 +47,15 @@ pub struct Trace {
     pub lost: u64,
 }
 
-/// A running trace. Dropped without [`stop`](BlockTrace::stop) it ends and leaves nothing.
-pub struct BlockTrace(Running);
-
-impl BlockTrace {
-    /// Starts to trace these devices. When it returns, the next request is seen.
-    ///
-    /// For a partition pass both its own number and its disk's: the block layer names the first
-    /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
-    /// device also consider the device below its file.
-    ///
-    /// # Errors
-    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
-    /// says so in words).
-    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
-        Ok(BlockTrace(Running::of(devices, &[EVENTS], PAUSE)?))
-    }
-
-    /// Ends the trace and returns its events. Everything that completed before this call is in it.
-    ///
-    /// # Errors
-    /// A buffer could not be read, or the trace instance could not be removed.
-    pub fn stop(self) -> Result<Trace> {
-        self.0.stop()
-    }
+/// A running trace: an instance with the thread that empties its buffers. Dropped without
+/// [`stop`](BlockTrace::stop) it ends and leaves nothing.
+pub struct BlockTrace {
+    stop: Arc<AtomicBool>,
+    gathered: Arc<Mutex<Gathered>>,
+    reader: Option<JoinHandle<Result<()>>>,
+    cpus: Vec<String>,
+    /// Removed after the reader has closed its files.
+    instance: Instance,
 }
 
 /// A running trace of what [`BlockTrace`] sees, of the file systems' and io_uring's own events of
@@ -79,7 +64,7 @@ impl BlockTrace {
 ///
 /// Any event of a system call makes each call of each thread on the machine slower. (A filter by
 /// thread would cost every switch of threads more than that.)
-pub struct SyncTrace(Running);
+pub struct SyncTrace(BlockTrace);
 
 impl SyncTrace {
     /// Starts it, without the system calls.
@@ -87,7 +72,7 @@ impl SyncTrace {
     /// # Errors
     /// As [`BlockTrace::start`]; the kernel has no events of system calls.
     pub fn start(devices: &[DeviceNumber]) -> Result<SyncTrace> {
-        let trace = Running::of(devices, &[EVENTS, SYNC_EVENTS, CALL_EVENTS], PAUSE_OF_SYNCS)?;
+        let trace = BlockTrace::of(devices, &[EVENTS, SYNC_EVENTS, CALL_EVENTS], PAUSE_OF_SYNCS)?;
         let calls = trace.instance.file("events/syscalls/sys_enter_fsync");
         if !fs::exists(&calls).unwrap_or(false) {
             let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
@@ -182,16 +167,6 @@ impl SyncTrace {
     }
 }
 
-/// An instance with the thread that empties its buffers.
-struct Running {
-    stop: Arc<AtomicBool>,
-    gathered: Arc<Mutex<Gathered>>,
-    reader: Option<JoinHandle<Result<()>>>,
-    cpus: Vec<String>,
-    /// Removed after the reader has closed its files.
-    instance: Instance,
-}
-
 #[derive(Default)]
 struct Gathered {
     events: Vec<TraceEvent>,
@@ -201,13 +176,26 @@ struct Gathered {
     dropped: u64,
 }
 
-impl Running {
+impl BlockTrace {
+    /// Starts to trace these devices. When it returns, the next request is seen.
+    ///
+    /// For a partition pass both its own number and its disk's: the block layer names the first
+    /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
+    /// device also consider the device below its file.
+    ///
+    /// # Errors
+    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
+    /// says so in words).
+    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
+        Self::of(devices, &[EVENTS], PAUSE)
+    }
+
     /// Switches these events on, those that have a device for these devices.
     fn of(
         devices: &[DeviceNumber],
         groups: &[&'static [EventSpec]],
         pause: Duration,
-    ) -> Result<Running> {
+    ) -> Result<BlockTrace> {
         if devices.is_empty() {
             return Err(Error::invalid("start a block trace", "", "no device was named"));
         }
@@ -240,12 +228,16 @@ impl Running {
         let reader =
             spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
-        let trace = Running { stop, gathered, reader: Some(reader), cpus, instance };
+        let trace = BlockTrace { stop, gathered, reader: Some(reader), cpus, instance };
         trace.instance.write("tracing_on", "1")?;
         Ok(trace)
     }
 
-    fn stop(mut self) -> Result<Trace> {
+    /// Ends the trace and returns its events. Everything that completed before this call is in it.
+    ///
+    /// # Errors
+    /// A buffer could not be read, or the trace instance could not be removed.
+    pub fn stop(mut self) -> Result<Trace> {
         let ended = self.end();
         let lost = lost_by_kernel(&self.instance, &self.cpus);
         let removed = self.instance.remove();
@@ -270,7 +262,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for BlockTrace {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -403,7 +395,7 @@ impl Reader {
     fn run(mut self) -> Result<()> {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in Running::end. Loaded before the round, so that
+            // Acquire: pairs with the Release in BlockTrace::end. Loaded before the round, so that
             // a whole round is read after the buffers were switched off.
             let is_stopping = self.stop.load(Ordering::Acquire);
             let has_found = self.round()?;

@@ -102,9 +102,7 @@ pub(super) const EVENTS: &[EventSpec] = &[
             blocks_logged: record.number32(4)?,
         })
     }),
-    event("xfs/xfs_file_fsync", &["dev", "ino"], |record| {
-        Some(TraceKind::XfsSync { device: record.device()?, inode: record.number(1)? })
-    }),
+    event("xfs/xfs_file_fsync", &["dev", "ino"], sync_of_xfs),
     event("xfs/xfs_log_force", &["dev"], |record| {
         Some(TraceKind::XfsLogForce { device: record.device()? })
     }),
@@ -122,10 +120,7 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     event("ext4/ext4_sync_file_exit", &["dev", "ret"], |record| {
         Some(TraceKind::FileSyncEnd { failed: record.number32(1)? != 0 })
     }),
-    event("xfs/xfs_dir_fsync", &["dev", "ino"], |record| {
-        let (device, inode) = (Some(record.device()?), record.number(1)?);
-        Some(TraceKind::FileSync { device, inode, data_only: None })
-    }),
+    event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs),
     event("btrfs/btrfs_sync_file", &["ino", "datasync"], |record| {
         let data_only = Some(record.number(1)? != 0);
         Some(TraceKind::FileSync { device: None, inode: record.number(0)?, data_only })
@@ -150,54 +145,51 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     }),
 ];
 
-/// The system calls that ask for durability, and those that write; and new threads.
-pub(super) const CALL_EVENTS: &[EventSpec] = &[
-    event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
-        Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
-    }),
-    event("syscalls/sys_enter_fsync", &["fd"], |record| enter(record, Call::Fsync)),
-    event("syscalls/sys_exit_fsync", &["ret"], |record| exit(record, Call::Fsync)),
-    event("syscalls/sys_enter_fdatasync", &["fd"], |record| enter(record, Call::Fdatasync)),
-    event("syscalls/sys_exit_fdatasync", &["ret"], |record| exit(record, Call::Fdatasync)),
-    event("syscalls/sys_enter_sync_file_range", &["fd"], |record| {
-        enter(record, Call::SyncFileRange)
-    }),
-    event("syscalls/sys_exit_sync_file_range", &["ret"], |record| {
-        exit(record, Call::SyncFileRange)
-    }),
-    event("syscalls/sys_enter_syncfs", &["fd"], |record| enter(record, Call::Syncfs)),
-    event("syscalls/sys_exit_syncfs", &["ret"], |record| exit(record, Call::Syncfs)),
-    event("syscalls/sys_enter_sync", &["__syscall_nr"], |record| enter(record, Call::Sync)),
-    event("syscalls/sys_exit_sync", &["ret"], |record| exit(record, Call::Sync)),
-    event("syscalls/sys_enter_msync", &["start", "flags"], |record| {
-        Some(TraceKind::CallEnter {
-            call: Call::Msync,
-            argument: record.number(0)?,
-            bytes: None,
-            position: None,
-            flags: record.number32(1)?,
-        })
-    }),
-    event("syscalls/sys_exit_msync", &["ret"], |record| exit(record, Call::Msync)),
-    event("syscalls/sys_enter_write", &["fd", "count"], |record| {
-        write(record, Some(record.number(1)?), None, 0)
-    }),
-    event("syscalls/sys_exit_write", &["ret"], |record| exit(record, Call::Write)),
-    event("syscalls/sys_enter_pwrite64", &["fd", "count", "pos"], |record| {
+fn sync_of_xfs(record: &Record<'_>) -> Option<TraceKind> {
+    let (device, inode) = (Some(record.device()?), record.number(1)?);
+    Some(TraceKind::FileSync { device, inode, data_only: None })
+}
+
+macro_rules! calls {
+    ($($name:literal, $call:ident, $fields:expr, $enter:expr;)*) => {
+        /// The system calls that ask for durability, and those that write, each with its return;
+        /// and new threads.
+        pub(super) const CALL_EVENTS: &[EventSpec] = &[
+            event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
+                Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
+            }),
+            $(
+                event(concat!("syscalls/sys_enter_", $name), $fields, $enter),
+                event(concat!("syscalls/sys_exit_", $name), &["ret"], |record| {
+                    let result = record.number(0)?.cast_signed();
+                    Some(TraceKind::CallExit { call: Call::$call, result })
+                }),
+            )*
+        ];
+    };
+}
+
+calls! {
+    "fsync", Fsync, &["fd"], |record| enter(record, Call::Fsync);
+    "fdatasync", Fdatasync, &["fd"], |record| enter(record, Call::Fdatasync);
+    "sync_file_range", SyncFileRange, &["fd"], |record| enter(record, Call::SyncFileRange);
+    "syncfs", Syncfs, &["fd"], |record| enter(record, Call::Syncfs);
+    "sync", Sync, &["__syscall_nr"], |record| enter(record, Call::Sync);
+    "msync", Msync, &["start", "flags"], |record| {
+        let (argument, flags) = (record.number(0)?, record.number32(1)?);
+        let (call, bytes, position) = (Call::Msync, None, None);
+        Some(TraceKind::CallEnter { call, argument, bytes, position, flags })
+    };
+    "write", Write, &["fd", "count"], |record| write(record, Some(record.number(1)?), None, 0);
+    "pwrite64", Write, &["fd", "count", "pos"], |record| {
         write(record, Some(record.number(1)?), Some(record.number(2)?), 0)
-    }),
-    event("syscalls/sys_exit_pwrite64", &["ret"], |record| exit(record, Call::Write)),
-    event("syscalls/sys_enter_writev", &["fd"], |record| write(record, None, None, 0)),
-    event("syscalls/sys_exit_writev", &["ret"], |record| exit(record, Call::Write)),
-    event("syscalls/sys_enter_pwritev", &["fd", "pos_l"], |record| {
-        write(record, None, Some(record.number(1)?), 0)
-    }),
-    event("syscalls/sys_exit_pwritev", &["ret"], |record| exit(record, Call::Write)),
-    event("syscalls/sys_enter_pwritev2", &["fd", "pos_l", "flags"], |record| {
+    };
+    "writev", Write, &["fd"], |record| write(record, None, None, 0);
+    "pwritev", Write, &["fd", "pos_l"], |record| write(record, None, Some(record.number(1)?), 0);
+    "pwritev2", Write, &["fd", "pos_l", "flags"], |record| {
         write(record, None, Some(record.number(1)?), record.number32(2)?)
-    }),
-    event("syscalls/sys_exit_pwritev2", &["ret"], |record| exit(record, Call::Write)),
-];
+    };
+}
 
 fn enter(record: &Record<'_>, call: Call) -> Option<TraceKind> {
     let argument = record.number(0)?;
@@ -212,10 +204,6 @@ fn write(
 ) -> Option<TraceKind> {
     let argument = record.number(0)?;
     Some(TraceKind::CallEnter { call: Call::Write, argument, bytes, position, flags })
-}
-
-fn exit(record: &Record<'_>, call: Call) -> Option<TraceKind> {
-    Some(TraceKind::CallExit { call, result: record.number(0)?.cast_signed() })
 }
 
 /// An event's bytes and where its fields are.

@@ -24,18 +24,16 @@ pub struct TraceEvent {
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the others are named by their words")]
 pub enum TraceKind {
     /// A thread asked for I/O (`block_bio_queue`), before the block layer merges and splits it.
     ///
     /// Here `device` is a partition's own number, in the next two it is the whole disk's.
     BioQueue {
-        /// The device asked.
         device: DeviceNumber,
-        /// The first sector.
         sector: u64,
         /// Sectors; 0 for a pure flush.
         sectors: u64,
-        /// What kind of I/O.
         flags: RequestFlags,
         /// The name of the thread that asked.
         comm: Comm,
@@ -50,7 +48,6 @@ pub enum TraceKind {
         sectors: u64,
         /// Bytes of a pass-through command; 0 for all others, which have sectors.
         bytes: u64,
-        /// What kind of command.
         flags: RequestFlags,
         /// The name of the thread that sent it: often a worker of the kernel.
         comm: Comm,
@@ -59,87 +56,48 @@ pub enum TraceKind {
     RequestComplete {
         /// The device, always a whole disk.
         device: DeviceNumber,
-        /// The first sector.
         sector: u64,
-        /// Sectors of this answer.
         sectors: u64,
         /// 0 or a negative errno.
         error: i32,
-        /// What kind of command.
         flags: RequestFlags,
     },
     /// ext4's journal begins to write a transaction.
-    JournalCommitStart {
-        /// The file system's device.
-        device: DeviceNumber,
-        /// The transaction's number.
-        transaction: u32,
-    },
+    JournalCommitStart { device: DeviceNumber, transaction: u32 },
     /// ext4's journal has written it.
-    JournalCommitEnd {
-        /// The file system's device.
-        device: DeviceNumber,
-        /// The transaction's number.
-        transaction: u32,
-    },
+    JournalCommitEnd { device: DeviceNumber, transaction: u32 },
     /// What that transaction cost.
     JournalStats {
-        /// The file system's device.
         device: DeviceNumber,
-        /// The transaction's number.
         transaction: u32,
         /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of
         /// 1000 / HZ).
         running_ms: u64,
-        /// File system blocks in it.
         blocks: u32,
         /// File system blocks written into the journal, descriptors included.
         blocks_logged: u32,
     },
-    /// xfs begins an fsync or fdatasync.
-    XfsSync {
-        /// The file system's device.
-        device: DeviceNumber,
-        /// The file.
-        inode: u64,
-    },
     /// xfs wants its log on the device.
-    XfsLogForce {
-        /// The file system's device.
-        device: DeviceNumber,
-    },
+    XfsLogForce { device: DeviceNumber },
     /// A thread of *this process* passed an io_uring request to a worker thread, instead of
     /// starting it at once.
     RingPunted {
         /// The request's `IORING_OP_*`.
         opcode: u8,
     },
-    /// A file system begins to sync a file, whoever asked. (xfs: [`XfsSync`](Self::XfsSync).)
+    /// A file system begins to sync a file, whoever asked.
     FileSync {
         /// The file system's device; `None` where its event has none (btrfs).
         device: Option<DeviceNumber>,
-        /// The file.
         inode: u64,
         /// Whether only what reading needs becomes durable (`fdatasync`); `None` where its event
         /// does not say it.
         data_only: Option<bool>,
     },
     /// It has done so; only ext4 says it.
-    FileSyncEnd {
-        /// Whether it returned an error.
-        failed: bool,
-    },
+    FileSyncEnd { failed: bool },
     /// Reads or writes past the page cache begin.
-    DirectIo {
-        /// The file system's device.
-        device: DeviceNumber,
-        /// The file.
-        inode: u64,
-        /// Where in the file.
-        position: u64,
-        /// How many bytes.
-        bytes: u64,
-    },
+    DirectIo { device: DeviceNumber, inode: u64, position: u64, bytes: u64 },
     /// A thread gave a request to io_uring.
     RingSubmit {
         /// Names the request until its completion.
@@ -148,27 +106,13 @@ pub enum TraceKind {
         opcode: u8,
     },
     /// The request's descriptor (registered files have none).
-    RingFile {
-        /// As in [`RingSubmit`](Self::RingSubmit).
-        request: u64,
-        /// The descriptor.
-        descriptor: u32,
-    },
+    RingFile { request: u64, descriptor: u32 },
     /// io_uring has the request's result.
-    RingComplete {
-        /// As in [`RingSubmit`](Self::RingSubmit).
-        request: u64,
-    },
+    RingComplete { request: u64 },
     /// A thread has started a thread or a process.
-    Fork {
-        /// The thread that did.
-        parent: u32,
-        /// The new one.
-        child: u32,
-    },
+    Fork { parent: u32, child: u32 },
     /// A thread called the system.
     CallEnter {
-        /// Which call.
         call: Call,
         /// Its first argument: a descriptor; of `msync` an address.
         argument: u64,
@@ -180,26 +124,17 @@ pub enum TraceKind {
         flags: u32,
     },
     /// The call has returned.
-    CallExit {
-        /// Which call.
-        call: Call,
-        /// What it returned.
-        result: i64,
-    },
+    CallExit { call: Call, result: i64 },
 }
 
 /// A system call that makes something durable, or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the others are named by their words")]
 pub enum Call {
-    /// `fsync`.
     Fsync,
-    /// `fdatasync`.
     Fdatasync,
-    /// `sync_file_range`.
     SyncFileRange,
-    /// `msync`.
     Msync,
-    /// `syncfs`.
     Syncfs,
     /// `sync`, of all file systems.
     Sync,

@@ -63,7 +63,6 @@ const NEARER_TO_VARIANCE: f64 = 2.714;
 /// A comparison of two results.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The answer, in words.
     pub sentence: String,
     /// What is compared, and what is not: the yardstick, other machines, drift.
     pub notes: Vec<String>,
@@ -76,7 +75,6 @@ pub struct Comparison {
 pub struct Line {
     /// Table, and place.
     pub group: String,
-    /// The way's name.
     pub name: String,
     /// Its time in the second result divided by that in the first, each by its own yardstick: above
     /// 1 is slower.
@@ -493,7 +491,8 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
-    use crate::result::{Round, Unit};
+    use crate::result::Unit;
+    use crate::table::samples::timed;
 
     const WAYS: usize = 13;
 
@@ -523,13 +522,7 @@ mod tests {
     }
 
     fn way(name: &str, times_us: impl Iterator<Item = f64>) -> Way {
-        let rounds = (0..).zip(times_us).map(|(number, us)| Round {
-            number,
-            commits: 1000,
-            total_ns: (us * 1e6) as u64,
-            ..Round::default()
-        });
-        Way { name: name.into(), rounds: rounds.collect(), ..Way::default() }
+        timed(name, times_us.map(|us| us * 1e3))
     }
 
     fn run_of(rng: &mut Rng, world: &World, slowed: &[(usize, f64)]) -> LabResult {

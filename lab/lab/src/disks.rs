@@ -81,67 +81,46 @@ fn sentence(disks: &[Disk]) -> String {
     let Some((first, others)) = usable.split_first() else {
         return format!("None of these should carry a log.{refused}");
     };
-    let told = |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Slower);
     let way = first.best.as_deref().unwrap_or_default();
-    let said = match others.iter().find(|disk| !told(disk)) {
-        _ if others.is_empty() => format!(
-            "Put the log on {}: no other can carry it; {:.0} us per durable commit (`{way}`).",
+    let is = |disk: &Disk, verdict| disk.relative.is_some_and(|found| found.verdict == verdict);
+    let (slower, near): (Vec<&Disk>, Vec<&Disk>) =
+        others.iter().copied().partition(|disk| is(disk, Verdict::Slower));
+    let named = |disks: &[&Disk]| {
+        disks.iter().map(|disk| disk.directory.as_str()).collect::<Vec<&str>>().join(", ")
+    };
+    let put = format!("Put the log on {}", first.directory);
+    let said = if others.is_empty() {
+        format!("{put}: no other can carry it; {:.0} us per durable commit (`{way}`).", us(first))
+    } else if near.is_empty() {
+        let factor = |disk: &Disk| {
+            let found = disk.relative?.turned();
+            let (speedup, interval) = (found.speedup, found.interval_words());
+            Some(format!("{speedup:.2} times as fast as {} ({interval})", disk.directory))
+        };
+        let factors: Vec<String> = slower.iter().filter_map(|disk| factor(disk)).collect();
+        let factors = factors.join(", ");
+        format!("{put}: {:.0} us per durable commit (`{way}`), {factors}.", us(first))
+    } else {
+        let slower = match slower.as_slice() {
+            [] => String::new(),
+            slower => format!("; slower: {}", named(slower)),
+        };
+        let interval = |disk: &&Disk| {
+            let (low, high) = disk.relative?.turned().interval()?;
+            Some(format!("[{low:.2}..{high:.2}]"))
+        };
+        let why = match near.iter().filter_map(interval).collect::<Vec<String>>() {
+            none if none.is_empty() => FEW_ROUNDS.to_owned(),
+            all => format!("the interval of the ratio is {}", all.join(", ")),
+        };
+        let all_tie = near.iter().all(|disk| is(disk, Verdict::Tie));
+        let tie = if all_tie { "tie" } else { "cannot be told apart" };
+        format!(
+            "{} and {} {tie}: {:.0} us per durable commit on the first, {why}{slower}.",
             first.directory,
-            us(first)
-        ),
-        None => {
-            let factors = others.iter().filter_map(|disk| {
-                let found = disk.relative?.turned();
-                let interval = found.interval_words();
-                Some(format!(
-                    "{:.2} times as fast as {} ({interval})",
-                    found.speedup, disk.directory
-                ))
-            });
-            let factors: Vec<String> = factors.collect();
-            format!(
-                "Put the log on {}: {:.0} us per durable commit (`{way}`), {}.",
-                first.directory,
-                us(first),
-                factors.join(", ")
-            )
-        }
-        Some(_) => {
-            let ties: Vec<&str> = others
-                .iter()
-                .filter(|disk| !told(disk))
-                .map(|disk| disk.directory.as_str())
-                .collect();
-            let slower: Vec<&str> =
-                others.iter().filter(told).map(|disk| disk.directory.as_str()).collect();
-            let slower = if slower.is_empty() {
-                String::new()
-            } else {
-                format!("; slower: {}", slower.join(", "))
-            };
-            let between: Vec<String> = others
-                .iter()
-                .filter(|disk| !told(disk))
-                .filter_map(|disk| {
-                    let (low, high) = disk.relative?.turned().interval()?;
-                    Some(format!("[{low:.2}..{high:.2}]"))
-                })
-                .collect();
-            let why = match between.is_empty() {
-                true => FEW_ROUNDS.to_owned(),
-                false => format!("the interval of the ratio is {}", between.join(", ")),
-            };
-            let is_tie =
-                |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Tie);
-            let all_tie = others.iter().filter(|disk| !told(disk)).all(|disk| is_tie(&disk));
-            let tie = if all_tie { "tie" } else { "cannot be told apart" };
-            format!(
-                "{} and {} {tie}: {:.0} us per durable commit on the first, {why}{slower}.",
-                first.directory,
-                ties.join(", "),
-                us(first),
-            )
-        }
+            named(&near),
+            us(first),
+        )
     };
     format!("{said}{}{refused}", same_device(&usable))
 }

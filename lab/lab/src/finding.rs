@@ -4,11 +4,11 @@
 //! *Owns*: the choice and the text. *May not touch*: figures. It reads only the result, and says
 //! only what was measured in this run.
 
+use crate::experiment::words;
 use crate::result::{
     BillSource, Description, DurableFinding, Finding, Kind, Place, Table, Verdict, Way,
 };
 use crate::rounds::ROUNDS_MIN;
-use crate::stats::relative_of_several;
 
 /// The finding about a run's best durable way and its baseline; `None` if there is nothing to
 /// compare: fewer than two ways, or too few rounds. It repeats the table's own answers, so that it
@@ -38,9 +38,8 @@ pub fn finding(run: &Table) -> Option<Finding> {
     let Some(best) = faster.min_by(|a, b| per_commit(a).total_cmp(&per_commit(b))) else {
         return only(none_faster(run, &others, base));
     };
-    let questions = run.ways.iter().filter(|way| way.is_measured()).count().saturating_sub(1);
     Some(Finding {
-        sentence: sentence(run, best, base, &not_behind(run, &others, best, questions)),
+        sentence: sentence(run, best, base, &not_behind(run, &others, best)),
         why: why(best, base),
         advice: best.what.as_ref().map(advice),
         best: Some(best.name.clone()),
@@ -130,15 +129,10 @@ fn sentence(run: &Table, best: &Way, base: &Way, others: &[&str]) -> String {
     format!("Fastest on {place}: `{}`, {gain}.{equal}", best.name)
 }
 
-/// Durable ways that are not shown to be slower than the best, fastest first. One question for each
-/// pair of the table.
-fn not_behind<'a>(run: &Table, others: &[&'a Way], best: &Way, questions: usize) -> Vec<&'a str> {
-    let is_behind = |other: &Way| {
-        let found = relative_of_several(&best.rounds, &other.rounds, run.seed, questions);
-        found.is_some_and(|found| found.verdict == Verdict::Slower)
-    };
-    let mut equal: Vec<&Way> =
-        others.iter().copied().filter(|way| way.name != best.name && !is_behind(way)).collect();
+/// Durable ways that are not shown to be slower than the best, fastest first.
+fn not_behind<'a>(run: &'a Table, others: &[&Way], best: &Way) -> Vec<&'a str> {
+    let mut equal = words::not_behind(run, best, None);
+    equal.retain(|way| others.iter().any(|other| other.name == way.name));
     equal.sort_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
     equal.into_iter().map(|way| way.name.as_str()).collect()
 }
@@ -243,6 +237,7 @@ fn advice(what: &Description) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::result::Round;
+    use crate::stats::relative_of_several;
 
     pub(crate) fn way(name: &str, us: f64, durable: DurableFinding) -> Way {
         let parts: Vec<&str> = name.split(' ').collect();

@@ -25,7 +25,6 @@ pub struct Pace {
     pub rounds: u32,
     /// The time for all turns together, including their preparation; `None`: as long as it takes.
     pub budget: Option<Duration>,
-    /// Seed of the orders and of the bytes.
     pub seed: u64,
 }
 
@@ -94,7 +93,6 @@ impl Turn<'_> {
 pub(crate) struct Sample {
     /// Operations, or bytes: what the table's unit counts.
     pub(crate) amount: u64,
-    /// Their time.
     pub(crate) total_ns: u64,
     /// The slowest of them, if each was timed.
     pub(crate) slowest_ns: Option<u64>,
@@ -370,13 +368,10 @@ impl<'a> Frame<'a> {
 /// Where an experiment is measured, how often and how long, and where it shows its progress.
 #[expect(missing_debug_implementations, reason = "progress is a terminal")]
 pub struct Scene<'a> {
-    /// The place.
     pub site: &'a Site,
     /// Its directory, and the user's wish to stop.
     pub session: &'a Session<'a>,
-    /// How often and how long.
     pub pace: Pace,
-    /// Where it shows its progress.
     pub progress: &'a mut Progress,
 }
 
@@ -528,15 +523,11 @@ pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::samples::timed;
 
     fn rounds(per_s: f64) -> Vec<Round> {
-        let one = |number: u32| Round {
-            number,
-            commits: 1000,
-            total_ns: (1e12 / per_s * (1.0 + f64::from(number % 3) * 0.004)) as u64,
-            ..Round::default()
-        };
-        (0..7).map(one).collect()
+        let each = |number: u32| 1e9 / per_s * (1.0 + f64::from(number % 3) * 0.004);
+        timed("", (0..7).map(each)).rounds
     }
 
     fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {

@@ -63,9 +63,7 @@ pub struct TuneResult {
     pub interrupted: bool,
     /// The way that the rule chooses here.
     pub rule: String,
-    /// The way that was chosen.
     pub chosen: Option<String>,
-    /// Why, as a sentence.
     pub sentence: String,
     /// The candidates side by side.
     pub table: Table,
@@ -278,18 +276,16 @@ fn figure_words(way: &Way) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Round;
+    use crate::table::samples::timed;
 
     /// A way of 20 rounds: the time of a commit in the first half and in the second, in
     /// microseconds, with this much noise.
     fn way(name: &str, halves: [f64; 2], noise: f64) -> Way {
-        let round = |number: u32| {
+        let each = |number: u32| {
             let us = halves[usize::from(number >= 10)];
-            let off = 1.0 + noise * (f64::from(number * 7 % 5) - 2.0);
-            let total_ns = (us * off * 100_000.0) as u64;
-            Round { number, commits: 100, total_ns, ..Round::default() }
+            us * 1e3 * (1.0 + noise * (f64::from(number * 7 % 5) - 2.0))
         };
-        Way { name: name.into(), rounds: (0..20).map(round).collect(), ..Way::default() }
+        timed(name, (0..20).map(each))
     }
 
     fn decided(others: &[Way]) -> (String, String) {

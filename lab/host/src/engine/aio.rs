@@ -7,7 +7,6 @@
 //! Linux AIO is asynchronous for direct I/O on blocks that the file has; a buffered write is
 //! carried out inside `io_submit`. A sync runs on a thread of the kernel.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -63,11 +62,8 @@ compile_error!(
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: libc::c_ulong,
-    /// Entries that the kernel had no room for yet, oldest first.
-    backlog: VecDeque<Iocb>,
-    /// Answers to entries that the kernel refused at once.
+    /// Answers to entries that the kernel did not take.
     refused: Vec<Answer>,
-    with_the_kernel: usize,
 }
 
 impl Aio {
@@ -81,10 +77,10 @@ impl Aio {
         if answer != 0 {
             return Err(explain(io::Error::last_os_error(), depth));
         }
-        Ok(Self { context, backlog: VecDeque::new(), refused: Vec::new(), with_the_kernel: 0 })
+        Ok(Self { context, refused: Vec::new() })
     }
 
-    /// Submits one entry, or keeps it if the kernel has no room now.
+    /// Submits one entry.
     ///
     /// # Safety
     /// The memory that the entry names must stay valid until its answer.
@@ -95,39 +91,26 @@ impl Aio {
         // condition.
         let answer =
             unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1_usize, list.as_mut_ptr()) };
-        if answer == 1 {
-            self.with_the_kernel += 1;
-            return;
-        }
-        let code = if answer == 0 {
-            Some(libc::EAGAIN)
-        } else {
-            io::Error::last_os_error().raw_os_error()
+        let code = match answer {
+            1 => return,
+            0 => Some(libc::EAGAIN),
+            _ => io::Error::last_os_error().raw_os_error(),
         };
-        match code {
-            Some(libc::EAGAIN | libc::EINTR) => self.backlog.push_front(entry),
-            // Any other error is about this entry: a bad descriptor, a misaligned direct write.
-            code => self
-                .refused
-                .push(Answer::one(entry.data as usize, -i64::from(code.unwrap_or(libc::EIO)))),
-        }
-    }
-
-    /// Submits the backlog as far as the kernel accepts it.
-    fn hand_over_backlog(&mut self) {
-        while let Some(entry) = self.backlog.pop_front() {
-            let left = self.backlog.len();
-            // SAFETY: by the condition of `Kernel::start`, which made this entry and which has not
-            // been answered.
-            unsafe { self.hand_over(entry) };
-            if self.backlog.len() > left {
-                return;
+        let code = match code {
+            // No room, since other contexts use all of it: the entry did not start, and is to be
+            // tried again.
+            Some(libc::EAGAIN) => {
+                std::thread::yield_now();
+                libc::EINTR
             }
-        }
+            // Any other error is about this entry: a bad descriptor, a misaligned direct write.
+            code => code.unwrap_or(libc::EIO),
+        };
+        self.refused.push(Answer::one(entry.data as usize, -i64::from(code)));
     }
 
-    /// Takes the events there are, at least one.
-    fn events(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
+    /// Takes the events there are, and waits for so many.
+    fn events(&mut self, least: usize, answers: &mut Vec<Answer>) -> Result<()> {
         let mut events = [Event::default(); EVENT_BATCH];
         let no_timeout = std::ptr::null_mut::<libc::timespec>();
         // SAFETY: `events` has room for the number that is given, and the kernel writes no more.
@@ -135,7 +118,7 @@ impl Aio {
             libc::syscall(
                 libc::SYS_io_getevents,
                 self.context,
-                1_isize,
+                least,
                 EVENT_BATCH,
                 events.as_mut_ptr(),
                 no_timeout,
@@ -150,7 +133,6 @@ impl Aio {
                 Err(Error::new("io_getevents", EngineKind::Aio.name(), error))
             };
         };
-        self.with_the_kernel -= count;
         answers.extend(
             events[..count].iter().map(|event| Answer::one(event.data as usize, event.result)),
         );
@@ -185,32 +167,25 @@ impl Kernel for Aio {
             Step::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
             Step::Finished => unreachable!("a finished request is not started"),
         };
-        if self.backlog.is_empty() {
-            // SAFETY: the buffer of `progress` outlives the entry by this function's own condition.
-            unsafe { self.hand_over(entry) };
-        } else {
-            self.backlog.push_back(entry);
-        }
+        // SAFETY: the buffer of `progress` outlives the entry by this function's own condition.
+        unsafe { self.hand_over(entry) };
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.hand_over_backlog();
         Ok(())
     }
 
     fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
-        while answers.is_empty() {
-            self.hand_over_backlog();
-            answers.append(&mut self.refused);
-            if answers.is_empty() && self.with_the_kernel > 0 {
-                self.events(answers)?;
-            } else if answers.is_empty() {
-                // The kernel has no entry of ours, and yet no room: other contexts use all of it.
-                std::thread::yield_now();
+        answers.append(&mut self.refused);
+        loop {
+            // Also beside refused ones, which would else be tried again without the room that
+            // events give back.
+            self.events(usize::from(answers.is_empty()), answers)?;
+            if !answers.is_empty() {
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 

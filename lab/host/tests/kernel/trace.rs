@@ -6,12 +6,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::host_support::{
-    BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, not_run, run, this_test,
-};
+use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, this_test};
 use inkstone_host::{
     BlockTrace, DeviceNumber, LabEngine, LabFile, RequestOp, Trace, TraceKind, block_stat,
-    can_trace, log_area, monotonic_ns, mount_points,
+    can_trace, mount_points,
 };
 use inkstone_io::{Engine, EngineKind, OpenFile, Operation, Request, SyncKind};
 
@@ -49,117 +47,6 @@ fn count(trace: &Trace, which: impl Fn(&TraceKind) -> bool) -> usize {
 /// Commands of one kind that the device got.
 fn issued(trace: &Trace, op: RequestOp) -> usize {
     count(trace, |what| matches!(what, TraceKind::RequestIssue { flags, .. } if flags.op == op))
-}
-
-#[test]
-fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
-    if !can_run_trace("twenty_overwrites_cost_twenty_flushes_and_no_journal_commit", &["mkfs.ext4"])
-    {
-        return;
-    }
-    let made = FileSystem::new("ext4", 64, EXT4);
-    let device = made.device.device();
-    let file = written_file(&made, 20 * 4096);
-    let before = block_stat(device).expect("sysfs");
-    let trace = BlockTrace::start(&[device]).expect("a trace");
-    let start_ns = monotonic_ns();
-    for index in 0..20 {
-        file.write_all_at(&[2; 4096], index * 4096).expect("written");
-        file.sync_data().expect("synced");
-    }
-    let end_ns = monotonic_ns();
-    let cost = block_stat(device).expect("sysfs").since(&before);
-    let trace = trace.stop().expect("a trace");
-    assert_eq!(trace.lost, 0);
-    let flush_done = |what: &TraceKind| {
-        matches!(what, TraceKind::RequestComplete { flags, error: 0, .. }
-            if flags.op == RequestOp::Flush)
-    };
-    let block_issued =
-        |what: &TraceKind| matches!(what, TraceKind::RequestIssue { sectors: 8, .. });
-    let flush_asked = |what: &TraceKind| {
-        matches!(what, TraceKind::BioQueue { flags, sectors, .. }
-            if flags.is_pure_flush(*sectors))
-    };
-    let committed = |what: &TraceKind| matches!(what, TraceKind::JournalCommitStart { .. });
-    let seen = (
-        issued(&trace, RequestOp::Flush),
-        count(&trace, flush_done),
-        count(&trace, block_issued),
-        count(&trace, flush_asked),
-        count(&trace, committed),
-    );
-    assert_eq!(seen, (20, 20, 20, 20, 0));
-    assert!(cost.flushes.is_none_or(|flushes| flushes == 20), "{cost:?}");
-    // The trace's clock is ours, and its events are in order.
-    assert!(trace.events.is_sorted_by_key(|event| event.time_ns));
-    assert!(trace.events.iter().all(|event| (start_ns..=end_ns).contains(&event.time_ns)));
-    // Our thread asked for the writes, by its own number.
-    let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    let ours = trace.events.iter().filter(|event| event.tid == tid);
-    assert!(ours.filter(|event| matches!(event.what, TraceKind::BioQueue { .. })).count() >= 20);
-    drop(file);
-    made.remove();
-}
-
-#[test]
-fn an_append_writes_into_the_journal_and_only_there() {
-    if !can_run_trace("an_append_writes_into_the_journal_and_only_there", &["mkfs.ext4"]) {
-        return;
-    }
-    let made = FileSystem::new("ext4", 64, EXT4);
-    let mut file = written_file(&made, 4096);
-    let areas = log_area(made.device.path(), "ext4").expect("a journal");
-    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
-    appended(&mut file, 5);
-    let trace = trace.stop().expect("a trace");
-    assert_eq!(trace.lost, 0);
-    let mut in_journal = 0;
-    let (mut commits, mut ends, mut stats) = (0, 0, 0);
-    for event in &trace.events {
-        match event.what {
-            TraceKind::BioQueue { sector, sectors: 1.., flags, comm, .. } => {
-                let inside = areas.iter().any(|area| area.contains(&(sector * 512)));
-                assert_eq!(inside, comm.as_str().starts_with("jbd2/"), "{event:?} {areas:?}");
-                assert_eq!(flags.op, RequestOp::Write);
-                in_journal += usize::from(inside);
-            }
-            TraceKind::JournalCommitStart { .. } => commits += 1,
-            TraceKind::JournalCommitEnd { .. } => ends += 1,
-            TraceKind::JournalStats { running_ms, blocks, blocks_logged, .. } => {
-                assert!(running_ms < 1000 && blocks > 0 && blocks_logged > 0, "{event:?}");
-                stats += 1;
-            }
-            _ => {}
-        }
-    }
-    assert_eq!((commits, ends, stats), (5, 5, 5));
-    assert!(issued(&trace, RequestOp::Flush) >= 10 && in_journal >= 10, "{in_journal}");
-    drop(file);
-    made.remove();
-}
-
-#[test]
-fn xfs_and_its_log() {
-    if !can_run_trace("xfs_and_its_log", &["mkfs.xfs"]) {
-        return;
-    }
-    let made = FileSystem::new("xfs", XFS_MIB, XFS);
-    let mut file = written_file(&made, 4096);
-    let areas = log_area(made.device.path(), "xfs").expect("a log");
-    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
-    appended(&mut file, 5);
-    let trace = trace.stop().expect("a trace");
-    let syncs = count(&trace, |what| matches!(what, TraceKind::XfsSync { .. }));
-    let forces = count(&trace, |what| matches!(what, TraceKind::XfsLogForce { .. }));
-    let in_log = count(&trace, |what| {
-        matches!(what, TraceKind::BioQueue { sector, sectors: 1.., flags, .. }
-            if flags.meta && areas[0].contains(&(sector * 512)))
-    });
-    assert_eq!((trace.lost, syncs), (0, 5));
-    assert!(forces >= 5 && in_log >= 5, "{:#?}", trace.events);
-    drop(file);
-    made.remove();
 }
 
 #[test]

@@ -4,18 +4,17 @@
 //! *Owns*: what both do in their turns. *May not touch*: the order of turns (`crate::rounds`), the
 //! loops (`load`, `crate::pass`).
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::{Log, Stats};
+use inkstone::Log;
 use inkstone_host::{BlockStat, LabEngine, LabFile, block_stat};
 use inkstone_io::{Directory, Preparation, Reuse};
 
 use crate::pass::{Limits, Recorders, Writer};
 use crate::progress::Progress;
-use crate::result::{Histogram, Table, Unit, Way, figure};
+use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
 use crate::site::Site;
 use crate::stage::{Session, WayError, incompressible, stage};
@@ -23,8 +22,8 @@ use crate::stats::relative;
 use crate::writing::{Writing, size_name};
 
 use super::bill::{LogBill, by_trace};
-use super::load::{Task, Worker};
-use super::{FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, open, options};
+use super::load::{Loaded, Ran, Slice};
+use super::{FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, options};
 
 /// A turn is short, so that both see the disk in the same state; many rounds make the interval
 /// narrow.
@@ -78,7 +77,7 @@ pub(crate) fn beside_floor(scene: &mut Scene<'_>, question: &Question<'_>) -> Ta
     let log = OnLog::new(scene.site, scene.session, question, turn, (seed, Rc::clone(&last)));
     let (log, floor) = match log {
         Ok((log, warm)) => {
-            let floor = Floor::new(scene.session, &log, &warm, (turn, last));
+            let floor = Floor::new(scene.session, &log.loaded.log, &warm, (turn, last));
             (Ok(log), floor)
         }
         Err(error) => {
@@ -122,117 +121,76 @@ fn carry(table: &mut Table, ours: &str) {
 
 /// The load on the log.
 struct OnLog<'a> {
-    log: Log,
-    path: PathBuf,
+    loaded: Loaded,
     site: &'a Site,
-    session: &'a Session<'a>,
-    load: Load,
     limits: Limits,
     bill_commits: u64,
-    workers: Vec<Worker>,
-    before: Stats,
+    /// What the timed turns showed, and the device's counters meanwhile.
+    seen: Ran,
     counted: BlockStat,
-    commits: u64,
     bill: Option<LogBill>,
-    /// The statistics and the latencies of the timed turns, once they are over.
-    seen: Option<(Stats, Option<Histogram>)>,
     /// How long the last turn took.
     last: Rc<std::cell::Cell<Duration>>,
 }
 
 impl<'a> OnLog<'a> {
-    /// Opens the log and warms it up; also returns what it did meanwhile: groups, and their bytes.
+    /// Opens the log and warms it up; also returns what it did meanwhile.
     fn new(
         site: &'a Site,
         session: &'a Session<'a>,
         question: &Question<'_>,
         time: Duration,
         (seed, last): (u64, Rc<std::cell::Cell<Duration>>),
-    ) -> Result<(Self, (u64, u64)), WayError> {
+    ) -> Result<(Self, Ran), WayError> {
         let Question { load, record_bytes, records, bill_commits, .. } = *question;
         let name = format!("log-{}-{record_bytes}", load.to_string().replace(' ', "-"));
         let path = session.directory.path().join(name);
-        let log = open(&path, options(SEGMENT_BYTES, record_bytes))?;
-        let workers = Worker::all(load, record_bytes, seed);
-        let commits = records.map_or(u64::MAX, |records| records * workers.len() as u64);
+        let options = options(SEGMENT_BYTES, record_bytes);
+        let mut loaded = Loaded::open(path, options, load, record_bytes, KEEP_BYTES, seed)?;
+        let threads = if let Load::Closed(threads) = load { u64::from(threads) } else { 1 };
+        let commits = records.map_or(u64::MAX, |records| records * threads);
+        let warm = loaded.run(session.stop, Limits { commits: u64::MAX, time: WARM_UP })?;
         let limits = Limits { commits, time };
-        let cold = log.stats();
-        let mut ours = Self {
-            before: log.stats(),
-            log,
-            path,
-            site,
-            session,
-            load,
-            limits,
-            bill_commits,
-            workers,
-            counted: BlockStat::default(),
-            commits: 0,
-            bill: None,
-            seen: None,
-            last,
-        };
-        ours.run(Limits { commits: u64::MAX, time: WARM_UP })?;
-        ours.workers.iter_mut().for_each(|worker| worker.latency.clear());
-        ours.before = ours.log.stats();
-        let warm = &ours.before;
-        let did = (warm.groups - cold.groups, warm.group_bytes - cold.group_bytes);
-        Ok((ours, did))
-    }
-
-    fn run(&mut self, limits: Limits) -> Result<super::load::Slice, WayError> {
-        let Self { log, path, load, session, .. } = self;
-        let task = Task { log, path, load: *load, keep_bytes: KEEP_BYTES, stop: session.stop };
-        task.run(&mut self.workers, limits)
+        let (seen, counted) = (Ran::default(), BlockStat::default());
+        Ok((Self { loaded, site, limits, bill_commits, seen, counted, bill: None, last }, warm))
     }
 }
 
 impl TakesTurns for OnLog<'_> {
-    fn turn(&mut self, _: &Turn<'_>) -> Result<Sample, WayError> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let device = self.site.capabilities.device.as_ref();
         let stat = || block_stat(device?.number).ok();
         let before = stat();
-        let slice = self.run(self.limits)?;
+        let ran = self.loaded.run(turn.session.stop, self.limits)?;
         let span = stat().zip(before).map(|(after, before)| after.since(&before));
         span.iter().for_each(|span| self.counted.add(span));
-        self.commits += slice.commits;
-        self.last.set(Duration::from_nanos(slice.total_ns));
-        let cpu_ns = slice.cpu_ns as f64 / slice.commits.max(1) as f64;
-        let figures = vec![figure("CPU time", Unit::NsPerOp, cpu_ns)];
-        Ok(Sample::of(slice.commits, slice.total_ns).with(figures))
+        self.seen.add(&ran);
+        let Slice { commits, total_ns, cpu_ns } = ran.slice;
+        self.last.set(Duration::from_nanos(total_ns));
+        let cpu_ns = cpu_ns as f64 / commits.max(1) as f64;
+        Ok(Sample::of(commits, total_ns).with(vec![figure("CPU time", Unit::NsPerOp, cpu_ns)]))
     }
 
     fn count(&mut self, session: &Session<'_>, _: &mut Progress) -> Result<(), WayError> {
-        self.seen = Some((self.log.stats(), Worker::latency_of(&self.workers)));
         let has_device = self.site.capabilities.device.is_some();
         if self.bill_commits > 0 && self.site.trace.is_ok() && has_device {
             let limits = Limits { commits: self.bill_commits, time: BILL_TIME };
-            let Self { log, path, load, .. } = self;
-            let task = Task { log, path, load: *load, keep_bytes: KEEP_BYTES, stop: session.stop };
-            self.bill = Some(by_trace(self.site, &task, &mut self.workers, limits)?);
+            let (task, workers) = self.loaded.task(session.stop);
+            self.bill = Some(by_trace(self.site, &task, workers, limits)?);
         }
         Ok(())
     }
 
     fn finish(&mut self, way: &mut Way, notes: &mut Vec<String>) {
-        let seen = self.seen.take();
-        let (now, latency) =
-            seen.unwrap_or_else(|| (self.log.stats(), Worker::latency_of(&self.workers)));
-        let before = &self.before;
-        way.latency = latency;
-        let groups = (now.groups - before.groups).max(1);
-        let records = now.records - before.records;
-        way.figures.push(figure(
-            "records per flush",
-            Unit::PerFlush,
-            records as f64 / groups as f64,
-        ));
+        let Ran { slice, latency, groups, segments, pool_empty, .. } = &self.seen;
+        way.latency = (latency.count() > 0).then(|| latency.finish());
+        let per_flush = slice.commits as f64 / (*groups).max(1) as f64;
+        way.figures.push(figure("records per flush", Unit::PerFlush, per_flush));
         match &self.bill {
             Some(bill) => way.figures.extend(bill.figures()),
-            None if self.commits > 0 && self.site.capabilities.device.is_some() => {
+            None if slice.commits > 0 && self.site.capabilities.device.is_some() => {
                 let per = |name, count: u64| {
-                    figure(name, Unit::PerOp, count as f64 / self.commits as f64)
+                    figure(name, Unit::PerOp, count as f64 / slice.commits as f64)
                 };
                 way.figures.push(per("~ writes", self.counted.writes));
                 way.figures.extend(self.counted.flushes.map(|count| per("~ flushes", count)));
@@ -240,20 +198,12 @@ impl TakesTurns for OnLog<'_> {
             }
             None => {}
         }
-        notes.push(format!("the log's way: {}", self.log.choice()));
-        let (changes, late) = (now.segments - before.segments, now.pool_empty - before.pool_empty);
-        notes.push(format!("{changes} segment changes, {late} of them found no file ready"));
+        notes.push(format!("the log's way: {}", self.loaded.log.choice()));
+        notes.push(format!("{segments} segment changes, {pool_empty} of them found no file ready"));
         if let Some(bill) = &self.bill {
             notes.push(format!("bill by trace, in a pass of its own: {}", bill.words()));
             notes.extend(bill.notes.iter().cloned());
         }
-    }
-}
-
-impl Drop for OnLog<'_> {
-    fn drop(&mut self) {
-        // The working directory's removal takes what cannot be removed here.
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -274,14 +224,14 @@ impl<'a> Floor<'a> {
     /// A floor with as many bytes per write as the log's groups in the warm-up.
     fn new(
         session: &'a Session<'a>,
-        log: &OnLog<'_>,
-        &(groups, group_bytes): &(u64, u64),
+        log: &Log,
+        &Ran { groups, group_bytes, .. }: &Ran,
         (time, last): (Duration, Rc<std::cell::Cell<Duration>>),
     ) -> Result<Self, WayError> {
         const BLOCK_BYTES: u64 = inkstone_io::BLOCK_BYTES as u64;
         let mean = group_bytes as f64 / groups.max(1) as f64 / BLOCK_BYTES as f64;
         let write_bytes = (mean.round() as u64).max(1) * BLOCK_BYTES;
-        let mut strategy = log.log.choice().strategy;
+        let mut strategy = log.choice().strategy;
         (strategy.preparation, strategy.reuse) = (Preparation::None, Reuse::Reuse);
         let file_bytes = (FLOOR_BYTES / write_bytes).max(1) * write_bytes;
         let writing = Writing { write_bytes, file_bytes, ..Writing::of(strategy) };

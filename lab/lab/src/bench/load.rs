@@ -11,7 +11,6 @@ use inkstone_host::monotonic_ns;
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
-use crate::result::Histogram;
 use crate::stage::WayError;
 
 use super::{FRAME_BYTES, Load, refused};
@@ -41,14 +40,6 @@ impl Worker {
         self.record.len()
     }
 
-    /// The latencies of all of them.
-    pub(crate) fn latency_of(workers: &[Self]) -> Option<Histogram> {
-        let (first, rest) = workers.split_first()?;
-        let mut all = first.latency.clone();
-        rest.iter().for_each(|worker| all.merge(&worker.latency));
-        (all.count() > 0).then(|| all.finish())
-    }
-
     /// A worker for each thread of the load.
     pub fn all(load: Load, record_bytes: u64, seed: u64) -> Vec<Self> {
         let threads = if let Load::Closed(threads) = load { threads } else { 1 };
@@ -59,22 +50,17 @@ impl Worker {
 /// The result of one round of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Records acknowledged.
     pub commits: u64,
     /// From the start until the last acknowledgement.
     pub total_ns: u64,
-    /// CPU time of the process.
     pub cpu_ns: u64,
 }
 
 /// A load, with all that each round of a way needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
-    /// The log.
     pub log: &'a Log,
-    /// Its directory.
     pub path: &'a Path,
-    /// The load.
     pub load: Load,
     /// How many bytes of records it keeps: older ones are truncated now and then, as in a service.
     /// `u64::MAX` keeps all.
@@ -178,23 +164,36 @@ impl Task<'_> {
     }
 }
 
-/// A log of the lab's own under a load of threads that wait, for all turns of a way. Dropping it
-/// removes its directory.
+/// A log of the lab's own under a load, for all turns of a way. Dropping it removes its directory.
 pub(crate) struct Loaded {
-    log: Log,
+    pub(crate) log: Log,
     path: PathBuf,
+    load: Load,
     workers: Vec<Worker>,
     keep_bytes: u64,
 }
 
-/// What one round of it showed.
+/// What it showed in one round, or in several.
+#[derive(Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) slice: Slice,
     pub(crate) latency: Recorder,
     pub(crate) groups: u64,
+    pub(crate) group_bytes: u64,
     /// Changes of segment, and how many of them found no segment ready.
     pub(crate) segments: u64,
     pub(crate) pool_empty: u64,
+}
+
+impl Ran {
+    /// Adds a further round.
+    pub(crate) fn add(&mut self, round: &Self) {
+        self.slice.commits += round.slice.commits;
+        self.latency.merge(&round.latency);
+        self.groups += round.groups;
+        self.segments += round.segments;
+        self.pool_empty += round.pool_empty;
+    }
 }
 
 impl Loaded {
@@ -205,14 +204,19 @@ impl Loaded {
     pub(crate) fn open(
         path: PathBuf,
         options: Options,
-        threads: u32,
+        load: Load,
         record_bytes: u64,
         keep_bytes: u64,
         seed: u64,
     ) -> Result<Self, WayError> {
         let log = super::open(&path, options)?;
-        let workers = Worker::all(Load::Closed(threads), record_bytes, seed);
-        Ok(Self { log, path, workers, keep_bytes })
+        Ok(Self { log, path, load, workers: Worker::all(load, record_bytes, seed), keep_bytes })
+    }
+
+    /// What a round of it is, and who does it.
+    pub(crate) fn task<'a>(&'a mut self, stop: &'a AtomicBool) -> (Task<'a>, &'a mut [Worker]) {
+        let Self { log, path, load, workers, keep_bytes } = self;
+        (Task { log, path, load: *load, keep_bytes: *keep_bytes, stop }, workers)
     }
 
     /// Runs one round.
@@ -221,18 +225,17 @@ impl Loaded {
     /// As [`Task::run`].
     pub(crate) fn run(&mut self, stop: &AtomicBool, limits: Limits) -> Result<Ran, WayError> {
         self.workers.iter_mut().for_each(|worker| worker.latency.clear());
-        let Self { log, path, workers, keep_bytes } = self;
-        let load = Load::Closed(workers.len() as u32);
-        let before = log.stats();
-        let task = Task { log, path, load, keep_bytes: *keep_bytes, stop };
+        let before = self.log.stats();
+        let (task, workers) = self.task(stop);
         let slice = task.run(workers, limits)?;
-        let after = log.stats();
+        let after = self.log.stats();
         let mut latency = Recorder::new();
-        workers.iter().for_each(|worker| latency.merge(&worker.latency));
+        self.workers.iter().for_each(|worker| latency.merge(&worker.latency));
         Ok(Ran {
             slice,
             latency,
             groups: after.groups - before.groups,
+            group_bytes: after.group_bytes - before.group_bytes,
             segments: after.segments - before.segments,
             pool_empty: after.pool_empty - before.pool_empty,
         })

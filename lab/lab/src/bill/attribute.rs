@@ -243,7 +243,7 @@ impl<'a> Causes<'a> {
                         found.running_ms = Some(running_ms);
                     }
                 }
-                TraceKind::XfsLogForce { .. } | TraceKind::XfsSync { .. }
+                TraceKind::XfsLogForce { .. } | TraceKind::FileSync { .. }
                     if own_threads.contains(&event.tid) =>
                 {
                     forced_ns.push(event.time_ns);

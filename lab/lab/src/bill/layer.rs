@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{BtrfsChunkKind, DeviceNumber, ExtentMap, btrfs_data_chunks, log_area};
+use inkstone_host::{DeviceNumber, ExtentMap, btrfs_data_areas, log_area};
 use inkstone_io::Capabilities;
 
 /// One device and its areas. Ranges are in bytes from the start of the whole disk.
@@ -17,7 +17,6 @@ pub struct Layer {
     pub device: String,
     /// `file system`, or `host of loop0`.
     pub role: String,
-    /// The file system on it.
     pub file_system: String,
     /// The disk's number, and the partition's if the file system is on one.
     pub numbers: Vec<DeviceNumber>,
@@ -137,16 +136,10 @@ fn shifted(ranges: Vec<Range<u64>>, by_bytes: u64) -> Vec<Range<u64>> {
 }
 
 fn btrfs_data(target: &Path, notes: &mut Vec<String>) -> Vec<Range<u64>> {
-    match btrfs_data_chunks(target) {
-        Ok(chunks) => {
-            let data = chunks.into_iter().filter(|chunk| chunk.kind == BtrfsChunkKind::Data);
-            data.flat_map(|chunk| chunk.physical).collect()
-        }
-        Err(error) => {
-            notes.push(format!("btrfs's chunks are unknown: {error}"));
-            Vec::new()
-        }
-    }
+    btrfs_data_areas(target).unwrap_or_else(|error| {
+        notes.push(format!("btrfs's chunks are unknown: {error}"));
+        Vec::new()
+    })
 }
 
 fn journal_interval_ms(options: &str) -> u64 {

@@ -7,7 +7,7 @@
 //! the later ones, a slow one less. A part that takes far more than its share is ended as by
 //! Ctrl-C, with the results that it has by then.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -34,17 +34,6 @@ pub enum Tier {
     Standard,
     /// More rounds, in up to half an hour.
     Full,
-}
-
-/// What to run where.
-#[derive(Debug, Clone)]
-pub struct AllOptions {
-    /// The directory; `None` = the current one.
-    pub directory: Option<PathBuf>,
-    /// How much time.
-    pub tier: Tier,
-    /// Seed of orders and bytes.
-    pub seed: u64,
 }
 
 impl Tier {
@@ -98,30 +87,34 @@ fn images(part: &Part) -> u32 {
     }
 }
 
-/// Runs everything in the directory, and leaves nothing there.
+/// Runs everything in the directory (the current one if `None`), and leaves nothing there.
 ///
 /// # Errors
 /// When nothing can be measured there at all.
-pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+pub fn all(
+    directory: Option<&Path>,
+    tier: Tier,
+    seed: u64,
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
     let mut parts = parts();
     let room_bytes = parts.iter().map(|(part, _)| part.room_bytes()).max().unwrap_or(0);
     let begin = Instant::now();
-    let directory = options.directory.as_deref();
     in_directory(directory, room_bytes, context, |open, started, context| {
-        in_turn(open, options, &mut parts, begin, context, started);
+        in_turn(open, (tier, seed), &mut parts, begin, context, started);
         Ok(())
     })
 }
 
 fn in_turn(
     open: &OpenSite,
-    options: &AllOptions,
+    (tier, seed): (Tier, u64),
     parts: &mut [(Part, f64)],
     begin: Instant,
     context: &mut Context<'_>,
     started: &mut Started,
 ) {
-    let (time, rounds, _) = options.tier.limits();
+    let (time, rounds, _) = tier.limits();
     let kept = open.site.directory.list().unwrap_or_default();
     let count = parts.len();
     for index in 0..count {
@@ -138,10 +131,10 @@ fn in_turn(
         }
         let for_images = images(part);
         if let Some(plan) = part.plan_mut() {
-            pace(plan, options, share / for_images.max(1), for_images > 0);
+            pace(plan, (tier, seed), share / for_images.max(1), for_images > 0);
         }
         let title = format!("{}/{count} {}", index + 1, part.name());
-        let pace = Pace { rounds, budget: Some(share), seed: options.seed };
+        let pace = Pace { rounds, budget: Some(share), seed };
         let (stop, command) = (context.stop, context.command.clone());
         let (done, was_cut) = within(stop, share.mul_f64(SHARES_MAX), |stop| {
             let mut context = Context { stop, progress: context.progress, command };
@@ -164,8 +157,8 @@ const CURE: &str = "take --standard or --full, or run its own command";
 
 /// Rounds of short passes: half of the share is for measuring, the rest for bringing files into
 /// their states, and for creating an image.
-fn pace(plan: &mut Plan, options: &AllOptions, share: Duration, on_image: bool) {
-    let (_, rounds, commits) = options.tier.limits();
+fn pace(plan: &mut Plan, (tier, seed): (Tier, u64), share: Duration, on_image: bool) {
+    let (_, rounds, commits) = tier.limits();
     let share = if on_image { share.mul_f64(0.5) } else { share };
     let ways = plan.ways.len() as f64;
     plan.rounds = rounds;
@@ -173,7 +166,7 @@ fn pace(plan: &mut Plan, options: &AllOptions, share: Duration, on_image: bool) 
     plan.deadline = Some(share.mul_f64(0.7));
     plan.bill_commits = commits;
     plan.bill_time = share.mul_f64(0.15 / ways);
-    plan.seed = options.seed;
+    plan.seed = seed;
 }
 
 /// Runs `body` with a flag that is set when the user wants to stop or `limit` has passed; also

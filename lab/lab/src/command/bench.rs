@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the order of steps. *May not touch*: how the two are measured (`crate::bench`).
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use inkstone_io::is_root;
 
@@ -16,24 +16,18 @@ use crate::writing::size_name;
 
 use super::{Context, LabError, Started, in_directory};
 
-/// What to measure where.
-#[derive(Debug, Clone)]
-pub struct BenchOptions {
-    /// The directory; `None` = the current one.
-    pub directory: Option<PathBuf>,
-    /// What to do there.
-    pub plan: BenchPlan,
-}
-
-/// Runs the bench in its directory, and leaves nothing there: a table for each load and record
-/// size.
+/// Runs the bench in a directory (the current one if `None`), and leaves nothing there: a table for
+/// each load and record size.
 ///
 /// # Errors
 /// When nothing can be measured there at all: a missing or read-only directory, no room.
-pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
-    let BenchOptions { directory, plan } = options;
+pub fn bench(
+    directory: Option<&Path>,
+    plan: &BenchPlan,
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
     let room = ROOM_NEEDED_BYTES;
-    in_directory(directory.as_deref(), room, context, |open, started, context| {
+    in_directory(directory, room, context, |open, started, context| {
         let count = (plan.loads.len() * plan.record_bytes.len()) as u64;
         context.progress.start(count * steps_of(plan.time), "bench");
         measure(open, plan, context, started);

@@ -34,7 +34,6 @@ pub struct ClaimsOptions {
     pub rounds: u32,
     /// About how long all of them may take.
     pub time: Duration,
-    /// Seed of orders and bytes.
     pub seed: u64,
 }
 

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use all::{AllOptions, Tier, all};
-pub use bench::{BenchOptions, bench};
+pub use all::{Tier, all};
+pub use bench::bench;
 pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
 pub use numbered::{NumberedOptions, numbered};
 pub use parts::part;
@@ -51,9 +51,7 @@ pub enum LabError {
 pub struct Context<'a> {
     /// Set by Ctrl-C: the command ends normally, with the results that it has.
     pub stop: &'a AtomicBool,
-    /// Where it shows its progress.
     pub progress: &'a mut Progress,
-    /// The command line, for the result.
     pub command: String,
 }
 

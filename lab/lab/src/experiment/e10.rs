@@ -37,7 +37,6 @@ use super::statement::{By, FASTER, Source, Statement};
 /// What of the load may be smaller.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// Bytes of a segment.
     segment_bytes: u64,
     /// Segment changes in a turn, if there is time for them.
     changes: u64,
@@ -344,7 +343,14 @@ fn ours<'a>(scene: &Scene<'a>, plan: Plan) -> Result<impl TakesTurns + 'a, WayEr
     let options = bench::options(plan.segment_bytes, RECORD_BYTES);
     let path = scene.site.directory.path().join(LOG);
     let keep_bytes = LIVE / 2 * plan.segment_bytes;
-    let mut log = Loaded::open(path, options, 1, RECORD_BYTES, keep_bytes, scene.pace.seed)?;
+    let mut log = Loaded::open(
+        path,
+        options,
+        bench::Load::Closed(1),
+        RECORD_BYTES,
+        keep_bytes,
+        scene.pace.seed,
+    )?;
     // A new log begins with smaller segments, and recycles one only when one is obsolete.
     let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
     log.run(scene.session.stop, Limits { commits: aged, time: AGE_MAX })?;

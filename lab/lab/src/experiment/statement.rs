@@ -18,7 +18,6 @@ pub struct Statement {
     pub id: &'static str,
     /// The statement, in one sentence.
     pub says: &'static str,
-    /// Where it was said.
     pub source: Source,
     /// Where the figure comes from.
     pub(crate) by: By,

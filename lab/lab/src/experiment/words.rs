@@ -59,21 +59,14 @@ pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Round, Unit};
+    use crate::result::Unit;
+    use crate::table::samples::timed;
 
     #[test]
     fn what_ties_with_the_best_is_named_and_what_is_behind_is_not() {
-        let way = |name: &str, rate: f64, rounds: u32| Way {
-            name: name.into(),
-            rounds: (0..rounds)
-                .map(|number| Round {
-                    number,
-                    commits: (rate * 1000.0 * (1.0 + f64::from(number % 3) * 0.01)) as u64,
-                    total_ns: 1_000_000_000,
-                    ..Round::default()
-                })
-                .collect(),
-            ..Way::default()
+        let way = |name: &str, rate: f64, rounds: u32| {
+            let each = |number: u32| 1e6 / rate / (1.0 + f64::from(number % 3) * 0.01);
+            timed(name, (0..rounds).map(each))
         };
         let said = |ways: Vec<Way>| {
             let table = Table { ways, unit: Unit::OperationsPerS, ..Table::default() };

@@ -4,7 +4,7 @@
 //! functions.
 
 /// Text that is only text in HTML, also between quotes.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for part in text.split_inclusive(['<', '>', '&', '"', '\'']) {
         match part.char_indices().next_back() {

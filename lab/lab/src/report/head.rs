@@ -3,43 +3,57 @@
 //! *Owns*: that text. *May not touch*: findings; they come from the lab.
 
 use super::escape::escaped;
-use crate::result::{Finding, Judged, LabResult, Place, Relative, Table, Verdict};
+use crate::result::{Finding, Judged, LabResult, Place, Preamble, Relative, Table, Verdict};
+use crate::table::by_reason;
 use crate::table::numbers::time;
 
-/// The head of a page.
-#[derive(Debug, Default)]
-pub(super) struct Head {
-    pub(super) title: String,
-    pub(super) answer: Vec<Sentence>,
-    /// `Why` and `Do this`, if the answer is one table's.
-    pub(super) steps: Vec<(&'static str, Sentence)>,
-    pub(super) measured: String,
-    pub(super) command: String,
-    /// What is missing, then the warnings.
-    pub(super) calls: Vec<Call>,
-    pub(super) measured_by: String,
+/// What stands between the title and the charts.
+pub(super) fn html(result: &LabResult) -> String {
+    let mut html = String::new();
+    for sentence in answer(result) {
+        html += &format!("\n<p class=\"lead\">{}</p>", marked(&sentence));
+    }
+    // `Why` and `Do this`, if the answer is one table's.
+    let finding = heading(result).and_then(|table| table.finding.as_ref());
+    let steps = finding.map_or([None, None], |found| {
+        [("Why:", &found.why), ("Do this:", &found.advice)]
+            .map(|(lead, said)| Some((lead, said.as_ref()?)))
+    });
+    for (lead, said) in steps.into_iter().flatten() {
+        html += &format!("\n<p class=\"step\"><b>{lead}</b> {}</p>", marked(said));
+    }
+    let Preamble { machine, elapsed_ns, command, .. } = &result.preamble;
+    let measured = format!(
+        "{}; {} ({}); took {}",
+        machine.kernel,
+        plural(machine.cpus as usize, "CPU"),
+        machine.cpu,
+        time(*elapsed_ns as f64)
+    );
+    html += &format!("\n<p class=\"facts\">{}</p>", escaped(&measured));
+    if !command.is_empty() {
+        let command = escaped(command);
+        html += &format!("\n<p class=\"facts\">Measured by: <code>{command}</code></p>");
+    }
+    missing(result).into_iter().chain(warnings(result)).for_each(|call| html += &call.html());
+    html
 }
 
 /// A sentence with names in `backticks`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Sentence(String);
-
-impl Sentence {
-    fn html(&self) -> String {
-        let piece = |(index, text)| match index % 2 {
-            0 => escaped(text),
-            _ => format!("<code>{}</code>", escaped(text)),
-        };
-        self.0.split('`').enumerate().map(piece).collect()
-    }
+fn marked(sentence: &str) -> String {
+    let piece = |(index, text)| match index % 2 {
+        0 => escaped(text),
+        _ => format!("<code>{}</code>", escaped(text)),
+    };
+    sentence.split('`').enumerate().map(piece).collect()
 }
 
 /// A note that a reader should see before the rest.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) text: String,
-    pub(super) details: Vec<String>,
-    pub(super) cure: String,
+#[derive(Debug)]
+struct Call {
+    text: String,
+    details: Vec<String>,
+    cure: String,
 }
 
 impl Call {
@@ -67,53 +81,8 @@ fn place_name(place: &Place) -> &str {
     if place.name.is_empty() { &place.directory } else { &place.name }
 }
 
-impl Head {
-    pub(super) fn of(result: &LabResult) -> Self {
-        let finding = heading(result).and_then(|table| table.finding.as_ref());
-        let steps = finding.map_or([None, None], |finding| {
-            [("Why:", &finding.why), ("Do this:", &finding.advice)]
-                .map(|(lead, said)| Some((lead, Sentence(said.clone()?))))
-        });
-        let machine = &result.preamble.machine;
-        let measured = format!(
-            "{}; {} ({}); took {}",
-            machine.kernel,
-            plural(machine.cpus as usize, "CPU"),
-            machine.cpu,
-            time(result.preamble.elapsed_ns as f64)
-        );
-        Self {
-            title: title(result),
-            answer: answer(result).into_iter().map(Sentence).collect(),
-            steps: steps.into_iter().flatten().collect(),
-            measured,
-            command: result.preamble.command.clone(),
-            calls: missing(result).into_iter().chain(warnings(result)).collect(),
-            measured_by: result.preamble.inkstone_version.clone(),
-        }
-    }
-
-    /// What stands between the title and the charts.
-    pub(super) fn html(&self) -> String {
-        let mut html = String::new();
-        for sentence in &self.answer {
-            html += &format!("\n<p class=\"lead\">{}</p>", sentence.html());
-        }
-        for (lead, said) in &self.steps {
-            html += &format!("\n<p class=\"step\"><b>{lead}</b> {}</p>", said.html());
-        }
-        html += &format!("\n<p class=\"facts\">{}</p>", escaped(&self.measured));
-        if !self.command.is_empty() {
-            let command = escaped(&self.command);
-            html += &format!("\n<p class=\"facts\">Measured by: <code>{command}</code></p>");
-        }
-        self.calls.iter().for_each(|call| html += &call.html());
-        html
-    }
-}
-
 /// What the result contains, and from where.
-fn title(result: &LabResult) -> String {
+pub(super) fn title(result: &LabResult) -> String {
     let what = match result.tables.as_slice() {
         _ if !result.disks.is_empty() => return "Which disk is best for the log".into(),
         _ if !result.claims.is_empty() => "Claims, checked".into(),
@@ -227,28 +196,16 @@ fn across(tables: &[Table]) -> Option<String> {
 /// What is missing below, and why: each reason once, with those that it is about.
 fn missing(result: &LabResult) -> Vec<Call> {
     let call = |text: String, details| Call { text, details, cure: String::new() };
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for way in result.tables.iter().flat_map(|table| &table.ways) {
-        let Some(reason) = way.missing.as_deref() else { continue };
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, all)) => all.push(&way.name),
-            None => reasons.push((reason, vec![&way.name])),
-        }
-    }
     let mut calls = Vec::new();
     if result.preamble.interrupted {
         let words = "The run was stopped early: the page has what was measured until then.";
         calls.push(call(words.into(), Vec::new()));
     }
-    let count: usize = reasons.iter().map(|(_, all)| all.len()).sum();
+    let ways = result.tables.iter().flat_map(|table| &table.ways);
+    let ways = ways.filter_map(|way| Some((way.name.as_str(), way.missing.as_deref()?)));
+    let count = ways.clone().count();
     if count > 0 {
-        let some_of = |names: &[&str]| match names {
-            [.., _, _, _, _, _] => {
-                format!("{} and {} more", names[..3].join(", "), names.len() - 3)
-            }
-            few => few.join(", "),
-        };
-        let details = reasons.iter().map(|(reason, all)| format!("{}: {reason}", some_of(all)));
+        let details = by_reason(ways).into_iter().map(|(reason, all)| format!("{all}: {reason}"));
         let words = format!("{} could not be measured:", plural(count, "way"));
         calls.push(call(words, limited(details.collect())));
     }
@@ -300,8 +257,8 @@ mod tests {
         assert_eq!(title(&of(vec![one.clone(), one])), "Durable writes on /data");
         assert_eq!(title(&LabResult::default()), "Durable writes on this disk");
         assert_eq!(answer(&LabResult::default()), ["Nothing was measured."]);
-        let sentence = Sentence("use `a b`, not `<c>`".into());
-        assert_eq!(sentence.html(), "use <code>a b</code>, not <code>&#60;c&#62;</code>");
+        let said = marked("use `a b`, not `<c>`");
+        assert_eq!(said, "use <code>a b</code>, not <code>&#60;c&#62;</code>");
     }
 
     #[test]
@@ -337,9 +294,9 @@ mod tests {
         };
         let tables =
             vec![run("of e1", None), run("`b` is best", Some("use `b`")), run("of e6", None)];
-        let head = Head::of(&of(tables));
-        assert_eq!(head.answer, [Sentence("`b` is best".into())]);
-        assert_eq!(head.steps, [("Do this:", Sentence("use `b`".into()))]);
+        let head = html(&of(tables));
+        let step = "is best</p>\n<p class=\"step\"><b>Do this:</b> use <code>b</code></p>";
+        assert!(head.contains(step) && !head.contains("of e"), "{head}");
     }
 
     #[test]
@@ -354,9 +311,9 @@ mod tests {
         let mut result = of(vec![Table { ways: vec![way("a"), way("b")], ..table("p", None) }]);
         result.warnings = vec![warning("one"), warning("two")];
         result.preamble.interrupted = true;
-        let calls = Head::of(&result).calls;
-        assert_eq!(calls.len(), 3);
-        assert_eq!(calls[1].details, ["a, b: EOPNOTSUPP"]);
-        assert_eq!((calls[2].details.len(), calls[2].cure.as_str()), (1, "wait"));
+        let head = html(&result);
+        assert_eq!(head.matches("class=\"call\"").count(), 3, "{head}");
+        assert!(head.contains("<li>a and 1 more: EOPNOTSUPP</li>"), "{head}");
+        assert!(head.contains("<p>one</p><ul><li>two</li></ul>") && head.contains(": wait<"));
     }
 }

@@ -15,8 +15,8 @@ mod tests;
 
 use crate::result::LabResult;
 use crate::table::everything;
-use escape::{escaped, island};
-use head::Head;
+pub(crate) use escape::escaped;
+use escape::island;
 
 /// The largest page: it is attached to mails and issues.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -50,19 +50,19 @@ pub enum ReportError {
 /// When it is not a result of the lab, or one of another schema version.
 pub fn report(json: &str) -> Result<String, ReportError> {
     let result = LabResult::from_json(json).map_err(ReportError::NotAResult)?;
-    let head = Head::of(&result);
+    let top = head::html(&result);
     let text = escaped(&everything(&result, TEXT_WIDTH));
     let mut bytes = 0;
     for points in shrink::POINTS {
         let data = serde_json::to_string(&shrink::shrunk(&result, points));
         let page = format!(
             include_str!("report.html"),
-            title = escaped(&head.title),
+            title = escaped(&head::title(&result)),
             css = include_str!("report.css"),
-            top = head.html(),
+            top = top,
             text = text,
             version = env!("CARGO_PKG_VERSION"),
-            measured_by = escaped(&head.measured_by),
+            measured_by = escaped(&result.preamble.inkstone_version),
             note = format_args!("Curves have up to {points} points each; the JSON has all."),
             data = island(&data.map_err(|error| ReportError::Page(error.to_string()))?),
             script = include_str!("report.js"),

@@ -81,7 +81,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Appends `text`, wrapped: `lead` before its first line, as many spaces before the others.
-pub(super) fn paragraph(out: &mut String, width: usize, lead: &str, text: &str) {
+pub(crate) fn paragraph(out: &mut String, width: usize, lead: &str, text: &str) {
     let indent = columns(lead);
     for (index, line) in wrap(text, width.max(WIDTH_MIN) - indent).iter().enumerate() {
         let lead = if index == 0 { lead.to_owned() } else { " ".repeat(indent) };

@@ -19,10 +19,11 @@ pub use bench::render_bench;
 pub use bill::{render_bill, render_timeline};
 pub use claims::render_claims;
 pub use fallocate::render_fallocate;
+pub(crate) use ways::by_reason;
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
-use grid::paragraph;
+pub(crate) use grid::paragraph;
 use numbers::{bytes, time};
 
 /// The whole result: the tables, the modes of fallocate, warnings, the answers, the machine.

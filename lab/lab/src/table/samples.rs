@@ -23,6 +23,17 @@ pub(crate) fn place() -> Place {
     }
 }
 
+/// A way whose rounds took this long for each of 1,000 operations, in nanoseconds.
+pub(crate) fn timed(name: &str, each_ns: impl IntoIterator<Item = f64>) -> Way {
+    let round = |(number, ns)| Round {
+        number,
+        commits: 1000,
+        total_ns: (ns * 1000.0) as u64,
+        ..Round::default()
+    };
+    Way { name: name.into(), rounds: (0..).zip(each_ns).map(round).collect(), ..Way::default() }
+}
+
 /// A measured way with this median time per commit, in microseconds.
 pub(crate) fn measured(name: &str, us: f64, rounds: u32) -> Way {
     let mut commit = Recorder::new();

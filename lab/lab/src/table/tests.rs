@@ -140,23 +140,14 @@ fn ugly_numbers(way: &mut Way, index: usize) {
 /// Ways of other work: a pool of threads.
 fn pool() -> Table {
     let way = |name: &str, x: f64, per_s: f64| Way {
-        name: name.into(),
         series: "pool".into(),
         x: Some(x),
-        rounds: (0..5)
-            .map(|number| Round {
-                number,
-                commits: (per_s * 10.0) as u64,
-                total_ns: 10_000_000_000,
-                ..Round::default()
-            })
-            .collect(),
         relative: (x > 2.0).then(|| Relative::with_interval(2.0, (1.94, 2.07), Verdict::Faster)),
         figures: vec![
             figure("context switches", Unit::PerOp, 2.345),
             figure("system time", Unit::NsPerOp, 12_345.0),
         ],
-        ..Way::default()
+        ..samples::timed(name, [1e9 / per_s; 5])
     };
     let missing = Some("this kernel has none".into());
     Table {

@@ -3,6 +3,8 @@
 //! *Owns*: the table of settings, each with its source; docs/watch.md shows the same table. *May
 //! not touch*: how much it would help (`predict`).
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
@@ -10,33 +12,23 @@ use super::cause::Cause;
 /// A setting of the watched program that answers the cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// The program.
-    pub program: String,
-    /// The setting, as its users write it.
-    pub setting: String,
-    /// What it does.
-    pub effect: String,
+    pub program: Cow<'static, str>,
+    pub setting: Cow<'static, str>,
+    pub effect: Cow<'static, str>,
     /// Where that is written.
-    pub source: String,
+    pub source: Cow<'static, str>,
 }
 
 /// One row of the table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Setting {
-    /// The program.
-    pub program: &'static str,
     /// Beginnings of the names of its processes.
-    pub names: &'static [&'static str],
+    names: &'static [&'static str],
     /// A part of the paths of the files in question; empty: all.
-    pub path: &'static str,
+    path: &'static str,
     /// The causes that it answers.
-    pub causes: &'static [Cause],
-    /// The setting.
-    pub setting: &'static str,
-    /// What it does.
-    pub effect: &'static str,
-    /// Where that is written.
-    pub source: &'static str,
+    causes: &'static [Cause],
+    pub(super) advice: Advice,
 }
 
 const BLOCKS: &[Cause] = &[Cause::Grows, Cause::Reserved, Cause::ReservedBeyond, Cause::Holes];
@@ -132,7 +124,9 @@ const fn setting(
     effect: &'static str,
     source: &'static str,
 ) -> Setting {
-    Setting { program, names, path, causes, setting, effect, source }
+    let [program, setting] = [Cow::Borrowed(program), Cow::Borrowed(setting)];
+    let [effect, source] = [Cow::Borrowed(effect), Cow::Borrowed(source)];
+    Setting { names, path, causes, advice: Advice { program, setting, effect, source } }
 }
 
 /// The setting that answers this cause, if the program has one. A disk of its own helps only where
@@ -142,13 +136,8 @@ pub fn advice(process: &str, path: &str, cause: Cause, is_beside: bool) -> Optio
         let is_named = setting.names.iter().any(|name| process.starts_with(name));
         // Any program may have SQLite in it: the file's name says it.
         let is_it = is_named || setting.names.is_empty();
-        let helps = setting.program != "etcd" || is_beside;
+        let helps = setting.advice.program != "etcd" || is_beside;
         is_it && helps && path.contains(setting.path) && setting.causes.contains(&cause)
     };
-    SETTINGS.iter().find(fits).map(|setting| Advice {
-        program: setting.program.into(),
-        setting: setting.setting.into(),
-        effect: setting.effect.into(),
-        source: setting.source.into(),
-    })
+    SETTINGS.iter().find(fits).map(|setting| setting.advice.clone())
 }

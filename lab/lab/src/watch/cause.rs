@@ -115,14 +115,14 @@ pub fn cause(
     how: How,
     again: u64,
 ) -> Cause {
-    let FileTally { data, journal, metadata, .. } = tally;
-    if data.requests + journal.requests + metadata.requests == 0 {
+    let SyncBill { syncs, waited, data_writes, journal_writes, metadata_writes, .. } = tally.bill;
+    if data_writes + journal_writes + metadata_writes == 0.0 {
         return Cause::NothingWritten;
     }
     if file.is_directory {
         return Cause::Names;
     }
-    if again * 2 > tally.syncs && again > 1 || file.births > 2 {
+    if again * 2 > syncs && again > 1 || file.births > 2 {
         return Cause::CreatedAgain;
     }
     let Some(place) = place else { return Cause::Unknown };
@@ -131,8 +131,7 @@ pub fn cause(
     }
     let Blocks { unwritten, beyond, appended, hole, shared, unknown, .. } = tally.blocks;
     let all = tally.blocks.all();
-    let each = |count: u64| count as f64 / tally.syncs.max(1) as f64;
-    let (waited, is_bare) = (each(tally.waited), is_bare(place));
+    let is_bare = is_bare(place);
     let has_log = place.has_journal || place.layer.file_system == "xfs";
     let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio | How::SyncWrite);
     // A block's first write is the dear one, also if many cheap ones follow.
@@ -145,14 +144,13 @@ pub fn cause(
     ];
     let firsts = appended + unwritten + beyond + hole + shared;
     // Of several small writes into a block only the first one finds it new.
-    let firsts_each = each(data.requests) * firsts as f64 / all.max(1) as f64;
-    let metadata_each = each(metadata.requests);
-    let is_bare_inode = is_bare && metadata_each >= OFTEN;
+    let firsts_each = data_writes * firsts as f64 / all.max(1) as f64;
+    let is_bare_inode = is_bare && metadata_writes >= OFTEN;
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
     match dearest {
         // The size stays, so the inode changes with the first writes, and with the time.
         Some(Cause::Reserved | Cause::Holes)
-            if is_bare_inode && firsts_each * INODES_MIN < metadata_each =>
+            if is_bare_inode && firsts_each * INODES_MIN < metadata_writes =>
         {
             Cause::InodeInPlace
         }

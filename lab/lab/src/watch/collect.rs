@@ -437,16 +437,8 @@ impl Watched {
         (seen.path, seen.is_gone) = (path, was_removed);
         self.links.insert((process, number), (link, file));
         let since_ns = if self.trace.is_some() { monotonic_ns() } else { 0 };
-        let (is_direct, is_durable, is_full) = (opened.direct, opened.durable, opened.full);
-        self.recording.descriptors.push(Descriptor {
-            process,
-            number,
-            since_ns,
-            file,
-            is_direct,
-            is_durable,
-            is_full,
-        });
+        let seen = Descriptor { process, number, since_ns, file, opened };
+        self.recording.descriptors.push(seen);
     }
 
     /// A number is used again for a new file, which was born at another time.
@@ -524,13 +516,13 @@ impl Watched {
                 && link.is_some_and(|(_, file)| *file == seen.file)
         });
         let mut current: Vec<&Descriptor> = current.collect();
-        current.sort_by_key(|seen| !seen.is_durable);
+        current.sort_by_key(|seen| !seen.opened.durable);
         let mut numbers: Vec<u32> = current.iter().map(|seen| seen.number).collect();
         numbers.dedup();
         numbers.truncate(DESCRIPTORS_MAX);
         numbers.sort_unstable();
         numbers.dedup();
-        (numbers, current.iter().any(|seen| seen.is_durable))
+        (numbers, current.iter().any(|seen| seen.opened.durable))
     }
 
     fn show_calls(&mut self) -> Result<(), WatchError> {
@@ -638,13 +630,9 @@ impl Watched {
 
 /// All that was seen of a program.
 pub struct Seen {
-    /// The events and the facts.
     pub recording: Recording,
-    /// The processes.
     pub processes: Vec<WatchedProcess>,
-    /// What to know about it.
     pub warnings: Vec<String>,
-    /// Whether syncs could be seen.
     pub is_traced: bool,
 }
 

@@ -33,11 +33,9 @@ use cause::{cause, why};
 use collect::{Seen, Target, WatchError, Watched};
 use predict::{measure, pair_of, prediction, table_of};
 use recording::Recording;
-use report::{
-    BesideReport, Calls, DiskReport, FileReport, SyncTime, WATCH_SCHEMA_VERSION, WatchReport,
-};
+use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
 use syncs::{How, Sync, Syncs, syncs_of};
-use tally::{FileTally, SyncBill, tally};
+use tally::{BesideReport, FileTally, SyncBill, tally};
 
 /// When the lab's own ways are measured for a prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,11 +52,8 @@ pub enum Predict {
 /// How to watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
-    /// What.
     pub target: Target,
-    /// For how long.
     pub time: Duration,
-    /// When to measure for a prediction.
     pub predict: Predict,
     /// A result of the lab on this disk, in place of a measurement.
     pub lab: Option<LabResult>,
@@ -310,7 +305,7 @@ impl One<'_> {
             calls: by_how.iter().map(|(how, all)| (*how, self.calls(all))).collect(),
             bytes_between: self.bytes_between(),
             bill,
-            time: bill.map(|_| self.time()),
+            time: bill.map(|_| self.tally.time),
             beside,
             cause,
             why,
@@ -348,14 +343,9 @@ impl One<'_> {
     }
 
     fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {
-        let tally = self.tally;
-        if tally.syncs == 0
-            || self.recording.lost > 0
-            || place.is_none_or(|at| self.is_passed_on(at))
-        {
-            return None;
-        }
-        Some(tally.bill())
+        let bill = self.tally.bill;
+        let is_whole = bill.syncs > 0 && self.recording.lost == 0;
+        (is_whole && !place.is_none_or(|at| self.is_passed_on(at))).then_some(bill)
     }
 
     fn no_bill(&self, place: Option<&recording::Place>) -> &'static str {
@@ -383,35 +373,8 @@ impl One<'_> {
         is_asked && !is_shown
     }
 
-    fn time(&self) -> SyncTime {
-        let each = |ns: u64| ns as f64 / 1000.0 / self.tally.syncs.max(1) as f64;
-        let spent = self.tally.time;
-        let median = |all: &[u64]| {
-            let us: Vec<f64> = all.iter().map(|&ns| ns as f64 / 1000.0).collect();
-            crate::stats::median(&us)
-        };
-        SyncTime {
-            waited_p50_us: median(&self.tally.waited_ns),
-            other_p50_us: median(&self.tally.other_ns),
-            total_us: each(spent.total_ns),
-            device_us: each(spent.device_ns),
-            queue_us: each(spent.queue_ns),
-            journal_us: each(spent.journal_ns),
-        }
-    }
-
     fn beside(&self) -> Vec<BesideReport> {
-        let each = |count: u64| count as f64 / self.tally.syncs.max(1) as f64;
-        let mut all: Vec<BesideReport> = self
-            .tally
-            .beside
-            .iter()
-            .map(|(who, beside)| BesideReport {
-                who: who.clone(),
-                transfers: each(beside.transfers),
-                flushes: each(beside.flushes),
-            })
-            .collect();
+        let mut all: Vec<BesideReport> = self.tally.beside.values().cloned().collect();
         let weight = |one: &BesideReport| one.transfers + one.flushes;
         all.retain(|one| weight(one) >= 0.05);
         all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -476,7 +439,7 @@ fn is_direct(recording: &Recording, path: &str) -> bool {
         .descriptors
         .iter()
         .filter(|seen| recording.files[seen.file].path.to_str() == Some(path));
-    of_it.map(|seen| seen.is_direct).next_back().unwrap_or(false)
+    of_it.map(|seen| seen.opened.direct).next_back().unwrap_or(false)
 }
 
 /// A directory on the disk that is not the program's.

@@ -2,6 +2,9 @@
 //!
 //! *Owns*: its words and columns. *May not touch*: figures, which the report has.
 
+use crate::report::escaped;
+use crate::table::paragraph;
+
 use super::report::{FileReport, WatchReport};
 
 /// The width that an unknown terminal has.
@@ -67,7 +70,6 @@ pub fn page(report: &WatchReport, width: usize) -> String {
 /// The page as HTML; `None` if the JSON is no report of `inkstone watch`.
 pub fn html(json: &str) -> Option<String> {
     let report: WatchReport = serde_json::from_str(json).ok()?;
-    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let (title, text) = (escaped(&report.program), escaped(&page(&report, 100)));
     Some(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
@@ -187,36 +189,13 @@ pub fn bytes(count: f64) -> String {
 
 /// A row: a name, and words that stay right of it.
 fn row(name: &str, words: &str, width: usize) -> String {
-    let left = NAME_COLUMNS + 3;
-    let mut lines = wrapped(words, width - left).lines().map(str::to_owned).collect::<Vec<_>>();
-    if lines.is_empty() {
-        lines.push(String::new());
-    }
     let mut text = String::new();
-    for (at, line) in lines.iter().enumerate() {
-        let name = if at == 0 { name } else { "" };
-        text.push_str(format!("  {name:NAME_COLUMNS$} {line}").trim_end());
-        text.push('\n');
-    }
+    paragraph(&mut text, width, &format!("  {name:NAME_COLUMNS$} "), words);
     text
 }
 
 fn wrapped(words: &str, width: usize) -> String {
     let mut text = String::new();
-    let mut column = 0;
-    for word in words.split_whitespace() {
-        let len = word.chars().count();
-        if column > 0 && column + 1 + len > width {
-            text.push('\n');
-            column = 0;
-        }
-        if column > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += len;
-    }
-    text.push('\n');
+    paragraph(&mut text, width, "", words);
     text
 }

@@ -21,15 +21,12 @@ use super::recording::{Descriptor, Recording, SeenFile};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// `fsync`.
     Fsync,
-    /// `fdatasync`.
     Fdatasync,
     /// `sync_file_range`, which makes nothing durable by itself.
     SyncFileRange,
     /// `msync(MS_SYNC)`.
     Msync,
-    /// `syncfs`.
     Syncfs,
     /// `sync`, of all file systems.
     SyncAll,
@@ -37,9 +34,7 @@ pub enum How {
     DsyncWrite,
     /// A write to a descriptor opened with O_SYNC, or with RWF_SYNC.
     SyncWrite,
-    /// A write with RWF_DSYNC.
     RwfDsync,
-    /// io_uring's fsync.
     RingFsync,
     /// A write of io_uring that is durable by itself.
     RingWrite,
@@ -73,21 +68,16 @@ impl How {
 /// One sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sync {
-    /// How it was asked for.
     pub how: How,
     /// Which file, as a place in [`Syncs::files`].
     pub file: usize,
-    /// The thread that asked.
     pub thread: u32,
     /// The kernel's thread that did it, if it was another.
     pub worker: Option<u32>,
-    /// When it began.
     pub start_ns: u64,
-    /// When it had ended.
     pub end_ns: u64,
     /// Whether only what reading needs became durable, and no time stamps.
     pub data_only: bool,
-    /// Whether it returned an error.
     pub failed: bool,
     /// Whether the file system told of it, too.
     pub is_told: bool,
@@ -96,7 +86,6 @@ pub struct Sync {
 /// A write call, as far as writes were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// Which file.
     pub file: usize,
     /// How much; `None` where the call's arguments do not show it (`writev`).
     pub bytes: Option<u64>,
@@ -109,9 +98,7 @@ pub struct Write {
 pub struct Syncs {
     /// The recording's files, then those that only events name.
     pub files: Vec<SeenFile>,
-    /// The syncs by their beginning.
     pub syncs: Vec<Sync>,
-    /// The writes that were seen.
     pub writes: Vec<Write>,
     /// The program's threads, each with its process; also those that lived for a moment.
     pub(super) threads: HashMap<u32, u32>,
@@ -137,35 +124,50 @@ const MS_SYNC: u32 = 4;
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 
-/// A call or a ring's request that has not ended.
+/// A call, or a request of a ring, that has not ended; or a file system's sync outside of any call
+/// that was seen: by a worker of io_uring, or of the kernel, or while calls were not looked at.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    how: How,
+    /// How it was asked for, if a call showed that.
+    how: Option<How>,
     thread: u32,
     start_ns: u64,
     descriptor: Option<u32>,
     file: Option<usize>,
     bytes: Option<u64>,
     data_only: bool,
-    /// The file system synced a file within the call.
-    is_synced: bool,
-    /// When it had done so, and whether that failed.
+    /// The file system told of it.
+    is_told: bool,
+    /// When the file system had done it, and whether that failed.
     synced: Option<(u64, bool)>,
-}
-
-/// A file system's sync outside of any call that was seen: by a worker of io_uring, or of the
-/// kernel, or while calls were not looked at.
-#[derive(Debug, Clone, Copy)]
-struct ByWorker {
-    thread: u32,
-    how: Option<How>,
-    start_ns: u64,
-    /// With whether it failed.
-    end: Option<(u64, bool)>,
-    file: usize,
-    data_only: bool,
+    /// It is the other half of a ring's request.
     is_taken: bool,
 }
+
+impl Open {
+    fn at(start_ns: u64, thread: u32) -> Self {
+        Self {
+            how: None,
+            thread,
+            start_ns,
+            descriptor: None,
+            file: None,
+            bytes: None,
+            data_only: false,
+            is_told: false,
+            synced: None,
+            is_taken: false,
+        }
+    }
+
+    fn ended(&self, how: How, file: usize, (end_ns, failed): (u64, bool)) -> Sync {
+        let Self { thread, start_ns, data_only, is_told, .. } = *self;
+        Sync { how, file, thread, worker: None, start_ns, end_ns, data_only, failed, is_told }
+    }
+}
+
+/// The file of a sync that no event and no look at /proc has named.
+const UNKNOWN: usize = usize::MAX;
 
 /// Finds them.
 pub fn syncs_of(recording: &Recording) -> Syncs {
@@ -188,7 +190,8 @@ struct Finder<'a> {
     ambiguous: HashSet<u64>,
     calls: HashMap<u32, Open>,
     ring: HashMap<u64, Open>,
-    workers: Vec<ByWorker>,
+    /// The file systems' syncs outside of calls.
+    workers: Vec<Open>,
     running: HashMap<u32, usize>,
     found: Syncs,
 }
@@ -255,14 +258,11 @@ impl<'a> Finder<'a> {
             TraceKind::FileSync { device, inode, data_only } => {
                 self.file(now_ns, thread, (device, inode), data_only);
             }
-            TraceKind::XfsSync { device, inode } => {
-                self.file(now_ns, thread, (Some(device), inode), None);
-            }
             TraceKind::FileSyncEnd { failed } => {
                 if let Some(open) = self.calls.get_mut(&thread) {
                     open.synced = Some((now_ns, failed));
                 } else if let Some(index) = self.running.remove(&thread) {
-                    self.workers[index].end = Some((now_ns, failed));
+                    self.workers[index].synced = Some((now_ns, failed));
                 }
             }
             TraceKind::DirectIo { device, inode, .. } => {
@@ -278,21 +278,8 @@ impl<'a> Finder<'a> {
                     _ => return,
                 };
                 if self.found.threads.contains_key(&thread) {
-                    let start_ns = now_ns;
-                    let (descriptor, file, bytes) = (None, None, None);
                     let data_only = how == How::RingWrite;
-                    let (is_synced, synced) = (false, None);
-                    let open = Open {
-                        how,
-                        thread,
-                        start_ns,
-                        descriptor,
-                        file,
-                        bytes,
-                        data_only,
-                        is_synced,
-                        synced,
-                    };
+                    let open = Open { how: Some(how), data_only, ..Open::at(now_ns, thread) };
                     self.ring.insert(request, open);
                 }
             }
@@ -333,8 +320,8 @@ impl<'a> Finder<'a> {
                 match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
                     (true, _) => How::SyncWrite,
                     (_, true) => How::RwfDsync,
-                    _ if seen.is_full => How::SyncWrite,
-                    _ if seen.is_durable => How::DsyncWrite,
+                    _ if seen.opened.full => How::SyncWrite,
+                    _ if seen.opened.durable => How::DsyncWrite,
                     _ => return,
                 }
             }
@@ -342,17 +329,8 @@ impl<'a> Finder<'a> {
         let descriptor = descriptor.filter(|_| !matches!(call, Call::Msync | Call::Sync));
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
         let data_only = !matches!(how, How::Fsync | How::Syncfs | How::SyncAll | How::SyncWrite);
-        let open = Open {
-            how,
-            thread,
-            start_ns,
-            descriptor,
-            file,
-            bytes,
-            data_only,
-            is_synced: false,
-            synced: None,
-        };
+        let how = Some(how);
+        let open = Open { how, descriptor, file, bytes, data_only, ..Open::at(start_ns, thread) };
         self.calls.insert(thread, open);
     }
 
@@ -363,19 +341,13 @@ impl<'a> Finder<'a> {
     /// The ends of calls in progress will not be seen: what the file system tells is left.
     fn calls_are_hidden(&mut self) {
         for (thread, open) in std::mem::take(&mut self.calls) {
-            let (Some(file), true) = (open.file, open.is_synced) else { continue };
+            if open.file.is_none() || !open.is_told {
+                continue;
+            }
             if open.synced.is_none() {
                 self.running.insert(thread, self.workers.len());
             }
-            self.workers.push(ByWorker {
-                thread,
-                how: Some(open.how),
-                start_ns: open.start_ns,
-                end: open.synced,
-                file,
-                data_only: open.data_only,
-                is_taken: false,
-            });
+            self.workers.push(open);
         }
     }
 
@@ -395,14 +367,14 @@ impl<'a> Finder<'a> {
         data_only: Option<bool>,
     ) {
         if let Some(open) = self.calls.get(&thread).copied() {
-            if matches!(open.how, How::Syncfs | How::SyncAll) {
+            if matches!(open.how, Some(How::Syncfs | How::SyncAll)) {
                 return;
             }
             let is_ambiguous = device.is_none() && self.ambiguous.contains(&inode);
             let file = (!is_ambiguous).then(|| self.file_of(device, inode, &open));
             if let Some(open) = self.calls.get_mut(&thread) {
                 open.file = file.or(open.file);
-                open.is_synced = true;
+                open.is_told = true;
                 open.data_only = data_only.unwrap_or(open.data_only);
             }
             return;
@@ -418,9 +390,9 @@ impl<'a> Finder<'a> {
             None => return,
         };
         self.running.insert(thread, self.workers.len());
-        let (start_ns, end, is_taken, how) = (now_ns, None, false, None);
-        let data_only = data_only.unwrap_or(false);
-        self.workers.push(ByWorker { thread, how, start_ns, end, file, data_only, is_taken });
+        let (file, data_only) = (Some(file), data_only.unwrap_or(false));
+        let told = Open { file, data_only, is_told: true, ..Open::at(now_ns, thread) };
+        self.workers.push(told);
     }
 
     fn is_kernels(&self, thread: u32) -> bool {
@@ -474,38 +446,28 @@ impl<'a> Finder<'a> {
     }
 
     fn ended(&mut self, open: Open, end_ns: u64, failed: bool) {
+        let Some(how) = open.how else { return };
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
-        if open.how == How::RingWrite {
+        if how == How::RingWrite {
             let Some(seen) = seen else { return };
             self.found.writes.push(Write { file: seen.file, bytes: open.bytes, position: None });
-            if !seen.is_durable {
+            if !seen.opened.durable {
                 return;
             }
         }
-        if matches!(open.how, How::DsyncWrite | How::SyncWrite)
-            && !open.is_synced
+        if matches!(how, How::DsyncWrite | How::SyncWrite)
+            && !open.is_told
             && seen.is_some_and(|s| self.would_sync(s))
         {
             // The number leads to another file by now, which was not opened so.
             return;
         }
-        // A descriptor of a socket, or a file that no event and no look at /proc has named.
-        let file = match open.how {
+        let file = match how {
             How::Syncfs => seen.and_then(|seen| self.file_system_of(seen.file)),
             _ => open.file.or(seen.map(|seen| seen.file)),
         };
-        let unknown = usize::MAX;
-        self.found.syncs.push(Sync {
-            how: open.how,
-            file: file.unwrap_or(unknown),
-            thread: open.thread,
-            worker: None,
-            data_only: open.data_only,
-            start_ns: open.start_ns,
-            end_ns,
-            failed,
-            is_told: open.is_synced,
-        });
+        let sync = open.ended(how, file.unwrap_or(UNKNOWN), (end_ns, failed));
+        self.found.syncs.push(sync);
     }
 
     /// Whether the file system tells of each durable write through this descriptor. A direct one
@@ -513,7 +475,7 @@ impl<'a> Finder<'a> {
     fn would_sync(&self, seen: Descriptor) -> bool {
         let place = self.found.files[seen.file].place.map(|at| &self.recording.places[at]);
         let told = ["ext4", "xfs", "btrfs"];
-        !seen.is_direct
+        !seen.opened.direct
             && place.is_some_and(|place| told.contains(&place.layer.file_system.as_str()))
     }
 
@@ -526,45 +488,36 @@ impl<'a> Finder<'a> {
             let from = self.workers.partition_point(|one| one.start_ns < sync.start_ns);
             let within = self.workers[from..].iter_mut();
             let mut within = within.take_while(|one| one.start_ns <= sync.end_ns);
-            let is_it = |one: &&mut ByWorker| {
-                !one.is_taken && (sync.file == usize::MAX || one.file == sync.file)
+            let is_it = |one: &&mut Open| {
+                !one.is_taken && (sync.file == UNKNOWN || one.file == Some(sync.file))
             };
             if let Some(one) = within.find(is_it) {
                 one.is_taken = true;
-                (sync.file, sync.worker) = (one.file, Some(one.thread));
-                sync.data_only = one.data_only;
+                sync.file = one.file.unwrap_or(sync.file);
+                (sync.worker, sync.data_only) = (Some(one.thread), one.data_only);
             }
         }
         let learned = self.learned();
-        let mut left: Vec<Sync> = Vec::new();
-        for one in self.workers.iter().filter(|one| !one.is_taken) {
-            let (end_ns, failed) = one.end.unwrap_or_else(|| (self.last_request_ns(one), false));
+        let most = |one: &Open| {
+            let plain = if one.data_only { How::Fdatasync } else { How::Fsync };
+            let known =
+                [one.file, None].into_iter().find_map(|of| learned.get(&(of, one.data_only)));
+            known.copied().unwrap_or(plain)
+        };
+        let left = self.workers.iter().filter(|one| !one.is_taken).map(|one| {
             let how = match one.how {
                 Some(how) => how,
                 None if self.is_kernels(one.thread) => How::Aio,
                 None if self.shows_calls(one.start_ns) => How::Other,
-                None => {
-                    learned.get(&(Some(one.file), one.data_only)).copied().unwrap_or_else(|| {
-                        let plain = if one.data_only { How::Fdatasync } else { How::Fsync };
-                        learned.get(&(None, one.data_only)).copied().unwrap_or(plain)
-                    })
-                }
+                None => most(one),
             };
-            left.push(Sync {
-                how,
-                file: one.file,
-                thread: one.thread,
-                worker: None,
-                data_only: one.data_only,
-                start_ns: one.start_ns,
-                end_ns,
-                failed,
-                is_told: true,
-            });
-        }
+            let end = one.synced.unwrap_or_else(|| (self.last_request_ns(one), false));
+            one.ended(how, one.file.unwrap_or(UNKNOWN), end)
+        });
+        let left: Vec<Sync> = left.collect();
         self.found.syncs.extend(left);
         let all = self.found.syncs.len();
-        self.found.syncs.retain(|sync| sync.file != usize::MAX);
+        self.found.syncs.retain(|sync| sync.file != UNKNOWN);
         self.found.unnamed = (all - self.found.syncs.len()) as u64;
         let (files, places) = (&self.found.files, &self.recording.places);
         self.found.syncs.retain(|sync| {
@@ -589,7 +542,7 @@ impl<'a> Finder<'a> {
 
     /// When the flush ended that this thread asked for: file systems other than ext4 do not say
     /// when a sync has ended.
-    fn last_request_ns(&self, one: &ByWorker) -> u64 {
+    fn last_request_ns(&self, one: &Open) -> u64 {
         let events = &self.recording.events;
         let from = events.partition_point(|event| event.time_ns < one.start_ns);
         let asked = events[from..].iter().find(|event| {

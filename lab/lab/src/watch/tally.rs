@@ -26,40 +26,24 @@ use inkstone_host::{DeviceNumber, ExtentState, RequestOp, TraceKind};
 use crate::bill::Layer;
 use crate::bill::evidence::is_worker;
 use crate::bill::requests::{DeviceRequest, pair};
-use crate::result::Tally;
+use crate::stats::median;
 
 use super::recording::{FileState, Place, Recording};
 use super::syncs::{Sync, Syncs};
 
-/// What all syncs of one file cost.
+/// What the syncs of one file cost: until [`FileTally::share`], the sums of all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileTally {
-    /// How many syncs.
-    pub syncs: u64,
-    /// How many of them waited for the journal or the log.
-    pub waited: u64,
-    /// How long each of those took.
-    pub waited_ns: Vec<u64>,
-    /// How long each of the others took.
-    pub other_ns: Vec<u64>,
-    /// Data writes, within syncs and between them.
-    pub data: Tally,
-    /// Writes into the journal or log that a sync waited for.
-    pub journal: Tally,
-    /// Metadata that the program's own threads wrote within syncs.
-    pub metadata: Tally,
-    /// Reads within syncs.
-    pub reads: Tally,
-    /// Flushes of the disk's cache.
-    pub flushes: u64,
-    /// Writes past the disk's cache.
-    pub fua: u64,
-    /// Where the time of the syncs went.
-    pub time: TimeSpent,
-    /// Others' requests that were in progress within a sync.
-    pub beside: BTreeMap<String, Beside>,
+    pub bill: SyncBill,
+    pub time: SyncTime,
+    /// Others' requests that were in progress within one of them, by whose they were.
+    pub beside: BTreeMap<String, BesideReport>,
     /// In which state the blocks were that were written.
     pub blocks: Blocks,
+    /// How long each took that waited for the journal or the log.
+    waited_ns: Vec<u64>,
+    /// How long each of the others took.
+    other_ns: Vec<u64>,
 }
 
 /// What one sync costs on the disk, on average. Requests that serve several syncs are shared among
@@ -70,46 +54,44 @@ pub struct SyncBill {
     pub syncs: u64,
     /// Writes of the file's data, those between syncs included.
     pub data_writes: f64,
-    /// Their bytes.
     pub data_bytes: f64,
     /// Writes into the journal or log that a sync waited for.
     pub journal_writes: f64,
-    /// Their bytes.
     pub journal_bytes: f64,
     /// Metadata written in place, or into btrfs's trees.
     pub metadata_writes: f64,
-    /// Their bytes.
     pub metadata_bytes: f64,
     /// Flushes of the disk's cache.
     pub flushes: f64,
     /// Writes past the disk's cache (FUA).
     pub fua: f64,
-    /// Reads.
     pub reads: f64,
     /// The share of the syncs that waited for the journal or log.
     pub waited: f64,
 }
 
-/// Nanoseconds of all syncs of a file together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TimeSpent {
-    /// All.
-    pub total_ns: u64,
-    /// A request of the sync was in the device.
-    pub device_ns: u64,
-    /// A request of the sync waited in the kernel's queue.
-    pub queue_ns: u64,
-    /// It waited for the journal, and no request of the sync was under way.
-    pub journal_ns: u64,
+/// Where the time of one sync went, on average, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SyncTime {
+    pub total_us: f64,
+    pub device_us: f64,
+    /// In the kernel's queue.
+    pub queue_us: f64,
+    /// Waiting for the journal beyond that.
+    pub journal_us: f64,
+    /// The median of the syncs that waited for the journal or log; `None` if none did.
+    pub waited_p50_us: Option<f64>,
+    /// The median of the others.
+    pub other_p50_us: Option<f64>,
 }
 
-/// Another's requests that were in progress within syncs of a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Beside {
+/// Another's requests that were in progress within a sync, on average.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BesideReport {
+    pub who: String,
     /// Reads and writes.
-    pub transfers: u64,
-    /// Flushes.
-    pub flushes: u64,
+    pub transfers: f64,
+    pub flushes: f64,
 }
 
 /// Bytes written, by the state of the blocks before.
@@ -132,22 +114,23 @@ pub struct Blocks {
 }
 
 impl FileTally {
-    /// The bill of one of them.
-    pub fn bill(&self) -> SyncBill {
-        let each = |count: u64| count as f64 / self.syncs.max(1) as f64;
-        SyncBill {
-            syncs: self.syncs,
-            data_writes: each(self.data.requests),
-            data_bytes: each(self.data.bytes),
-            journal_writes: each(self.journal.requests),
-            journal_bytes: each(self.journal.bytes),
-            metadata_writes: each(self.metadata.requests),
-            metadata_bytes: each(self.metadata.bytes),
-            flushes: each(self.flushes),
-            fua: each(self.fua),
-            reads: each(self.reads.requests),
-            waited: each(self.waited),
-        }
+    /// Makes the mean of one sync out of the sums of all.
+    fn share(&mut self) {
+        let median =
+            |ns: &[u64]| median(&ns.iter().map(|&ns| ns as f64 / 1000.0).collect::<Vec<f64>>());
+        self.time.waited_p50_us = median(&self.waited_ns);
+        self.time.other_p50_us = median(&self.other_ns);
+        let (bill, time) = (&mut self.bill, &mut self.time);
+        let writes = [&mut bill.data_writes, &mut bill.journal_writes, &mut bill.metadata_writes];
+        let bytes = [&mut bill.data_bytes, &mut bill.journal_bytes, &mut bill.metadata_bytes];
+        let rest = [&mut bill.flushes, &mut bill.fua, &mut bill.reads, &mut bill.waited];
+        let us =
+            [&mut time.total_us, &mut time.device_us, &mut time.queue_us, &mut time.journal_us];
+        let beside =
+            self.beside.values_mut().flat_map(|one| [&mut one.transfers, &mut one.flushes]);
+        let sums = writes.into_iter().chain(bytes).chain(rest).chain(us).chain(beside);
+        let syncs = bill.syncs.max(1) as f64;
+        sums.for_each(|sum| *sum /= syncs);
     }
 }
 
@@ -176,6 +159,7 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
     seen.claim(&mut claims, &mut tallies);
     seen.count(&claims, &mut tallies);
     seen.times(&claims, &mut tallies);
+    tallies.iter_mut().for_each(FileTally::share);
     tallies
 }
 
@@ -343,7 +327,7 @@ impl<'a> Seen<'a> {
         let own = self.own_data(claims);
         for (number, sync) in self.syncs.syncs.iter().enumerate() {
             let tally = &mut tallies[sync.file];
-            tally.syncs += 1;
+            tally.bill.syncs += 1;
             let Some(place) = self.place_of_file(sync.file) else { continue };
             let (flushes, asked_ns) = self.own_flushes(sync, place, &own[number]);
             let has_flush = !flushes.is_empty();
@@ -361,7 +345,7 @@ impl<'a> Seen<'a> {
                 true => None,
                 false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
             };
-            tally.waited += u64::from(waited.is_some());
+            tally.bill.waited += f64::from(u8::from(waited.is_some()));
             let times = if waited.is_some() { &mut tally.waited_ns } else { &mut tally.other_ns };
             times.push(sync.end_ns - sync.start_ns);
             for index in waited.into_iter().flatten() {
@@ -549,15 +533,17 @@ impl<'a> Seen<'a> {
     fn count(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
         for (&index, claim) in claims {
             let request = &self.requests[index];
-            let tally = &mut tallies[claim.file];
-            tally.fua += u64::from(request.is_write() && request.flags.fua);
-            match claim.what {
-                What::Data => tally.data.add(request.bytes),
-                What::Journal => tally.journal.add(request.bytes),
-                What::Metadata => tally.metadata.add(request.bytes),
-                What::Read => tally.reads.add(request.bytes),
-                What::Flush => tally.flushes += 1,
-            }
+            let bill = &mut tallies[claim.file].bill;
+            bill.fua += f64::from(u8::from(request.is_write() && request.flags.fua));
+            let (count, bytes) = match claim.what {
+                What::Data => (&mut bill.data_writes, Some(&mut bill.data_bytes)),
+                What::Journal => (&mut bill.journal_writes, Some(&mut bill.journal_bytes)),
+                What::Metadata => (&mut bill.metadata_writes, Some(&mut bill.metadata_bytes)),
+                What::Read => (&mut bill.reads, None),
+                What::Flush => (&mut bill.flushes, None),
+            };
+            *count += 1.0;
+            bytes.into_iter().for_each(|bytes| *bytes += request.bytes as f64);
         }
     }
 
@@ -586,12 +572,13 @@ impl<'a> Seen<'a> {
             }
             let device_ns = length(&mut device);
             let queue_ns = length(&mut either) - device_ns;
-            let spent = &mut tally.time;
-            spent.total_ns += span.end - span.start;
-            spent.device_ns += device_ns;
-            spent.queue_ns += queue_ns;
+            let us = |ns: u64| ns as f64 / 1000.0;
+            let (spent, total_ns) = (&mut tally.time, span.end - span.start);
+            spent.total_us += us(total_ns);
+            spent.device_us += us(device_ns);
+            spent.queue_us += us(queue_ns);
             if journal_ns.is_some() {
-                spent.journal_ns += (span.end - span.start).saturating_sub(device_ns + queue_ns);
+                spent.journal_us += us(total_ns.saturating_sub(device_ns + queue_ns));
             }
             self.beside(sync, place, claims, tally);
         }
@@ -620,10 +607,11 @@ impl<'a> Seen<'a> {
                 name if name.starts_with("jbd2/") => "the journal, for others".to_owned(),
                 name => name.to_owned(),
             };
-            let beside = tally.beside.entry(name).or_default();
+            let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
+            let beside = tally.beside.entry(name).or_insert_with_key(whose);
             match request.is_flush() {
-                true => beside.flushes += 1,
-                false => beside.transfers += 1,
+                true => beside.flushes += 1.0,
+                false => beside.transfers += 1.0,
             }
         }
     }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use inkstone_host::{
-    Call, Comm, DeviceNumber, Extent, ExtentMap, ExtentState, RequestFlags, TraceEvent, TraceKind,
+    Call, Comm, DeviceNumber, Extent, ExtentMap, ExtentState, OpenedAs, RequestFlags, TraceEvent,
+    TraceKind,
 };
 use inkstone_io::{Barriers, CopyOnWrite};
 
@@ -118,9 +119,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
             number: FD,
             since_ns: 0,
             file: 0,
-            is_direct: false,
-            is_durable: false,
-            is_full: false,
+            opened: OpenedAs::default(),
         }],
         places: vec![place],
         ..Recording::default()
@@ -337,7 +336,8 @@ fn a_setting_is_named_only_where_it_exists_and_is_in_the_docs() {
     let page = include_str!("../../../../docs/watch.md");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for setting in SETTINGS {
-        let missing = [setting.program, setting.source].into_iter().find(|it| !page.contains(it));
+        let named = [&setting.advice.program, &setting.advice.source];
+        let missing = named.into_iter().find(|it| !page.contains(&***it));
         assert_eq!(missing, None, "docs/watch.md has the same table");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use crate::runs::{plan, small, strategy};
 use crate::support::not_run;
 use inkstone_io::{Access, Durability, Reuse, Strategy};
-use inkstone_lab::command::{AllOptions, Context, LabError, Tier, all, part};
+use inkstone_lab::command::{Context, LabError, Tier, all, part};
 use inkstone_lab::experiment::part::{Atlas, Part};
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LabResult, Verdict};
@@ -198,9 +198,8 @@ fn a_wish_to_stop_ends_everything_in_order() {
     let stop = AtomicBool::new(true);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options =
-        AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
-    let stopped = all(&options, &mut context).expect("what there is");
+    let at = Some(directory.path());
+    let stopped = all(at, Tier::Quick, 1, &mut context).expect("what there is");
     assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
     assert!(is_empty(directory.path()));
 }
