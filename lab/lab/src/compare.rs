@@ -63,6 +63,7 @@ const NEARER_TO_VARIANCE: f64 = 2.714;
 /// A comparison of two results.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Comparison {
+    /// The answer, in words.
     pub sentence: String,
     /// What is compared, and what is not: the yardstick, other machines, drift.
     pub notes: Vec<String>,
@@ -75,6 +76,7 @@ pub struct Comparison {
 pub struct Line {
     /// Table, and place.
     pub group: String,
+    /// The way's name.
     pub name: String,
     /// Its time in the second result divided by that in the first, each by its own yardstick: above
     /// 1 is slower.

@@ -14,7 +14,6 @@
 //! log's way of writing in two seconds, [`mod@compare`] compares two results, and [`disks`] several
 //! disks. [`mod@watch`] makes the bill of a program that runs already.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "a comment says what a name and its type do not say")]
 
 mod atlas;
 pub mod bench;

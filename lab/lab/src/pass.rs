@@ -51,17 +51,22 @@ pub struct CommitSpan {
 /// The latencies of a way, over all its rounds.
 #[derive(Debug, Default)]
 pub struct Recorders {
+    /// The write call.
     pub write: Recorder,
+    /// The sync call.
     pub sync: Recorder,
+    /// Both.
     pub commit: Recorder,
 }
 
 /// The totals of one pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PassTotals {
+    /// Commits acknowledged.
     pub commits: u64,
     /// The whole time, with the closing sync.
     pub total_ns: u64,
+    /// The slowest commit.
     pub slowest_ns: u64,
     /// Page faults of the thread, minor and major.
     pub faults: (u64, u64),

@@ -83,8 +83,11 @@ impl LabResult {
 /// What every result begins with.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Preamble {
+    /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
+    /// Version of Inkstone.
     pub inkstone_version: String,
+    /// The command line, to repeat it.
     pub command: String,
     /// When it began, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
@@ -92,6 +95,7 @@ pub struct Preamble {
     pub elapsed_ns: u64,
     /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
     pub interrupted: bool,
+    /// The machine.
     pub machine: Machine,
 }
 
@@ -100,11 +104,13 @@ pub struct Preamble {
 pub struct Machine {
     /// Kernel release and version.
     pub kernel: String,
+    /// CPU model.
     pub cpu: String,
     /// How many CPUs this process may use.
     pub cpus: u32,
     /// Frequency governor, where there is one.
     pub governor: Option<String>,
+    /// Memory in bytes.
     pub memory_bytes: u64,
     /// Whether it runs as root.
     pub root: bool,
@@ -126,6 +132,7 @@ pub struct HarnessCost {
 pub struct Place {
     /// Its name in tables: `.`, or `ext4, direct loop`.
     pub name: String,
+    /// The directory.
     pub directory: String,
     /// File system: `ext4`.
     pub file_system: String,
@@ -143,6 +150,7 @@ pub struct Place {
     pub fua: Option<bool>,
     /// I/O scheduler in use.
     pub scheduler: Option<String>,
+    /// Model of the device, where sysfs has one.
     pub model: Option<String>,
     /// Whether it spins.
     pub rotational: Option<bool>,
@@ -163,6 +171,7 @@ pub struct Table {
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
+    /// Where.
     pub place: Place,
     /// What a way's position on the horizontal axis means (`threads`, `writes in flight`); `None`
     /// if the ways have no position.
@@ -177,9 +186,11 @@ pub struct Table {
     pub random_order: bool,
     /// Seed of that order and of the bytes.
     pub seed: u64,
+    /// The ways, in the planned order.
     pub ways: Vec<Way>,
     /// Where a curve bends: (the series, the x after which it no longer rises).
     pub knees: Vec<(String, f64)>,
+    /// What it means, in words.
     pub finding: Option<Finding>,
     /// What a reader should know about it: what could not be checked, missing rights.
     pub notes: Vec<String>,
@@ -244,6 +255,7 @@ pub struct Figure {
     pub name: String,
     /// `per operation`, `ns per operation`, `%`, `bytes/s`, `lines`.
     pub unit: Unit,
+    /// The value.
     pub value: f64,
 }
 
@@ -267,6 +279,7 @@ pub struct Description {
     pub engine: String,
     /// Bytes per write, which is a commit.
     pub write_bytes: u64,
+    /// Bytes of the file.
     pub file_bytes: u64,
     /// `first` or `second`.
     pub pass: String,
@@ -320,6 +333,7 @@ pub struct Relative {
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -413,9 +427,13 @@ impl Verdict {
 pub struct Histogram {
     /// Values recorded.
     pub count: u64,
+    /// Smallest.
     pub min_ns: u64,
+    /// Largest.
     pub max_ns: u64,
+    /// Mean.
     pub mean_ns: f64,
+    /// Median.
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
@@ -440,17 +458,30 @@ pub enum DurableFinding {
     },
     /// The shared counters of the device show at least one flush per acknowledgement: consistent,
     /// not proof.
-    Consistent { flushes: u64, commits: u64 },
+    Consistent {
+        /// Flushes counted.
+        flushes: u64,
+        /// Commits acknowledged.
+        commits: u64,
+    },
     /// It claims durability, but the observed flushes do not cover its acknowledgements.
-    NotCovered { reason: String },
+    NotCovered {
+        /// What is missing.
+        reason: String,
+    },
     /// It cannot be observed here.
-    NotVisible { reason: String },
+    NotVisible {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Requests and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
+    /// Requests.
     pub requests: u64,
+    /// Bytes in them.
     pub bytes: u64,
 }
 
@@ -467,6 +498,7 @@ impl Tally {
 pub struct Bill {
     /// From tracepoints (exact) or from the device's counters (shared with the whole machine).
     pub source: BillSource,
+    /// Commits in it.
     pub commits: u64,
     /// One per device: the file system's own first, the host's below a loop device next.
     pub layers: Vec<LayerBill>,
@@ -504,7 +536,9 @@ pub enum Kind {
     OtherJournalWrite,
     /// Metadata outside the journal.
     MetadataWrite,
+    /// A zeroing command.
     Zeroing,
+    /// A discard.
     Discard,
     /// A write by the kernel, of unknown origin.
     UnattributedWrite,
@@ -625,7 +659,9 @@ impl LayerBill {
 pub struct Submitter {
     /// `this process`, or the name of the kernel thread or process.
     pub who: String,
+    /// What it submitted.
     pub what: Kind,
+    /// The count.
     pub tally: Tally,
 }
 
@@ -653,12 +689,14 @@ pub struct TimelineCommit {
     pub number: u64,
     /// From its start to its acknowledgement.
     pub total_ns: u64,
+    /// Its requests, by time.
     pub requests: Vec<TimelineRequest>,
 }
 
 /// One request of a timeline.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TimelineRequest {
+    /// Device name.
     pub device: String,
     /// Issued to the device, after the commit's start.
     pub issued_ns: u64,
@@ -668,15 +706,18 @@ pub struct TimelineRequest {
     pub what: Kind,
     /// First sector (512 B units).
     pub sector: u64,
+    /// Bytes.
     pub bytes: u64,
     /// Flags as the kernel prints them.
     pub flags: String,
+    /// Who submitted it.
     pub who: String,
 }
 
 /// Every mode of fallocate in one place.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FallocateAtlas {
+    /// Where.
     pub place: Place,
     /// One per mode and range.
     pub calls: Vec<FallocateCall>,
@@ -687,6 +728,7 @@ pub struct FallocateAtlas {
 /// One call of fallocate, before and after.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FallocateCall {
+    /// The mode's name.
     pub mode: String,
     /// Offset of the range.
     pub offset_bytes: u64,
@@ -694,8 +736,11 @@ pub struct FallocateCall {
     pub len_bytes: u64,
     /// `Ok`, or the kernel's error (`EOPNOTSUPP: ...`).
     pub answer: String,
+    /// Whether the call succeeded.
     pub done: bool,
+    /// The file before.
     pub before: FileFacts,
+    /// The file after.
     pub after: FileFacts,
 }
 
@@ -717,6 +762,7 @@ pub struct FileFacts {
 pub struct Zeroed {
     /// `zeros written`, `ZERO_RANGE`, ...
     pub way: String,
+    /// Bytes zeroed.
     pub len_bytes: u64,
     /// The call alone and the sync after it; `None` with the reason in `answer`.
     pub call_ns: Option<u64>,
@@ -742,6 +788,7 @@ pub struct Finding {
     pub advice: Option<String>,
     /// Name of the fastest durable way that is shown to be faster than the naive one.
     pub best: Option<String>,
+    /// Name of the naive way.
     pub naive: Option<String>,
     /// Best over naive, with its interval.
     pub speedup: Option<Relative>,
@@ -789,13 +836,17 @@ impl Judged {
 pub struct Answer {
     /// The statement's name.
     pub id: String,
+    /// What was said.
     pub statement: String,
+    /// Where it was said.
     pub source: String,
     /// The address of that, if it has one.
     pub link: Option<String>,
     /// The band in which the figure must lie, in words.
     pub band: String,
+    /// The answer.
     pub verdict: Judged,
+    /// The figure behind the answer.
     pub found: Option<Found>,
     /// Why it did not run; with a figure, why there is no answer.
     pub reason: Option<String>,
@@ -838,6 +889,7 @@ macro_rules! units {
     ($($unit:ident = $name:literal;)*) => {
         /// The unit of a figure.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[expect(missing_docs, reason = "each is named by its text")]
         pub enum Unit {
             #[default]
             $(#[serde(rename = $name)] $unit,)*

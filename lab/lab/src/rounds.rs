@@ -25,6 +25,7 @@ pub struct Pace {
     pub rounds: u32,
     /// The time for all turns together, including their preparation; `None`: as long as it takes.
     pub budget: Option<Duration>,
+    /// Seed of the orders and of the bytes.
     pub seed: u64,
 }
 
@@ -93,6 +94,7 @@ impl Turn<'_> {
 pub(crate) struct Sample {
     /// Operations, or bytes: what the table's unit counts.
     pub(crate) amount: u64,
+    /// Their time.
     pub(crate) total_ns: u64,
     /// The slowest of them, if each was timed.
     pub(crate) slowest_ns: Option<u64>,
@@ -368,10 +370,13 @@ impl<'a> Frame<'a> {
 /// Where an experiment is measured, how often and how long, and where it shows its progress.
 #[expect(missing_debug_implementations, reason = "progress is a terminal")]
 pub struct Scene<'a> {
+    /// The place.
     pub site: &'a Site,
     /// Its directory, and the user's wish to stop.
     pub session: &'a Session<'a>,
+    /// How often and how long.
     pub pace: Pace,
+    /// Where it shows its progress.
     pub progress: &'a mut Progress,
 }
 

@@ -32,9 +32,11 @@ pub struct Plan {
     pub name: String,
     /// One line for people.
     pub title: String,
+    /// The ways.
     pub ways: Vec<Writing>,
     /// The way that the others are compared with: its place in `ways`.
     pub baseline: usize,
+    /// How many rounds.
     pub rounds: u32,
     /// Whether each round has another random order, so that no way always runs after the same one.
     pub random_order: bool,

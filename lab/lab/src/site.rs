@@ -17,6 +17,7 @@ use crate::writing::Writing;
 pub struct Site {
     /// The working directory, created for this run and removed after it.
     pub directory: LabDirectory,
+    /// The disk.
     pub capabilities: Capabilities,
     /// The same for the result.
     pub place: Place,
@@ -72,6 +73,7 @@ pub enum SiteError {
         free_bytes >> 20
     )]
     NoRoom {
+        /// Where.
         directory: String,
         /// The bytes that the run needs at the same time.
         needed_bytes: u64,
@@ -80,7 +82,10 @@ pub enum SiteError {
     },
     /// The file system is mounted read-only.
     #[error("{directory} is on a read-only mount; take another directory, or remount it with rw")]
-    ReadOnly { directory: String },
+    ReadOnly {
+        /// Where.
+        directory: String,
+    },
 }
 
 /// Where tmpfs is available.
@@ -92,6 +97,7 @@ const MARGIN_BYTES: u64 = 16 << 20;
 /// A [`Site`] with its working directory; both end together.
 #[derive(Debug)]
 pub struct OpenSite {
+    /// The site.
     pub site: Site,
     workdir: Option<WorkDir>,
     /// What a killed earlier lab had left, and what was done about it.

@@ -69,6 +69,7 @@ pub enum Leftover {
 
 /// The working directory of a run and the flag that ends it.
 pub struct Session<'a> {
+    /// Where the files are.
     pub directory: &'a LabDirectory,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,

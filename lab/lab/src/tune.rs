@@ -63,7 +63,9 @@ pub struct TuneResult {
     pub interrupted: bool,
     /// The way that the rule chooses here.
     pub rule: String,
+    /// The way that was chosen.
     pub chosen: Option<String>,
+    /// Why, as a sentence.
     pub sentence: String,
     /// The candidates side by side.
     pub table: Table,

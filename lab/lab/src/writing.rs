@@ -26,11 +26,13 @@ named_choice! {
 /// One writing: everything that a run of it needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writing {
+    /// The way of writing.
     pub strategy: Strategy,
     /// Bytes of one write, which is one commit.
     pub write_bytes: u64,
     /// Bytes of the file; a pass writes it once from front to back.
     pub file_bytes: u64,
+    /// Which pass is measured.
     pub pass: Pass,
     /// The page cache before the pass.
     pub cache: Cache,

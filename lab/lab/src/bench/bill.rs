@@ -36,7 +36,9 @@ use super::load::{Task, Worker};
 /// The requests of a log to its device.
 #[derive(Debug, Clone, Default)]
 pub struct LogBill {
+    /// Commits that it covers.
     pub commits: u64,
+    /// Segment changes among them.
     pub changes: u64,
     /// Requests by the threads that commit (groups; at each segment change a header and a seal),
     /// and journal writes that a commit waited for.

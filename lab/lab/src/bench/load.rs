@@ -50,17 +50,22 @@ impl Worker {
 /// The result of one round of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slice {
+    /// Records acknowledged.
     pub commits: u64,
     /// From the start until the last acknowledgement.
     pub total_ns: u64,
+    /// CPU time of the process.
     pub cpu_ns: u64,
 }
 
 /// A load, with all that each round of a way needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
+    /// The log.
     pub log: &'a Log,
+    /// Its directory.
     pub path: &'a Path,
+    /// The load.
     pub load: Load,
     /// How many bytes of records it keeps: older ones are truncated now and then, as in a service.
     /// `u64::MAX` keeps all.

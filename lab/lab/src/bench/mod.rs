@@ -61,6 +61,7 @@ impl FromStr for Load {
 /// What a bench is to do.
 #[derive(Debug, Clone)]
 pub struct BenchPlan {
+    /// The loads.
     pub loads: Vec<Load>,
     /// Record sizes in bytes; each is measured with each load.
     pub record_bytes: Vec<u64>,
@@ -68,6 +69,7 @@ pub struct BenchPlan {
     pub time: Duration,
     /// Commits in each bill; 0 = no bills by trace.
     pub bill_commits: u64,
+    /// Seed of the orders and of the intervals.
     pub seed: u64,
 }
 

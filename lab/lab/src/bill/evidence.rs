@@ -11,9 +11,11 @@ use super::layer::Layer;
 /// The data that a bill is made from.
 #[derive(Debug)]
 pub struct Evidence<'a> {
+    /// The trace.
     pub trace: &'a Trace,
     /// The devices: the file system's own first.
     pub layers: &'a [Layer],
+    /// The commits, by time.
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
     pub own_threads: &'a [u32],

@@ -17,6 +17,7 @@ pub struct Layer {
     pub device: String,
     /// `file system`, or `host of loop0`.
     pub role: String,
+    /// The file system on it.
     pub file_system: String,
     /// The disk's number, and the partition's if the file system is on one.
     pub numbers: Vec<DeviceNumber>,

@@ -28,11 +28,14 @@ pub(crate) struct DeviceRequest {
     pub queued_ns: u64,
     /// When the device got it.
     pub issue_ns: u64,
+    /// When it completed.
     pub complete_ns: Option<u64>,
     /// A flush that was in progress together with others: their completions look alike, and
     /// `complete_ns` may be another's.
     pub overlapped: bool,
+    /// First sector.
     pub sector: u64,
+    /// Its bytes.
     pub bytes: u64,
     /// Its flags; `meta` also if the bio had it.
     pub flags: RequestFlags,

@@ -22,6 +22,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) here: Result<&'a Table, String>,
     /// The runs on file systems made for them, side by side: with a journal and without one.
     pub(crate) images: Result<(&'a Table, &'a Table), String>,
+    /// The lab's warnings.
     pub(crate) warnings: &'a [Warning],
     /// The tables of other work.
     pub(crate) tables: &'a [Table],

@@ -34,6 +34,7 @@ pub struct ClaimsOptions {
     pub rounds: u32,
     /// About how long all of them may take.
     pub time: Duration,
+    /// Seed of orders and bytes.
     pub seed: u64,
 }
 

@@ -51,7 +51,9 @@ pub enum LabError {
 pub struct Context<'a> {
     /// Set by Ctrl-C: the command ends normally, with the results that it has.
     pub stop: &'a AtomicBool,
+    /// Where it shows its progress.
     pub progress: &'a mut Progress,
+    /// The command line, for the result.
     pub command: String,
 }
 

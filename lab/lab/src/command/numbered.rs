@@ -19,14 +19,17 @@ use super::{Context, LabError, in_directory};
 /// One of the ten, where and how large.
 #[derive(Debug, Clone)]
 pub struct NumberedOptions {
+    /// Which.
     pub experiment: &'static Experiment,
     /// The directory; `None` = the current one.
     pub directory: Option<PathBuf>,
+    /// Its size.
     pub size: Size,
     /// Rounds of each part; `None` = its own.
     pub rounds: Option<u32>,
     /// The longest timed pass, and the longest time of other trials together.
     pub time: Option<Duration>,
+    /// Seed of orders and bytes.
     pub seed: u64,
 }
 

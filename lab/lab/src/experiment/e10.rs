@@ -37,6 +37,7 @@ use super::statement::{By, FASTER, Source, Statement};
 /// What of the load may be smaller.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
+    /// Bytes of a segment.
     segment_bytes: u64,
     /// Segment changes in a turn, if there is time for them.
     changes: u64,

@@ -42,6 +42,7 @@ use super::words::compared;
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
 struct Plan {
+    /// Bytes of the file.
     file_bytes: u64,
     /// Jobs, each a thread.
     jobs: usize,
@@ -169,6 +170,7 @@ fn beside_fio(scene: &mut Scene<'_>, plan: &Plan) -> Table {
 struct Ours {
     flights: Vec<Flight>,
     plan: Plan,
+    /// The seed of the bytes.
     seed: u64,
 }
 

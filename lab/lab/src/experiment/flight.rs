@@ -20,6 +20,7 @@ use crate::stage::{Session, WayError};
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {
+    /// Its offset in the file.
     pub(crate) offset: u64,
     /// How many bytes, from the start of the buffer.
     pub(crate) len: usize,
@@ -147,6 +148,7 @@ pub(crate) struct Flown {
     pub(crate) operations: u64,
     /// From the common beginning until the last had ended.
     pub(crate) total_ns: u64,
+    /// What the process used.
     pub(crate) usage: Usage,
 }
 

@@ -11,7 +11,9 @@ use super::{e1, e2, e3, e4, e5, e6, e7, e8, e9, e10};
 pub struct Experiment {
     /// `e1` to `e10`.
     pub name: &'static str,
+    /// What it is about.
     pub about: &'static str,
+    /// What it runs.
     pub parts: fn(Size) -> Vec<Part>,
     /// What the articles and others say about it.
     pub statements: &'static [Statement],

@@ -43,10 +43,13 @@ pub enum Part {
 /// Ways of writing on file systems of our own.
 #[derive(Debug, Clone)]
 pub struct Images {
+    /// Which file systems.
     pub kinds: Vec<ImageKind>,
+    /// Over which loop devices.
     pub modes: Vec<LoopMode>,
     /// Size of an image in bytes.
     pub image_bytes: u64,
+    /// What to run on each.
     pub plan: Plan,
 }
 

@@ -18,6 +18,7 @@ pub struct Statement {
     pub id: &'static str,
     /// The statement, in one sentence.
     pub says: &'static str,
+    /// Where it was said.
     pub source: Source,
     /// Where the figure comes from.
     pub(crate) by: By,

@@ -12,8 +12,11 @@ use super::cause::Cause;
 /// A setting of the watched program that answers the cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
+    /// The program.
     pub program: Cow<'static, str>,
+    /// The setting, as its users write it.
     pub setting: Cow<'static, str>,
+    /// What it does.
     pub effect: Cow<'static, str>,
     /// Where that is written.
     pub source: Cow<'static, str>,

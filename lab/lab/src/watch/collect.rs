@@ -630,9 +630,13 @@ impl Watched {
 
 /// All that was seen of a program.
 pub struct Seen {
+    /// The events and the facts.
     pub recording: Recording,
+    /// The processes.
     pub processes: Vec<WatchedProcess>,
+    /// What to know about it.
     pub warnings: Vec<String>,
+    /// Whether syncs could be seen.
     pub is_traced: bool,
 }
 

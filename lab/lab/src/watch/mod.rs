@@ -52,8 +52,11 @@ pub enum Predict {
 /// How to watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
+    /// What.
     pub target: Target,
+    /// For how long.
     pub time: Duration,
+    /// When to measure for a prediction.
     pub predict: Predict,
     /// A result of the lab on this disk, in place of a measurement.
     pub lab: Option<LabResult>,

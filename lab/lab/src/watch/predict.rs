@@ -33,6 +33,7 @@ pub struct Prediction {
     pub speedup: f64,
     /// The 95% interval; `None` if there were too few rounds.
     pub interval: Option<(f64, f64)>,
+    /// The same as a sentence.
     pub sentence: String,
 }
 

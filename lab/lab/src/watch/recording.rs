@@ -22,11 +22,13 @@ pub struct Recording {
     pub calls_ns: Vec<Range<u64>>,
     /// The system calls, and what happened on the disks, by whomever, by time.
     pub events: Vec<TraceEvent>,
+    /// Events that are missing.
     pub lost: u64,
     /// The program's threads, io_uring's workers among them, each with its process.
     pub threads: HashMap<u32, u32>,
     /// The files that it had open for writing, and directories.
     pub files: Vec<SeenFile>,
+    /// Its descriptors of those files.
     pub descriptors: Vec<Descriptor>,
     /// The file systems of those files.
     pub places: Vec<Place>,
@@ -48,6 +50,7 @@ pub struct SeenFile {
     pub inode: u64,
     /// Its path when it was last seen.
     pub path: PathBuf,
+    /// Whether it is a directory.
     pub is_directory: bool,
     /// Whether it was first seen after the start.
     pub is_new: bool,
@@ -84,17 +87,24 @@ impl SeenFile {
 /// A file's size and blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileState {
+    /// Its size.
     pub len_bytes: u64,
+    /// Its blocks.
     pub extents: ExtentMap,
 }
 
 /// A descriptor of a process, from some time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
+    /// The process.
     pub process: u32,
+    /// Its number.
     pub number: u32,
+    /// When it was first seen.
     pub since_ns: u64,
+    /// Which of the files.
     pub file: usize,
+    /// How it was opened.
     pub opened: OpenedAs,
 }
 
@@ -115,7 +125,9 @@ pub struct Place {
     pub copy_on_write: CopyOnWrite,
     /// Whether syncs reach the medium.
     pub barriers: Barriers,
+    /// Options of the mount.
     pub options: String,
+    /// Where it is mounted.
     pub target: Option<PathBuf>,
     /// For a loop device: its file.
     pub loop_backing: Option<PathBuf>,

@@ -22,7 +22,9 @@ pub struct WatchReport {
     pub schema_version: u32,
     /// What was watched, in words.
     pub program: String,
+    /// Its processes.
     pub processes: Vec<WatchedProcess>,
+    /// For how long.
     pub seconds: f64,
     /// The most important finding, as a sentence.
     pub finding: String,
@@ -30,6 +32,7 @@ pub struct WatchReport {
     pub files: Vec<FileReport>,
     /// How many further files were synced, which are not listed.
     pub files_left_out: usize,
+    /// The disks below them.
     pub disks: Vec<DiskReport>,
     /// Files that grew or were opened for writing meanwhile, and that nobody synced.
     pub never_synced: Vec<String>,
@@ -42,20 +45,26 @@ pub struct WatchReport {
 /// A watched process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedProcess {
+    /// Its number.
     pub id: u32,
+    /// Its name.
     pub name: String,
     /// Bytes that it passed to write calls, of files and of everything else; `None` if unknown.
     pub written_bytes: Option<u64>,
     /// Bytes that it caused to be written to disks.
     pub to_disk_bytes: Option<u64>,
+    /// Whether it ended while it was watched.
     pub ended: bool,
 }
 
 /// A file that was synced.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
+    /// Its path.
     pub path: String,
+    /// The file system.
     pub file_system: String,
+    /// The disk.
     pub device: String,
     /// What happened to its name meanwhile, if anything.
     pub note: Option<String>,
@@ -65,11 +74,15 @@ pub struct FileReport {
     pub bytes_between: Option<u64>,
     /// The bill of one sync; `None` if events were lost, or the disk could not be traced.
     pub bill: Option<SyncBill>,
+    /// Where the time of one sync went.
     pub time: Option<SyncTime>,
     /// Whose requests were in progress within its syncs.
     pub beside: Vec<BesideReport>,
+    /// Why it costs what it costs.
     pub cause: Cause,
+    /// The same as a sentence.
     pub why: String,
+    /// What would help.
     pub advice: Option<Advice>,
     /// By how much.
     pub prediction: Option<Prediction>,
@@ -78,6 +91,7 @@ pub struct FileReport {
 /// Syncs of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calls {
+    /// How many.
     pub calls: u64,
     /// How many returned an error.
     pub failed: u64,
@@ -94,9 +108,13 @@ pub struct Calls {
 /// A disk, as far as it matters for syncs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskReport {
+    /// Its name.
     pub device: String,
+    /// The file system on it.
     pub file_system: String,
+    /// Where that is mounted.
     pub mounted: String,
+    /// With which options.
     pub options: String,
     /// Whether it has a volatile cache, so that a sync needs a flush.
     pub volatile_cache: bool,

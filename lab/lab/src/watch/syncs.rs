@@ -20,6 +20,7 @@ use super::recording::{Descriptor, Recording, SeenFile};
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the others are named by `words`")]
 pub enum How {
     Fsync,
     Fdatasync,
@@ -68,16 +69,21 @@ impl How {
 /// One sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sync {
+    /// How it was asked for.
     pub how: How,
     /// Which file, as a place in [`Syncs::files`].
     pub file: usize,
+    /// The thread that asked.
     pub thread: u32,
     /// The kernel's thread that did it, if it was another.
     pub worker: Option<u32>,
+    /// When it began.
     pub start_ns: u64,
+    /// When it had ended.
     pub end_ns: u64,
     /// Whether only what reading needs became durable, and no time stamps.
     pub data_only: bool,
+    /// Whether it returned an error.
     pub failed: bool,
     /// Whether the file system told of it, too.
     pub is_told: bool,
@@ -86,6 +92,7 @@ pub struct Sync {
 /// A write call, as far as writes were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
+    /// Which file.
     pub file: usize,
     /// How much; `None` where the call's arguments do not show it (`writev`).
     pub bytes: Option<u64>,
@@ -98,7 +105,9 @@ pub struct Write {
 pub struct Syncs {
     /// The recording's files, then those that only events name.
     pub files: Vec<SeenFile>,
+    /// The syncs by their beginning.
     pub syncs: Vec<Sync>,
+    /// The writes that were seen.
     pub writes: Vec<Write>,
     /// The program's threads, each with its process; also those that lived for a moment.
     pub(super) threads: HashMap<u32, u32>,

@@ -34,7 +34,9 @@ use super::syncs::{Sync, Syncs};
 /// What the syncs of one file cost: until [`FileTally::share`], the sums of all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileTally {
+    /// What one of them costs on the disk.
     pub bill: SyncBill,
+    /// Where the time of one of them went.
     pub time: SyncTime,
     /// Others' requests that were in progress within one of them, by whose they were.
     pub beside: BTreeMap<String, BesideReport>,
@@ -54,17 +56,21 @@ pub struct SyncBill {
     pub syncs: u64,
     /// Writes of the file's data, those between syncs included.
     pub data_writes: f64,
+    /// Their bytes.
     pub data_bytes: f64,
     /// Writes into the journal or log that a sync waited for.
     pub journal_writes: f64,
+    /// Their bytes.
     pub journal_bytes: f64,
     /// Metadata written in place, or into btrfs's trees.
     pub metadata_writes: f64,
+    /// Their bytes.
     pub metadata_bytes: f64,
     /// Flushes of the disk's cache.
     pub flushes: f64,
     /// Writes past the disk's cache (FUA).
     pub fua: f64,
+    /// Reads.
     pub reads: f64,
     /// The share of the syncs that waited for the journal or log.
     pub waited: f64,
@@ -73,7 +79,9 @@ pub struct SyncBill {
 /// Where the time of one sync went, on average, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SyncTime {
+    /// All of it.
     pub total_us: f64,
+    /// In the device.
     pub device_us: f64,
     /// In the kernel's queue.
     pub queue_us: f64,
@@ -88,9 +96,11 @@ pub struct SyncTime {
 /// Another's requests that were in progress within a sync, on average.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideReport {
+    /// Whose.
     pub who: String,
     /// Reads and writes.
     pub transfers: f64,
+    /// Flushes.
     pub flushes: f64,
 }
 

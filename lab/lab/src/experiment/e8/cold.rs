@@ -14,6 +14,7 @@ pub(super) struct Brought {
     pub(super) reads: u64,
     /// Pages of the file in memory afterwards; before, there were none.
     pub(super) pages: u64,
+    /// Page faults of the process.
     pub(super) faults: u64,
 }
 
