@@ -18,11 +18,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::{Lsn, SegmentNumber, Tail};
+use inkstone_format::{Lsn, Reason, SegmentNumber, Tail};
 use inkstone_io::{AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::options::Options;
@@ -394,12 +394,14 @@ impl View {
     fn observe_again(&self, seen: &mut Seen) -> Result<()> {
         let known = KnownBefore { links: &seen.segments.links, settled: seen.settled };
         let mut found = observe(&self.directory, &self.options, Some(&known))?;
+        self.check_same_log(seen, &found)?;
         if seen.is_missed_by(&found) {
             // If it is damage, this observation says where.
             let options = self.options.clone().expect_durable(seen.durable);
             let error = observe(&self.directory, &options, None).err();
             // A cut in between could explain it.
             found = observe(&self.directory, &self.options, None)?;
+            self.check_same_log(seen, &found)?;
             if let Some(error) = error.filter(|_| seen.is_missed_by(&found)) {
                 return Err(error);
             }
@@ -407,6 +409,33 @@ impl View {
         self.note_change();
         seen.take(found);
         Ok(())
+    }
+
+    /// A log that was removed and made anew, or a copy of another one, is not read on.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    fn check_same_log(&self, seen: &Seen, found: &Observed) -> Result<()> {
+        let known = seen.segments.head().segment.header.log;
+        let Some(link) = found.links.iter().find(|link| link.segment.header.log != known) else {
+            return Ok(());
+        };
+        let number = link.segment.number();
+        let corruption = Corruption {
+            path: self.directory.path().join(names::segment(number)),
+            segment: Some(number),
+            offset: 0,
+            lsn: None,
+            reason: Reason::ForeignLog,
+            row: "H2",
+            details: vec![
+                "another log has taken the place of the one that this reader had opened: open it \
+                 again"
+                    .to_owned(),
+            ],
+            is_without_records: false,
+        };
+        Err(corruption.into())
     }
 
     /// What was seen is no longer true. Called with the lock held, before the state changes. (A

@@ -134,6 +134,38 @@ fn is_recycled(path: &Path) -> bool {
     highest.unwrap() > names.len() + 8
 }
 
+/// The directory is emptied and gets another log, with the same segments and longer: no record of
+/// it is shown to who reads the first one.
+#[test]
+fn a_log_that_takes_the_place_of_another_is_not_read_on() {
+    for lives in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let write = |records: std::ops::RangeInclusive<u64>| {
+            let log = Log::open(&path, small()).unwrap();
+            records.for_each(|lsn| assert!(log.append_durable(&record(lsn, 0)).is_ok()));
+            log
+        };
+        write(1..=5).close().unwrap();
+        let reader = Reader::open(&path, &small()).unwrap();
+        let mut cursor = reader.from(Lsn::FIRST);
+        for lsn in 1..=5 {
+            assert_eq!(check(lsn, cursor.next().unwrap().unwrap().bytes), 0);
+        }
+        for file in std::fs::read_dir(&path).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        // Several segments, so that a living writer's are listed anew.
+        let log = write(1..=300);
+        let kept = if lives { Some(log) } else { log.close().map(|()| None).unwrap() };
+        let shown = cursor.next_within(Duration::from_millis(200));
+        let Err(Error::Corrupt(told)) = shown else { panic!("lives {lives}: {shown:?}") };
+        assert!(told.to_string().contains("open it again"), "{told}");
+        assert!(reader.get(Lsn::new(6)).is_err(), "lives {lives}");
+        drop(kept);
+    }
+}
+
 #[test]
 fn a_follower_in_this_process_sees_everything_or_is_told() {
     for (access, with_cuts) in
