@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -29,9 +29,9 @@ use inkstone_sim::survival::{Broken, Must};
 use crate::campaign::Campaign;
 use crate::certificate::Certificate;
 use crate::keep::kept;
-use crate::medium::{Choice, Killed, Medium, PowerCut, RunError, State};
+use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
 use crate::process::{Heard, Process};
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 
 const PLACEHOLDER: &str = "{dir}";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
@@ -154,21 +154,15 @@ impl Any<'_> {
     }
 }
 
-/// The directory that the programs get, below the medium's. Its own name is not part of the test.
-fn directory_in(ground: &Path) -> PathBuf {
-    ground.join("any")
-}
-
 impl<M: Medium> Lab<M> for Any<'_> {
     fn write(&mut self, round: u64, medium: &mut M, _: &AtomicBool) -> Result<Written, RunError> {
         self.round = round + 1;
-        let ground = medium.ground("any")?;
-        let directory = directory_in(&ground.directory);
-        if ground.is_new {
+        let Ground { directory, is_new } = medium.ground("any")?;
+        if is_new {
             self.certain.clear();
             let made = std::fs::create_dir(&directory).and_then(|()| {
                 File::open(&directory)?.sync_all()?;
-                File::open(&ground.directory)?.sync_all()
+                File::open(directory.join(".."))?.sync_all()
             });
             made.map_err(|error| format!("{}: {error}", directory.display()))?;
         }
@@ -183,7 +177,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.figures.acknowledged += written.lines.len() as u64;
         self.first_line = written.first_line.or(self.first_line);
         if let Some(why) = &written.failed {
-            if ground.is_new && written.lines.is_empty() {
+            if is_new && written.lines.is_empty() {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
             }
             let why = self.kept(&directory, &format!("the writer could not continue: {why}"));
@@ -192,20 +186,20 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.told = written.lines;
         let states = self.options.states;
         let (plainest, sampled) = (states / 2, states - states / 2);
-        let choice = Choice { plainest, sampled, from, again_every: 0, seed };
+        let choice = Choice { plainest, sampled, from, seed, ..Choice::default() };
         Ok(Written { choice: Some(choice), broken: Vec::new() })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        let directory = directory_in(state.directory);
-        let shown = match self.reader.read(&directory, self.options.limit)? {
-            Ok(lines) => lines,
-            Err(why) => {
-                let why = self.kept(&directory, &format!("the reader failed: {why}"));
-                return Ok(Verdict::Broken(why, None));
-            }
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
+        let directory = match state.up() {
+            Ok(directory) => directory,
+            Err(why) => return Ok(Err(why)),
         };
-        match judge(&self.certain, &self.told, state.heard, &shown) {
+        let shown = match self.reader.read(directory, self.options.limit)? {
+            Ok(lines) => lines,
+            Err(why) => return Ok(Err(self.kept(directory, &format!("the reader failed: {why}")))),
+        };
+        Ok(match judge(&self.certain, &self.told, state.heard, &shown) {
             Ok((confirmed, in_flight)) => {
                 self.figures.confirmed += confirmed;
                 self.figures.in_flight += in_flight;
@@ -213,17 +207,17 @@ impl<M: Medium> Lab<M> for Any<'_> {
                 if state.place.is_none() {
                     self.certain = shown;
                 }
-                Ok(Verdict::Held)
+                Ok(())
             }
-            Err(what) => Ok(Verdict::Broken(self.kept(&directory, &what), None)),
-        }
+            Err(what) => Err(self.kept(directory, &what)),
+        })
     }
 
     fn words(&self) -> String {
         format!("round {}", self.round)
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         self.campaign.command.clone()
     }
 }

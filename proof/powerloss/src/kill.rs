@@ -14,7 +14,7 @@
 //! and nothing about syncs.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use crate::in_use::usage::{Lie, Usage};
 use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
 use crate::process::{Heard, Process, whole};
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
 /// With more records than this the witness truncates the log itself, so that a round stays short.
@@ -296,10 +296,6 @@ fn is_acknowledgement(line: &Line) -> bool {
     is_sync || line.is_acknowledgement()
 }
 
-fn log_in(ground: &Path) -> PathBuf {
-    ground.join("log")
-}
-
 impl Lab<Killed> for Kill<'_> {
     fn write(
         &mut self,
@@ -311,7 +307,7 @@ impl Lab<Killed> for Kill<'_> {
         self.round = Round::new(self.campaign.seed, number, self.lie);
         self.lines.clear();
         let told = |why: String| RunError::Other(format!("round {number}: {why}"));
-        let path = log_in(&medium.ground("kill").map_err(told)?.directory);
+        let path = medium.ground("kill").map_err(told)?.directory;
         let began = Instant::now();
         let words = self.round.usage.to_string();
         let mut process = Process::of(&self.campaign.program, &path, &words).map_err(told)?;
@@ -349,13 +345,12 @@ impl Lab<Killed> for Kill<'_> {
                 return Ok(Written { choice: None, broken });
             }
         }
-        let choice = Choice { plainest: 0, sampled: 1, from: 0, again_every: 0, seed: 0 };
-        Ok(Written { choice: Some(choice), broken: Vec::new() })
+        Ok(Written { choice: Some(Choice::default()), broken: Vec::new() })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        let path = log_in(state.directory);
-        Ok(self.look(&path).map_err(|what| self.kept(&path, &what)).into())
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
+        let path = state.up()?;
+        Ok(self.look(path).map_err(|what| self.kept(path, &what)))
     }
 
     fn class(&self) -> Option<String> {
@@ -367,7 +362,7 @@ impl Lab<Killed> for Kill<'_> {
         format!("round {}, {}", self.round.usage.life, self.round.class())
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         self.campaign.command.clone()
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::certificate::{Certificate, Violation};
 use crate::kernel::machine::Machine;
-use crate::kernel::states::{Cut, Kept, exactly};
-use crate::medium::{Choice, Medium, RunError, Shown, State};
+use crate::kernel::states::Cut;
+use crate::medium::{Choice, Medium, Place, RunError, Shown, State};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -31,21 +31,6 @@ pub(crate) struct Written {
     pub(crate) broken: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(crate) enum Verdict {
-    Held,
-    /// One was broken, in this state, or in one with these units of the cut.
-    Broken(String, Option<Kept>),
-    /// Whatever it is, no more states are wanted.
-    Enough,
-}
-
-impl From<Result<(), String>> for Verdict {
-    fn from(judged: Result<(), String>) -> Self {
-        judged.map_or_else(|why| Self::Broken(why, None), |()| Self::Held)
-    }
-}
-
 /// What is crashed, and what must hold then.
 pub(crate) trait Lab<M: Medium> {
     /// Starts the writer of a round, counted from 0, and hears it until it is to be crashed or has
@@ -53,16 +38,18 @@ pub(crate) trait Lab<M: Medium> {
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
     -> Result<Written, RunError>;
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError>;
+    /// The inner error is a broken promise.
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError>;
 
-    /// Judges what follows from the state that was judged last, when it is not mounted any more.
-    fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<Verdict, RunError> {
-        Ok(Verdict::Held)
-    }
-
-    /// What a state is whose file system does not come up.
-    fn is_dead(&mut self, _: &State<'_>, why: String) -> Verdict {
-        Verdict::Broken(why, None)
+    /// Judges what follows from the state that was judged last, when it is not mounted any more. A
+    /// promise is broken in another state of the same cut.
+    fn after(
+        &mut self,
+        _: &Machine,
+        _: &Cut,
+        _: &[bool],
+    ) -> Result<Result<(), (String, Place)>, RunError> {
+        Ok(Ok(()))
     }
 
     /// Under which name the last state counts, if not under the medium's.
@@ -73,8 +60,8 @@ pub(crate) trait Lab<M: Medium> {
     /// The round in words.
     fn words(&self) -> String;
 
-    /// The command that shows a broken promise again, in a recording that was kept or by itself.
-    fn again(&self, kept: Option<&Path>, place: Option<&str>) -> String;
+    /// The command that shows a broken promise again, if no recording was kept.
+    fn again(&self) -> String;
 
     /// A round is over: a line for people.
     fn is_over(&mut self, _: &mut M) -> Option<String> {
@@ -88,29 +75,6 @@ pub(crate) fn replay(recording: &Path, place: Option<&str>) -> String {
         Some(place) => format!("inkstone powerloss replay {} {place}", recording.display()),
         None => format!("inkstone powerloss show {}", recording.display()),
     }
-}
-
-/// What a lab says of what it is shown, and the place of that.
-fn judged<M: Medium, L: Lab<M>>(
-    lab: &mut L,
-    certificate: &mut Certificate,
-    shown: Shown<'_>,
-) -> Result<(Option<(usize, String)>, Verdict), RunError> {
-    Ok(match shown {
-        Shown::State(state) => {
-            let verdict = lab.judge(state)?;
-            let class = lab.class().unwrap_or_else(|| state.class.to_owned());
-            certificate.count(&class, 1);
-            (state.place.clone(), verdict)
-        }
-        Shown::Dead(state, why) => {
-            certificate.count(state.class, 1);
-            (state.place.clone(), lab.is_dead(state, why))
-        }
-        Shown::After(machine, cut, kept) => {
-            (Some((cut.entry, exactly(kept))), lab.after(machine, cut, kept)?)
-        }
-    })
 }
 
 /// Runs a plan on a medium and adds to its certificate.
@@ -136,16 +100,16 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
         let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
             medium.states(&choice, &mut |shown| {
-                let (place, verdict) = judged(lab, certificate, shown)?;
-                match verdict {
-                    Verdict::Held => {}
-                    Verdict::Enough => return Ok(ControlFlow::Break(())),
-                    Verdict::Broken(why, kept) => {
-                        let place = place.map(|(entry, subset)| {
-                            let subset = kept.map_or(subset, |kept| exactly(&kept));
-                            format!("--entry {entry} --subset {subset}")
-                        });
-                        broken.push((why, place));
+                match shown {
+                    Shown::State(state) => {
+                        let judged = lab.judge(state)?;
+                        let class = lab.class().unwrap_or_else(|| state.class.to_owned());
+                        certificate.count(&class, 1);
+                        broken.extend(judged.err().map(|why| (why, state.place.clone())));
+                    }
+                    Shown::After(machine, cut, kept) => {
+                        let judged = lab.after(machine, cut, kept)?;
+                        broken.extend(judged.err().map(|(why, place)| (why, Some(place))));
                     }
                 }
                 let count = certificate.violations.len() + broken.len();
@@ -165,7 +129,9 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
                     Err(why) => what += &format!("; the recording could not be kept: {why}"),
                 }
             }
-            let command = lab.again(kept.as_deref(), place.as_deref());
+            let place = place.map(|place| place.to_string());
+            let command = kept.as_deref().map(|kept| replay(kept, place.as_deref()));
+            let command = command.unwrap_or_else(|| lab.again());
             certificate.violations.push(Violation { what, command });
         }
         lab.is_over(medium).iter().for_each(|line| progress(line));

@@ -68,8 +68,8 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
             _ => false,
         };
         assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
-        // What a disk that drops its cache has lost ends the looking. A fault that passed by is no
-        // evidence.
+        // A state in which a disk that drops its cache has lost something counts for nothing. A
+        // fault that passed by is no evidence.
         let looked = tally.states == 3 * tally.fired || fault.is_beyond_assumptions();
         assert!(looked && tally.acknowledged >= rounds, "{kind}, {fault}: {certificate}");
         poisoned += tally.outcomes.get("poisoned").copied().unwrap_or(0);

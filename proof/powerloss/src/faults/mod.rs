@@ -17,7 +17,7 @@ pub(crate) mod met;
 pub mod plan;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ use crate::kernel::machine::{FsKind, Machine, run as run_tool};
 use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
 /// After this many violations on one file system the rest would show the same.
@@ -300,7 +300,7 @@ impl Faults<'_> {
         while left > 0 {
             left -= usize::from(self.hear(process, medium)?.is_acknowledgement());
         }
-        let sectors = sectors_of_log(&log_in(medium.machine.target()))?;
+        let sectors = sectors_of_log(&medium.directory())?;
         *armed = medium.requests();
         arm(self.fault, medium.disk()?, &sectors, rng.u64(..6));
         if self.fault == Fault::FileSystemFull {
@@ -372,17 +372,17 @@ impl Faults<'_> {
     }
 
     fn look(&self, state: &State<'_>) -> Result<(), String> {
-        let path = log_in(state.directory);
+        let path = state.up()?;
         let options = self.usage.options();
-        let log = Log::open(&path, options).map_err(|error| {
-            format!("the log does not open: {error}; its files: {}", files(&path))
+        let log = Log::open(path, options).map_err(|error| {
+            format!("the log does not open: {error}; its files: {}", files(path))
         })?;
         Promised::by(&Shown::default(), &self.lines, state.heard).check(&log)?;
         // A file system that was full at this moment gets its room back: then the log must
         // continue. btrfs frees blocks with its next commit, and until then may report that there
         // are none.
-        if std::fs::remove_file(state.directory.join("ballast")).is_ok() {
-            run_tool("sync", &["-f"], state.directory, |_| true)?;
+        if std::fs::remove_file(path.with_file_name("ballast")).is_ok() {
+            run_tool("sync", &["-f"], path, |_| true)?;
         }
         let last = log.last().get();
         let lsn = log
@@ -393,10 +393,6 @@ impl Faults<'_> {
         }
         log.close().map_err(|error| format!("the log does not close: {error}"))
     }
-}
-
-fn log_in(target: &Path) -> PathBuf {
-    target.join("log")
 }
 
 fn files(path: &Path) -> String {
@@ -421,7 +417,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         self.lines.clear();
         (self.fired, self.is_broken) = (0, false);
         let words = self.usage.to_string();
-        let directory = log_in(&medium.ground(&words)?.directory);
+        let directory = medium.ground(&words)?.directory;
         let mut process = Process::of(&self.campaign.program, &directory, &words)?;
         let mut from = 0;
         let mut broken = Vec::new();
@@ -457,8 +453,8 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             plainest: 1,
             sampled: self.wanted.sampled,
             from: from.min(medium.recording.entries.len()),
-            again_every: 0,
             seed: self.usage.seed,
+            ..Choice::default()
         });
         let busy = |why| format!("the file system cannot be unmounted: {why}");
         broken.extend(crashed.err().map(busy));
@@ -469,25 +465,14 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         Ok(Written { choice, broken })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let judged = self.look(state);
         self.is_broken |= judged.is_err();
-        // Of a disk that fails so a loss is counted, and is no violation.
-        if judged.is_err() && self.fault.is_beyond_assumptions() {
-            return Ok(Verdict::Enough);
-        }
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
         self.tally().repaired += u64::from(state.is_repaired);
-        Ok(judged.into())
-    }
-
-    fn is_dead(&mut self, _: &State<'_>, why: String) -> Verdict {
-        self.is_broken = true;
-        if self.fault.is_beyond_assumptions() {
-            return Verdict::Enough;
-        }
-        Verdict::Broken(why, None)
+        // Of a disk that fails so a loss is counted, and is no violation.
+        Ok(judged.or_else(|why| if self.fault.is_beyond_assumptions() { Ok(()) } else { Err(why) }))
     }
 
     fn words(&self) -> String {
@@ -495,7 +480,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         format!("{}, {way}, {} threads, seed {}", self.fault, self.usage.threads, self.usage.seed)
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         let (kind, fault, seed) = (self.kind, self.fault, self.usage.seed);
         let mut words = format!(
             "inkstone powerloss faults --fs {kind} --fault {fault} --seed {seed} --rounds 1"
