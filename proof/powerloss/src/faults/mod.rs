@@ -27,7 +27,7 @@ use inkstone_io::NamedChoice;
 use self::met::{Excuses, Met, met};
 use self::plan::{Fault, arm, mend, sectors_of_log};
 use crate::campaign::Campaign;
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Counts};
 use crate::in_use::lines::{Call, Class, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::Usage;
@@ -63,64 +63,27 @@ pub struct Wanted {
     pub sampled: usize,
 }
 
+/// What came of one fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Rounds in which it occurred.
     pub fired: u64,
-    pub acknowledged: u64,
     pub states: u64,
-    /// Of these, after a repair of the file system.
-    pub repaired: u64,
-    /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault
-    /// left it.
-    pub openings: u64,
-    pub refused_openings: u64,
-    /// Rounds in which durable records could not be read from the file system as it was.
-    pub unreadable: u64,
-    /// Flushes that reached the disk after a poison and before the closing, by anyone.
-    pub flushes_after: u64,
-    /// Rounds in which something was broken. They are violations, unless the log relies on a disk
-    /// not to fail so.
-    pub broken_rounds: u64,
-    /// The operation and number of each poison's cause.
-    pub causes: BTreeMap<String, u64>,
+    /// Rounds by what came of them; acknowledgements; openings in the file system as the fault left
+    /// it, on the bad disk and on the sound one.
+    pub counts: Counts,
 }
 
 impl Tally {
     fn add(&mut self, fired: u64, met: &Met) {
-        *self.outcomes.entry(outcome(fired, met)).or_default() += 1;
         self.fired += u64::from(fired > 0);
-        self.openings += met.openings;
-        self.refused_openings += met.refused_openings.len() as u64;
-        self.unreadable += u64::from(met.unreadable.is_some());
+        self.counts.add(outcome(fired, met), 1);
         if let Some(why) = &met.poison {
-            *self.causes.entry(format!("{} errno {}", why.operation, why.errno)).or_default() += 1;
+            self.counts.add(&format!("by {} errno {}", why.operation, why.errno), 1);
         }
-    }
-
-    fn words(&self) -> String {
-        let list = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
-            counts.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
-        };
-        let mut words = list(&mut self.outcomes.iter().map(|(word, count)| (*word, *count)));
-        if !self.causes.is_empty() {
-            let causes =
-                list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
-            words += &format!(" (poison: {causes})");
-        }
-        words += &format!("; {} acknowledged; reopened {} times", self.acknowledged, self.openings);
-        for (count, what) in [
-            (self.refused_openings, "refused"),
-            (self.unreadable, "unreadable until the power cut"),
-            (self.repaired, "repaired first"),
-            (self.flushes_after, "flushes after the poison"),
-            (self.broken_rounds, "rounds with promises broken"),
-        ] {
-            if count > 0 {
-                words += &format!(", {count} {what}");
-            }
-        }
-        words
+        self.counts.add("openings", met.openings);
+        self.counts.add("openings or calls refused", met.refused_openings.len() as u64);
+        self.counts.add("unreadable until the power cut", u64::from(met.unreadable.is_some()));
     }
 }
 
@@ -193,7 +156,7 @@ fn on(
     runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
     certificate.classes.clear();
     for (fault, tally) in &lab.tallies {
-        certificate.count(&format!("{fault}: {}", tally.words()), tally.states);
+        certificate.count(&format!("{fault}: {}", tally.counts), tally.states);
     }
     Ok(lab.tallies)
 }
@@ -210,7 +173,6 @@ fn of_round(campaign: &Campaign, wanted: &Wanted, ways: &[Way], round: u64) -> (
         seed,
         life: 0,
         ends_after: None,
-        lie: None,
         mistake: campaign.mistake,
     };
     (fault, usage)
@@ -257,6 +219,10 @@ struct Faults<'a> {
 impl Faults<'_> {
     fn tally(&mut self) -> &mut Tally {
         self.tallies.entry(self.fault).or_default()
+    }
+
+    fn count(&mut self, what: &str, more: u64) {
+        self.tally().counts.add(what, more);
     }
 
     fn hear(&mut self, process: &Process, medium: &mut PowerCut<'_>) -> Result<Line, String> {
@@ -364,7 +330,8 @@ impl Faults<'_> {
                 }
                 Line::Begin(Made { call: Call::Close, .. }) => {
                     let now = medium.disk()?.flushes();
-                    self.tally().flushes_after += poisoned_at.map_or(0, |then| now - then);
+                    let since = poisoned_at.map_or(0, |then| now - then);
+                    self.count("flushes after the poison", since);
                 }
                 _ => {}
             }
@@ -441,7 +408,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         }
         broken.extend(self.met.broken.iter().cloned());
         let acknowledged = self.lines.iter().filter(|line| line.is_acknowledgement()).count();
-        self.tally().acknowledged += acknowledged as u64;
+        self.count("acknowledged", acknowledged as u64);
         let (fired, met) = (self.fired, std::mem::take(&mut self.met));
         self.tally().add(fired, &met);
         self.met = met;
@@ -470,7 +437,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         self.is_broken |= judged.is_err();
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
-        self.tally().repaired += u64::from(state.is_repaired);
+        self.count("repaired first", u64::from(state.is_repaired));
         // Of a disk that fails so a loss is counted, and is no violation.
         Ok(judged.or_else(|why| if self.fault.is_beyond_assumptions() { Ok(()) } else { Err(why) }))
     }
@@ -495,8 +462,8 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
     }
 
     fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
-        let is_broken = u64::from(self.is_broken);
-        self.tally().broken_rounds += is_broken;
+        // They are violations, unless the log relies on a disk not to fail so.
+        self.count("rounds with promises broken", u64::from(self.is_broken));
         Some(format!("{}: {}: {}", self.kind, self.words(), outcome(self.fired, &self.met)))
     }
 }
