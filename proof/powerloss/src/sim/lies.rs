@@ -22,27 +22,37 @@ pub enum Seen {
     Corrupt,
 }
 
+/// Reads a log to its end; `is_right` is asked of each record. Returns the last LSN; `None`: it
+/// reports that it is corrupt.
+fn read_all(
+    log: &Log,
+    mut is_right: impl FnMut(u64, &[u8]) -> bool,
+) -> Result<Option<u64>, String> {
+    let mut next = log.first().get();
+    for record in log.reader().records(log.first()) {
+        match record {
+            Ok(record) if record.lsn.get() == next && is_right(next, &record.bytes) => next += 1,
+            Ok(record) => {
+                return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
+            }
+            Err(error) if error.corruption().is_some() => return Ok(None),
+            Err(error) => return Err(format!("LSN {next} cannot be read: {error}")),
+        }
+    }
+    Ok(Some(next - 1))
+}
+
 /// Reads a log. Whatever it shows must have been appended there.
 fn read(log: &Log, model: &Model) -> Result<Seen, String> {
     let (first, last) = (log.first().get(), log.last().get());
     if last > model.last() || first > model.first {
         return Err(format!("{first}..={last} of {}..={}", model.first, model.last()));
     }
-    let mut next = first;
-    for record in log.reader().records(Lsn::new(first)) {
-        match record {
-            Ok(record) => {
-                let wanted = model.records.get(record.lsn.get() as usize - 1).map(Record::payload);
-                if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                    return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
-                }
-                next += 1;
-            }
-            Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
-            Err(error) => return Err(format!("LSN {next} cannot be read: {error}")),
-        }
-    }
-    let is_whole = (first, last, next) == (model.first, model.last(), model.last() + 1);
+    let wanted = |lsn: u64| model.records.get(lsn as usize - 1).map(Record::payload);
+    let Some(read) = read_all(log, |lsn, bytes| wanted(lsn) == Some(bytes))? else {
+        return Ok(Seen::Corrupt);
+    };
+    let is_whole = (first, last, read) == (model.first, model.last(), model.last());
     Ok(if is_whole { Seen::Whole } else { Seen::Less })
 }
 
@@ -168,20 +178,7 @@ pub fn reports_later(
 /// As [`look`], but truncated records may be back at either end.
 fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<(), String> {
     let Some(log) = opened(disk, variant)? else { return Ok(()) };
-    let mut last = log.first().get().saturating_sub(1);
-    for record in log.reader().records(log.first()) {
-        match record {
-            Ok(record)
-                if record.lsn.get() == last + 1
-                    && Record::is_ours(&record.bytes, model.numbers) =>
-            {
-                last += 1;
-            }
-            Ok(record) => return Err(format!("LSN {} was never appended", record.lsn)),
-            Err(error) if error.corruption().is_some() => return Ok(()),
-            Err(error) => return Err(format!("LSN {} cannot be read: {error}", last + 1)),
-        }
-    }
+    read_all(&log, |_, bytes| Record::is_ours(bytes, model.numbers))?;
     log.abandon();
     Ok(())
 }
