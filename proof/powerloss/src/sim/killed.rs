@@ -51,15 +51,15 @@ impl Hook for Mortal {
 }
 
 /// A log whose writers are killed.
-pub struct Killed {
-    pub explorer: Explorer,
+pub(crate) struct Killed {
+    pub(crate) explorer: Explorer,
     disk: SimDisk,
     rng: fastrand::Rng,
     model: Model,
 }
 
 impl Killed {
-    pub fn new(explorer: Explorer) -> Self {
+    pub(crate) fn new(explorer: Explorer) -> Self {
         let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
         let rng = fastrand::Rng::with_seed(explorer.seed ^ 0x6B69_6C6C_6564_2121);
         Self { explorer, disk, rng, model: Model::new() }
@@ -77,7 +77,7 @@ impl Killed {
 
     /// Runs a history: before each operation a process opens the log, and is killed within the
     /// operation or after it.
-    pub fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
+    pub(crate) fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             self.one(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
         }

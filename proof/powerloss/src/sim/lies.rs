@@ -14,7 +14,7 @@ use crate::model::{Model, Record, Shown};
 
 /// What a log shows that may lack records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     Whole,
     /// Less, without an error.
     Less,
@@ -66,7 +66,7 @@ fn opened(disk: &SimDisk, variant: &Variant) -> Result<Option<Log>, String> {
 }
 
 /// Opens the log of a disk and reads it.
-pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+pub(crate) fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
     let Some(log) = opened(disk, variant)? else { return Ok(Seen::Corrupt) };
     let seen = read(&log, model);
     log.abandon();
@@ -75,7 +75,7 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
 
 /// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log
 /// must notice the loss. `None` if it was noticed before.
-pub fn tell(
+pub(crate) fn tell(
     disk: &SimDisk,
     variant: &Variant,
     operations: &[Op],
@@ -126,7 +126,7 @@ pub fn tell(
 /// Runs a history in which a sync reports success but loses everything, and the next sync fails. No
 /// log can save that data. What is shown must have been appended all the same, and the error must
 /// be reported when it comes.
-pub fn reports_later(
+pub(crate) fn reports_later(
     disk: &SimDisk,
     variant: &Variant,
     operations: &[Op],
@@ -197,7 +197,7 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
 
 /// The write of the very last group is lost, and nothing follows that shows it: only a caller who
 /// passes the LSN that he knows to be durable gets an error.
-pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
+pub(crate) fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     let last = log.append_durable(b"the last").map_err(|error| error.to_string())?;
@@ -214,7 +214,7 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// The write of a truncation is lost, and that of another one is not: the promise in the second one
 /// shows it.
-pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
+pub(crate) fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     let first = Lsn::new(3);
@@ -232,7 +232,7 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// Runs a history, and flips a bit of each of so many disks that a crash then leaves: nothing is
 /// missing without a word.
-pub fn rots(
+pub(crate) fn rots(
     seed: u64,
     variant: &Variant,
     operations: &[Op],
@@ -257,7 +257,7 @@ pub fn rots(
 }
 
 /// Flips a bit somewhere in a segment that is in use.
-pub fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
+pub(crate) fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
     let image = disk.image();
     let segments: Vec<_> = image
         .iter()

@@ -56,7 +56,7 @@ fn append_all(disk: &SimDisk, log: &Log, writer: u32, said: &Said) -> inkstone::
 }
 
 /// Runs the threads; returns how many states were checked.
-pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
+pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
     let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
