@@ -3,6 +3,21 @@
 //!
 //! *Owns*: the rounds, the counts, what is kept of a broken promise, the certificate. *May not
 //! touch*: what a writer does, how a crash is made, what is right.
+//!
+//! A round: the lab starts its writer where the medium says and hears it; the medium takes the
+//! process away and shows what is left, each state a directory; the lab judges each. A medium
+//! supplies the place, the states and, where it has one, the recording from which each state can be
+//! made again. A lab supplies the writer, the judge and the words:
+//!
+//! | lab | writer | medium | the judge compares with |
+//! |---|---|---|---|
+//! | [`crate::any`] | any command | killed, power cut | the lines that it printed |
+//! | [`crate::kill`] | threads that use a log ([`crate::in_use`]) | killed | what each call was promised |
+//! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
+//! | [`crate::log_run`] | a history of a log, or of a raft log | power cut | the model of each moment |
+//! | [`crate::strategies`] | one plain way of writing | power cut | the bytes of each step |
+//!
+//! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
