@@ -82,7 +82,7 @@ impl Tally {
             self.counts.add(&format!("by {} errno {}", why.operation, why.errno), 1);
         }
         self.counts.add("openings", met.openings);
-        self.counts.add("openings or calls refused", met.refused_openings.len() as u64);
+        self.counts.add("refused without poison", met.refused_openings.len() as u64);
         self.counts.add("unreadable until the power cut", u64::from(met.unreadable.is_some()));
     }
 }
