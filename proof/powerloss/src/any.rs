@@ -193,8 +193,8 @@ impl<M: Medium> Lab<M> for Any<'_> {
         };
         Ok(match judge(&self.certain, &self.told, state.heard, &shown) {
             Ok((confirmed, in_flight)) => {
-                self.counts.add("of these read back", confirmed);
-                self.counts.add("in flight and read back", in_flight);
+                self.counts.add("acknowledged lines read back", confirmed);
+                self.counts.add("in flight", in_flight);
                 // With more than one state of a writer, the next one begins anew.
                 if state.place.is_none() {
                     self.certain = shown;
