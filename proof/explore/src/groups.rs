@@ -5,21 +5,21 @@
 //! *Owns*: drawing what each thread does from the seed, doing it, the models of the groups, and
 //! judging every answer by them. *May not touch*: which thread goes on.
 //!
-//! A group has one owner, so what it may be is a list of models: one after each of the owner's
-//! changes. Who opens it must find the last one that has returned, however it was ended before.
+//! A group has one owner (`models.rs`). Who opens it must find the last model that has returned,
+//! however it was ended before.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
 use inkstone_raft::{EntryId, Error, Groups, Leader, NewEntry, RaftLog, StreamsOptions, Vote};
+use inkstone_sim::survival::Thing;
 use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use shuttle::thread;
 
-use crate::disk::{PATH, alone, stepped};
-use crate::ledger::{Kind, Shots, end_if_broken, fail, number_in, payload};
+use crate::disk::{PATH, stepped};
+use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
+use crate::models::{Ledger as Models, none_is_uncalled};
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
@@ -104,73 +104,24 @@ impl Model {
     }
 }
 
-#[derive(Debug)]
-struct Owned {
-    models: Vec<Model>,
-    /// The last one whose change has returned, and the first that a power cut may leave.
-    returned: usize,
-    certain: usize,
-    committed: u64,
-    /// The last callback's model.
-    called_back: usize,
+impl Thing for Model {
+    fn may_be_shown_as(&self, shown: &Self) -> bool {
+        self == shown
+    }
+
+    fn brief(&self) -> String {
+        format!("{self:?}")
+    }
 }
 
-struct Ledger {
-    disk: SimDisk,
-    rng: Rng,
-    owned: [Owned; 2],
-    shots: Shots<[Range<usize>; 2]>,
-    may_fail: bool,
-    is_closing: bool,
-    records: u32,
-    talks: bool,
-}
+/// With the last committed index of each group.
+type Ledger = Models<Model, [u64; 2]>;
 
 impl Ledger {
-    fn say(&self, what: impl FnOnce() -> String) {
-        if self.talks {
-            println!("{}", what());
-        }
-    }
-
-    fn possible(&self) -> [Range<usize>; 2] {
-        std::array::from_fn(|group| self.owned[group].certain..self.owned[group].models.len())
-    }
-
-    fn shoot(&mut self) {
-        if !self.shots.is_full() && self.rng.u8(..4) == 0 {
-            let possible = self.possible();
-            self.shots.take(&self.disk, possible);
-        }
-    }
-
-    fn last(&self, group: usize) -> &Model {
-        let owned = &self.owned[group];
-        &owned.models[owned.models.len() - 1]
-    }
-
-    /// The group becomes this; returns which model it is.
-    fn will_be(&mut self, group: usize, model: Model) -> usize {
-        self.shoot();
-        self.owned[group].models.push(model);
-        self.owned[group].models.len() - 1
-    }
-
-    fn is_certain(&mut self, group: usize, model: usize) {
-        let owned = &mut self.owned[group];
-        owned.certain = owned.certain.max(model);
-        self.shoot();
-    }
-
     /// A change has returned. If the group was closed before, nothing has changed.
     fn returned(&mut self, group: usize, model: usize, done: &Result<(), Error>, waits: bool) {
         match done {
-            Ok(()) => {
-                self.owned[group].returned = model;
-                if waits {
-                    self.is_certain(group, model);
-                }
-            }
+            Ok(()) => self.has_returned(group, model, waits),
             Err(error) if matches!(error.cause(), Error::Closed) && !self.is_closing => {
                 let before = self.owned[group].models[model - 1].clone();
                 self.owned[group].models.push(before);
@@ -184,10 +135,7 @@ impl Ledger {
     fn refused(&self, error: &Error, by: &str) {
         let is_closed =
             matches!(error.cause(), Error::Closed | Error::Log(inkstone::Error::Closed));
-        if !(self.may_fail || is_closed && self.is_closing) {
-            fail!(Kind::WrongError, "{by}: {error} ({error:?})");
-        }
-        self.say(|| format!("{by}: {error}"));
+        self.must_be_explained(error, by, self.may_fail || is_closed && self.is_closing);
     }
 }
 
@@ -220,11 +168,12 @@ impl World {
             Ok(_) if ledger.is_closing || ledger.may_fail => {}
             Ok((found, committed)) => {
                 let owned = &ledger.owned[group];
-                if found != *ledger.last(group) || committed != owned.committed {
+                if found != *owned.last() || committed != ledger.more[group] {
                     fail!(
                         Kind::Lost,
                         "group {group} is opened as {found:?}, {committed} committed, and is \
-                         {owned:?}"
+                         {owned:?}, {:?} committed",
+                        ledger.more
                     );
                 }
             }
@@ -241,9 +190,7 @@ impl World {
         uncalled.fetch_add(1, Ordering::Relaxed);
         move |result: Result<(), Error>| {
             let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            if std::mem::replace(&mut ledger.owned[group].called_back, model) >= model {
-                fail!(Kind::OutOfOrder, "group {group}: the callback of model {model}");
-            }
+            ledger.called_back(group, model);
             match result {
                 Ok(()) => ledger.is_certain(group, model),
                 Err(error) => ledger.refused(&error, "a callback"),
@@ -257,7 +204,7 @@ impl World {
         let (mut model, committed) = {
             let ledger = self.ledger();
             ledger.say(|| format!("group {group}: {op:?}"));
-            (ledger.last(group).clone(), ledger.owned[group].committed)
+            (ledger.owned[group].last().clone(), ledger.more[group])
         };
         let leader = Leader::of_term(TERM);
         let (done, waits, step) = match op {
@@ -265,8 +212,7 @@ impl World {
                 let first = model.next();
                 let (step, payloads) = {
                     let mut ledger = self.ledger();
-                    let numbers = ledger.records + 1..=ledger.records + count as u32;
-                    ledger.records += count as u32;
+                    let numbers = ledger.new_records(count);
                     model.entries.extend(numbers.clone());
                     let payloads: Vec<_> = numbers.map(|number| payload(number, 40)).collect();
                     (ledger.will_be(group, model), payloads)
@@ -301,7 +247,7 @@ impl World {
                     return true;
                 }
                 match raft.save_committed(index) {
-                    Ok(()) => self.ledger().owned[group].committed = index,
+                    Ok(()) => self.ledger().more[group] = index,
                     Err(error) if matches!(error.cause(), Error::Closed) => return false,
                     Err(error) => {
                         self.ledger().refused(&error, "save_committed");
@@ -415,7 +361,7 @@ impl World {
             [0, 1].map(|group| ledger.owned[group].returned)
         };
         match self.groups.close() {
-            Ok(()) => (0..2).for_each(|group| self.ledger().is_certain(group, returned[group])),
+            Ok(()) => self.ledger().are_certain(returned),
             Err(error) => self.ledger().refused(&error, "close"),
         }
     }
@@ -447,24 +393,9 @@ pub fn one(seed: u64, plan: Plan) {
     let mut rng = Rng::with_seed(seed ^ 0x4752_4F55_5053_2121);
     let setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
-    let owned = || Owned {
-        models: vec![Model { first: 1, entries: Vec::new(), vote: 0 }],
-        returned: 0,
-        certain: 0,
-        committed: 0,
-        called_back: 0,
-    };
-    let mut ledger = Ledger {
-        disk: disk.clone(),
-        rng: rng.fork(),
-        owned: [owned(), owned()],
-        shots: Shots::new(),
-        may_fail: setup.fault.is_some(),
-        is_closing: false,
-        records: 0,
-        talks: plan.talks,
-    };
-    ledger.shots.most = rng.usize(..3);
+    let new = || Model { first: 1, entries: Vec::new(), vote: 0 };
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, [new(), new()], [0; 2]);
+    ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
     #[cfg(inkstone_mistakes)]
     inkstone_raft::mistake::set(plan.raft_mistake);
@@ -482,7 +413,15 @@ pub fn one(seed: u64, plan: Plan) {
     history(&setup, world, &ledger);
     none_is_uncalled(&uncalled);
     disk.clear_faults();
-    look_at_what_is_left(&mut ledger.lock().unwrap_or_else(PoisonError::into_inner));
+    #[cfg(inkstone_mistakes)]
+    inkstone_raft::mistake::set(None);
+    let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+    ledger.look_at_what_is_left(|directory| {
+        let groups = Groups::open_in(directory, options(false))?;
+        let found = [shown(&groups.group(0)?)?.0, shown(&groups.group(1)?)?.0];
+        groups.abandon();
+        Ok::<_, Error>(found)
+    });
     end_if_broken();
 }
 
@@ -512,44 +451,5 @@ fn history(setup: &Setup, world: World, ledger: &Mutex<Ledger>) {
         (End::Abandon, Ok(groups)) => groups.abandon(),
         // A callback that is left has it.
         (_, groups) => drop(groups),
-    }
-}
-
-/// The log's own thread may be calling the last ones.
-fn none_is_uncalled(uncalled: &AtomicU32) {
-    let mut patience = 0..2000;
-    while uncalled.load(Ordering::Relaxed) > 0 {
-        if patience.next().is_none() {
-            fail!(Kind::Uncalled, "{} callbacks", uncalled.load(Ordering::Relaxed));
-        }
-        thread::yield_now();
-    }
-}
-
-/// What each power cut left of a group is one of the models that could be found then.
-fn look_at_what_is_left(ledger: &mut Ledger) {
-    let (last, disk) = (ledger.possible(), ledger.disk.clone());
-    ledger.shots.take(&disk, last);
-    #[cfg(inkstone_mistakes)]
-    inkstone_raft::mistake::set(None);
-    let Ledger { shots, rng, owned, .. } = ledger;
-    for (disk, possible) in shots.found(rng) {
-        let unsound =
-            |error: Error| -> ! { fail!(Kind::FalseCorrupt, "after a power cut: {error}") };
-        let directory = Arc::new(alone(disk.directory(PATH)));
-        let groups =
-            Groups::open_in(directory, options(false)).unwrap_or_else(|error| unsound(error));
-        let mut found = BTreeMap::new();
-        for group in 0..2 {
-            let raft = groups.group(group).unwrap_or_else(|error| unsound(error));
-            found.insert(group, shown(&raft).unwrap_or_else(|error| unsound(error)).0);
-        }
-        groups.abandon();
-        for (group, found) in found {
-            let models = &owned[group as usize].models[possible[group as usize].clone()];
-            if !models.contains(&found) {
-                fail!(Kind::Lost, "after a power cut: {found:?} is none of {models:?}");
-            }
-        }
     }
 }

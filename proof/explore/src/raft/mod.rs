@@ -6,19 +6,19 @@
 
 mod ledger;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use fastrand::Rng;
 use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, RaftReader, Vote};
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 
-use self::ledger::{Found, Ledger};
-use crate::disk::{PATH, alone, stepped};
+use self::ledger::{Ledger, Model, More, PURGER, WRITER};
+use crate::disk::{PATH, stepped};
 use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
+use crate::models::none_is_uncalled;
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
@@ -56,7 +56,7 @@ enum Habit {
 struct Setup {
     own_thread: bool,
     memory_bytes: usize,
-    fails: bool,
+    fault: Option<Fault>,
     writer: Vec<Op>,
     beside: Vec<Op>,
     reader: Vec<Op>,
@@ -99,7 +99,7 @@ impl Setup {
         Self {
             own_thread,
             memory_bytes: [0, 200, 4000, 64 << 10][rng.usize(..4)],
-            fails: rng.u8(..8) == 0,
+            fault: (rng.u8(..8) == 0).then(|| fault(rng)),
             writer: std::iter::once(first).chain((0..writes_count).map(|_| writes(rng))).collect(),
             beside: (0..besides_count).map(|_| besides(rng)).collect(),
             reader: (0..reads_count).map(|_| reads(rng)).collect(),
@@ -134,12 +134,9 @@ impl World {
         world.uncalled.fetch_add(1, Ordering::Relaxed);
         move |result| {
             if world.is_calling.swap(true, Ordering::Relaxed) {
-                fail!(
-                    Kind::OutOfOrder,
-                    "the callback of step {step} is called while another one runs"
-                );
+                fail!(Kind::OutOfOrder, "the callback of {step} is called while another one runs");
             }
-            world.ledger().called_back(step, &result);
+            world.ledger().is_called_back(step, &result);
             match world.habit {
                 Habit::Plain => {}
                 Habit::Reads => world.entries(1, 3),
@@ -166,11 +163,11 @@ impl World {
             Op::Truncate(back, waits) => {
                 let (step, from) = {
                     let mut ledger = self.ledger();
-                    let from = ledger.next().saturating_sub(back).max(ledger.committing + 1);
+                    let from = ledger.next().saturating_sub(back).max(ledger.more.committing + 1);
                     if from >= ledger.next() {
                         return;
                     }
-                    (ledger.will_truncate(from), from)
+                    (ledger.will_write(|entries, _| entries.truncate(from as usize - 1)), from)
                 };
                 let done = if waits {
                     raft.truncate_from(from)
@@ -180,11 +177,11 @@ impl World {
                 self.settle(step, done, waits, "truncate_from");
             }
             Op::Vote(waits) => {
-                let (step, term) = {
-                    let mut ledger = self.ledger();
-                    let term = ledger.tick();
-                    (ledger.will_vote(term), term)
-                };
+                let mut term = 0;
+                let step = self.ledger().will_write(|_, vote| {
+                    *vote += 1;
+                    term = *vote;
+                });
                 let vote = Vote::new(Leader::of_term(term));
                 let done = if waits {
                     raft.save_vote(&vote)
@@ -195,15 +192,16 @@ impl World {
             }
             Op::Commit(back) => self.commit(raft, back),
             Op::Purge(back) => {
-                let upto = {
+                let (step, upto) = {
                     let mut ledger = self.ledger();
-                    let upto = ledger.committed.saturating_sub(back);
-                    ledger.will_purge(upto);
-                    upto
+                    let upto = ledger.more.committed.saturating_sub(back);
+                    // What is purged stays so.
+                    let first = ledger.owned[PURGER].last().purged_before().max(upto + 1);
+                    (ledger.will_be(PURGER, Model::From(first)), upto)
                 };
                 if upto > 0 {
                     match raft.purge(&EntryId::new(Leader::of_term(TERM), upto)) {
-                        Ok(()) => self.ledger().purged(upto),
+                        Ok(()) => self.ledger().has_returned(PURGER, step, true),
                         Err(error) => self.ledger().refused(&error, "purge"),
                     }
                 }
@@ -218,10 +216,10 @@ impl World {
         let (step, numbers, first) = {
             let mut ledger = self.ledger();
             let first = ledger.next();
-            let (step, numbers) = ledger.will_append(count);
-            (step, numbers, first)
+            let numbers = ledger.new_records(count);
+            (ledger.will_write(|entries, _| entries.extend(numbers.clone())), numbers, first)
         };
-        let payloads: Vec<_> = numbers.iter().map(|number| payload(*number, bytes)).collect();
+        let payloads: Vec<_> = numbers.map(|number| payload(number, bytes)).collect();
         let leader = Leader::of_term(TERM);
         let entry = |(index, payload)| NewEntry { leader: &leader, index, payload };
         let entries: Vec<_> =
@@ -243,7 +241,7 @@ impl World {
     /// A step has returned. One that was refused calls nothing back.
     fn settle(&self, step: usize, done: Result<(), Error>, waits: bool, by: &str) {
         match done {
-            Ok(()) => self.ledger().returned(step, waits),
+            Ok(()) => self.ledger().has_returned(WRITER, step, waits),
             Err(error) => {
                 if !waits {
                     self.uncalled.fetch_sub(1, Ordering::Relaxed);
@@ -257,34 +255,34 @@ impl World {
         let index = {
             let mut ledger = self.ledger();
             let index = (ledger.next() - 1).saturating_sub(back);
-            if index <= ledger.committing {
+            if index <= ledger.more.committing {
                 return;
             }
-            ledger.committing = index;
+            ledger.more.committing = index;
             index
         };
         match raft.save_committed(index) {
             Ok(()) => {
                 let mut ledger = self.ledger();
-                ledger.committed = ledger.committed.max(index);
+                ledger.more.committed = ledger.more.committed.max(index);
             }
             Err(error) => self.ledger().refused(&error, "save_committed"),
         }
     }
 
     fn sync(&self, raft: &RaftLog) {
-        let steps = self.ledger().steps_returned();
+        let returned = self.ledger().begin();
         match raft.sync() {
-            Ok(()) => self.ledger().is_certain(steps, "a sync has returned"),
+            Ok(()) => self.ledger().are_certain(returned),
             Err(error) => self.ledger().refused(&error, "sync"),
         }
     }
 
     fn entries(&self, back: u64, count: u64) {
         let (begun, range) = {
-            let mut ledger = self.ledger();
+            let ledger = self.ledger();
             let from = ledger.next().saturating_sub(back).max(1);
-            (ledger.tick(), from..from + count)
+            (ledger.begin(), from..from + count)
         };
         match self.reader.entries(range.clone(), usize::MAX) {
             Ok(entries) => {
@@ -316,10 +314,9 @@ pub fn one(seed: u64, plan: Plan) {
     let mut rng = Rng::with_seed(seed ^ 0x6869_7374_5241_4654);
     let setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
-    let mut ledger = Ledger::new(disk.clone(), seed);
-    ledger.may_be_poisoned = setup.fails;
-    ledger.shots.most = rng.usize(..3);
-    ledger.talks = plan.talks;
+    let first = [Model::Written { entries: Vec::new(), vote: 0 }, Model::From(1)];
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, first, More::default());
+    ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
     let log = inkstone::Options::small().buffer_bytes(16 << 10).own_thread(setup.own_thread);
     let options = Options::new().log(log).memory_bytes(setup.memory_bytes);
@@ -340,12 +337,18 @@ pub fn one(seed: u64, plan: Plan) {
         uncalled: Arc::default(),
         is_calling: Arc::default(),
     };
-    if setup.fails {
-        disk.inject(fault(&mut rng));
+    if let Some(fault) = setup.fault.clone() {
+        disk.inject(fault);
     }
     history(&setup, &world, raft);
     disk.clear_faults();
-    look_at_what_is_left(&world);
+    world.ledger().look_at_what_is_left(|directory| {
+        let log = inkstone::Options::small().own_thread(false);
+        let raft = RaftLog::open_in(directory, Options::new().log(log))?;
+        let found = shown(&raft)?;
+        raft.abandon();
+        Ok::<_, Error>(found)
+    });
     end_if_broken();
 }
 
@@ -374,7 +377,11 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
                 Err(shared) => shared.close(),
             };
             match closed {
-                Ok(()) => world.ledger().all_certain(),
+                Ok(()) => {
+                    let mut ledger = world.ledger();
+                    let returned = ledger.begin();
+                    ledger.are_certain(returned);
+                }
                 Err(error) => world.ledger().refused(&error, "close"),
             }
         }
@@ -383,48 +390,23 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
         (_, raft) => drop(raft),
     }
     join(reader);
-    // None is left uncalled. The log's own thread may be calling the last ones.
-    let mut patience: Range<u32> = 0..2000;
-    while world.uncalled.load(Ordering::Relaxed) > 0 {
-        if patience.next().is_none() {
-            fail!(
-                Kind::Uncalled,
-                "{} callbacks are not called",
-                world.uncalled.load(Ordering::Relaxed)
-            );
-        }
-        thread::yield_now();
-    }
+    none_is_uncalled(&world.uncalled);
 }
 
-fn look_at_what_is_left(world: &World) {
-    let found = {
-        let mut ledger = world.ledger();
-        ledger.take_shot("end");
-        ledger.found_disks()
-    };
-    for (disk, expected) in found {
-        let why = expected.why;
-        let unsound = |error: Error| -> ! {
-            fail!(Kind::FalseCorrupt, "after a power cut ({why}): {error}");
-        };
-        let options = Options::new().log(inkstone::Options::small().own_thread(false));
-        let raft = RaftLog::open_in(Arc::new(alone(disk.directory(PATH))), options)
-            .unwrap_or_else(|error| unsound(error));
-        let bounds = raft.bounds().unwrap_or_else(|error| unsound(error));
-        let entries =
-            raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap_or_else(|error| unsound(error));
-        let vote = raft.vote().unwrap_or_else(|error| unsound(error));
-        let found = Found {
-            first: bounds.first,
-            next: bounds.next,
-            vote: vote.map_or(0, |vote| vote.leader.term),
-            entries: entries
-                .iter()
-                .map(|entry| (entry.id.index, number_in(&entry.payload)))
-                .collect(),
-        };
-        world.ledger().check_found(&expected, &found);
-        raft.abandon();
+/// What it shows: what was written, and from where on.
+fn shown(raft: &RaftLog) -> Result<[Model; 2], Error> {
+    let bounds = raft.bounds()?;
+    let entries = raft.entries(bounds.first..u64::MAX, usize::MAX)?;
+    let first = bounds.first.max(1);
+    // A new one may begin anywhere.
+    if bounds.next.max(1) != first + entries.len() as u64 {
+        fail!(Kind::Wrong, "{bounds:?}, and {} entries", entries.len());
     }
+    let vote = raft.vote()?.map_or(0, |vote| vote.leader.term);
+    let numbers = (first..).zip(&entries);
+    let number = |(index, entry): (u64, &inkstone_raft::Entry)| {
+        number_in(&entry.payload).filter(|_| entry.id.index == index)
+    };
+    let entries = numbers.map(number).collect();
+    Ok([Model::Shown { first, entries, vote }, Model::From(first)])
 }
