@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrand::Rng;
-use inkstone_sim::SimDisk;
 use inkstone_sim::survival::{Thing, is_left_of};
+use inkstone_sim::{SimDirectory, SimDisk};
 use shuttle::thread;
 
-use crate::disk::{PATH, Stepped, alone};
+use crate::disk::PATH;
 use crate::ledger::{Kind, Shots, fail};
 use crate::plan::Plan;
 
@@ -150,12 +150,12 @@ impl<M: Thing, X> Ledger<M, X> {
     /// found then.
     pub fn look_at_what_is_left<E: Display>(
         &mut self,
-        found: impl Fn(Arc<Stepped>) -> Result<[M; 2], E>,
+        found: impl Fn(Arc<SimDirectory>) -> Result<[M; 2], E>,
     ) {
         let (last, disk) = (self.possible(), self.disk.clone());
         self.shots.take(&disk, last);
         for (disk, possible) in self.shots.found(&mut self.rng) {
-            let found = match found(Arc::new(alone(disk.directory(PATH)))) {
+            let found = match found(Arc::new(disk.directory(PATH))) {
                 Ok(found) => found,
                 Err(error) => fail!(Kind::FalseCorrupt, "after a power cut: {error}"),
             };

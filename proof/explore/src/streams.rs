@@ -16,7 +16,7 @@ use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
 use shuttle::thread;
 
-use crate::disk::{PATH, alone, stepped};
+use crate::disk::{PATH, stepped};
 use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
 use crate::models::Ledger as Models;
 use crate::plan::Plan;
@@ -344,7 +344,7 @@ fn options(own_mover: bool) -> Options {
 
 /// One record of each stream in a section that is full and sealed, and of which nothing else lives.
 fn prepare(disk: &SimDisk) -> Result<[Model; 2], Error> {
-    let streams = Streams::open_in(Arc::new(alone(disk.directory(PATH))), options(false))?;
+    let streams = Streams::open_in(Arc::new(disk.directory(PATH)), options(false))?;
     let mut batch = Batch::new();
     let first: Vec<_> = (0..STREAMS).map(|stream| payload(1000 + stream as u32, 30)).collect();
     for (stream, bytes) in (0..STREAMS).zip(&first) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use inkstone::Log;
 use inkstone_io::{Error, Result};
 use inkstone_sim::SimDisk;
-use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
+use inkstone_sim::hooked::{Call, FileCall, Hook};
 
 use super::explore::{Explorer, PATH};
 use crate::history::{Op, carry_out, plan};
@@ -70,7 +70,7 @@ impl Killed {
     fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let mortal = Mortal { left: Arc::clone(calls) };
-        let directory = Hooked::new(self.disk.directory(PATH), Arc::new(mortal));
+        let directory = self.disk.directory(PATH).hooked(Arc::new(mortal));
         let variant = &self.explorer.variant;
         open_in(directory, variant.options.clone(), variant.mistake)
     }
