@@ -43,8 +43,8 @@ impl<M> Owned<M> {
 pub struct Ledger<M, X = ()> {
     disk: SimDisk,
     rng: Rng,
-    pub owned: [Owned<M>; 2],
-    shots: Shots<[Range<usize>; 2]>,
+    pub owned: Vec<Owned<M>>,
+    shots: Shots<Vec<Range<usize>>>,
     /// A fault was planned.
     pub may_fail: bool,
     pub is_closing: bool,
@@ -54,14 +54,10 @@ pub struct Ledger<M, X = ()> {
 }
 
 impl<M: Thing, X> Ledger<M, X> {
-    /// Of two things that are this; the power may go at moments that `rng` decides.
-    pub fn new(disk: &SimDisk, rng: &mut Rng, plan: Plan, first: [M; 2], more: X) -> Self {
-        let owned = first.map(|model| Owned {
-            models: vec![model],
-            returned: 0,
-            certain: 0,
-            called_back: 0,
-        });
+    /// Of things that are this; the power may go at moments that `rng` decides.
+    pub fn new(disk: &SimDisk, rng: &mut Rng, plan: Plan, first: Vec<M>, more: X) -> Self {
+        let owned = |model| Owned { models: vec![model], returned: 0, certain: 0, called_back: 0 };
+        let owned = first.into_iter().map(owned).collect();
         let mut ledger = Self {
             disk: disk.clone(),
             rng: rng.fork(),
@@ -90,8 +86,13 @@ impl<M: Thing, X> Ledger<M, X> {
         first..self.records + 1
     }
 
-    fn possible(&self) -> [Range<usize>; 2] {
-        [0, 1].map(|owner| self.owned[owner].certain..self.owned[owner].models.len())
+    fn possible(&self) -> Vec<Range<usize>> {
+        self.owned.iter().map(|owned| owned.certain..owned.models.len()).collect()
+    }
+
+    /// Of each owner, the last model that has returned.
+    pub fn returned(&self) -> Vec<usize> {
+        self.owned.iter().map(|owned| owned.returned).collect()
     }
 
     fn shoot(&mut self) {
@@ -123,8 +124,8 @@ impl<M: Thing, X> Ledger<M, X> {
     }
 
     /// All was closed, and said `Ok`: what had returned by then is certain.
-    pub fn are_certain(&mut self, returned: [usize; 2]) {
-        (0..2).for_each(|owner| self.is_certain(owner, returned[owner]));
+    pub fn are_certain(&mut self, returned: &[usize]) {
+        (0..).zip(returned).for_each(|(owner, model)| self.is_certain(owner, *model));
     }
 
     /// Callbacks come in the order of their changes, each once.
@@ -150,7 +151,7 @@ impl<M: Thing, X> Ledger<M, X> {
     /// found then.
     pub fn look_at_what_is_left<E: Display>(
         &mut self,
-        found: impl Fn(Arc<SimDirectory>) -> Result<[M; 2], E>,
+        found: impl Fn(Arc<SimDirectory>) -> Result<Vec<M>, E>,
     ) {
         let (last, disk) = (self.possible(), self.disk.clone());
         self.shots.take(&disk, last);

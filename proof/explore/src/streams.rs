@@ -343,7 +343,7 @@ fn options(own_mover: bool) -> Options {
 }
 
 /// One record of each stream in a section that is full and sealed, and of which nothing else lives.
-fn prepare(disk: &SimDisk) -> Result<[Model; 2], Error> {
+fn prepare(disk: &SimDisk) -> Result<Vec<Model>, Error> {
     let streams = Streams::open_in(Arc::new(disk.directory(PATH)), options(false))?;
     let mut batch = Batch::new();
     let first: Vec<_> = (0..STREAMS).map(|stream| payload(1000 + stream as u32, 30)).collect();
@@ -361,7 +361,7 @@ fn prepare(disk: &SimDisk) -> Result<[Model; 2], Error> {
         let records = vec![1000 + stream as u32];
         (stream, Stream { first: 1, records, note: None })
     };
-    Ok([0, 2].map(|first| Model([stream(first), stream(first + 1)].into())))
+    Ok([0, 2].map(|first| Model([stream(first), stream(first + 1)].into())).into())
 }
 
 /// One schedule.
@@ -397,7 +397,7 @@ pub fn one(seed: u64, plan: Plan) {
     inkstone_streams::mistake::set(None);
     world.ledger().look_at_what_is_left(|directory| {
         let streams = Streams::open_in(directory, options(false))?;
-        let found = [shown(&streams.reader(), 0)?, shown(&streams.reader(), 1)?];
+        let found = vec![shown(&streams.reader(), 0)?, shown(&streams.reader(), 1)?];
         streams.abandon();
         Ok::<_, Error>(found)
     });
@@ -440,7 +440,7 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
             Ok(()) => {
                 let mut ledger = world.ledger();
                 let last = [0, 1].map(|owner| ledger.owned[owner].models.len() - 1);
-                ledger.are_certain(last);
+                ledger.are_certain(&last);
                 is_closed = !ledger.may_fail;
             }
             Err(error) => world.ledger().refused(&error, "close"),
