@@ -7,27 +7,23 @@ use std::sync::Arc;
 
 use inkstone_io::Result;
 use inkstone_sim::SimDirectory;
-use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::hooked::{Call, Hook};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 
 use crate::scheduler::at_io;
 
 pub const PATH: &str = "/log";
 
-pub type Stepped = Hooked<Steps>;
-
-/// Another thread may go on here, if there is a point.
-#[derive(Debug)]
+/// Another thread may go on here.
+#[derive(Debug, Default)]
 pub struct Steps {
-    point: Option<AtomicBool>,
+    point: AtomicBool,
     is_forked: std::sync::atomic::AtomicBool,
 }
 
 impl Steps {
     fn pass(&self) {
-        if let Some(point) = &self.point {
-            at_io(|| _ = point.load(Ordering::SeqCst));
-        }
+        at_io(|| _ = self.point.load(Ordering::SeqCst));
     }
 
     /// From here on whoever asks is in a forked child, or is not. Nothing is refused but by the
@@ -52,19 +48,8 @@ impl Hook for Steps {
     }
 }
 
-/// Operations are points where others may go on.
-pub fn stepped(inner: SimDirectory) -> Stepped {
-    hooked(inner, Some(AtomicBool::new(false)))
-}
-
-/// Operations are not: for looking at a disk when nobody else is left.
-pub fn alone(inner: SimDirectory) -> Stepped {
-    hooked(inner, None)
-}
-
-fn hooked(inner: SimDirectory, point: Option<AtomicBool>) -> Stepped {
-    Hooked::new(
-        inner,
-        Arc::new(Steps { point, is_forked: std::sync::atomic::AtomicBool::new(false) }),
-    )
+/// Operations are points where others may go on. To look at a disk when nobody else is left, open
+/// its directory as it is.
+pub fn stepped(inner: SimDirectory) -> SimDirectory {
+    inner.hooked(Arc::<Steps>::default())
 }

@@ -16,6 +16,7 @@ mod groups;
 mod ledger;
 #[cfg(inkstone_mistakes)]
 mod mistakes;
+mod models;
 mod plan;
 mod raft;
 mod reading;

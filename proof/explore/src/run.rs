@@ -15,7 +15,7 @@ use std::task::Poll;
 use inkstone::{Append, Error, Log, Lsn, Reader};
 use shuttle::thread::{self, JoinHandle};
 
-use crate::disk::{PATH, alone, stepped};
+use crate::disk::{PATH, Steps};
 use crate::ear::listen;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
 use crate::plan::Plan;
@@ -401,8 +401,9 @@ pub fn one(seed: u64, plan: Plan) {
     };
     let own_thread = setup.has_own_thread;
     let (options, ear) = listen(options, setup.listener, &disk);
-    let directory = stepped(disk.directory(PATH));
-    let log = match Log::open_in(Arc::new(directory.clone()), options) {
+    let steps = Arc::<Steps>::default();
+    let directory = disk.directory(PATH).hooked(Arc::clone(&steps));
+    let log = match Log::open_in(Arc::new(directory), options) {
         Ok(log) => Arc::new(log),
         Err(error) => fail!(Kind::WrongError, "opening: {error}"),
     };
@@ -412,7 +413,7 @@ pub fn one(seed: u64, plan: Plan) {
         ledger: Arc::new(Mutex::new(ledger)),
         holders,
         weak: Arc::downgrade(&log),
-        directory,
+        steps,
         own_thread,
         uncalled: Arc::default(),
     };
@@ -510,7 +511,7 @@ fn look_at_what_is_left(world: &World) {
         ledger.found_disks()
     };
     for (disk, expected) in found {
-        let reader = match Reader::open_in(Arc::new(alone(disk.directory(PATH))), plain()) {
+        let reader = match Reader::open_in(Arc::new(disk.directory(PATH)), plain()) {
             Ok(reader) => reader,
             Err(error) => fail!(
                 Kind::FalseCorrupt,

@@ -4,20 +4,21 @@
 //! *Owns*: drawing what each thread does from the seed, doing it, the models of the streams, and
 //! judging every answer by them. *May not touch*: which thread goes on.
 //!
-//! Each stream has one owner, so what it may be is a list of models: one after each of the owner's
-//! changes. The first that can still be found after a power cut is the last one whose wait has
-//! returned. A reader must show what one of the models has that held while it read.
+//! Each stream has one owner (`models.rs`), and a model has all streams of an owner. A reader must
+//! show what one of the models has that held while it read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
+use inkstone_sim::survival::Thing;
 use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
 use shuttle::thread;
 
-use crate::disk::{PATH, alone, stepped};
-use crate::ledger::{Kind, Shots, end_if_broken, fail, number_in, payload};
+use crate::disk::{PATH, stepped};
+use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
+use crate::models::Ledger as Models;
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
@@ -102,58 +103,22 @@ impl Stream {
     }
 }
 
-struct Ledger {
-    disk: SimDisk,
-    rng: Rng,
-    /// Of each owner: the models, and from which one on they can be found.
-    owners: [(Vec<Model>, usize); 2],
-    shots: Shots<[std::ops::Range<usize>; 2]>,
-    may_fail: bool,
-    records: u32,
-    talks: bool,
+impl Thing for Model {
+    fn may_be_shown_as(&self, shown: &Self) -> bool {
+        self == shown
+    }
+
+    fn brief(&self) -> String {
+        format!("{self:?}")
+    }
 }
 
+type Ledger = Models<Model>;
+
 impl Ledger {
-    fn say(&self, what: impl FnOnce() -> String) {
-        if self.talks {
-            println!("{}", what());
-        }
-    }
-
-    fn possible(&self) -> [std::ops::Range<usize>; 2] {
-        std::array::from_fn(|owner| self.owners[owner].1..self.owners[owner].0.len())
-    }
-
-    fn shoot(&mut self) {
-        if !self.shots.is_full() && self.rng.u8(..4) == 0 {
-            let possible = self.possible();
-            self.shots.take(&self.disk, possible);
-        }
-    }
-
-    /// The streams of an owner become this; returns which model it is.
-    fn will_be(&mut self, owner: usize, model: Model) -> usize {
-        self.shoot();
-        self.owners[owner].0.push(model);
-        self.owners[owner].0.len() - 1
-    }
-
-    fn is_certain(&mut self, owner: usize, model: usize) {
-        self.owners[owner].1 = self.owners[owner].1.max(model);
-        self.shoot();
-    }
-
-    fn next_record(&mut self) -> u32 {
-        self.records += 1;
-        self.records
-    }
-
     /// An error that a fault may have caused.
     fn refused(&self, error: &Error, by: &str) {
-        if !self.may_fail {
-            fail!(Kind::WrongError, "{by}: {error}");
-        }
-        self.say(|| format!("{by}: {error}"));
+        self.must_be_explained(error, by, self.may_fail);
     }
 }
 
@@ -199,7 +164,7 @@ impl World {
         let (model, waits) = {
             let mut ledger = self.ledger();
             ledger.say(|| format!("stream {stream}: {op:?}"));
-            let mut model = ledger.owners[owner].0.last().cloned().unwrap_or_default();
+            let mut model = ledger.owned[owner].last().clone();
             let mut waits = true;
             let own = [stream, stream ^ 1];
             let appended = match op {
@@ -207,8 +172,8 @@ impl World {
                 Op::Batch(wait) => (2, 100, wait),
                 _ => (0, 0, true),
             };
-            for stream in &own[..appended.0] {
-                let number = ledger.next_record();
+            let numbers = ledger.new_records(appended.0);
+            for (stream, number) in own.iter().zip(numbers) {
                 bytes.push((number, payload(number, appended.1)));
                 waits = appended.2;
                 if let Some(found) = model.0.get_mut(stream) {
@@ -269,13 +234,13 @@ impl World {
         let owner = (stream / 2) as usize;
         let (from, number) = {
             let ledger = self.ledger();
-            let (models, certain) = &ledger.owners[owner];
-            let next = models.last().and_then(|model| model.0.get(&stream)).map_or(1, Stream::next);
-            (*certain, next.saturating_sub(back))
+            let owned = &ledger.owned[owner];
+            let next = owned.last().0.get(&stream).map_or(1, Stream::next);
+            (owned.certain, next.saturating_sub(back))
         };
         let shown = self.reader.get(stream, number);
         let ledger = self.ledger();
-        let models = ledger.owners[owner].0[from..].iter();
+        let models = ledger.owned[owner].models[from..].iter();
         let mut at = models.map(|model| model.0.get(&stream).and_then(|found| found.get(number)));
         match shown {
             Ok(bytes) => {
@@ -315,7 +280,7 @@ impl World {
                     ledger.say(|| {
                         format!("a follower of {stream} gets {} {number:?}", record.number)
                     });
-                    let mut models = ledger.owners[(stream / 2) as usize].0.iter();
+                    let mut models = ledger.owned[(stream / 2) as usize].models.iter();
                     let is_known = models.any(|model| {
                         let found = model.0.get(&stream).and_then(|found| found.get(record.number));
                         number.is_some() && found == number
@@ -349,8 +314,7 @@ impl World {
         }
         let next = {
             let ledger = self.ledger();
-            let model = ledger.owners[(stream / 2) as usize].0.last();
-            model.and_then(|model| model.0.get(&stream)).map_or(1, Stream::next)
+            ledger.owned[(stream / 2) as usize].last().0.get(&stream).map_or(1, Stream::next)
         };
         // One that finds nothing at its first look says nothing.
         if next > 1 {
@@ -361,8 +325,7 @@ impl World {
     /// Who was told of every cut has what the stream has.
     fn must_be_last(&self, stream: u64, shown: &BTreeMap<u64, u32>) {
         let ledger = self.ledger();
-        let model = ledger.owners[(stream / 2) as usize].0.last();
-        let Some(found) = model.and_then(|model| model.0.get(&stream)) else { return };
+        let Some(found) = ledger.owned[(stream / 2) as usize].last().0.get(&stream) else { return };
         let is_it = |(number, record): (&u64, &u32)| {
             *number < found.first || found.get(*number) == Some(*record)
         };
@@ -380,8 +343,8 @@ fn options(own_mover: bool) -> Options {
 }
 
 /// One record of each stream in a section that is full and sealed, and of which nothing else lives.
-fn prepare(disk: &SimDisk, owners: &mut [(Vec<Model>, usize); 2]) -> Result<(), Error> {
-    let streams = Streams::open_in(Arc::new(alone(disk.directory(PATH))), options(false))?;
+fn prepare(disk: &SimDisk) -> Result<Vec<Model>, Error> {
+    let streams = Streams::open_in(Arc::new(disk.directory(PATH)), options(false))?;
     let mut batch = Batch::new();
     let first: Vec<_> = (0..STREAMS).map(|stream| payload(1000 + stream as u32, 30)).collect();
     for (stream, bytes) in (0..STREAMS).zip(&first) {
@@ -394,15 +357,11 @@ fn prepare(disk: &SimDisk, owners: &mut [(Vec<Model>, usize); 2]) -> Result<(), 
     }
     streams.remove(FILLER)?.wait()?;
     streams.close()?;
-    for (owner, (models, _)) in owners.iter_mut().enumerate() {
-        let mut model = Model::default();
-        for stream in [2 * owner as u64, 2 * owner as u64 + 1] {
-            let records = vec![1000 + stream as u32];
-            model.0.insert(stream, Stream { first: 1, records, note: None });
-        }
-        *models = vec![model];
-    }
-    Ok(())
+    let stream = |stream: u64| {
+        let records = vec![1000 + stream as u32];
+        (stream, Stream { first: 1, records, note: None })
+    };
+    Ok([0, 2].map(|first| Model([stream(first), stream(first + 1)].into())).into())
 }
 
 /// One schedule.
@@ -410,20 +369,12 @@ pub fn one(seed: u64, plan: Plan) {
     let mut rng = Rng::with_seed(seed ^ 0x5354_5245_414D_5321);
     let setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
-    let mut owners = Default::default();
-    if let Err(error) = prepare(&disk, &mut owners) {
-        fail!(Kind::WrongError, "preparing: {error}");
-    }
-    let mut ledger = Ledger {
-        disk: disk.clone(),
-        rng: rng.fork(),
-        owners,
-        shots: Shots::new(),
-        may_fail: setup.fault.is_some(),
-        records: 0,
-        talks: plan.talks,
+    let first = match prepare(&disk) {
+        Ok(first) => first,
+        Err(error) => fail!(Kind::WrongError, "preparing: {error}"),
     };
-    ledger.shots.most = rng.usize(..3);
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, first, ());
+    ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
     #[cfg(inkstone_mistakes)]
     inkstone_streams::mistake::set(plan.streams_mistake);
@@ -442,7 +393,14 @@ pub fn one(seed: u64, plan: Plan) {
     }
     history(&setup, &world, streams);
     disk.clear_faults();
-    look_at_what_is_left(&world);
+    #[cfg(inkstone_mistakes)]
+    inkstone_streams::mistake::set(None);
+    world.ledger().look_at_what_is_left(|directory| {
+        let streams = Streams::open_in(directory, options(false))?;
+        let found = vec![shown(&streams.reader(), 0)?, shown(&streams.reader(), 1)?];
+        streams.abandon();
+        Ok::<_, Error>(found)
+    });
     end_if_broken();
 }
 
@@ -481,8 +439,8 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
         (End::Close, Ok(streams)) => match streams.close() {
             Ok(()) => {
                 let mut ledger = world.ledger();
-                let last = ledger.possible().map(|models| models.end - 1);
-                (0..2).for_each(|owner| ledger.is_certain(owner, last[owner]));
+                let last = [0, 1].map(|owner| ledger.owned[owner].models.len() - 1);
+                ledger.are_certain(&last);
                 is_closed = !ledger.may_fail;
             }
             Err(error) => world.ledger().refused(&error, "close"),
@@ -491,36 +449,6 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
     }
     if let Some(shown) = join(follower).filter(|_| is_closed) {
         world.must_be_last(setup.followed, &shown);
-    }
-}
-
-/// What each power cut left is one of the models that could be found then.
-fn look_at_what_is_left(world: &World) {
-    let mut ledger = world.ledger();
-    let (last, disk) = (ledger.possible(), ledger.disk.clone());
-    ledger.shots.take(&disk, last);
-    let Ledger { shots, rng, owners, .. } = &mut *ledger;
-    #[cfg(inkstone_mistakes)]
-    inkstone_streams::mistake::set(None);
-    for (disk, possible) in shots.found(rng) {
-        let directory = Arc::new(alone(disk.directory(PATH)));
-        let found = Streams::open_in(directory, options(false)).map(|streams| {
-            let found = [shown(&streams.reader(), 0), shown(&streams.reader(), 1)];
-            streams.abandon();
-            found
-        });
-        let found = match found {
-            Ok([Ok(one), Ok(other)]) => [one, other],
-            Ok([Err(error), _] | [_, Err(error)]) | Err(error) => {
-                fail!(Kind::FalseCorrupt, "after a power cut: {error}")
-            }
-        };
-        for (owner, found) in found.iter().enumerate() {
-            let models = &owners[owner].0[possible[owner].clone()];
-            if !models.contains(found) {
-                fail!(Kind::Lost, "after a power cut: {found:?} is none of {models:?}");
-            }
-        }
     }
 }
 

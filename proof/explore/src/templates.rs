@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use inkstone::Log;
 use inkstone_sim::{DiskOptions, SimDisk};
 
-use crate::disk::{PATH, alone};
+use crate::disk::PATH;
 use crate::ledger::payload;
 use crate::setup::{Before, plain};
 
@@ -35,7 +35,7 @@ impl Template {
             if sizes.is_empty() {
                 return (Self { disk, records: 0 }, 0);
             }
-            let directory = Arc::new(alone(disk.directory(PATH)));
+            let directory = Arc::new(disk.directory(PATH));
             let log = Log::open_in(directory, plain()).expect("a new log");
             for (number, bytes) in sizes.iter().enumerate() {
                 log.append_durable(&payload(number as u32, *bytes)).expect("appended");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use inkstone::{Error, Log};
 use inkstone_sim::Counters;
 
-use crate::disk::Stepped;
+use crate::disk::Steps;
 use crate::ledger::{Kind, Ledger, fail};
 use crate::scheduler::in_a_child;
 use crate::tasks::Planned;
@@ -23,7 +23,7 @@ pub struct World {
     /// Those who hold the log for sure: when there are none, it is closed or about to be.
     pub holders: Arc<AtomicU32>,
     pub weak: Weak<Log>,
-    pub directory: Stepped,
+    pub steps: Arc<Steps>,
     pub own_thread: bool,
     /// Callbacks that were not called yet.
     pub uncalled: Arc<AtomicU32>,
@@ -54,9 +54,9 @@ impl World {
         let changes =
             || Counters { opens: 0, listings: 0, reads: 0, read_bytes: 0, ..disk.counters() };
         let before = changes();
-        self.directory.hook().be_forked(true);
+        self.steps.be_forked(true);
         in_a_child(|| run(self));
-        self.directory.hook().be_forked(false);
+        self.steps.be_forked(false);
         if changes() != before {
             fail!(
                 Kind::Forked,

@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -27,13 +27,16 @@ use std::time::{Duration, Instant};
 use inkstone_sim::survival::{Broken, Must};
 
 use crate::campaign::Campaign;
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Counts};
 use crate::keep::kept;
-use crate::medium::{Choice, Killed, Medium, PowerCut, RunError, State};
+use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
 use crate::process::{Heard, Process};
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 
 const PLACEHOLDER: &str = "{dir}";
+/// How many writers follow each other in one directory, where they are only killed.
+const LIVES: u64 = 5;
+const ACKNOWLEDGED: &str = "lines acknowledged";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
 /// After a kill the pipe ends at once, unless another process holds it.
@@ -45,8 +48,6 @@ pub struct AnyOptions {
     pub writer: String,
     pub reader: String,
     pub rounds: u64,
-    /// How many writers follow each other in one directory, where they are only killed.
-    pub lives: u64,
     /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
     /// How long a writer may be silent, and how long a reader may take.
@@ -55,39 +56,29 @@ pub struct AnyOptions {
     pub states: usize,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub kills: u64,
-    pub acknowledged: u64,
-    /// Lines that had to be there and were read back from crash states.
-    pub confirmed: u64,
-    /// Lines that were read back although they were not acknowledged.
-    pub in_flight: u64,
-}
-
 /// Crashes writers until there were enough, a state broke the rule, or `stop` is set: under the
 /// campaign's file system, or, without one, with a kill only.
 pub fn run(
     options: &AnyOptions,
     campaign: &Campaign,
     stop: &AtomicBool,
-) -> Result<(Certificate, Figures), RunError> {
+) -> Result<Certificate, RunError> {
     let subject = format!("what `{}` writes and `{}` reads", options.writer, options.reader);
     let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, certificate| {
         let mut medium = PowerCut::new(machine, kind);
         crash(options, campaign, &mut medium, certificate, stop)
     })?;
-    if let Some(ran) = ran.pop() {
-        return Ok(ran);
+    if let Some((certificate, ())) = ran.pop() {
+        return Ok(certificate);
     }
     let began = Instant::now();
-    let mut medium = Killed::new(&campaign.parent, options.lives)?;
+    let mut medium = Killed::new(&campaign.parent, LIVES)?;
     let mut certificate = campaign.begin("any", medium.file_system.clone(), &subject);
     let not_shown = "power loss: the writes of a killed writer stay in the page cache";
     certificate.not_run.push(not_shown.into());
-    let figures = crash(options, campaign, &mut medium, &mut certificate, stop)?;
+    crash(options, campaign, &mut medium, &mut certificate, stop)?;
     certificate.seconds = began.elapsed().as_secs_f64();
-    Ok((certificate, figures))
+    Ok(certificate)
 }
 
 fn crash(
@@ -96,7 +87,7 @@ fn crash(
     medium: &mut impl Medium,
     certificate: &mut Certificate,
     stop: &AtomicBool,
-) -> Result<Figures, RunError> {
+) -> Result<(), RunError> {
     let mut any = Any {
         options,
         campaign,
@@ -105,20 +96,21 @@ fn crash(
         certain: Vec::new(),
         told: Vec::new(),
         round: 0,
-        figures: Figures::default(),
+        counts: Counts::default(),
         first_line: None,
     };
     let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
     runner::run(&plan, medium, &mut any, certificate, stop, &mut |_| {})?;
     // A run that was stopped may have ended before the first line.
     let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
-    if any.figures.acknowledged == 0 && certificate.is_clean() && !is_stopped {
+    if any.counts.of(ACKNOWLEDGED) == 0 && certificate.is_clean() && !is_stopped {
         return Err(RunError::Command(format!(
             "--writer acknowledged no line in {} rounds, so nothing was tested: {}",
             options.rounds, options.writer
         )));
     }
-    Ok(any.figures)
+    certificate.counts = any.counts;
+    Ok(())
 }
 
 struct Any<'a> {
@@ -130,7 +122,7 @@ struct Any<'a> {
     certain: Vec<Vec<u8>>,
     told: Vec<Vec<u8>>,
     round: u64,
-    figures: Figures,
+    counts: Counts,
     /// The time from a writer's start to its first line, as seen last.
     first_line: Option<Duration>,
 }
@@ -154,21 +146,15 @@ impl Any<'_> {
     }
 }
 
-/// The directory that the programs get, below the medium's. Its own name is not part of the test.
-fn directory_in(ground: &Path) -> PathBuf {
-    ground.join("any")
-}
-
 impl<M: Medium> Lab<M> for Any<'_> {
     fn write(&mut self, round: u64, medium: &mut M, _: &AtomicBool) -> Result<Written, RunError> {
         self.round = round + 1;
-        let ground = medium.ground("any")?;
-        let directory = directory_in(&ground.directory);
-        if ground.is_new {
+        let Ground { directory, is_new } = medium.ground("any")?;
+        if is_new {
             self.certain.clear();
             let made = std::fs::create_dir(&directory).and_then(|()| {
                 File::open(&directory)?.sync_all()?;
-                File::open(&ground.directory)?.sync_all()
+                File::open(directory.join(".."))?.sync_all()
             });
             made.map_err(|error| format!("{}: {error}", directory.display()))?;
         }
@@ -179,11 +165,11 @@ impl<M: Medium> Lab<M> for Any<'_> {
             self.writer.write(&directory, lines, delay, self.options.limit, &mut |line| {
                 medium.heard(&String::from_utf8_lossy(line));
             })?;
-        self.figures.kills += u64::from(written.was_killed);
-        self.figures.acknowledged += written.lines.len() as u64;
+        self.counts.add("kills", u64::from(written.was_killed));
+        self.counts.add(ACKNOWLEDGED, written.lines.len() as u64);
         self.first_line = written.first_line.or(self.first_line);
         if let Some(why) = &written.failed {
-            if ground.is_new && written.lines.is_empty() {
+            if is_new && written.lines.is_empty() {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
             }
             let why = self.kept(&directory, &format!("the writer could not continue: {why}"));
@@ -192,38 +178,38 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.told = written.lines;
         let states = self.options.states;
         let (plainest, sampled) = (states / 2, states - states / 2);
-        let choice = Choice { plainest, sampled, from, again_every: 0, seed };
+        let choice = Choice { plainest, sampled, from, seed, ..Choice::default() };
         Ok(Written { choice: Some(choice), broken: Vec::new() })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        let directory = directory_in(state.directory);
-        let shown = match self.reader.read(&directory, self.options.limit)? {
-            Ok(lines) => lines,
-            Err(why) => {
-                let why = self.kept(&directory, &format!("the reader failed: {why}"));
-                return Ok(Verdict::Broken(why, None));
-            }
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
+        let directory = match state.up() {
+            Ok(directory) => directory,
+            Err(why) => return Ok(Err(why)),
         };
-        match judge(&self.certain, &self.told, state.heard, &shown) {
+        let shown = match self.reader.read(directory, self.options.limit)? {
+            Ok(lines) => lines,
+            Err(why) => return Ok(Err(self.kept(directory, &format!("the reader failed: {why}")))),
+        };
+        Ok(match judge(&self.certain, &self.told, state.heard, &shown) {
             Ok((confirmed, in_flight)) => {
-                self.figures.confirmed += confirmed;
-                self.figures.in_flight += in_flight;
+                self.counts.add("acknowledged lines read back", confirmed);
+                self.counts.add("in flight", in_flight);
                 // With more than one state of a writer, the next one begins anew.
                 if state.place.is_none() {
                     self.certain = shown;
                 }
-                Ok(Verdict::Held)
+                Ok(())
             }
-            Err(what) => Ok(Verdict::Broken(self.kept(&directory, &what), None)),
-        }
+            Err(what) => Err(self.kept(directory, &what)),
+        })
     }
 
     fn words(&self) -> String {
         format!("round {}", self.round)
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         self.campaign.command.clone()
     }
 }

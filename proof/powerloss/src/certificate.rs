@@ -24,6 +24,9 @@ pub struct Certificate {
     /// How many seeds from there.
     pub seeds: u64,
     pub classes: Vec<Class>,
+    /// What was counted besides.
+    #[serde(default)]
+    pub counts: Counts,
     pub seconds: f64,
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
@@ -54,6 +57,31 @@ impl Class {
     }
 }
 
+/// Counts by what they count, in the order in which that came first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts(Vec<(String, u64)>);
+
+impl Counts {
+    pub fn add(&mut self, what: &str, more: u64) {
+        match self.0.iter_mut().find(|(known, _)| known == what) {
+            Some((_, count)) => *count += more,
+            None if more > 0 => self.0.push((what.to_owned(), more)),
+            None => {}
+        }
+    }
+
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.iter().find(|(known, _)| known == what).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl Display for Counts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = self.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
     pub what: String,
@@ -72,6 +100,7 @@ impl Certificate {
             seed: 0,
             seeds: 1,
             classes: Vec::new(),
+            counts: Counts::default(),
             seconds: 0.0,
             violations: Vec::new(),
             not_run: Vec::new(),
@@ -113,6 +142,9 @@ impl Display for Certificate {
                 Some(rate) => writeln!(f, "; {rate:.0} a second per core")?,
                 None => writeln!(f)?,
             }
+        }
+        if self.counts != Counts::default() {
+            writeln!(f, "  {}", self.counts)?;
         }
         for what in &self.not_run {
             writeln!(f, "  NOT RUN: {what}")?;

@@ -13,8 +13,7 @@
 //! before it is written; an interrupted roll, truncation or close is completed; locks are free),
 //! and nothing about syncs.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -22,14 +21,14 @@ use inkstone::{Error, Log, Lsn, Reader, Verdict as Opened};
 use inkstone_host::Signal;
 
 use crate::campaign::Campaign;
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Counts};
 use crate::in_use::lines::{Call, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
-use crate::in_use::usage::{Lie, Usage};
+use crate::in_use::usage::Usage;
 use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
 use crate::process::{Heard, Process, whole};
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
 /// With more records than this the witness truncates the log itself, so that a round stays short.
@@ -37,46 +36,8 @@ const RECORDS_MAX: u64 = 3000;
 /// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub kills: u64,
-    /// Of these, writers that had not yet opened the log.
-    pub kills_before_open: u64,
-    /// Acknowledgements that writers reported.
-    pub acknowledgements: u64,
-    /// Records read back after kills.
-    pub records: u64,
-    /// Of these, records that an earlier opening had shown.
-    pub records_again: u64,
-    /// Of these, records that were acknowledged by LSN and that no opening had shown before.
-    pub records_acknowledged: u64,
-    /// Openings that found bytes after the log's end.
-    pub torn: u64,
-    /// Second openings that were refused while a writer was stopped.
-    pub refused: u64,
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, kills_before_open: early, acknowledgements, records, .. } = self;
-        let Self { records_again: again, records_acknowledged: newly, torn, refused, .. } = self;
-        write!(
-            f,
-            "{kills} kills ({early} before the log was open), {acknowledgements} acknowledgements, \
-             {records} records read back ({newly} newly acknowledged, {again} shown before), \
-             {torn} torn tails, {refused} second writers refused"
-        )
-    }
-}
-
-/// Kills so many writers, until a promise was broken, or `stop` is set. A `lie` shows that the
-/// witness notices it.
-pub fn run(
-    campaign: &Campaign,
-    rounds: u64,
-    lie: Option<Lie>,
-    stop: &AtomicBool,
-) -> Result<(Certificate, Figures), RunError> {
+/// Kills so many writers, until a promise was broken, or `stop` is set.
+pub fn run(campaign: &Campaign, rounds: u64, stop: &AtomicBool) -> Result<Certificate, RunError> {
     let began = Instant::now();
     let mut medium = Killed::new(&campaign.parent, u64::MAX)?;
     let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, \
@@ -84,17 +45,17 @@ pub fn run(
     let mut certificate = campaign.begin("kill", medium.file_system.clone(), subject);
     let mut lab = Kill {
         campaign,
-        lie,
         shown: Shown::default(),
         opening: Duration::from_millis(5),
-        round: Round::new(campaign.seed, 1, None),
+        round: Round::new(campaign, 1),
         lines: Vec::new(),
-        figures: Figures::default(),
+        counts: Counts::default(),
     };
     let plan = Plan { rounds, violations_max: 1, keep_in: None };
     runner::run(&plan, &mut medium, &mut lab, &mut certificate, stop, &mut |_| {})?;
     certificate.seconds = began.elapsed().as_secs_f64();
-    Ok((certificate, lab.figures))
+    certificate.counts = lab.counts;
+    Ok(certificate)
 }
 
 /// What starts the clock of the kill.
@@ -131,17 +92,17 @@ struct Round {
 }
 
 impl Round {
-    fn new(seed: u64, number: u32, lie: Option<Lie>) -> Self {
-        let mut rng =
-            fastrand::Rng::with_seed(seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    fn new(campaign: &Campaign, number: u32) -> Self {
+        let mut rng = fastrand::Rng::with_seed(
+            campaign.seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        );
         let mut usage = Usage {
             way: [None, None, Some(Way::BufferedFdatasync)][rng.usize(..3)],
             threads: [1, 2, 8][rng.usize(..3)],
             seed: rng.u64(..),
             life: number,
             ends_after: None,
-            lie,
-            mistake: None,
+            mistake: campaign.mistake,
         };
         let (mut trigger, mut manner, mut delay) = (Trigger::Open, Manner::Kill, rng.u64(..30_000));
         match rng.u8(..16) {
@@ -175,14 +136,13 @@ impl Round {
 
 struct Kill<'a> {
     campaign: &'a Campaign,
-    lie: Option<Lie>,
     /// What the last opening has shown.
     shown: Shown,
     /// How long the last observed opening took.
     opening: Duration,
     round: Round,
     lines: Vec<Line>,
-    figures: Figures,
+    counts: Counts,
 }
 
 impl Kill<'_> {
@@ -242,7 +202,7 @@ impl Kill<'_> {
                 return Err(format!("a second writer was refused with the wrong message: {error}"));
             }
         }
-        self.figures.refused += 1;
+        self.counts.add("second writers refused", 1);
         let reader = Reader::open(path, &options)
             .map_err(|error| format!("a reader beside the stopped writer failed: {error}"))?;
         Ok(reader.durable().get())
@@ -251,7 +211,7 @@ impl Kill<'_> {
     /// Compares the log with what was promised, and lets go of it. Mostly the next writer finds
     /// what the kill left.
     fn look(&mut self, path: &Path) -> Result<(), String> {
-        let usage = Usage { lie: None, ..self.round.usage };
+        let usage = self.round.usage;
         let log = Log::open(path, usage.options())
             .map_err(|error| format!("the log cannot be opened: {error}"))?;
         let promised = Promised::by(&self.shown, &self.lines, self.lines.len());
@@ -263,10 +223,10 @@ impl Kill<'_> {
             }
         };
         self.shown = shown;
-        self.figures.records += counts.records;
-        self.figures.records_again += counts.again;
-        self.figures.records_acknowledged += counts.acknowledged;
-        self.figures.torn += u64::from(log.recovery().verdict == Opened::Torn);
+        self.counts.add("records read back", counts.records);
+        self.counts.add("of these shown before", counts.again);
+        self.counts.add("of these newly acknowledged", counts.acknowledged);
+        self.counts.add("torn tails", u64::from(log.recovery().verdict == Opened::Torn));
         let (first, last) = (log.first().get(), log.last().get());
         if last + 1 - first > RECORDS_MAX {
             let kept = last - RECORDS_MAX / 4;
@@ -296,10 +256,6 @@ fn is_acknowledgement(line: &Line) -> bool {
     is_sync || line.is_acknowledgement()
 }
 
-fn log_in(ground: &Path) -> PathBuf {
-    ground.join("log")
-}
-
 impl Lab<Killed> for Kill<'_> {
     fn write(
         &mut self,
@@ -308,10 +264,10 @@ impl Lab<Killed> for Kill<'_> {
         _: &AtomicBool,
     ) -> Result<Written, RunError> {
         let number = round as u32 + 1;
-        self.round = Round::new(self.campaign.seed, number, self.lie);
+        self.round = Round::new(self.campaign, number);
         self.lines.clear();
         let told = |why: String| RunError::Other(format!("round {number}: {why}"));
-        let path = log_in(&medium.ground("kill").map_err(told)?.directory);
+        let path = medium.ground("kill").map_err(told)?.directory;
         let began = Instant::now();
         let words = self.round.usage.to_string();
         let mut process = Process::of(&self.campaign.program, &path, &words).map_err(told)?;
@@ -334,10 +290,10 @@ impl Lab<Killed> for Kill<'_> {
             self.take(&line).map_err(told)?;
         }
         process.end(SILENT_FOR).ok_or_else(|| told("the writer does not end".into()))?;
-        self.figures.kills += 1;
-        self.figures.kills_before_open += u64::from(!self.is_open());
+        self.counts.add("kills", 1);
+        self.counts.add("of these before the log was open", u64::from(!self.is_open()));
         let acknowledged = self.lines.iter().filter(|line| is_acknowledgement(line)).count();
-        self.figures.acknowledgements += acknowledged as u64;
+        self.counts.add("acknowledgements", acknowledged as u64);
         match beside {
             // What a reader called durable must be there as well.
             Ok(durable) => {
@@ -349,13 +305,12 @@ impl Lab<Killed> for Kill<'_> {
                 return Ok(Written { choice: None, broken });
             }
         }
-        let choice = Choice { plainest: 0, sampled: 1, from: 0, again_every: 0, seed: 0 };
-        Ok(Written { choice: Some(choice), broken: Vec::new() })
+        Ok(Written { choice: Some(Choice::default()), broken: Vec::new() })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        let path = log_in(state.directory);
-        Ok(self.look(&path).map_err(|what| self.kept(&path, &what)).into())
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
+        let path = state.up()?;
+        Ok(self.look(path).map_err(|what| self.kept(path, &what)))
     }
 
     fn class(&self) -> Option<String> {
@@ -367,7 +322,7 @@ impl Lab<Killed> for Kill<'_> {
         format!("round {}, {}", self.round.usage.life, self.round.class())
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         self.campaign.command.clone()
     }
 }

@@ -9,7 +9,6 @@ use crate::kernel::recording::Recording;
 use crate::log_run::Judging;
 use crate::log_run::chronicle::Chronicle;
 use crate::medium::State;
-use crate::strategies::content::Left;
 use crate::strategies::plain::Trial;
 use crate::strategies::{left, plain};
 
@@ -60,11 +59,10 @@ impl Recorded {
             Self::Log(judging) => judging.judge(state),
             Self::Plain(trial, _) => {
                 let left = left(trial, state)?;
-                let hole = left.hole.as_ref().map(|hole| format!("a hole: {hole}"));
-                let Left { lost, torn, garbage, words, .. } = &left;
-                let missing = (left.missing() > 0)
-                    .then(|| format!("{lost} lost, {torn} torn, {garbage} garbage: {words}"));
-                missing.or(hole).map_or(Ok(()), Err)
+                if left.missing() > 0 {
+                    return Err(left.told());
+                }
+                left.hole.map_or(Ok(()), |hole| Err(format!("a hole: {hole}")))
             }
         }
     }

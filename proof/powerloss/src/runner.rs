@@ -3,6 +3,21 @@
 //!
 //! *Owns*: the rounds, the counts, what is kept of a broken promise, the certificate. *May not
 //! touch*: what a writer does, how a crash is made, what is right.
+//!
+//! A round: the lab starts its writer where the medium says and hears it; the medium takes the
+//! process away and shows what is left, each state a directory; the lab judges each. A medium
+//! supplies the place, the states and, where it has one, the recording from which each state can be
+//! made again. A lab supplies the writer, the judge and the words:
+//!
+//! | lab | writer | medium | the judge compares with |
+//! |---|---|---|---|
+//! | [`crate::any`] | any command | killed, power cut | the lines that it printed |
+//! | [`crate::kill`] | threads that use a log ([`crate::in_use`]) | killed | what each call was promised |
+//! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
+//! | [`crate::log_run`] | a history of a log, or of a raft log | power cut | the model of each moment |
+//! | [`crate::strategies`] | one plain way of writing | power cut | the bytes of each step |
+//!
+//! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::certificate::{Certificate, Violation};
 use crate::kernel::machine::Machine;
-use crate::kernel::states::{Cut, Kept, exactly};
-use crate::medium::{Choice, Medium, RunError, Shown, State};
+use crate::kernel::states::Cut;
+use crate::medium::{Choice, Medium, Place, RunError, Shown, State};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -31,21 +46,6 @@ pub(crate) struct Written {
     pub(crate) broken: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(crate) enum Verdict {
-    Held,
-    /// One was broken, in this state, or in one with these units of the cut.
-    Broken(String, Option<Kept>),
-    /// Whatever it is, no more states are wanted.
-    Enough,
-}
-
-impl From<Result<(), String>> for Verdict {
-    fn from(judged: Result<(), String>) -> Self {
-        judged.map_or_else(|why| Self::Broken(why, None), |()| Self::Held)
-    }
-}
-
 /// What is crashed, and what must hold then.
 pub(crate) trait Lab<M: Medium> {
     /// Starts the writer of a round, counted from 0, and hears it until it is to be crashed or has
@@ -53,16 +53,18 @@ pub(crate) trait Lab<M: Medium> {
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
     -> Result<Written, RunError>;
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError>;
+    /// The inner error is a broken promise.
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError>;
 
-    /// Judges what follows from the state that was judged last, when it is not mounted any more.
-    fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<Verdict, RunError> {
-        Ok(Verdict::Held)
-    }
-
-    /// What a state is whose file system does not come up.
-    fn is_dead(&mut self, _: &State<'_>, why: String) -> Verdict {
-        Verdict::Broken(why, None)
+    /// Judges what follows from the state that was judged last, when it is not mounted any more. A
+    /// promise is broken in another state of the same cut.
+    fn after(
+        &mut self,
+        _: &Machine,
+        _: &Cut,
+        _: &[bool],
+    ) -> Result<Result<(), (String, Place)>, RunError> {
+        Ok(Ok(()))
     }
 
     /// Under which name the last state counts, if not under the medium's.
@@ -73,8 +75,8 @@ pub(crate) trait Lab<M: Medium> {
     /// The round in words.
     fn words(&self) -> String;
 
-    /// The command that shows a broken promise again, in a recording that was kept or by itself.
-    fn again(&self, kept: Option<&Path>, place: Option<&str>) -> String;
+    /// The command that shows a broken promise again, if no recording was kept.
+    fn again(&self) -> String;
 
     /// A round is over: a line for people.
     fn is_over(&mut self, _: &mut M) -> Option<String> {
@@ -88,29 +90,6 @@ pub(crate) fn replay(recording: &Path, place: Option<&str>) -> String {
         Some(place) => format!("inkstone powerloss replay {} {place}", recording.display()),
         None => format!("inkstone powerloss show {}", recording.display()),
     }
-}
-
-/// What a lab says of what it is shown, and the place of that.
-fn judged<M: Medium, L: Lab<M>>(
-    lab: &mut L,
-    certificate: &mut Certificate,
-    shown: Shown<'_>,
-) -> Result<(Option<(usize, String)>, Verdict), RunError> {
-    Ok(match shown {
-        Shown::State(state) => {
-            let verdict = lab.judge(state)?;
-            let class = lab.class().unwrap_or_else(|| state.class.to_owned());
-            certificate.count(&class, 1);
-            (state.place.clone(), verdict)
-        }
-        Shown::Dead(state, why) => {
-            certificate.count(state.class, 1);
-            (state.place.clone(), lab.is_dead(state, why))
-        }
-        Shown::After(machine, cut, kept) => {
-            (Some((cut.entry, exactly(kept))), lab.after(machine, cut, kept)?)
-        }
-    })
 }
 
 /// Runs a plan on a medium and adds to its certificate.
@@ -136,16 +115,16 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
         let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
             medium.states(&choice, &mut |shown| {
-                let (place, verdict) = judged(lab, certificate, shown)?;
-                match verdict {
-                    Verdict::Held => {}
-                    Verdict::Enough => return Ok(ControlFlow::Break(())),
-                    Verdict::Broken(why, kept) => {
-                        let place = place.map(|(entry, subset)| {
-                            let subset = kept.map_or(subset, |kept| exactly(&kept));
-                            format!("--entry {entry} --subset {subset}")
-                        });
-                        broken.push((why, place));
+                match shown {
+                    Shown::State(state) => {
+                        let judged = lab.judge(state)?;
+                        let class = lab.class().unwrap_or_else(|| state.class.to_owned());
+                        certificate.count(&class, 1);
+                        broken.extend(judged.err().map(|why| (why, state.place.clone())));
+                    }
+                    Shown::After(machine, cut, kept) => {
+                        let judged = lab.after(machine, cut, kept)?;
+                        broken.extend(judged.err().map(|(why, place)| (why, Some(place))));
                     }
                 }
                 let count = certificate.violations.len() + broken.len();
@@ -165,7 +144,9 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
                     Err(why) => what += &format!("; the recording could not be kept: {why}"),
                 }
             }
-            let command = lab.again(kept.as_deref(), place.as_deref());
+            let place = place.map(|place| place.to_string());
+            let command = kept.as_deref().map(|kept| replay(kept, place.as_deref()));
+            let command = command.unwrap_or_else(|| lab.again());
             certificate.violations.push(Violation { what, command });
         }
         lab.is_over(medium).iter().for_each(|line| progress(line));

@@ -160,9 +160,9 @@ impl PowerCut {
 
     pub(crate) fn sampled(&self, seed: u64) -> State {
         let mut rng = fastrand::Rng::with_seed(seed ^ self.from.seed);
-        let mut data = Style::draw(&mut rng, self.items.len());
-        let mut size = Style::draw(&mut rng, self.items.len());
-        let mut names = Style::draw(&mut rng, self.items.len());
+        let data = Style::draw(&mut rng, self.items.len());
+        let size = Style::draw(&mut rng, self.items.len());
+        let names = Style::draw(&mut rng, self.items.len());
         // An order among directory operations leaves prefixes only: all of them equally likely.
         let is_journal = self.from.options.directory_order == DirectoryOrder::Prefix;
         let mut names_left =
@@ -328,8 +328,9 @@ fn power_up(state: &mut State) {
     state.inodes = found;
 }
 
-/// How a sampled crash chooses.
-enum Style {
+/// How a sampled crash chooses among what a disk may keep.
+#[derive(Debug, Clone, Copy)]
+pub enum Style {
     None,
     All,
     /// Each by itself, with this chance in 256.
@@ -344,7 +345,8 @@ enum Style {
 }
 
 impl Style {
-    fn draw(rng: &mut fastrand::Rng, items: usize) -> Self {
+    /// One for so many items.
+    pub fn draw(rng: &mut fastrand::Rng, items: usize) -> Self {
         let any = rng.usize(..items.max(1));
         match rng.u32(..10) {
             0 => Self::None,
@@ -358,8 +360,9 @@ impl Style {
         }
     }
 
-    fn keeps(&mut self, index: usize, write: u64, rng: &mut fastrand::Rng) -> bool {
-        match *self {
+    /// Whether it keeps this item, which is of this write.
+    pub fn keeps(self, index: usize, write: u64, rng: &mut fastrand::Rng) -> bool {
+        match self {
             Self::None => false,
             Self::All => true,
             Self::Each(chance) => rng.u8(..) < chance,

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
-    Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result,
+    Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result, SharedPage,
+    SharedPageReader,
 };
 
 use crate::disk::SimDisk;
 use crate::engine::SimEngine;
 use crate::fault::errno;
 use crate::file::SimFile;
+use crate::hooked::{Call, Hook, Hooked};
 use crate::state::os_error;
 
 /// The room of a disk without [`crate::DiskOptions::capacity_bytes`]: 1 EiB, so that sums with it
@@ -26,6 +28,7 @@ pub struct SimDirectory {
     disk: SimDisk,
     number: usize,
     path: PathBuf,
+    hooked: Hooked,
 }
 
 impl SimDisk {
@@ -33,11 +36,40 @@ impl SimDisk {
     pub fn directory(&self, path: impl Into<PathBuf>) -> SimDirectory {
         let path = path.into();
         let number = self.lock().directory(&path);
-        SimDirectory { disk: self.clone(), number, path }
+        SimDirectory { disk: self.clone(), number, path, hooked: Hooked::default() }
     }
 }
 
 impl SimDirectory {
+    /// The same directory with a hook around each call of it, of its files and of its engines.
+    #[must_use]
+    pub fn hooked(self, hook: Arc<impl Hook>) -> Self {
+        Self { hooked: Hooked(Some(hook)), ..self }
+    }
+
+    fn open_now(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
+        let name = self.check_name(name)?;
+        let path = self.path.join(&*name);
+        if !matches!(how.access, Access::Buffered | Access::Direct) {
+            let why = format!("a simulated disk has no access {}", how.access);
+            return Err(Error::unsupported("open", path, why));
+        }
+        if how.create_new && how.read_only {
+            // The standard library refuses that without a system call.
+            return Err(Error::invalid("open", path, "creating a file requires write access"));
+        }
+        let mut state = self.disk.lock();
+        if how.access == Access::Direct && !state.options.has_direct {
+            return Err(Error::new("open", path, os_error(errno::EINVAL))
+                .advise("this file system has no O_DIRECT: use access buffered"));
+        }
+        let hooked = self.hooked.clone();
+        match state.open(self.number, &name, how.create_new) {
+            Ok(inode) => Ok(SimFile { disk: self.disk.clone(), inode, path, how: *how, hooked }),
+            Err(source) => Err(Error::new("open", path, source)),
+        }
+    }
+
     fn rename_as(&self, from: &str, to: &str, replaces: bool) -> Result<()> {
         let (from, to) = (self.check_name(from)?, self.check_name(to)?);
         let renamed = self.disk.lock().rename(self.number, &from, &to, replaces);
@@ -81,71 +113,73 @@ impl Directory for SimDirectory {
     }
 
     fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
-        let name = self.check_name(name)?;
-        let path = self.path.join(&*name);
-        if !matches!(how.access, Access::Buffered | Access::Direct) {
-            let why = format!("a simulated disk has no access {}", how.access);
-            return Err(Error::unsupported("open", path, why));
-        }
-        if how.create_new && how.read_only {
-            // The standard library refuses that without a system call.
-            return Err(Error::invalid("open", path, "creating a file requires write access"));
-        }
-        let mut state = self.disk.lock();
-        if how.access == Access::Direct && !state.options.has_direct {
-            return Err(Error::new("open", path, os_error(errno::EINVAL))
-                .advise("this file system has no O_DIRECT: use access buffered"));
-        }
-        match state.open(self.number, &name, how.create_new) {
-            Ok(inode) => Ok(SimFile { disk: self.disk.clone(), inode, path, how: *how }),
-            Err(source) => Err(Error::new("open", path, source)),
-        }
+        self.hooked.around(&Call::Open { name, how }, || self.open_now(name, how))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.rename_as(from, to, true)
+        self.hooked.around(&Call::Rename { to }, || self.rename_as(from, to, true))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.rename_as(from, to, false)
+        self.hooked.around(&Call::Rename { to }, || self.rename_as(from, to, false))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let name = self.check_name(name)?;
-        let removed = self.disk.lock().remove(self.number, &name);
-        removed.map_err(|source| Error::new("unlink", self.path.join(&*name), source))
+        self.hooked.around(&Call::Remove { name }, || {
+            let name = self.check_name(name)?;
+            let removed = self.disk.lock().remove(self.number, &name);
+            removed.map_err(|source| Error::new("unlink", self.path.join(&*name), source))
+        })
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.disk
-            .lock()
-            .list(self.number)
-            .map_err(|source| Error::new("list directory", &self.path, source))
+        self.hooked.around(&Call::List, || {
+            let listed = self.disk.lock().list(self.number);
+            listed.map_err(|source| Error::new("list directory", &self.path, source))
+        })
     }
 
     fn sync(&self) -> Result<()> {
-        let synced = self.disk.lock().sync_directory(self.number);
-        synced.map_err(|source| Error::new("fsync directory", &self.path, source))
+        self.hooked.around(&Call::SyncNames, || {
+            let synced = self.disk.lock().sync_directory(self.number);
+            synced.map_err(|source| Error::new("fsync directory", &self.path, source))
+        })
     }
 
     fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        let name = self.check_name(name)?;
-        let taken = self.disk.lock().take_lock(self.number, &name);
-        let lock = |inode| SimLock { disk: self.disk.clone(), inode };
-        match taken {
-            Ok(inode) => Ok(inode.map(lock)),
-            Err(source) => Err(Error::new("open lock", self.path.join(&*name), source)),
-        }
+        self.hooked.around(&Call::Lock { name }, || {
+            let name = self.check_name(name)?;
+            let taken = self.disk.lock().take_lock(self.number, &name);
+            let lock = |inode| SimLock { disk: self.disk.clone(), inode };
+            match taken {
+                Ok(inode) => Ok(inode.map(lock)),
+                Err(source) => Err(Error::new("open lock", self.path.join(&*name), source)),
+            }
+        })
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
-        let name = self.check_name(name)?;
-        let is_locked = self.disk.lock().is_locked(self.number, &name);
-        Ok(is_locked.then(|| "another process".to_owned()))
+        self.hooked.around(&Call::LockedBy { name }, || {
+            let name = self.check_name(name)?;
+            let is_locked = self.disk.lock().is_locked(self.number, &name);
+            Ok(is_locked.then(|| "another process".to_owned()))
+        })
+    }
+
+    fn shared_page(&self, _lock: &SimLock) -> Option<Arc<SharedPage>> {
+        self.hooked.0.as_ref()?.shared_page()
+    }
+
+    fn read_shared_page(&self, _name: &str) -> Option<SharedPageReader> {
+        self.hooked.0.as_ref()?.read_shared_page()
     }
 
     fn is_forked(&self) -> bool {
-        false
+        self.hooked.0.as_ref().is_some_and(|hook| hook.is_forked())
+    }
+
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Ok(self.hooked.0.as_ref().and_then(|hook| hook.capabilities()))
     }
 
     fn free_bytes(&self) -> Result<u64> {
@@ -166,6 +200,6 @@ impl Directory for SimDirectory {
                 format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
             return Err(Error::invalid("open engine", kind.name(), why));
         }
-        Ok(SimEngine::new(self.disk.clone()))
+        Ok(SimEngine::new(self.disk.clone(), self.hooked.clone()))
     }
 }

@@ -18,6 +18,7 @@ use inkstone_io::{
 use crate::disk::SimDisk;
 use crate::durable::Cover;
 use crate::file::SimFile;
+use crate::hooked::{Call, Hooked};
 use crate::state::State;
 use crate::transfer::Written;
 
@@ -25,6 +26,7 @@ use crate::transfer::Written;
 #[derive(Debug)]
 pub struct SimEngine {
     disk: SimDisk,
+    hooked: Hooked,
     taken: VecDeque<Taken>,
 }
 
@@ -46,8 +48,17 @@ enum Rest {
 }
 
 impl SimEngine {
-    pub(crate) fn new(disk: SimDisk) -> Self {
-        Self { disk, taken: VecDeque::new() }
+    pub(crate) fn new(disk: SimDisk, hooked: Hooked) -> Self {
+        Self { disk, hooked, taken: VecDeque::new() }
+    }
+
+    fn complete_now(&mut self) -> Option<Completion> {
+        let next = match self.taken.len() {
+            0 => return None,
+            1 => 0,
+            count => self.disk.lock().rng.usize(..count),
+        };
+        self.taken.remove(next).map(Taken::finish)
     }
 
     fn start(
@@ -96,7 +107,7 @@ impl Taken {
             }
             Rest::Read { len, offset, then } => {
                 let bytes = buffer.as_mut().expect("a read has a buffer");
-                let read = file.read_at(&mut bytes[..len], offset);
+                let read = file.read_now(&mut bytes[..len], offset);
                 if let (Ok(read), Some(then)) = (&read, then) {
                     then.call(&bytes[..*read], ThenOn::CallersThread);
                 }
@@ -123,18 +134,20 @@ impl Engine for SimEngine {
 
     fn submit(&mut self, request: Request<SimFile>) -> Result<()> {
         let Request { token, file, operation } = request;
+        // The hook looks at the operation before the disk takes it.
+        let Self { hooked, taken, .. } = self;
+        if let Some(hook) = &hooked.0 {
+            hook.before(&Call::Submit { path: file.path(), operation: &operation })?;
+        }
         let (buffer, rest) = Self::start(&mut file.lock(), &file, operation);
-        self.taken.push_back(Taken { token, file, buffer, rest });
+        taken.push_back(Taken { token, file, buffer, rest });
+        hooked.0.iter().for_each(|hook| hook.after());
         Ok(())
     }
 
     fn complete(&mut self) -> Result<Option<Completion>> {
-        let next = match self.taken.len() {
-            0 => return Ok(None),
-            1 => 0,
-            count => self.disk.lock().rng.usize(..count),
-        };
-        Ok(self.taken.remove(next).map(Taken::finish))
+        let hooked = self.hooked.clone();
+        hooked.around(&Call::Complete, || Ok(self.complete_now()))
     }
 
     fn in_flight(&self) -> usize {

@@ -14,6 +14,7 @@ use inkstone_io::{
 use crate::disk::SimDisk;
 use crate::durable::{Cover, Durably};
 use crate::fault::{Effect, OperationKind, errno};
+use crate::hooked::{Call, FileCall, Hooked};
 use crate::state::{State, os_error};
 use crate::transfer::{Target, Written};
 
@@ -28,11 +29,22 @@ pub struct SimFile {
     pub(crate) inode: u64,
     pub(crate) path: PathBuf,
     pub(crate) how: OpenFile,
+    pub(crate) hooked: Hooked,
 }
 
 impl SimFile {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.disk.lock()
+    }
+
+    fn around<T>(&self, call: FileCall, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.hooked.around(&Call::OfFile { path: &self.path, call }, run)
+    }
+
+    pub(crate) fn read_now(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let target = self.target(offset, buffer);
+        let read = self.lock().read(&target, buffer);
+        read.map_err(|source| Error::new("pread", &self.path, source).at(offset))
     }
 
     fn target(&self, offset: u64, memory: &[u8]) -> Target {
@@ -170,12 +182,16 @@ impl File for SimFile {
     }
 
     fn check_takes_changes(&self) -> Result<()> {
-        let mut state = self.lock();
-        let name = Arc::clone(&state.inode(self.inode).name);
-        match state.begin(OperationKind::Touch, &name, 0) {
-            Some(Effect::Error(code)) => Err(Error::new("futimens", &self.path, os_error(code))),
-            _ => Ok(()),
-        }
+        self.around(FileCall::CheckTakesChanges, || {
+            let mut state = self.lock();
+            let name = Arc::clone(&state.inode(self.inode).name);
+            match state.begin(OperationKind::Touch, &name, 0) {
+                Some(Effect::Error(code)) => {
+                    Err(Error::new("futimens", &self.path, os_error(code)))
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
@@ -183,7 +199,7 @@ impl File for SimFile {
         if self.how.read_only {
             return Err(failed(os_error(errno::EINVAL)));
         }
-        self.lock().resize(self.inode, len_bytes).map_err(failed)
+        self.around(FileCall::SetLen, || self.lock().resize(self.inode, len_bytes).map_err(failed))
     }
 
     fn forget_cached(&self) -> Result<()> {
@@ -197,26 +213,28 @@ impl File for SimFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let target = self.target(offset, buffer);
-        let read = self.lock().read(&target, buffer);
-        read.map_err(|source| Error::new("pread", &self.path, source).at(offset))
+        self.around(FileCall::Read, || self.read_now(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut state = self.lock();
-        let written = self.start_write(&mut state, bytes, offset, Persist::Later)?;
-        let cover = state.cover_now();
-        self.finish_write(&mut state, written, offset, Persist::Later, &cover).map(drop)
+        self.around(FileCall::Write, || {
+            let mut state = self.lock();
+            let written = self.start_write(&mut state, bytes, offset, Persist::Later)?;
+            let cover = state.cover_now();
+            self.finish_write(&mut state, written, offset, Persist::Later, &cover).map(drop)
+        })
     }
 
     fn sync(&self, kind: SyncKind) -> Result<()> {
-        let mut state = self.lock();
-        let cover = state.cover_now();
-        self.sync_covered(&mut state, kind, &cover)
+        self.around(FileCall::Sync, || {
+            let mut state = self.lock();
+            let cover = state.cover_now();
+            self.sync_covered(&mut state, kind, &cover)
+        })
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
-        match preparation {
+        self.around(FileCall::Prepare, || match preparation {
             Preparation::None => Ok(()),
             Preparation::Fallocate => self.reserve(len_bytes),
             Preparation::Zeros => {
@@ -231,6 +249,6 @@ impl File for SimFile {
                 &self.path,
                 "this file system does not have it",
             )),
-        }
+        })
     }
 }

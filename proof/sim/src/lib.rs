@@ -118,7 +118,7 @@ mod transfer;
 
 pub use content::{Content, PAGE_BYTES};
 pub use counters::Counters;
-pub use crash::{Fate, Item, ItemKind, PowerCut};
+pub use crash::{Fate, Item, ItemKind, PowerCut, Style};
 pub use directory::{SimDirectory, SimLock};
 pub use disk::SimDisk;
 pub use engine::SimEngine;

@@ -272,6 +272,37 @@ impl<'a> InOrder<'a> {
     }
 }
 
+/// A thing of which a call changes more than a row of records.
+pub trait Thing {
+    /// Whether a thing that shows this may be what is left of it.
+    fn may_be_shown_as(&self, shown: &Self) -> bool;
+
+    fn brief(&self) -> String;
+}
+
+impl<T: Thing> Thing for Vec<T> {
+    fn may_be_shown_as(&self, shown: &Self) -> bool {
+        let mut all = self.iter().zip(shown);
+        self.len() == shown.len() && all.all(|(one, shown)| one.may_be_shown_as(shown))
+    }
+
+    fn brief(&self) -> String {
+        self.iter().map(T::brief).collect::<Vec<_>>().join(" | ")
+    }
+}
+
+/// Whether what is shown may be what is left of one of these.
+///
+/// # Errors
+/// All of them, in words.
+pub fn is_left_of<T: Thing>(may: &[T], shown: &T) -> Result<(), String> {
+    if may.iter().any(|thing| thing.may_be_shown_as(shown)) {
+        return Ok(());
+    }
+    let may: Vec<_> = may.iter().map(|thing| format!("; {}", thing.brief())).collect();
+    Err(format!("it shows {}, which is none of {}", shown.brief(), may.concat()))
+}
+
 /// What a thing was after each call, where a call changes more than a row of records. A crash
 /// leaves what some call has led to: at the earliest the last one that is certain.
 #[derive(Debug, Clone)]

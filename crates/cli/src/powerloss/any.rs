@@ -59,10 +59,6 @@ pub(crate) struct AnyArguments {
     /// unflushed is kept
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
-    /// How many writers work in one directory before it is emptied
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    lives: u64,
     /// Kill each writer after at most this many lines
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -86,28 +82,18 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
         rounds: arguments.rounds,
-        lives: arguments.lives,
         lines_max: arguments.lines,
         limit: arguments.limit,
         states: arguments.states,
     };
     let kinds = arguments.kind.into_iter().collect();
     let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;
-    let (certificate, figures) = match any::run(&options, &campaign, stop) {
-        Ok(shown) => shown,
+    match any::run(&options, &campaign, stop) {
+        Ok(certificate) => conclude(&[certificate], file, stop),
         Err(RunError::Command(words)) => {
             complain!("{words}");
-            return Ok(ExitCode::from(2));
+            Ok(ExitCode::from(2))
         }
-        Err(RunError::Other(words)) => return Err(anyhow::Error::msg(words)),
-    };
-    say!(
-        "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in \
-         flight",
-        figures.kills,
-        figures.acknowledged,
-        figures.confirmed,
-        figures.in_flight
-    );
-    conclude(&[certificate], file, stop)
+        Err(RunError::Other(words)) => Err(anyhow::Error::msg(words)),
+    }
 }

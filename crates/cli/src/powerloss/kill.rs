@@ -7,18 +7,17 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use inkstone_powerloss::in_use::usage::Lie;
+use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::kill;
 
+use super::mistake::MistakeArgument;
 use super::shared::{campaign, certificate_file, conclude};
-use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
   inkstone powerloss kill                       500 kills in the current directory, less than a \
 minute
   inkstone powerloss kill /var/lib/db --rounds 5000 --certificate kill.json
-  inkstone powerloss kill --rounds 50 --lie early      exit code 1: a lying writer is caught
 
 A kill keeps the page cache, so this shows nothing about syncs.";
 
@@ -38,18 +37,15 @@ pub(crate) struct KillArguments {
     /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Let the writer lie, to check that it is caught
-    #[arg(long, value_name = "LIE", value_parser = names::<Lie>())]
-    lie: Option<Lie>,
+    #[command(flatten)]
+    mistake: MistakeArgument,
 }
 
 /// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
+    let KillArguments { directory, rounds, seed, certificate, mistake } = arguments;
     let file = certificate_file(certificate.as_deref())?;
     let campaign = campaign(Vec::new(), *seed, directory)?;
-    let (certificate, figures) = kill::run(&campaign, *rounds, *lie, stop)?;
-    let per_minute = figures.kills as f64 * 60.0 / certificate.seconds;
-    say!("{figures}; {per_minute:.0} kills a minute");
-    conclude(&[certificate], file, stop)
+    let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
+    conclude(&[kill::run(&campaign, *rounds, stop)?], file, stop)
 }

@@ -14,6 +14,7 @@ use clap::Args;
 use inkstone_powerloss::certificate::Certificate;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
+use inkstone_powerloss::kernel::states::Subset;
 use inkstone_powerloss::log_run::record as make;
 use inkstone_powerloss::log_run::spec::{Spec, Subject};
 use inkstone_powerloss::medium::{PowerCut, Shown, Which};
@@ -63,10 +64,10 @@ pub(crate) struct ReplayArguments {
     /// Cut after this many entries [default: everywhere]
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
-    /// Which of the sectors in flight reached the disk: none, all, prefix:N, without:N, only:N,
-    /// bits:N, writes:SEED, torn:SEED, sectors:SEED or exactly:0110 [default: some of each kind]
-    #[arg(long, value_name = "SUBSET", requires = "entry")]
-    subset: Option<String>,
+    /// Which of the sectors in flight reached the disk: none, all, bits:N, drawn:SEED or
+    /// exactly:0110 [default: some of each kind]
+    #[arg(long, value_name = "SUBSET", requires = "entry", value_parser = str::parse::<Subset>)]
+    subset: Option<Subset>,
     /// States for each cut
     #[arg(long, value_name = "N", default_value_t = 3)]
     states: usize,
@@ -134,16 +135,13 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let (mut states, mut broken) = (0, 0);
     let mut medium = PowerCut::new(&machine, recorded.kind());
-    let shown = medium.show_all(&recording, recorded.range(), &which, &mut |shown| {
-        let (state, judged) = match shown {
-            Shown::State(state) => (state, recorded.judge(state)),
-            Shown::Dead(state, why) => (state, Err(why)),
-            Shown::After(..) => return Ok(ControlFlow::Continue(())),
-        };
+    let shown = medium.replay(&recording, recorded.range(), &which, &mut |shown| {
+        let Shown::State(state) = shown else { return Ok(ControlFlow::Continue(())) };
         states += 1;
-        if let Err(why) = judged {
+        if let Err(why) = recorded.judge(state) {
             broken += 1;
-            let (entry, subset) = state.place.clone().unwrap_or_default();
+            let place = state.place.as_ref().map(|place| (place.entry, place.subset.to_string()));
+            let (entry, subset) = place.unwrap_or_default();
             say!("BROKEN at entry {entry}, {subset}: {why}");
         }
         let is_over = stop.load(Ordering::Relaxed);

@@ -125,9 +125,6 @@ powerloss kill
     done powerloss kill --rounds 2
     missing powerloss kill nowhere
     signal powerloss kill --rounds 1000000
-powerloss kill --lie
-    done powerloss kill --rounds 50 --lie early
-    missing powerloss kill nowhere --lie early
 powerloss any
     done powerloss any --rounds 1 --writer WRITER --reader READER
     missing powerloss any --in nowhere --writer WRITER --reader READER

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use inkstone::{Error, Log, Lsn, Options, Reader};
 use inkstone_io::{Directory, OsDirectory, OsLock, SharedPage};
-use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::hooked::{Call, Hook};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 use crate::followed::{LOCK, LONG, SHORT, expect, record, shared_page_of, small};
@@ -81,7 +81,7 @@ impl Hook for Publishing {
 #[test]
 fn a_follower_lists_the_directory_for_no_new_segment() {
     let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
-    let directory = || Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(&publishing)));
+    let directory = || Arc::new(disk.directory("/log").hooked(Arc::clone(&publishing)));
     let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
     let append = |lsns: std::ops::RangeInclusive<u64>| {
         lsns.for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
@@ -113,7 +113,7 @@ fn a_follower_lists_the_directory_for_no_new_segment() {
 #[test]
 fn several_writers_wake_who_polls_when_the_next_write_begins() {
     let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
-    let directory = Hooked::new(disk.directory("/log"), Arc::clone(&publishing));
+    let directory = disk.directory("/log").hooked(Arc::clone(&publishing));
     let log = Log::open_in(Arc::new(directory), Options::small()).unwrap();
     let (shared_page, reader) = (&publishing.shared_page, publishing.reader());
     let is_over = AtomicBool::new(false);
@@ -148,7 +148,7 @@ fn a_cut_whose_epoch_finds_no_room_is_published() {
     for nth in 1..=12 {
         let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
         let publishing = Publishing::new();
-        let directory = Hooked::new(disk.directory("/log"), Arc::clone(&publishing));
+        let directory = disk.directory("/log").hooked(Arc::clone(&publishing));
         let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
         (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
         let published = || publishing.reader().read().unwrap();
@@ -201,7 +201,7 @@ fn history(seed: u64) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (disk, publishing) = (SimDisk::new(seed, DiskOptions::default()), Publishing::new());
     let directory = |publishing: &Arc<Publishing>| {
-        Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(publishing)))
+        Arc::new(disk.directory("/log").hooked(Arc::clone(publishing)))
     };
     let log = Arc::new(Log::open_in(directory(&publishing), small().own_thread(false)).unwrap());
     let model = Arc::new(Mutex::new(Model { first: 1, ..Model::default() }));

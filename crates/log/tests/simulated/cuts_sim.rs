@@ -11,7 +11,7 @@ use super::beside_sim::{append, is_log, open, read, record, shown, small};
 use crate::watch::must_end;
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Reader};
 use inkstone_io::{Access, OpenFile};
-use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::hooked::{Call, Hook};
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 #[test]
@@ -147,7 +147,7 @@ fn a_segment_that_vanishes_while_a_reader_opens_brings_no_older_generation_back(
         append(&writer, 6..=7, 3);
     };
     let hook = Arc::new(CutsMeanwhile(Mutex::new(Some(Box::new(cut)))));
-    let directory = Hooked::new(disk.directory("/log"), Arc::clone(&hook));
+    let directory = disk.directory("/log").hooked(Arc::clone(&hook));
     let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
     assert!(hook.0.lock().unwrap().is_none(), "the second segment was not opened");
     // The last record is in no promise yet.
@@ -242,7 +242,7 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
                 };
                 let hook = Arc::new(Meanwhile { at, left: Mutex::new(times), act: Box::new(act) });
                 let reader =
-                    Reader::open_in(Arc::new(Hooked::new(disk.directory("/log"), hook)), small())
+                    Reader::open_in(Arc::new(disk.directory("/log").hooked(hook)), small())
                         .unwrap();
                 let mut cursor = reader.from(Lsn::FIRST);
                 let mut newest = 0;
@@ -284,7 +284,7 @@ fn a_cut_that_is_refused_leaves_readers_that_looked_meanwhile_sound() {
         };
         let at = |call: &Call<'_>| matches!(call, Call::Rename { .. });
         let hook = Arc::new(Meanwhile { at, left: Mutex::new(u32::MAX), act: Box::new(act) });
-        let directory = Hooked::new(disk.directory("/log"), hook);
+        let directory = disk.directory("/log").hooked(hook);
         let log = Log::open_in(Arc::new(directory), small()).unwrap();
         (1..=10).for_each(|lsn| _ = log.append_durable(&record(lsn, 0)).unwrap());
         let mut cursor = read(&disk).from(Lsn::FIRST);
@@ -334,7 +334,7 @@ fn a_name_that_leads_nowhere_is_no_segment() {
         append(&log, 1..=5, 0);
         let inner = disk.directory("/log");
         drop(inner.open(NAME, &OpenFile::new_file()).unwrap());
-        let directory = Hooked::new(inner, Arc::new(LeadsNowhere(NAME)));
+        let directory = inner.hooked(Arc::new(LeadsNowhere(NAME)));
         let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
         assert!(is_log(&shown(&mut reader.from(Lsn::FIRST)), 1, 0));
         assert_eq!(reader.durable().get(), 4);

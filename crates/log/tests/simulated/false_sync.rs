@@ -3,7 +3,7 @@
 //!
 //! *Owns*: two ways of detecting it: another thread's sync failed meanwhile, and the file system
 //! refuses changes. *May not touch*: the crate's insides. On real file systems: the example
-//! `false_sync` of `inkstone-powerloss`.
+//! `false_sync` at 61e9dd92.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

@@ -2,7 +2,7 @@
 //! program: one link, and the log's code is made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test
-//! simulated -- crashes::` runs one file.
+//! simulated -- basics::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -22,7 +22,6 @@ mod watched;
 mod basics;
 mod beside_sim;
 mod copying;
-mod crashes;
 mod cuts_sim;
 mod damage;
 mod directories;
@@ -32,6 +31,7 @@ mod full_buffers;
 mod full_disk_sim;
 mod giving_back;
 mod inspect;
+mod made_ahead;
 mod meddled;
 /// What only the copy of the tree can show that `.ci/mistaken` makes.
 #[cfg(inkstone_mistakes)]

@@ -8,11 +8,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::watched::{Call, Onlooker, watched};
+use crate::watched::{Call, watched};
 use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_sim::hooked::Hooked;
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk};
+use inkstone_sim::{
+    DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
+};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -41,7 +42,7 @@ impl Plan {
 }
 
 /// A reader's directory, in which that happens; what no reader may do fails the test.
-fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<Hooked<Onlooker>> {
+fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<SimDirectory> {
     let plan = Arc::clone(plan);
     let onlooker = move |call: &Call<'_>| {
         match call {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use inkstone_io::{BLOCK_BYTES, Capabilities, Operation, Result};
 use inkstone_sim::SimDirectory;
-use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::hooked::{Call, Hook};
 
 /// Holds the next submitted write until it is released.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ impl Gate {
 
 /// Lets each request pass the gate between its submission and its completion.
 #[derive(Debug)]
-pub(crate) struct AtGate {
+struct AtGate {
     gate: Arc<Gate>,
     capabilities: Option<Capabilities>,
 }
@@ -115,9 +115,7 @@ impl Hook for AtGate {
 }
 
 /// A simulated directory behind a gate.
-pub(crate) type GateDirectory = Hooked<AtGate>;
-
-pub(crate) fn behind(gate: &Arc<Gate>, inner: SimDirectory) -> GateDirectory {
+pub(crate) fn behind(gate: &Arc<Gate>, inner: SimDirectory) -> SimDirectory {
     behind_on(gate, inner, None)
 }
 
@@ -126,6 +124,6 @@ pub(crate) fn behind_on(
     gate: &Arc<Gate>,
     inner: SimDirectory,
     capabilities: Option<Capabilities>,
-) -> GateDirectory {
-    Hooked::new(inner, Arc::new(AtGate { gate: Arc::clone(gate), capabilities }))
+) -> SimDirectory {
+    inner.hooked(Arc::new(AtGate { gate: Arc::clone(gate), capabilities }))
 }

@@ -5,9 +5,9 @@
 use inkstone_io::Result;
 use inkstone_sim::SimDirectory;
 pub(crate) use inkstone_sim::hooked::Call;
-use inkstone_sim::hooked::{Hook, Hooked};
+use inkstone_sim::hooked::Hook;
 
-pub(crate) struct Onlooker(Box<dyn Fn(&Call<'_>) + Send + Sync>);
+struct Onlooker(Box<dyn Fn(&Call<'_>) + Send + Sync>);
 
 impl Hook for Onlooker {
     fn before(&self, call: &Call<'_>) -> Result<()> {
@@ -21,6 +21,6 @@ impl Hook for Onlooker {
 pub(crate) fn watched(
     inner: SimDirectory,
     onlooker: impl Fn(&Call<'_>) + Send + Sync + 'static,
-) -> Hooked<Onlooker> {
-    Hooked::new(inner, std::sync::Arc::new(Onlooker(Box::new(onlooker))))
+) -> SimDirectory {
+    inner.hooked(std::sync::Arc::new(Onlooker(Box::new(onlooker))))
 }

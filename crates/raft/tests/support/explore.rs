@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use inkstone_powerloss::raft::history::{Draw, carry_out};
 use inkstone_powerloss::raft::model::{Model, Op};
 use inkstone_raft::{Error, Groups, Options, RaftLog, Result as Answer, StreamsOptions};
-use inkstone_sim::survival::Past;
+use inkstone_sim::survival::{Past, Thing as _, is_left_of};
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 
 /// Where the raft logs of a history are.
@@ -161,19 +161,6 @@ impl Rafts {
     }
 }
 
-/// Whether these are what all held at one of these moments.
-fn check(allowed: &[Models], shown: &Models) -> Result<(), String> {
-    let is_shown = |models: &&Models| {
-        models.iter().zip(shown).all(|(model, shown)| model.may_be_shown_as(shown))
-    };
-    if allowed.iter().any(|models| is_shown(&models)) {
-        return Ok(());
-    }
-    let brief = |models: &Models| models.iter().map(Model::brief).collect::<Vec<_>>().join(" | ");
-    let allowed: Vec<_> = allowed.iter().map(|models| format!("; {}", brief(models))).collect();
-    Err(format!("it shows {}, which is none of {}", brief(shown), allowed.concat()))
-}
-
 /// Whether what is shown is this, also of what is committed.
 fn is_now(now: &Models, shown: &Models) -> bool {
     now.iter().zip(shown).all(|(now, shown)| now.is_shown_as(shown) && now.is_committed_as(shown))
@@ -251,7 +238,7 @@ impl History<'_> {
         disk.record_epochs();
         let rafts = self.home.open(disk)?;
         let shown = rafts.shown()?;
-        check(&[vec![Model::new(); shown.len()]], &shown)?;
+        is_left_of(&[vec![Model::new(); shown.len()]], &shown)?;
         let rafts = self.go_on(disk, rafts, shown, 0)?;
         rafts.close().map_err(|error| format!("does not close: {error}"))
     }
@@ -300,8 +287,6 @@ impl History<'_> {
     /// Makes a call, and compares what the raft logs show then. False if the log failed.
     fn call(&mut self, subject: &mut Subject, call: &Call) -> Result<bool, String> {
         let before = subject.now().clone();
-        let brief =
-            |models: &Models| models.iter().map(Model::brief).collect::<Vec<_>>().join("; ");
         if !call.is_allowed(&before) {
             self.tally.refused += 1;
             let result = carry_out_with(subject, call);
@@ -312,7 +297,7 @@ impl History<'_> {
             return if is_now(&before, &shown) {
                 Ok(true)
             } else {
-                Err(format!("was refused, and has changed {} to {}", brief(&before), brief(&shown)))
+                Err(format!("was refused, and has changed {} to {}", before.brief(), shown.brief()))
             };
         }
         let after = call.after(&before);
@@ -354,7 +339,7 @@ impl History<'_> {
         }
         let shown = subject.rafts.shown()?;
         if !is_now(&after, &shown) {
-            return Err(format!("shows {} instead of {}", brief(&shown), brief(&after)));
+            return Err(format!("shows {} instead of {}", shown.brief(), after.brief()));
         }
         if let Some(groups) = &subject.rafts.groups {
             let before = groups.stats().moved_records;
@@ -385,7 +370,7 @@ impl History<'_> {
             }
             let rafts = self.home.open(&found)?;
             let shown = rafts.shown()?;
-            check(allowed, &shown)?;
+            is_left_of(allowed, &shown)?;
             if !is_deep {
                 rafts.abandon();
                 continue;
@@ -412,7 +397,7 @@ impl History<'_> {
         let certain = acks.lock().unwrap().iter().map(|(_, what)| *what).max().unwrap_or(0);
         let rafts = self.home.open(&disk).map_err(|why| format!("killed: {why}"))?;
         let shown = rafts.shown()?;
-        check(past.after(certain), &shown).map_err(|why| format!("killed: {why}"))?;
+        is_left_of(past.after(certain), &shown).map_err(|why| format!("killed: {why}"))?;
         disk.take_epochs();
         let past = Past::new(shown);
         Ok(Subject { disk, rafts, past, acks: Arc::default(), called: Arc::default() })

@@ -8,10 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::AnyDirectory;
 use inkstone_io::Result as DiskResult;
 use inkstone_openraft::{LogStore, StreamsOptions, Waits};
-use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
+use inkstone_sim::hooked::{Call, FileCall, Hook};
 use inkstone_sim::{
     DirectoryOrder, DiskOptions, Effect, Fate, Fault, NewBlocks, OperationKind, SimDisk,
 };
@@ -98,16 +97,14 @@ impl World {
         let options =
             inkstone_openraft::Options::new().log(settings.log.clone()).memory_bytes(1 << 16);
         let log = LogStore::open_unthreaded_in(&disk.directory("/log"), options, due)?;
-        let snapshots = disk.directory("/snapshots");
-        let snapshots: AnyDirectory = if self.makes(Mistake::SnapshotNotDurable) {
-            (&Hooked::new(snapshots, Arc::new(Lies(disk.clone())))).into()
-        } else {
-            (&snapshots).into()
-        };
+        let mut snapshots = disk.directory("/snapshots");
+        if self.makes(Mistake::SnapshotNotDurable) {
+            snapshots = snapshots.hooked(Arc::new(Lies(disk.clone())));
+        }
         // The pieces of a snapshot have up to 256 KiB.
         let larger = settings.log.clone().segment_bytes(1 << 20).record_bytes_max(300 << 10);
         let of_streams = StreamsOptions::new().log(larger).own_mover(false);
-        let snapshots = Streams::open_in(snapshots, of_streams).map_err(io::Error::other)?;
+        let snapshots = Streams::open_in(&snapshots, of_streams).map_err(io::Error::other)?;
         let snapshots = Snapshots::new(Arc::new(snapshots), 0)?;
         let task = tokio::spawn(self.clone().flush_when_due(id, generation, log.clone(), wake))
             .abort_handle();

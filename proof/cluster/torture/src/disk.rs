@@ -25,7 +25,7 @@ use inkstone_powerloss::kernel::states::{Cut, Subset, choose};
 const CHOSEN_FROM: usize = 16;
 
 /// What a cut left on the disk, in words that repeat the choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     /// Sectors (or discards) that were not flushed.
     pub units: usize,

@@ -4,40 +4,28 @@
 //! *Owns*: drawing what each thread does from the seed, doing it, asking the ledger about every
 //! answer. *May not touch*: which thread goes on.
 
-mod ledger;
+pub mod ledger;
+pub mod work;
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use fastrand::Rng;
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, RaftReader, Vote};
-use inkstone_sim::{DiskOptions, SimDisk};
-use shuttle::sync::mpsc::channel;
+use inkstone_raft::{Error, Options, RaftLog, RaftReader};
+use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use shuttle::thread;
 
-use self::ledger::{Found, Ledger};
-use crate::disk::{PATH, alone, stepped};
-use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
+use self::ledger::{Ledger, More, first};
+use self::work::{Op as Call, Work, shown};
+use crate::disk::{PATH, stepped};
+use crate::ledger::{Kind, end_if_broken, fail, number_in};
+use crate::models::none_is_uncalled;
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
 
-const TERM: u64 = 1;
-
 #[derive(Debug, Clone, Copy)]
 enum Op {
-    /// So many entries of so many bytes; it waits for the callback, or not.
-    Append(u64, usize, bool),
-    /// So many entries less; it waits until that is durable, or a callback comes.
-    Truncate(u64, bool),
-    /// In the next term.
-    Vote(bool),
-    /// All but so many entries are committed.
-    Commit(u64),
-    /// All that is committed but so many entries.
-    Purge(u64),
-    Sync,
+    Call(Call),
     /// So many entries, from so many before the last on.
     Entries(u64, u64),
     Bounds,
@@ -56,7 +44,7 @@ enum Habit {
 struct Setup {
     own_thread: bool,
     memory_bytes: usize,
-    fails: bool,
+    fault: Option<Fault>,
     writer: Vec<Op>,
     beside: Vec<Op>,
     reader: Vec<Op>,
@@ -70,7 +58,7 @@ fn append(rng: &mut Rng, own_thread: bool) -> Op {
         1 => rng.usize(200..3000),
         _ => rng.usize(4..120),
     };
-    Op::Append(rng.u64(1..4), bytes, own_thread && rng.u8(..3) == 0)
+    Op::Call(Call::Append(rng.u64(1..4), bytes, own_thread && rng.u8(..3) == 0))
 }
 
 fn reads(rng: &mut Rng) -> Op {
@@ -82,15 +70,15 @@ impl Setup {
         let own_thread = rng.u8(..4) > 0;
         let writes = |rng: &mut Rng| match rng.u8(..12) {
             0..=4 => append(rng, own_thread),
-            5..=7 => Op::Truncate(rng.u64(1..4), rng.bool()),
-            8 | 9 => Op::Vote(rng.bool()),
-            10 => Op::Commit(rng.u64(..3)),
+            5..=7 => Op::Call(Call::Truncate(rng.u64(1..4), rng.bool())),
+            8 | 9 => Op::Call(Call::Vote(rng.bool())),
+            10 => Op::Call(Call::Commit(rng.u64(..3))),
             _ => reads(rng),
         };
         let besides = |rng: &mut Rng| match rng.u8(..5) {
-            0 => Op::Sync,
-            1 => Op::Commit(rng.u64(..4)),
-            2 | 3 => Op::Purge(rng.u64(..2)),
+            0 => Op::Call(Call::Sync),
+            1 => Op::Call(Call::Commit(rng.u64(..4))),
+            2 | 3 => Op::Call(Call::Purge(rng.u64(..2))),
             _ => reads(rng),
         };
         let first = append(rng, own_thread);
@@ -99,7 +87,7 @@ impl Setup {
         Self {
             own_thread,
             memory_bytes: [0, 200, 4000, 64 << 10][rng.usize(..4)],
-            fails: rng.u8(..8) == 0,
+            fault: (rng.u8(..8) == 0).then(|| fault(rng)),
             writer: std::iter::once(first).chain((0..writes_count).map(|_| writes(rng))).collect(),
             beside: (0..besides_count).map(|_| besides(rng)).collect(),
             reader: (0..reads_count).map(|_| reads(rng)).collect(),
@@ -113,188 +101,68 @@ impl Setup {
 /// What all threads share.
 #[derive(Clone)]
 struct World {
-    ledger: Arc<Mutex<Ledger>>,
+    work: Work,
     raft: Weak<RaftLog>,
     reader: RaftReader,
     habit: Habit,
-    /// Callbacks that were not called yet.
-    uncalled: Arc<AtomicU32>,
-    /// The callbacks of this schedule never run inside each other.
-    is_calling: Arc<AtomicBool>,
+}
+
+/// What explains an error here.
+fn explains(ledger: &Ledger, error: &Error) -> bool {
+    use inkstone::Error as Log;
+    match error {
+        Error::Log(Log::Poisoned(_)) => ledger.may_fail,
+        Error::Closed | Error::Log(Log::Closed) => ledger.is_closing,
+        // Others have committed, or purged, in between.
+        Error::NotHere { .. } | Error::CommittedGoesBack { .. } | Error::IsCommitted { .. } => true,
+        _ => false,
+    }
 }
 
 impl World {
-    /// Never held over a scheduling point.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn callback(&self, step: usize) -> impl FnOnce(Result<(), Error>) + Send + 'static {
-        let world = self.clone();
-        world.uncalled.fetch_add(1, Ordering::Relaxed);
-        move |result| {
-            if world.is_calling.swap(true, Ordering::Relaxed) {
-                fail!(
-                    Kind::OutOfOrder,
-                    "the callback of step {step} is called while another one runs"
-                );
+    /// What a callback does beside telling.
+    fn habit(self) {
+        match self.habit {
+            Habit::Plain => {}
+            Habit::Reads => self.entries(1, 3),
+            Habit::Syncs | Habit::Commits => {
+                // It may find itself the last owner.
+                let Some(raft) = self.raft.upgrade() else { return };
+                match self.habit {
+                    Habit::Syncs => self.work.sync(&raft),
+                    _ => self.work.commit(&raft, 0),
+                };
             }
-            world.ledger().called_back(step, &result);
-            match world.habit {
-                Habit::Plain => {}
-                Habit::Reads => world.entries(1, 3),
-                Habit::Syncs | Habit::Commits => {
-                    // It may find itself the last owner.
-                    if let Some(raft) = world.raft.upgrade() {
-                        if let Habit::Syncs = world.habit {
-                            world.sync(&raft)
-                        } else {
-                            world.commit(&raft, 0)
-                        }
-                    }
-                }
-            }
-            world.is_calling.store(false, Ordering::Relaxed);
-            world.uncalled.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn carry_out(&self, raft: &RaftLog, op: Op) {
-        self.ledger().say(|| format!("{op:?}"));
+        self.work.ledger().say(|| format!("{op:?}"));
         match op {
-            Op::Append(count, bytes, waits) => self.append(raft, count, bytes, waits),
-            Op::Truncate(back, waits) => {
-                let (step, from) = {
-                    let mut ledger = self.ledger();
-                    let from = ledger.next().saturating_sub(back).max(ledger.committing + 1);
-                    if from >= ledger.next() {
-                        return;
-                    }
-                    (ledger.will_truncate(from), from)
-                };
-                let done = if waits {
-                    raft.truncate_from(from)
-                } else {
-                    raft.truncate_from_then(from, self.callback(step))
-                };
-                self.settle(step, done, waits, "truncate_from");
+            Op::Call(call) => {
+                let world = self.clone();
+                self.work.carry_out(raft, call, || world.habit());
             }
-            Op::Vote(waits) => {
-                let (step, term) = {
-                    let mut ledger = self.ledger();
-                    let term = ledger.tick();
-                    (ledger.will_vote(term), term)
-                };
-                let vote = Vote::new(Leader::of_term(term));
-                let done = if waits {
-                    raft.save_vote(&vote)
-                } else {
-                    raft.save_vote_then(&vote, self.callback(step))
-                };
-                self.settle(step, done, waits, "save_vote");
-            }
-            Op::Commit(back) => self.commit(raft, back),
-            Op::Purge(back) => {
-                let upto = {
-                    let mut ledger = self.ledger();
-                    let upto = ledger.committed.saturating_sub(back);
-                    ledger.will_purge(upto);
-                    upto
-                };
-                if upto > 0 {
-                    match raft.purge(&EntryId::new(Leader::of_term(TERM), upto)) {
-                        Ok(()) => self.ledger().purged(upto),
-                        Err(error) => self.ledger().refused(&error, "purge"),
-                    }
-                }
-            }
-            Op::Sync => self.sync(raft),
             Op::Entries(back, count) => self.entries(back, count),
             Op::Bounds => self.bounds(),
         }
     }
 
-    fn append(&self, raft: &RaftLog, count: u64, bytes: usize, waits: bool) {
-        let (step, numbers, first) = {
-            let mut ledger = self.ledger();
-            let first = ledger.next();
-            let (step, numbers) = ledger.will_append(count);
-            (step, numbers, first)
-        };
-        let payloads: Vec<_> = numbers.iter().map(|number| payload(*number, bytes)).collect();
-        let leader = Leader::of_term(TERM);
-        let entry = |(index, payload)| NewEntry { leader: &leader, index, payload };
-        let entries: Vec<_> =
-            (first..).zip(payloads.iter().map(Vec::as_slice)).map(entry).collect();
-        let (told, wait) = channel();
-        let callback = self.callback(step);
-        let done = raft.append(&entries, move |result| {
-            callback(result);
-            // Who does not wait has left.
-            let _ = told.send(());
-        });
-        let is_done = done.is_ok();
-        self.settle(step, done, false, "append");
-        if is_done && waits {
-            let _ = wait.recv();
-        }
-    }
-
-    /// A step has returned. One that was refused calls nothing back.
-    fn settle(&self, step: usize, done: Result<(), Error>, waits: bool, by: &str) {
-        match done {
-            Ok(()) => self.ledger().returned(step, waits),
-            Err(error) => {
-                if !waits {
-                    self.uncalled.fetch_sub(1, Ordering::Relaxed);
-                }
-                self.ledger().was_refused(step, &error, by);
-            }
-        }
-    }
-
-    fn commit(&self, raft: &RaftLog, back: u64) {
-        let index = {
-            let mut ledger = self.ledger();
-            let index = (ledger.next() - 1).saturating_sub(back);
-            if index <= ledger.committing {
-                return;
-            }
-            ledger.committing = index;
-            index
-        };
-        match raft.save_committed(index) {
-            Ok(()) => {
-                let mut ledger = self.ledger();
-                ledger.committed = ledger.committed.max(index);
-            }
-            Err(error) => self.ledger().refused(&error, "save_committed"),
-        }
-    }
-
-    fn sync(&self, raft: &RaftLog) {
-        let steps = self.ledger().steps_returned();
-        match raft.sync() {
-            Ok(()) => self.ledger().is_certain(steps, "a sync has returned"),
-            Err(error) => self.ledger().refused(&error, "sync"),
-        }
-    }
-
     fn entries(&self, back: u64, count: u64) {
         let (begun, range) = {
-            let mut ledger = self.ledger();
-            let from = ledger.next().saturating_sub(back).max(1);
-            (ledger.tick(), from..from + count)
+            let ledger = self.work.ledger();
+            let from = ledger.next(0).saturating_sub(back).max(1);
+            (ledger.returned(), from..from + count)
         };
         match self.reader.entries(range.clone(), usize::MAX) {
             Ok(entries) => {
                 let found = entries.iter().map(|entry| (entry.id.index, number_in(&entry.payload)));
-                self.ledger().shown(begun, range, &found.collect::<Vec<_>>());
+                self.work.ledger().shown(0, &begun, range, &found.collect::<Vec<_>>());
             }
             Err(Error::IsPurged { index, .. }) if index == range.start => {
-                self.ledger().told_purged(index)
+                self.work.ledger().told_purged(0, index)
             }
-            Err(error) => self.ledger().refused(&error, "entries"),
+            Err(error) => self.work.ledger().refused(0, &error, "entries"),
         }
     }
 
@@ -302,11 +170,11 @@ impl World {
         match self.reader.bounds() {
             Ok(bounds) if bounds.first <= bounds.next => {}
             Ok(bounds) => fail!(Kind::Wrong, "{bounds:?}"),
-            Err(error) => return self.ledger().refused(&error, "bounds"),
+            Err(error) => return self.work.ledger().refused(0, &error, "bounds"),
         }
         match self.reader.vote() {
-            Ok(vote) => self.ledger().shown_vote(vote.map_or(0, |vote| vote.leader.term)),
-            Err(error) => self.ledger().refused(&error, "vote"),
+            Ok(vote) => self.work.ledger().shown_vote(0, vote.map_or(0, |vote| vote.leader.term)),
+            Err(error) => self.work.ledger().refused(0, &error, "vote"),
         }
     }
 }
@@ -316,10 +184,9 @@ pub fn one(seed: u64, plan: Plan) {
     let mut rng = Rng::with_seed(seed ^ 0x6869_7374_5241_4654);
     let setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
-    let mut ledger = Ledger::new(disk.clone(), seed);
-    ledger.may_be_poisoned = setup.fails;
-    ledger.shots.most = rng.usize(..3);
-    ledger.talks = plan.talks;
+    let more = vec![More::new(explains, false)];
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, first().into(), more);
+    ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
     let log = inkstone::Options::small().buffer_bytes(16 << 10).own_thread(setup.own_thread);
     let options = Options::new().log(log).memory_bytes(setup.memory_bytes);
@@ -332,20 +199,25 @@ pub fn one(seed: u64, plan: Plan) {
         Ok(raft) => Arc::new(raft),
         Err(error) => fail!(Kind::WrongError, "opening: {error}"),
     };
+    let ledger = Arc::new(Mutex::new(ledger));
     let world = World {
-        ledger: Arc::new(Mutex::new(ledger)),
+        work: Work { at: 0, ledger, uncalled: Arc::default(), is_calling: Arc::default() },
         raft: Arc::downgrade(&raft),
         reader: raft.reader(),
         habit: setup.habit,
-        uncalled: Arc::default(),
-        is_calling: Arc::default(),
     };
-    if setup.fails {
-        disk.inject(fault(&mut rng));
+    if let Some(fault) = setup.fault.clone() {
+        disk.inject(fault);
     }
     history(&setup, &world, raft);
     disk.clear_faults();
-    look_at_what_is_left(&world);
+    world.work.ledger().look_at_what_is_left(|directory| {
+        let log = inkstone::Options::small().own_thread(false);
+        let raft = RaftLog::open_in(directory, Options::new().log(log))?;
+        let (found, _) = shown(&raft)?;
+        raft.abandon();
+        Ok::<_, Error>(found.into())
+    });
     end_if_broken();
 }
 
@@ -365,8 +237,8 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
         }
     });
     workers.into_iter().for_each(join);
-    world.ledger().say(|| format!("the raft log ends: {:?}", setup.end));
-    world.ledger().is_closing = true;
+    world.work.ledger().say(|| format!("the raft log ends: {:?}", setup.end));
+    world.work.ledger().is_closing = true;
     match (setup.end, Arc::try_unwrap(raft)) {
         (End::Close, raft) => {
             let closed = match &raft {
@@ -374,8 +246,12 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
                 Err(shared) => shared.close(),
             };
             match closed {
-                Ok(()) => world.ledger().all_certain(),
-                Err(error) => world.ledger().refused(&error, "close"),
+                Ok(()) => {
+                    let mut ledger = world.work.ledger();
+                    let returned = ledger.returned();
+                    ledger.are_certain(&returned);
+                }
+                Err(error) => world.work.ledger().refused(0, &error, "close"),
             }
         }
         (End::Abandon, Ok(raft)) => raft.abandon(),
@@ -383,48 +259,5 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
         (_, raft) => drop(raft),
     }
     join(reader);
-    // None is left uncalled. The log's own thread may be calling the last ones.
-    let mut patience: Range<u32> = 0..2000;
-    while world.uncalled.load(Ordering::Relaxed) > 0 {
-        if patience.next().is_none() {
-            fail!(
-                Kind::Uncalled,
-                "{} callbacks are not called",
-                world.uncalled.load(Ordering::Relaxed)
-            );
-        }
-        thread::yield_now();
-    }
-}
-
-fn look_at_what_is_left(world: &World) {
-    let found = {
-        let mut ledger = world.ledger();
-        ledger.take_shot("end");
-        ledger.found_disks()
-    };
-    for (disk, expected) in found {
-        let why = expected.why;
-        let unsound = |error: Error| -> ! {
-            fail!(Kind::FalseCorrupt, "after a power cut ({why}): {error}");
-        };
-        let options = Options::new().log(inkstone::Options::small().own_thread(false));
-        let raft = RaftLog::open_in(Arc::new(alone(disk.directory(PATH))), options)
-            .unwrap_or_else(|error| unsound(error));
-        let bounds = raft.bounds().unwrap_or_else(|error| unsound(error));
-        let entries =
-            raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap_or_else(|error| unsound(error));
-        let vote = raft.vote().unwrap_or_else(|error| unsound(error));
-        let found = Found {
-            first: bounds.first,
-            next: bounds.next,
-            vote: vote.map_or(0, |vote| vote.leader.term),
-            entries: entries
-                .iter()
-                .map(|entry| (entry.id.index, number_in(&entry.payload)))
-                .collect(),
-        };
-        world.ledger().check_found(&expected, &found);
-        raft.abandon();
-    }
+    none_is_uncalled(&world.work.uncalled);
 }

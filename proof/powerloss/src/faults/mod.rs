@@ -17,7 +17,7 @@ pub(crate) mod met;
 pub mod plan;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use inkstone_io::NamedChoice;
 use self::met::{Excuses, Met, met};
 use self::plan::{Fault, arm, mend, sectors_of_log};
 use crate::campaign::Campaign;
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Counts};
 use crate::in_use::lines::{Call, Class, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::Usage;
@@ -35,7 +35,7 @@ use crate::kernel::machine::{FsKind, Machine, run as run_tool};
 use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
-use crate::runner::{self, Lab, Plan, Verdict, Written};
+use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
 /// After this many violations on one file system the rest would show the same.
@@ -63,64 +63,27 @@ pub struct Wanted {
     pub sampled: usize,
 }
 
+/// What came of one fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Rounds in which it occurred.
     pub fired: u64,
-    pub acknowledged: u64,
     pub states: u64,
-    /// Of these, after a repair of the file system.
-    pub repaired: u64,
-    /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault
-    /// left it.
-    pub openings: u64,
-    pub refused_openings: u64,
-    /// Rounds in which durable records could not be read from the file system as it was.
-    pub unreadable: u64,
-    /// Flushes that reached the disk after a poison and before the closing, by anyone.
-    pub flushes_after: u64,
-    /// Rounds in which something was broken. They are violations, unless the log relies on a disk
-    /// not to fail so.
-    pub broken_rounds: u64,
-    /// The operation and number of each poison's cause.
-    pub causes: BTreeMap<String, u64>,
+    /// Rounds by what came of them; acknowledgements; openings in the file system as the fault left
+    /// it, on the bad disk and on the sound one.
+    pub counts: Counts,
 }
 
 impl Tally {
     fn add(&mut self, fired: u64, met: &Met) {
-        *self.outcomes.entry(outcome(fired, met)).or_default() += 1;
         self.fired += u64::from(fired > 0);
-        self.openings += met.openings;
-        self.refused_openings += met.refused_openings.len() as u64;
-        self.unreadable += u64::from(met.unreadable.is_some());
+        self.counts.add(outcome(fired, met), 1);
         if let Some(why) = &met.poison {
-            *self.causes.entry(format!("{} errno {}", why.operation, why.errno)).or_default() += 1;
+            self.counts.add(&format!("by {} errno {}", why.operation, why.errno), 1);
         }
-    }
-
-    fn words(&self) -> String {
-        let list = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
-            counts.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
-        };
-        let mut words = list(&mut self.outcomes.iter().map(|(word, count)| (*word, *count)));
-        if !self.causes.is_empty() {
-            let causes =
-                list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
-            words += &format!(" (poison: {causes})");
-        }
-        words += &format!("; {} acknowledged; reopened {} times", self.acknowledged, self.openings);
-        for (count, what) in [
-            (self.refused_openings, "refused"),
-            (self.unreadable, "unreadable until the power cut"),
-            (self.repaired, "repaired first"),
-            (self.flushes_after, "flushes after the poison"),
-            (self.broken_rounds, "rounds with promises broken"),
-        ] {
-            if count > 0 {
-                words += &format!(", {count} {what}");
-            }
-        }
-        words
+        self.counts.add("openings", met.openings);
+        self.counts.add("refused without poison", met.refused_openings.len() as u64);
+        self.counts.add("unreadable until the power cut", u64::from(met.unreadable.is_some()));
     }
 }
 
@@ -193,7 +156,7 @@ fn on(
     runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
     certificate.classes.clear();
     for (fault, tally) in &lab.tallies {
-        certificate.count(&format!("{fault}: {}", tally.words()), tally.states);
+        certificate.count(&format!("{fault}: {}", tally.counts), tally.states);
     }
     Ok(lab.tallies)
 }
@@ -210,7 +173,6 @@ fn of_round(campaign: &Campaign, wanted: &Wanted, ways: &[Way], round: u64) -> (
         seed,
         life: 0,
         ends_after: None,
-        lie: None,
         mistake: campaign.mistake,
     };
     (fault, usage)
@@ -259,6 +221,10 @@ impl Faults<'_> {
         self.tallies.entry(self.fault).or_default()
     }
 
+    fn count(&mut self, what: &str, more: u64) {
+        self.tally().counts.add(what, more);
+    }
+
     fn hear(&mut self, process: &Process, medium: &mut PowerCut<'_>) -> Result<Line, String> {
         let text = process
             .line(HANGS_AFTER, &AtomicBool::new(false))
@@ -300,7 +266,7 @@ impl Faults<'_> {
         while left > 0 {
             left -= usize::from(self.hear(process, medium)?.is_acknowledgement());
         }
-        let sectors = sectors_of_log(&log_in(medium.machine.target()))?;
+        let sectors = sectors_of_log(&medium.directory())?;
         *armed = medium.requests();
         arm(self.fault, medium.disk()?, &sectors, rng.u64(..6));
         if self.fault == Fault::FileSystemFull {
@@ -364,7 +330,8 @@ impl Faults<'_> {
                 }
                 Line::Begin(Made { call: Call::Close, .. }) => {
                     let now = medium.disk()?.flushes();
-                    self.tally().flushes_after += poisoned_at.map_or(0, |then| now - then);
+                    let since = poisoned_at.map_or(0, |then| now - then);
+                    self.count("flushes after the poison", since);
                 }
                 _ => {}
             }
@@ -372,17 +339,17 @@ impl Faults<'_> {
     }
 
     fn look(&self, state: &State<'_>) -> Result<(), String> {
-        let path = log_in(state.directory);
+        let path = state.up()?;
         let options = self.usage.options();
-        let log = Log::open(&path, options).map_err(|error| {
-            format!("the log does not open: {error}; its files: {}", files(&path))
+        let log = Log::open(path, options).map_err(|error| {
+            format!("the log does not open: {error}; its files: {}", files(path))
         })?;
         Promised::by(&Shown::default(), &self.lines, state.heard).check(&log)?;
         // A file system that was full at this moment gets its room back: then the log must
         // continue. btrfs frees blocks with its next commit, and until then may report that there
         // are none.
-        if std::fs::remove_file(state.directory.join("ballast")).is_ok() {
-            run_tool("sync", &["-f"], state.directory, |_| true)?;
+        if std::fs::remove_file(path.with_file_name("ballast")).is_ok() {
+            run_tool("sync", &["-f"], path, |_| true)?;
         }
         let last = log.last().get();
         let lsn = log
@@ -393,10 +360,6 @@ impl Faults<'_> {
         }
         log.close().map_err(|error| format!("the log does not close: {error}"))
     }
-}
-
-fn log_in(target: &Path) -> PathBuf {
-    target.join("log")
 }
 
 fn files(path: &Path) -> String {
@@ -421,7 +384,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         self.lines.clear();
         (self.fired, self.is_broken) = (0, false);
         let words = self.usage.to_string();
-        let directory = log_in(&medium.ground(&words)?.directory);
+        let directory = medium.ground(&words)?.directory;
         let mut process = Process::of(&self.campaign.program, &directory, &words)?;
         let mut from = 0;
         let mut broken = Vec::new();
@@ -445,7 +408,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         }
         broken.extend(self.met.broken.iter().cloned());
         let acknowledged = self.lines.iter().filter(|line| line.is_acknowledgement()).count();
-        self.tally().acknowledged += acknowledged as u64;
+        self.count("acknowledged", acknowledged as u64);
         let (fired, met) = (self.fired, std::mem::take(&mut self.met));
         self.tally().add(fired, &met);
         self.met = met;
@@ -457,8 +420,8 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             plainest: 1,
             sampled: self.wanted.sampled,
             from: from.min(medium.recording.entries.len()),
-            again_every: 0,
             seed: self.usage.seed,
+            ..Choice::default()
         });
         let busy = |why| format!("the file system cannot be unmounted: {why}");
         broken.extend(crashed.err().map(busy));
@@ -469,25 +432,14 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         Ok(Written { choice, broken })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let judged = self.look(state);
         self.is_broken |= judged.is_err();
-        // Of a disk that fails so a loss is counted, and is no violation.
-        if judged.is_err() && self.fault.is_beyond_assumptions() {
-            return Ok(Verdict::Enough);
-        }
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
-        self.tally().repaired += u64::from(state.is_repaired);
-        Ok(judged.into())
-    }
-
-    fn is_dead(&mut self, _: &State<'_>, why: String) -> Verdict {
-        self.is_broken = true;
-        if self.fault.is_beyond_assumptions() {
-            return Verdict::Enough;
-        }
-        Verdict::Broken(why, None)
+        self.count("repaired first", u64::from(state.is_repaired));
+        // Of a disk that fails so a loss is counted, and is no violation.
+        Ok(judged.or_else(|why| if self.fault.is_beyond_assumptions() { Ok(()) } else { Err(why) }))
     }
 
     fn words(&self) -> String {
@@ -495,7 +447,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         format!("{}, {way}, {} threads, seed {}", self.fault, self.usage.threads, self.usage.seed)
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         let (kind, fault, seed) = (self.kind, self.fault, self.usage.seed);
         let mut words = format!(
             "inkstone powerloss faults --fs {kind} --fault {fault} --seed {seed} --rounds 1"
@@ -510,8 +462,8 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
     }
 
     fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
-        let is_broken = u64::from(self.is_broken);
-        self.tally().broken_rounds += is_broken;
+        // They are violations, unless the log relies on a disk not to fail so.
+        self.count("rounds with promises broken", u64::from(self.is_broken));
         Some(format!("{}: {}: {}", self.kind, self.words(), outcome(self.fired, &self.met)))
     }
 }

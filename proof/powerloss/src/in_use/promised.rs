@@ -166,11 +166,19 @@ impl Promised {
 
 #[cfg(test)]
 mod tests {
+    use inkstone::Lsn;
+    use inkstone_sim::{DiskOptions, SimDisk};
+
     use super::*;
+    use crate::mistake::open_in;
+    use crate::sim::variant::small;
+
+    fn made(writer: u32, call: Call, number: u64) -> Made {
+        Made { writer, call, number, count: 1 }
+    }
 
     #[test]
     fn what_was_promised_grows_line_by_line() {
-        let made = |writer, call, number| Made { writer, call, number, count: 1 };
         let lines = [
             Line::Begin(made(0, Call::Append, 0)),
             Line::Done(made(0, Call::Append, 0), 1),
@@ -186,5 +194,37 @@ mod tests {
         assert_eq!(told.must.firsts, [1, 2]);
         assert_eq!(promised(5).must.told[&2], Id { writer: 1, number: 0 });
         assert!(promised(7).is_closed && !promised(6).is_closed);
+    }
+
+    /// A log that holds these payloads and was truncated before an LSN, against what a process said
+    /// that announced two records, had the first acknowledged, and truncated nothing.
+    #[test]
+    fn each_way_to_break_a_promise_is_found() {
+        let record = |number| Id { writer: 0, number }.payload();
+        let mut flipped = record(1);
+        flipped[20] ^= 1;
+        let sound: [&[Vec<u8>]; 2] = [&[record(0)], &[record(0), record(1)]];
+        let ways: [(&[Vec<u8>], u64, &str); 6] = [
+            (&[], 1, "LSN 1 was acknowledged, but the last is 0"),
+            (&[record(0), record(0)], 1, "number 1 is the next of that thread"),
+            (&[record(1), record(0)], 1, "number 0 is the next of that thread"),
+            (&[record(0), record(1), record(2)], 1, "was not announced"),
+            (&[record(0), flipped], 1, "no whole record of any writer"),
+            (&[record(0), record(1)], 2, "the first LSN is 2"),
+        ];
+        let sound = sound.map(|payloads| (payloads, 1, ""));
+        for (payloads, first, words) in sound.into_iter().chain(ways) {
+            let directory = SimDisk::new(1, DiskOptions::default()).directory("/log");
+            let log = open_in(directory, small(), None).expect("it opens");
+            for payload in payloads {
+                log.append_durable(payload).expect("appended");
+            }
+            log.truncate_before(Lsn::new(first)).expect("truncated");
+            let begun = [0, 1].map(|number| Line::Begin(made(0, Call::Append, number)));
+            let lines = [&begun[..], &[Line::Done(made(0, Call::Append, 0), 1)]].concat();
+            let found = Promised::by(&Shown::default(), &lines, lines.len()).check(&log);
+            let why = found.err().unwrap_or_default();
+            assert!(why.contains(words) && why.is_empty() == words.is_empty(), "{why}");
+        }
     }
 }

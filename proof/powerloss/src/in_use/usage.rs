@@ -12,21 +12,6 @@ use crate::mistake::Mistake;
 use crate::sim::variant::{SEGMENT_BYTES, small};
 use crate::words::{Way, in_words};
 
-inkstone_io::named_choice! {
-    /// A lie of the process or of its log, to show that it is noticed.
-    Lie, "lie" {
-        Early = "early", "an append is reported as acknowledged before the wait for it";
-        Periodic = "periodic",
-            "the log acknowledges records that it has not written (Options::periodic)";
-        Twice = "twice", "now and then a record is appended twice";
-        Unsaid = "unsaid", "now and then a record is appended that was not announced";
-        Swapped = "swapped", "now and then two records are appended in the wrong order";
-        Flipped = "flipped", "now and then a bit of a record is flipped";
-        TruncatesMore = "truncates-more",
-            "truncate_before is reported with one LSN less than it is called with";
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// How it writes; `None`: as it chooses by rule.
@@ -38,7 +23,6 @@ pub struct Usage {
     pub life: u32,
     /// The threads end by themselves after so many acknowledgements of the first.
     pub ends_after: Option<u32>,
-    pub lie: Option<Lie>,
     pub mistake: Option<Mistake>,
 }
 
@@ -46,27 +30,24 @@ pub(crate) const HEAD: &str = "inkstone-use 1";
 
 in_words!(
     Usage, HEAD, threads = "threads", seed = "seed", life = "life"
-    ? way = "strategy", ends_after = "ends-after", lie = "lie", mistake = "mistake"
+    ? way = "strategy", ends_after = "ends-after", mistake = "mistake"
 );
 
 impl Usage {
     /// The options of the log, without its mistake.
     pub fn options(&self) -> Options {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6661_756C_7473_2121);
-        let mut options = small()
+        let options = small()
             .preparation(if rng.bool() { Preparation::Zeros } else { Preparation::Fallocate })
             .pad_groups(rng.bool())
             .free_segments_max(rng.usize(..3))
             .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
             .idle(Duration::from_millis(20))
             .own_thread(rng.u8(..4) > 0);
-        if let Some(way) = self.way {
-            options = options.access(way.access()).durability(way.durability());
+        match self.way {
+            Some(way) => options.access(way.access()).durability(way.durability()),
+            None => options,
         }
-        if self.lie == Some(Lie::Periodic) {
-            options = options.own_thread(true).periodic(Duration::from_millis(20));
-        }
-        options
     }
 }
 

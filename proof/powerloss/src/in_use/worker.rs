@@ -21,7 +21,7 @@ use inkstone::{Append, Error, Log, Lsn};
 use inkstone_io::OsDirectory;
 
 use super::lines::{Call, Class, Line, Made, Refusal};
-use super::usage::{Id, Lie, Usage, writer};
+use super::usage::{Id, Usage, writer};
 use crate::mistake::open_in;
 
 /// Records that a life after `reopen` appends.
@@ -30,9 +30,6 @@ const RECORDS_AGAIN: u32 = 8;
 const CALLS_AFTER: u32 = 3;
 /// How often a call is retried on a full file system.
 const TRIES_WHEN_FULL: u32 = 2000;
-/// After so many turns a thread lies.
-const LIES_EVERY: u32 = 40;
-
 struct Worker<'a> {
     directory: PathBuf,
     usage: Usage,
@@ -203,15 +200,12 @@ type Turn = Result<Option<Refusal>, String>;
 impl<'a> Thread<'a, '_> {
     fn run(&mut self) -> Result<(), String> {
         let (mut after, mut tries) = (0, 0);
-        for turn in 1.. {
+        loop {
             let is_over = self.worker.stop.load(Ordering::Relaxed) || after >= CALLS_AFTER;
             let ends_after = self.worker.usage.ends_after.filter(|_| self.is_first);
             if is_over || ends_after.is_some_and(|count| self.acknowledged >= count) {
                 self.worker.stop.store(true, Ordering::Relaxed);
                 break;
-            }
-            if turn % LIES_EVERY == 0 {
-                self.lie()?;
             }
             let refused = match self.rng.u8(..32) {
                 0..=2 => self.sync()?,
@@ -251,12 +245,6 @@ impl<'a> Thread<'a, '_> {
     fn append(&mut self) -> Turn {
         let (number, payloads) = self.take(1);
         let made = self.made(Call::Append, number, 1);
-        if self.worker.usage.lie == Some(Lie::Early) {
-            self.worker.say(&Line::Begin(made))?;
-            let append = self.log.append(&payloads[0]).map_err(|error| error.to_string())?;
-            self.worker.say(&Line::Done(made, append.lsn().get()))?;
-            return append.wait().map(|_| None).map_err(|error| error.to_string());
-        }
         let append = || self.log.append_durable(&payloads[0]).map(|lsn| (lsn.get(), ()));
         let done = self.worker.call(made, append)?;
         self.acknowledged += u32::from(done.is_ok());
@@ -317,37 +305,9 @@ impl<'a> Thread<'a, '_> {
             return Ok(None);
         }
         let first = self.rng.u64((first + 1).max(durable.saturating_sub(400))..=durable - 20);
-        let more = u64::from(self.worker.usage.lie == Some(Lie::TruncatesMore));
         let made =
             Made { writer: self.writer, call: Call::TruncateBefore, number: first, count: 1 };
-        let truncate = || self.log.truncate_before(Lsn::new(first + more)).map(|()| (first, ()));
+        let truncate = || self.log.truncate_before(Lsn::new(first)).map(|()| (first, ()));
         Ok(self.worker.call(made, truncate)?.err())
-    }
-
-    fn lie(&mut self) -> Result<(), String> {
-        let lie = self.worker.usage.lie;
-        let mut announce = |count| -> Result<Vec<Vec<u8>>, String> {
-            let (first, payloads) = self.take(count);
-            // As single records.
-            (first..first + count).try_for_each(|number| {
-                self.worker.say(&Line::Begin(self.made(Call::Gather, number, 1)))
-            })?;
-            Ok(payloads)
-        };
-        let mut payloads = match lie {
-            Some(Lie::Twice) => vec![announce(1)?.remove(0); 2],
-            Some(Lie::Unsaid) => vec![self.payload(self.next)],
-            Some(Lie::Swapped) => announce(2)?.into_iter().rev().collect(),
-            Some(Lie::Flipped) => announce(1)?,
-            _ => return Ok(()),
-        };
-        if lie == Some(Lie::Flipped) {
-            let byte = self.rng.usize(..payloads[0].len());
-            payloads[0][byte] ^= 1;
-        }
-        for payload in payloads {
-            self.log.append_durable(&payload).map_err(|error| error.to_string())?;
-        }
-        Ok(())
     }
 }

@@ -11,6 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use inkstone_sim::Style;
+
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
 
@@ -112,27 +114,6 @@ impl Cut {
         Self { entry: since + unflushed.len(), durable, units }
     }
 
-    pub fn kept(&self, subset: Subset) -> Kept {
-        keep(&self.units, subset)
-    }
-
-    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit
-    /// for each unit.
-    pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
-        let Some(digits) = words.strip_prefix("exactly:") else {
-            return Ok(self.kept(words.parse()?));
-        };
-        if digits.len() != self.units.len()
-            || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1'))
-        {
-            let units = self.units.len();
-            return Err(format!(
-                "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
-            ));
-        }
-        Ok(digits.bytes().map(|digit| digit == b'1').collect())
-    }
-
     pub fn state(&self, kept: &[bool]) -> Image {
         let mut image = self.durable.clone();
         let there = self.units.iter().zip(kept).filter(|(_, kept)| **kept);
@@ -142,24 +123,16 @@ impl Cut {
 }
 
 /// A way to choose the units that are there. As text it is what a command line takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subset {
     None,
     All,
-    /// This many units from the start.
-    Prefix(usize),
-    /// All but this unit.
-    Without(usize),
-    /// Only this unit.
-    Only(usize),
     /// The units whose bits are set in a number; for cuts of up to 64 units.
     Bits(u64),
-    /// Whole writes, each with even odds.
-    Writes(u64),
-    /// Whole writes up to some write, of which any part is there.
-    Torn(u64),
-    /// Single sectors, with odds that are drawn too.
-    Sectors(u64),
+    /// As a simulated disk draws them, from this seed.
+    Drawn(u64),
+    /// These, a digit 0 or 1 for each unit.
+    Exactly(Kept),
 }
 
 impl fmt::Display for Subset {
@@ -167,13 +140,12 @@ impl fmt::Display for Subset {
         match self {
             Self::None => f.write_str("none"),
             Self::All => f.write_str("all"),
-            Self::Prefix(count) => write!(f, "prefix:{count}"),
-            Self::Without(unit) => write!(f, "without:{unit}"),
-            Self::Only(unit) => write!(f, "only:{unit}"),
             Self::Bits(bits) => write!(f, "bits:{bits}"),
-            Self::Writes(seed) => write!(f, "writes:{seed}"),
-            Self::Torn(seed) => write!(f, "torn:{seed}"),
-            Self::Sectors(seed) => write!(f, "sectors:{seed}"),
+            Self::Drawn(seed) => write!(f, "drawn:{seed}"),
+            Self::Exactly(kept) => {
+                f.write_str("exactly:")?;
+                kept.iter().try_for_each(|kept| f.write_str(if *kept { "1" } else { "0" }))
+            }
         }
     }
 }
@@ -183,103 +155,58 @@ impl FromStr for Subset {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = text.split_once(':').unwrap_or((text, "0"));
-        let number: u64 =
-            number.parse().map_err(|_| format!("{text:?}: {number:?} is not a number"))?;
-        Ok(match word {
-            "none" => Self::None,
-            "all" => Self::All,
-            "prefix" => Self::Prefix(number as usize),
-            "without" => Self::Without(number as usize),
-            "only" => Self::Only(number as usize),
-            "bits" => Self::Bits(number),
-            "writes" => Self::Writes(number),
-            "torn" => Self::Torn(number),
-            "sectors" => Self::Sectors(number),
-            _ => {
-                return Err(format!(
-                    "{text:?}: take none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, \
-                     torn:SEED or sectors:SEED"
-                ));
+        match (word, number.parse()) {
+            ("none", Ok(0)) => Ok(Self::None),
+            ("all", Ok(0)) => Ok(Self::All),
+            ("bits", Ok(number)) => Ok(Self::Bits(number)),
+            ("drawn", Ok(number)) => Ok(Self::Drawn(number)),
+            ("exactly", _) if number.bytes().all(|digit| matches!(digit, b'0' | b'1')) => {
+                Ok(Self::Exactly(number.bytes().map(|digit| digit == b'1').collect()))
             }
-        })
+            _ => Err(format!("{text:?}: take none, all, bits:N, drawn:SEED or exactly:0110")),
+        }
     }
 }
 
 /// Which of `units` a subset keeps.
-pub fn keep(units: &[Unit], subset: Subset) -> Kept {
+pub fn keep(units: &[Unit], subset: &Subset) -> Kept {
     let count = units.len();
-    let each = |keeps: &mut dyn FnMut(usize) -> bool| (0..count).map(keeps).collect();
-    match subset {
+    match *subset {
+        Subset::Exactly(ref kept) => kept.clone(),
         Subset::None => vec![false; count],
         Subset::All => vec![true; count],
-        Subset::Prefix(end) => each(&mut |unit| unit < end),
-        Subset::Without(left_out) => each(&mut |unit| unit != left_out),
-        Subset::Only(only) => each(&mut |unit| unit == only),
-        Subset::Bits(bits) => each(&mut |unit| unit < 64 && bits >> unit & 1 == 1),
-        Subset::Writes(seed) => {
+        Subset::Bits(bits) => (0..count).map(|unit| unit < 64 && bits >> unit & 1 == 1).collect(),
+        Subset::Drawn(seed) => {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let mut last = None;
-            each(&mut |unit| match last {
-                Some((entry, kept)) if entry == units[unit].entry => kept,
-                _ => last.insert((units[unit].entry, rng.bool())).1,
-            })
-        }
-        Subset::Torn(seed) => {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let torn = if count == 0 { 0 } else { units[rng.usize(..count)].entry };
-            each(&mut |unit| units[unit].entry < torn || units[unit].entry == torn && rng.bool())
-        }
-        Subset::Sectors(seed) => {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let odds = rng.u8(1..=15);
-            each(&mut |_| rng.u8(..16) < odds)
+            let style = Style::draw(&mut rng, count);
+            let units = units.iter().enumerate();
+            units.map(|(at, unit)| style.keeps(at, unit.entry as u64, &mut rng)).collect()
         }
     }
-}
-
-/// These units as text for [`Cut::kept_by_words`].
-pub fn exactly(kept: &[bool]) -> String {
-    let digits: String = kept.iter().map(|kept| if *kept { '1' } else { '0' }).collect();
-    format!("exactly:{digits}")
 }
 
 /// At most `most` subsets of `units`, no two of them equal: every one if there are so few;
-/// otherwise none, all, a selection of prefixes and of subsets without one unit, and random ones.
+/// otherwise none or all, and drawn ones.
 pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
     let count = units.len();
-    let mut seen = std::collections::HashSet::new();
-    let mut chosen = Vec::new();
-    let mut add = |subset: Subset| {
-        let kept = keep(units, subset);
-        if chosen.len() < most && seen.insert(kept.clone()) {
-            chosen.push((subset, kept));
-        }
-        chosen.len() < most
+    let with_kept = |subset| {
+        let kept = keep(units, &subset);
+        (subset, kept)
     };
     if count < 20 && 1_usize << count <= most {
-        (0..1 << count).all(|bits| add(Subset::Bits(bits)));
-        return chosen;
+        let every = (0..1 << count).map(Subset::Bits);
+        return every.map(with_kept).collect();
     }
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Few states shall be of different kinds, many shall cover all kinds.
-    add([Subset::None, Subset::All][usize::from(rng.bool())]);
-    for _ in 0..most.saturating_mul(16) {
-        let unit = rng.usize(..count);
-        let more = add(match rng.u8(..16) {
-            0 => Subset::None,
-            1 => Subset::All,
-            2 | 3 => Subset::Prefix(unit),
-            4 | 5 => Subset::Without(unit),
-            6 => Subset::Only(unit),
-            7..=9 => Subset::Writes(rng.u64(..)),
-            10..=12 => Subset::Torn(rng.u64(..)),
-            _ => Subset::Sectors(rng.u64(..)),
-        });
-        if !more {
-            break;
-        }
-    }
-    chosen
+    let first = if rng.bool() { Subset::All } else { Subset::None };
+    let drawn = std::iter::repeat_with(|| Subset::Drawn(rng.u64(..)));
+    let mut seen = std::collections::HashSet::new();
+    std::iter::once(first)
+        .chain(drawn.take(most.saturating_mul(16)))
+        .map(with_kept)
+        .filter(|(_, kept)| seen.insert(kept.clone()))
+        .take(most)
+        .collect()
 }
 
 #[cfg(test)]
@@ -317,8 +244,11 @@ mod tests {
         let mut found: Vec<_> = choose(&cut.units, 1000, 1)
             .iter()
             .map(|(subset, kept)| {
-                assert_eq!(cut.kept_by_words(&subset.to_string()).as_ref(), Ok(kept));
-                assert_eq!(cut.kept_by_words(&exactly(kept)).as_ref(), Ok(kept));
+                let exactly = Subset::Exactly(kept.clone());
+                for subset in [subset, &exactly] {
+                    let again = subset.to_string().parse().expect("its own words");
+                    assert_eq!(keep(&cut.units, &again), *kept, "{subset}");
+                }
                 first_bytes(&cut.state(kept))
             })
             .collect();
@@ -329,7 +259,6 @@ mod tests {
         let expected =
             [[1, 1, 0, 0], [1, 1, 2, 0], [1, 2, 0, 0], [1, 2, 2, 0], [1, 3, 0, 0], [1, 3, 2, 0]];
         assert_eq!(found, expected);
-        assert!(cut.kept_by_words("exactly:01").expect_err("too few").contains("3 digits"));
         player.play(7);
         assert_eq!(first_bytes(&player.cut().durable), [1, 3, 2, 0]);
         assert_eq!(player.cut().units.len(), 1);
@@ -349,13 +278,10 @@ mod tests {
         kept.dedup();
         assert_eq!(kept.len(), 200);
         for (subset, kept) in chosen {
-            assert_eq!(
-                keep(&units, subset.to_string().parse().expect("its own words")),
-                kept,
-                "{subset}"
-            );
+            let again = subset.to_string().parse().expect("its own words");
+            assert_eq!(keep(&units, &again), kept, "{subset}");
         }
-        assert!("some:1".parse::<Subset>().expect_err("no subset").contains("torn:SEED"));
+        assert!("some:1".parse::<Subset>().expect_err("no subset").contains("drawn:SEED"));
     }
 
     #[test]
@@ -365,7 +291,7 @@ mod tests {
         let mut player = Player::new(&recording, Image::new(4096));
         player.play(3);
         let cut = player.cut();
-        assert_eq!(first_bytes(&cut.state(&cut.kept(Subset::All))), [5, 0, 0, 5]);
-        assert_eq!(first_bytes(&cut.state(&cut.kept(Subset::None))), [5; 4]);
+        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, &Subset::All))), [5, 0, 0, 5]);
+        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, &Subset::None))), [5; 4]);
     }
 }

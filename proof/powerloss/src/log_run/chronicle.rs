@@ -4,6 +4,7 @@
 //! *Owns*: reading the lines, the two subjects. *May not touch*: states, disks.
 
 use inkstone_io::OsDirectory;
+use inkstone_sim::survival::Past;
 
 use super::raft;
 use super::spec::{Spec, Subject};
@@ -11,14 +12,15 @@ use super::writer::Facts;
 use crate::history::{Op, Plan, plan};
 use crate::kernel::recording::{Entry, Recording};
 use crate::model::{Allowed, Model, Record};
-use crate::raft::verdict::{Allowed as RaftAllowed, probe as probe_raft};
+use crate::raft::model::Model as RaftModel;
+use crate::raft::verdict::{open_and_check as open_raft, probe as probe_raft};
 use crate::verdict::{open_and_check, probe};
 use crate::words::{DONE, END, FAILED, OPENED, OPENING, START};
 
 #[derive(Debug, Clone)]
 pub enum May {
     Log(Allowed),
-    Raft(RaftAllowed),
+    Raft(Past<RaftModel>),
 }
 
 /// What may be found after another cut: before it was shown, after that, and when one more was
@@ -44,15 +46,16 @@ impl May {
                 let more = allowed.exactly(found.first, found.last).and(Record::probe());
                 Ok([allowed.clone(), more.clone(), more.all()].map(Self::Log))
             }
-            Self::Raft(allowed) => {
+            Self::Raft(past) => {
                 let options = raft::options(spec.options(false));
-                let (raft, found) = allowed.open(directory, options)?;
+                let (raft, found) = open_raft(directory, options, past)?;
                 mark("shown");
                 let after = probe_raft(&raft, &found)?;
                 mark("probed");
                 raft.abandon();
-                let more = RaftAllowed::new(&[found, after.clone()]);
-                Ok([allowed.clone(), more, RaftAllowed::new(&[after])].map(Self::Raft))
+                let mut more = Past::new(found);
+                more.push(after.clone());
+                Ok([past.clone(), more, Past::new(after)].map(Self::Raft))
             }
         }
     }
@@ -169,7 +172,7 @@ impl Story {
     fn now(&self) -> May {
         match self {
             Self::Log { model, .. } => May::Log(model.allowed()),
-            Self::Raft(story) => May::Raft(story.allowed()),
+            Self::Raft(story) => May::Raft(story.past.clone()),
         }
     }
 

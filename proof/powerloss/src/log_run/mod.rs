@@ -16,7 +16,6 @@ mod raft;
 pub mod spec;
 pub(crate) mod writer;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use inkstone_io::OsDirectory;
@@ -27,10 +26,10 @@ use self::spec::{Spec, Subject};
 use crate::campaign::Campaign;
 use crate::certificate::Certificate;
 use crate::kernel::machine::{FsKind, Machine};
-use crate::kernel::states::Cut;
-use crate::medium::{Choice, Medium, PowerCut, RunError, State};
-use crate::process::{Process, Program};
-use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
+use crate::kernel::states::{Cut, Subset};
+use crate::medium::{Choice, Place, PowerCut, RunError, State};
+use crate::process::Program;
+use crate::runner::{self, Lab, Plan, Written};
 use crate::sim::explore::log2_of_sum;
 use crate::words::Way;
 
@@ -139,18 +138,9 @@ pub fn record(
     program: &Program,
     stop: &AtomicBool,
 ) -> Result<Chronicle, String> {
-    let ground = medium.ground(&spec.to_string())?;
-    let directory = ground.directory.join(DIRECTORY);
-    let mut process = Process::of(program, &directory, &spec.to_string())?;
-    medium.hear_all(&mut process, stop, |_, _| {})?;
-    // It is killed with the log open; the recording ends before that.
-    medium.stop_recording();
-    drop(process);
-    medium.crash()?;
+    medium.record(program, &spec.to_string(), stop)?;
     Chronicle::read(&medium.recording)
 }
-
-pub const DIRECTORY: &str = "log";
 
 impl Lab<PowerCut<'_>> for LogRun<'_> {
     fn write(
@@ -186,42 +176,47 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
         Ok(Written { choice: Some(choice), broken })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let judging = self.judging.as_mut().ok_or_else(|| "nothing was recorded".to_owned())?;
         if state.again.is_some() {
             self.again += 1;
-            return Ok(judging.judge(state).into());
+            return Ok(judging.judge(state));
         }
         let [states, projected, done] = self.states;
-        let seen = match state.disk {
-            Some(disk) if share(projected, states, done) > 0 => {
-                let files = read_files(&state.directory.join(DIRECTORY))?;
-                Some(Seen { files, mount: disk.recorded() })
+        let seen = match (state.disk, &state.directory) {
+            (Some(disk), Ok(directory)) if share(projected, states, done) > 0 => {
+                Some(Seen { files: read_files(directory)?, mount: disk.recorded() })
             }
             _ => None,
         };
         let judged = judging.judge(state);
         self.seen = seen.filter(|_| judged.is_ok());
         self.mounted += 1;
-        Ok(judged.into())
+        Ok(judged)
     }
 
-    fn after(&mut self, machine: &Machine, cut: &Cut, kept: &[bool]) -> Result<Verdict, RunError> {
+    fn after(
+        &mut self,
+        machine: &Machine,
+        cut: &Cut,
+        kept: &[bool],
+    ) -> Result<Result<(), (String, Place)>, RunError> {
         self.possible_log2 = log2_of_sum(self.possible_log2, cut.units.len() as f64);
         let [states, projected, done] = &mut self.states;
         let quota = share(*projected, *states, *done);
         *done += 1;
         let (Some(seen), Some(judging)) = (self.seen.take(), &self.judging) else {
-            return Ok(Verdict::Held);
+            return Ok(Ok(()));
         };
         let Chronicle { spec, .. } = &judging.chronicle;
         let (May::Log(allowed), _) = judging.chronicle.at(cut.entry) else {
-            return Ok(Verdict::Held);
+            return Ok(Ok(()));
         };
         let mut projector = Projector { machine, spec, cut, kept, seen: &seen, allowed };
         let seed = spec.seed ^ (self.mounted << 20);
         let projected = projector.project(&mut self.projection, quota, seed);
-        Ok(projected.map_or_else(|(why, kept)| Verdict::Broken(why, kept), |()| Verdict::Held))
+        let place = |kept| Place { entry: cut.entry, subset: Subset::Exactly(kept) };
+        Ok(projected.map_err(|(why, kept)| (why, place(kept))))
     }
 
     fn words(&self) -> String {
@@ -229,15 +224,15 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
         spec.unwrap_or_default()
     }
 
-    fn again(&self, kept: Option<&Path>, place: Option<&str>) -> String {
-        kept.map_or_else(|| self.campaign.command.clone(), |kept| replay(kept, place))
+    fn again(&self) -> String {
+        self.campaign.command.clone()
     }
 
-    fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
+    fn is_over(&mut self, medium: &mut PowerCut<'_>) -> Option<String> {
         self.done += 1;
-        let kind = self.judging.as_ref()?.chronicle.spec.kind;
         Some(format!(
-            "{kind}: {} of {} histories, {} states mounted, {} projected",
+            "{}: {} of {} histories, {} states mounted, {} projected",
+            medium.kind,
             self.done,
             self.histories,
             self.mounted + self.again,
@@ -264,7 +259,7 @@ impl Judging {
     }
 
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
-        let entry = state.place.as_ref().map_or(0, |(entry, _)| *entry);
+        let entry = state.place.as_ref().map_or(0, |place| place.entry);
         let (first, moment) = self.chronicle.at(entry);
         let (allowed, again) = match (state.again, &self.allowed) {
             (Some(marks), Some(again)) => {
@@ -273,8 +268,7 @@ impl Judging {
             }
             _ => (first, String::new()),
         };
-        let directory = OsDirectory::create(state.directory.join(DIRECTORY));
-        let directory = directory.map_err(|error| error.to_string())?;
+        let directory = OsDirectory::create(state.up()?).map_err(|error| error.to_string())?;
         let mark = |text: &str| state.disk.iter().for_each(|disk| disk.mark(text));
         let shown = allowed.check(directory, &self.chronicle.spec, mark);
         let shown = shown.map_err(|why| format!("{moment}{again}: {why}"))?;

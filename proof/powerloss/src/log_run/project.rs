@@ -127,12 +127,8 @@ impl Projection {
     }
 }
 
-/// A broken promise, and which units of the cut its state keeps, if it is not the mounted one.
-type Broken = (String, Option<Kept>);
-
-fn of_the_mounted(why: String) -> Broken {
-    (why, None)
-}
+/// A broken promise, and which units of the cut its state keeps.
+type Broken = (String, Kept);
 
 /// A sector in flight that belongs to a file's content.
 struct Place {
@@ -172,11 +168,11 @@ impl Projector<'_> {
         // Only a share of the owed states: a later family may have more to show.
         let most = total.owed.min(quota.saturating_mul(SHARES_MAX)).max(1);
         let chosen = choose(&units, usize::try_from(most).unwrap_or(usize::MAX), seed);
-        let disk = self.disk(&places).map_err(of_the_mounted)?;
+        let disk = self.disk(&places).map_err(|why| (why, self.kept.to_vec()))?;
         if total.families.is_multiple_of(COMPARE_EVERY) || total.families == 1 {
             let (subset, kept) = &chosen[fastrand::Rng::with_seed(seed).usize(..chosen.len())];
             self.compare(&places, &disk, kept)
-                .map_err(|why| self.broken(&places, *subset, kept, &why))?;
+                .map_err(|why| self.broken(&places, subset, kept, &why))?;
             total.compared += 1;
         }
         for (subset, kept) in chosen {
@@ -189,14 +185,14 @@ impl Projector<'_> {
                     log.abandon();
                     Ok(())
                 })
-                .map_err(|why| self.broken(&places, subset, &kept, &why))?;
+                .map_err(|why| self.broken(&places, &subset, &kept, &why))?;
         }
         Ok(())
     }
 
-    fn broken(&self, places: &[Place], subset: Subset, kept: &[bool], why: &str) -> Broken {
+    fn broken(&self, places: &[Place], subset: &Subset, kept: &[bool], why: &str) -> Broken {
         let why = format!("projected, file contents kept: {subset}: {why}");
-        (why, Some(self.whole(places, kept)))
+        (why, self.whole(places, kept))
     }
 
     /// The sectors in flight that are files' contents, and that the mount did not write.

@@ -16,13 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone_io::OsDirectory;
 use inkstone_raft::{Options, RaftLog};
-use inkstone_sim::survival::Past;
+use inkstone_sim::survival::{Past, Thing as _};
 
 use super::spec::Spec;
 use crate::mistake::open_raft_in;
 use crate::raft::history::{Draw, carry_out};
 use crate::raft::model::{Model, Op};
-use crate::raft::verdict::Allowed;
 use crate::words::{DONE, InStep, OPENED, OPENING, START};
 
 /// One thing that the writer does.
@@ -39,17 +38,13 @@ pub(crate) enum Step {
 pub(crate) struct Story {
     draw: Draw,
     /// What it held after each call since the last opening.
-    past: Past<Model>,
+    pub(crate) past: Past<Model>,
 }
 
 impl Story {
     pub(crate) fn new(spec: &Spec) -> Self {
         let rng = fastrand::Rng::with_seed(spec.seed ^ 0x7261_6674_2020_6C67);
         Self { draw: Draw { rng }, past: Past::new(Model::new()) }
-    }
-
-    pub(crate) fn allowed(&self) -> Allowed {
-        Allowed::new(self.past.states())
     }
 
     pub(crate) fn begin(&mut self) -> Step {

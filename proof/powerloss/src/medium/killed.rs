@@ -44,13 +44,9 @@ impl Medium for Killed {
         self.lived += 1;
         self.heard = 0;
         let directory = self.directory();
-        if is_new {
-            let fail =
-                |what: &str, path: &Path, error| format!("{what} {}: {error}", path.display());
-            if self.lived > 1 {
-                std::fs::remove_dir_all(&old).map_err(|error| fail("remove", &old, error))?;
-            }
-            std::fs::create_dir(&directory).map_err(|error| fail("create", &directory, error))?;
+        if is_new && self.lived > 1 {
+            let fail = |error| format!("remove {}: {error}", old.display());
+            std::fs::remove_dir_all(&old).map_err(fail)?;
         }
         Ok(Ground { directory, is_new })
     }
@@ -60,10 +56,8 @@ impl Medium for Killed {
     }
 
     fn states(&mut self, _: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
-        let directory = self.directory();
-        let state = State::of("killed with SIGKILL", self.heard, None);
-        let state = State { directory: &directory, ..state };
         // There is only one state: whether more are wanted makes no difference.
+        let state = State::of("killed with SIGKILL", self.heard, self.directory());
         judge(Shown::State(&state)).map(drop)
     }
 }

@@ -12,6 +12,7 @@
 mod killed;
 mod power;
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,7 @@ pub use self::power::PowerCut;
 use crate::kernel::disk::Disk;
 use crate::kernel::machine::Machine;
 use crate::kernel::recording::Recording;
-use crate::kernel::states::Cut;
+use crate::kernel::states::{Cut, Subset};
 
 /// Why a run was not possible. It says nothing about what is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub enum RunError {
     Other(String),
 }
 
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for RunError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (Self::Command(words) | Self::Other(words)) = self;
         f.write_str(words)
     }
@@ -50,13 +51,13 @@ impl From<String> for RunError {
 #[derive(Debug, Clone)]
 pub struct Ground {
     pub directory: PathBuf,
-    /// It is empty. Otherwise it is the crash state that was judged last, and the writer continues
-    /// there.
+    /// There is no such directory yet. Otherwise it is the crash state that was judged last, and
+    /// the writer continues there.
     pub is_new: bool,
 }
 
 /// Which of the states of a writer are shown, where there are many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Choice {
     /// Cut right when one of the newest so many lines was heard, nothing unflushed kept.
     pub plainest: usize,
@@ -75,19 +76,34 @@ pub struct Which {
     /// Cut after so many entries; `None`: everywhere.
     pub entry: Option<usize>,
     /// Which of the sectors in flight are there; `None`: some of each kind.
-    pub subset: Option<String>,
+    pub subset: Option<Subset>,
     pub states: usize,
     /// Each is cut again while it is judged.
     pub again: bool,
     pub seed: u64,
 }
 
+/// What leads back to a state: the requests before the cut, and which of the unflushed sectors are
+/// there. As text it is what `replay` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub entry: usize,
+    pub subset: Subset,
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "--entry {} --subset {}", self.entry, self.subset)
+    }
+}
+
 /// What a crash has left.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct State<'a> {
     /// The writer's directory as the crash has left it. A judge may write there (a database that
-    /// recovers does). Afterwards it is used only as [`Ground`].
-    pub directory: &'a Path,
+    /// recovers does). Afterwards it is used only as [`Ground`]. An error: why the file system does
+    /// not come up.
+    pub directory: Result<PathBuf, String>,
     /// How many of the writer's lines were heard before the last write of this state.
     pub heard: usize,
     /// What kind of state it is; the certificate counts them by this name.
@@ -96,9 +112,7 @@ pub struct State<'a> {
     pub is_plainest: bool,
     /// Whether the file system mounted only after a repair.
     pub is_repaired: bool,
-    /// What leads back to it: the requests before the cut, and which of the unflushed sectors are
-    /// there.
-    pub place: Option<(usize, String)>,
+    pub place: Option<Place>,
     /// It was cut again, while a judge looked at another state, after so many of that judge's
     /// marks.
     pub again: Option<usize>,
@@ -107,18 +121,23 @@ pub struct State<'a> {
 }
 
 impl State<'_> {
-    /// A state that is not mounted yet.
-    fn of(class: &'static str, heard: usize, place: Option<(usize, String)>) -> Self {
+    /// One that is right for a medium that shows no more of it.
+    fn of(class: &'static str, heard: usize, directory: PathBuf) -> Self {
         Self {
-            directory: Path::new(""),
+            directory: Ok(directory),
             heard,
             class,
             is_plainest: false,
             is_repaired: false,
-            place,
+            place: None,
             again: None,
             disk: None,
         }
+    }
+
+    /// The directory, or the broken promise that there is none.
+    pub fn up(&self) -> Result<&Path, String> {
+        self.directory.as_deref().map_err(Clone::clone)
     }
 }
 
@@ -126,8 +145,6 @@ impl State<'_> {
 #[derive(Debug)]
 pub enum Shown<'a> {
     State(&'a State<'a>),
-    /// A state whose file system does not come up, and why.
-    Dead(&'a State<'a>, String),
     /// What the state before was cut from, and kept: it is not mounted any more.
     After(&'a Machine, &'a Cut, &'a [bool]),
 }

@@ -7,16 +7,17 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Choice, Ground, Judge, Medium, RunError, Shown, State, Which};
+use super::{Choice, Ground, Judge, Medium, Place, RunError, Shown, State, Which};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::machine::{FsKind, Machine, Running, run};
 use crate::kernel::recording::{Entry, Recording};
-use crate::kernel::states::{Cut, Kept, Player, Subset, choose};
-use crate::process::Process;
+use crate::kernel::states::{Cut, Kept, Player, Subset, choose, keep};
+use crate::process::{Process, Program};
 use crate::words::{END, FAILED, GO};
 
 /// One cut in this many is anywhere, and one right behind a line. The others are where something is
@@ -67,19 +68,28 @@ impl<'m> PowerCut<'m> {
         self.disk.as_ref().ok_or_else(|| "no writer writes here".into())
     }
 
-    /// Hears a writer that goes step by step, to its end.
-    pub fn hear_all(
+    /// Where a writer writes, and where a state of it is found.
+    pub fn directory(&self) -> PathBuf {
+        self.machine.target().join("log")
+    }
+
+    /// Runs a writer of ours that goes step by step, to its end, and kills it with its files open.
+    /// The recording ends before that. Returns why it failed, in its own words, if it did.
+    pub fn record(
         &mut self,
-        process: &mut Process,
+        program: &Program,
+        words: &str,
         stop: &AtomicBool,
-        mut heard: impl FnMut(&str, &Self),
-    ) -> Result<(), String> {
+    ) -> Result<Option<String>, String> {
+        let directory = self.ground(words)?.directory;
+        let mut process = Process::of(program, &directory, words)?;
         loop {
             let line = process.line(HANGS_AFTER, stop)?;
             self.heard(&line);
-            heard(&line, self);
-            if line == END || line.starts_with(FAILED) {
-                return Ok(());
+            let failed = line.strip_prefix(FAILED).map(|why| why.trim_start().to_owned());
+            if line == END || failed.is_some() {
+                self.stop_recording();
+                return Ok(failed);
             }
             process.say(GO)?;
         }
@@ -137,15 +147,14 @@ impl<'m> PowerCut<'m> {
     ) -> Result<ControlFlow<()>, RunError> {
         let disk = Disk::new("state", image.clone());
         disk.record();
-        let target = self.machine.target().to_path_buf();
         let (running, is_repaired) = match self.boot(&disk) {
             Ok(booted) => booted,
             Err(why) => {
-                let why = format!("the file system does not mount: {why}");
-                return judge(Shown::Dead(&state, why));
+                let directory = Err(format!("the file system does not mount: {why}"));
+                return judge(Shown::State(&State { directory, ..state }));
             }
         };
-        let state = State { directory: &target, is_repaired, disk: Some(&disk), ..state };
+        let state = State { is_repaired, disk: Some(&disk), ..state };
         let goes_on = judge(Shown::State(&state))?;
         let second = disk.take_recording();
         running.shut_down()?;
@@ -156,11 +165,50 @@ impl<'m> PowerCut<'m> {
         player.play(at);
         let cut = player.cut();
         let marks = second.entries[..at].iter().filter(|entry| entry.is_mark()).count();
-        let chosen = choose(&cut.units, 1, rng.u64(..)).into_iter().next();
-        let kept = chosen.map_or_else(|| cut.kept(Subset::None), |(_, kept)| kept);
+        // None or all: part of it may be half a superblock, of which no log can say anything.
+        let kept = choose(&cut.units, 1, rng.u64(..)).pop().map(|(_, kept)| kept);
+        let kept = kept.unwrap_or_default();
         let class = "cut again while it was judged";
         let state = State { again: Some(marks), class, ..state };
         self.show(cut.state(&kept), None, state, judge)
+    }
+
+    /// Shows states of a recording: those that are chosen of each of these cuts.
+    fn show_each(
+        &mut self,
+        recording: &Recording,
+        entries: impl Iterator<Item = usize>,
+        (again_every, seed): (u64, u64),
+        chosen: &mut dyn FnMut(&Cut) -> Result<Vec<Chosen>, String>,
+        judge: &mut Judge<'_>,
+    ) -> Result<(), RunError> {
+        let lines = recording.lines();
+        let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
+        for entry in entries {
+            player.play(entry);
+            let cut = player.cut();
+            let heard = lines.partition_point(|line| *line <= entry);
+            for Chosen { is_plainest, subset, kept } in chosen(&cut)? {
+                let place = Place { entry, subset };
+                let class = if is_plainest {
+                    "right behind a line, nothing unflushed kept"
+                } else {
+                    "any moment, any part of the unflushed sectors kept"
+                };
+                let state = State::of(class, heard, self.directory());
+                let state = State { place: Some(place), is_plainest, ..state };
+                let number = self.shown;
+                self.shown += 1;
+                let is_again = again_every > 0 && number.is_multiple_of(again_every);
+                let again = is_again.then_some(seed ^ (number << 20));
+                let goes_on = self.show(cut.state(&kept), again, state, judge)?;
+                if goes_on.is_break() || judge(Shown::After(self.machine, &cut, &kept))?.is_break()
+                {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -175,7 +223,7 @@ impl Medium for PowerCut<'_> {
         disk.record();
         self.running = Some(self.machine.boot(&disk, self.kind)?);
         self.disk = Some(disk);
-        Ok(Ground { directory: self.machine.target().to_path_buf(), is_new: true })
+        Ok(Ground { directory: self.directory(), is_new: true })
     }
 
     fn heard(&mut self, line: &str) {
@@ -192,7 +240,11 @@ impl Medium for PowerCut<'_> {
     fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         self.crash()?;
         let recording = std::mem::take(&mut self.recording);
-        let done = self.states_of(&recording, choice, judge);
+        let mut rng = fastrand::Rng::with_seed(choice.seed ^ 0x6375_7473);
+        let places = places(&recording, choice, &mut rng);
+        let mut chosen = |cut: &Cut| Ok(subsets(cut, places[&cut.entry], rng.u64(..)));
+        let (entries, again) = (places.keys().copied(), (choice.again_every, choice.seed));
+        let done = self.show_each(&recording, entries, again, &mut chosen, judge);
         self.recording = recording;
         done
     }
@@ -204,7 +256,7 @@ impl Medium for PowerCut<'_> {
 
 impl PowerCut<'_> {
     /// Shows states of a recording by their places.
-    pub fn show_all(
+    pub fn replay(
         &mut self,
         recording: &Recording,
         range: RangeInclusive<usize>,
@@ -220,65 +272,24 @@ impl PowerCut<'_> {
             Some(entry) => entry..=entry,
             None => range,
         };
-        let lines = recording.lines();
-        let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
-        for entry in entries {
-            player.play(entry);
-            let cut = player.cut();
-            let seed = which.seed ^ ((entry as u64) << 20);
-            let chosen = match &which.subset {
-                Some(words) => vec![(words.clone(), cut.kept_by_words(words)?)],
-                None => {
-                    let chosen = choose(&cut.units, which.states, seed).into_iter();
-                    chosen.map(|(subset, kept)| (subset.to_string(), kept)).collect()
+        let mut chosen = |cut: &Cut| match &which.subset {
+            Some(subset) => {
+                let (units, kept) = (cut.units.len(), keep(&cut.units, subset));
+                if kept.len() != units {
+                    return Err(format!(
+                        "{subset}: {units} units are in flight there, so take {units} digits 0 or 1"
+                    ));
                 }
-            };
-            for (number, (subset, kept)) in chosen.into_iter().enumerate() {
-                let heard = lines.partition_point(|line| *line <= entry);
-                let state = State::of("replayed", heard, Some((entry, subset)));
-                let again = which.again.then_some(seed ^ number as u64);
-                if self.show(cut.state(&kept), again, state, judge)?.is_break() {
-                    return Ok(());
-                }
+                Ok(vec![Chosen::of((subset.clone(), kept))])
             }
-        }
-        Ok(())
-    }
-
-    fn states_of(
-        &mut self,
-        recording: &Recording,
-        choice: &Choice,
-        judge: &mut Judge<'_>,
-    ) -> Result<(), RunError> {
-        let lines = recording.lines();
-        let mut rng = fastrand::Rng::with_seed(choice.seed ^ 0x6375_7473);
-        let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
-        for (entry, wanted) in places(recording, &lines, choice, &mut rng) {
-            player.play(entry);
-            let cut = player.cut();
-            for (subset, kept) in subsets(&cut, wanted, rng.u64(..)) {
-                let is_plainest = wanted.is_plainest && subset == Subset::None;
-                let class = if is_plainest {
-                    "right behind a line, nothing unflushed kept"
-                } else {
-                    "any moment, any part of the unflushed sectors kept"
-                };
-                let heard = lines.partition_point(|line| *line <= entry);
-                let state = State::of(class, heard, Some((entry, subset.to_string())));
-                let state = State { is_plainest, ..state };
-                let number = self.shown;
-                self.shown += 1;
-                let is_again = choice.again_every > 0 && number.is_multiple_of(choice.again_every);
-                let again = is_again.then_some(choice.seed ^ (number << 20));
-                let goes_on = self.show(cut.state(&kept), again, state, judge)?;
-                if goes_on.is_break() || judge(Shown::After(self.machine, &cut, &kept))?.is_break()
-                {
-                    return Ok(());
-                }
+            None => {
+                let seed = which.seed ^ ((cut.entry as u64) << 20);
+                let chosen = choose(&cut.units, which.states, seed);
+                Ok(chosen.into_iter().map(Chosen::of).collect())
             }
-        }
-        Ok(())
+        };
+        let again = (u64::from(which.again), which.seed);
+        self.show_each(recording, entries, again, &mut chosen, judge)
     }
 }
 
@@ -293,10 +304,10 @@ struct Wanted {
 /// so that none is shown twice.
 fn places(
     recording: &Recording,
-    lines: &[usize],
     choice: &Choice,
     rng: &mut fastrand::Rng,
 ) -> BTreeMap<usize, Wanted> {
+    let lines = recording.lines();
     let mut unflushed = 0_u32;
     let (mut anywhere, mut busy, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for at in 0..=recording.entries.len() {
@@ -339,17 +350,30 @@ fn places(
     places
 }
 
+/// A state of a cut that is shown.
+struct Chosen {
+    /// Nothing unflushed is kept, right behind a line.
+    is_plainest: bool,
+    subset: Subset,
+    kept: Kept,
+}
+
+impl Chosen {
+    fn of((subset, kept): (Subset, Kept)) -> Self {
+        Self { is_plainest: false, subset, kept }
+    }
+}
+
 /// The states of a cut that are shown.
-fn subsets(cut: &Cut, wanted: Wanted, seed: u64) -> Vec<(Subset, Kept)> {
-    let plainest = cut.kept(Subset::None);
+fn subsets(cut: &Cut, wanted: Wanted, seed: u64) -> Vec<Chosen> {
+    let (subset, kept) = (Subset::None, keep(&cut.units, &Subset::None));
     let most = wanted.sampled + usize::from(wanted.is_plainest);
     let mut chosen = choose(&cut.units, most, seed);
-    if wanted.is_plainest {
-        chosen.retain(|(_, kept)| *kept != plainest);
-        chosen.truncate(wanted.sampled);
-        chosen.insert(0, (Subset::None, plainest));
-    }
-    chosen
+    let plainest = wanted.is_plainest.then(|| {
+        chosen.retain(|(_, other)| *other != kept);
+        Chosen { is_plainest: true, subset, kept }
+    });
+    plainest.into_iter().chain(chosen.into_iter().take(wanted.sampled).map(Chosen::of)).collect()
 }
 
 #[cfg(test)]
@@ -377,19 +401,16 @@ mod tests {
     #[test]
     fn the_newest_lines_come_plainly_and_no_state_comes_twice() {
         let recording = recording();
-        let lines = recording.lines();
-        assert_eq!(lines, [2, 4, 8]);
+        assert_eq!(recording.lines(), [2, 4, 8]);
         let choice = Choice { plainest: 2, sampled: 30, from: 2, again_every: 0, seed: 1 };
         let mut rng = fastrand::Rng::with_seed(1);
         let mut player = Player::new(&recording, Image::new(1 << 20));
         let (mut states, mut plainest) = (Vec::new(), Vec::new());
-        for (entry, wanted) in places(&recording, &lines, &choice, &mut rng) {
+        for (entry, wanted) in places(&recording, &choice, &mut rng) {
             player.play(entry);
-            for (subset, kept) in subsets(&player.cut(), wanted, rng.u64(..)) {
-                if wanted.is_plainest && subset == Subset::None {
-                    plainest.push(entry);
-                }
-                states.push((entry, kept));
+            for state in subsets(&player.cut(), wanted, rng.u64(..)) {
+                plainest.extend(state.is_plainest.then_some(entry));
+                states.push((entry, state.kept));
             }
         }
         assert_eq!(plainest, [4, 8]);

@@ -4,6 +4,7 @@
 //! records, runs.
 
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
+use inkstone_sim::survival::Thing;
 
 /// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -217,14 +218,6 @@ impl Model {
         Self { recorded: self.committed, said_recorded: self.said.clone(), ..self.clone() }
     }
 
-    /// Whether a raft log that shows this may be what is left of `self`: what is committed may not
-    /// have been recorded yet.
-    pub fn may_be_shown_as(&self, shown: &Self) -> bool {
-        (self.recorded..=self.committed).contains(&shown.committed)
-            && [&self.said_recorded, &self.said].contains(&&shown.said)
-            && self.is_shown_as(shown)
-    }
-
     /// Whether a raft log that shows this has heard the same of what is committed.
     pub fn is_committed_as(&self, shown: &Self) -> bool {
         (self.committed, &self.said) == (shown.committed, &shown.said)
@@ -237,8 +230,17 @@ impl Model {
             && self.purged == shown.purged
             && self.entries == shown.entries
     }
+}
 
-    pub fn brief(&self) -> String {
+impl Thing for Model {
+    /// What is committed may not have been recorded yet.
+    fn may_be_shown_as(&self, shown: &Self) -> bool {
+        (self.recorded..=self.committed).contains(&shown.committed)
+            && [&self.said_recorded, &self.said].contains(&&shown.said)
+            && self.is_shown_as(shown)
+    }
+
+    fn brief(&self) -> String {
         let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
         let vote = self.vote.as_ref().map(ToString::to_string);
         format!(

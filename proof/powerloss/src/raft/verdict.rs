@@ -8,41 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::Directory;
 use inkstone_raft::{EntryId, NewEntry, Options, RaftLog};
+use inkstone_sim::survival::{Past, Thing as _, is_left_of};
 
 use super::model::{Model, Op};
 
-/// The raft logs that may be found.
-#[derive(Debug, Clone)]
-pub struct Allowed {
-    /// What it held after each call that may be the last one that is found.
-    pub models: Arc<[Model]>,
-}
-
-impl Allowed {
-    pub fn new(models: &[Model]) -> Self {
-        Self { models: models.into() }
-    }
-
-    /// Opens a raft log and compares it.
-    pub fn open(
-        &self,
-        directory: impl Directory,
-        options: Options,
-    ) -> Result<(RaftLog, Model), String> {
-        let raft = RaftLog::open_in(Arc::new(directory), options)
-            .map_err(|error| format!("the raft log does not open: {error}"))?;
-        let shown = Model::of(&raft)?;
-        self.check(&shown).map(|()| (raft, shown))
-    }
-
-    pub fn check(&self, shown: &Model) -> Result<(), String> {
-        if self.models.iter().any(|model| model.may_be_shown_as(shown)) {
-            return Ok(());
-        }
-        let models: Vec<_> =
-            self.models.iter().map(|model| format!("; {}", model.brief())).collect();
-        Err(format!("it shows {}, which is none of {}", shown.brief(), models.concat()))
-    }
+/// Opens a raft log and compares it.
+pub fn open_and_check(
+    directory: impl Directory,
+    options: Options,
+    past: &Past<Model>,
+) -> Result<(RaftLog, Model), String> {
+    let raft = RaftLog::open_in(Arc::new(directory), options)
+        .map_err(|error| format!("the raft log does not open: {error}"))?;
+    let shown = Model::of(&raft)?;
+    is_left_of(past.states(), &shown).map(|()| (raft, shown))
 }
 
 /// Appends an entry durably: it must be there. Returns what the raft log holds then.

@@ -283,28 +283,45 @@ impl Unit {
         result
     }
 
+    /// A device that lies at one place after the other, until the history is too short to meet it:
+    /// each lie that was met counts as a state.
+    fn at_each_place(
+        &self,
+        fault: impl Fn(u64) -> Fault,
+        looked: &mut Looked,
+        run: impl Fn(&SimDisk, u64) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for nth in 1.. {
+            let disk = SimDisk::new(self.seed, self.variant().disk);
+            disk.inject(fault(nth).nth(nth));
+            let result = run(&disk, nth);
+            if disk.history().is_empty() || self.is_stopped() {
+                return result;
+            }
+            looked.states += 1;
+            result?;
+        }
+        Ok(())
+    }
+
     /// One write after the other is lost, or lands elsewhere.
     fn lies(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
         let variant = self.variant();
-        for nth in 1.. {
+        let effect = |nth| {
             let mut rng = fastrand::Rng::with_seed(self.seed ^ nth);
             let file = rng.bool().then(|| format!("{:020}.ink", rng.u64(1..4)));
-            let effect = match self.class {
+            match self.class {
                 FaultClass::Misdirected => {
                     Effect::Misdirected { file, offset: rng.u64(..14) * 4096 }
                 }
                 _ => Effect::LostWrite,
-            };
-            let disk = SimDisk::new(self.seed, variant.disk);
-            disk.inject(Fault::new(effect.clone()).on(OperationKind::Write).nth(nth));
-            let told = lies::tell(&disk, &variant, operations);
-            if disk.history().is_empty() || self.is_stopped() {
-                return told.map(drop);
             }
-            looked.states += 1;
-            told.map_err(|why| format!("write {nth}, {effect}: {why}"))?;
-        }
-        Ok(())
+        };
+        let fault = |nth| Fault::new(effect(nth)).on(OperationKind::Write);
+        self.at_each_place(fault, looked, |disk, nth| {
+            let told = lies::tell(disk, &variant, operations);
+            told.map(drop).map_err(|why| format!("write {nth}, {}: {why}", effect(nth)))
+        })
     }
 
     /// What nothing shows that comes later: the lie is about the last write.
@@ -395,18 +412,12 @@ impl Unit {
                 .map_err(|why| format!("after-effect {after:?}: {why}"))?;
         }
         let later = Effect::SyncFails(errno::EIO, AfterEffect::ReportsLater);
+        let fault = |_| Fault::new(later.clone()).on(OperationKind::Sync);
         let variant = self.variant();
-        for nth in 1.. {
-            let disk = SimDisk::new(self.seed, variant.disk);
-            disk.inject(Fault::new(later.clone()).on(OperationKind::Sync).nth(nth));
-            let told = lies::reports_later(&disk, &variant, operations, nth);
-            if disk.history().is_empty() || self.is_stopped() {
-                break;
-            }
-            looked.states += 1;
-            told.map_err(|why| format!("sync {nth} reports its failure later: {why}"))?;
-        }
-        Ok(())
+        self.at_each_place(fault, looked, |disk, nth| {
+            lies::reports_later(disk, &variant, operations, nth)
+                .map_err(|why| format!("sync {nth} reports its failure later: {why}"))
+        })
     }
 
     fn errors(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {

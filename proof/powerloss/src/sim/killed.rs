@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use inkstone::Log;
 use inkstone_io::{Error, Result};
 use inkstone_sim::SimDisk;
-use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
+use inkstone_sim::hooked::{Call, FileCall, Hook};
 
 use super::explore::{Explorer, PATH};
 use crate::history::{Op, carry_out, plan};
@@ -51,15 +51,15 @@ impl Hook for Mortal {
 }
 
 /// A log whose writers are killed.
-pub struct Killed {
-    pub explorer: Explorer,
+pub(crate) struct Killed {
+    pub(crate) explorer: Explorer,
     disk: SimDisk,
     rng: fastrand::Rng,
     model: Model,
 }
 
 impl Killed {
-    pub fn new(explorer: Explorer) -> Self {
+    pub(crate) fn new(explorer: Explorer) -> Self {
         let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
         let rng = fastrand::Rng::with_seed(explorer.seed ^ 0x6B69_6C6C_6564_2121);
         Self { explorer, disk, rng, model: Model::new() }
@@ -70,14 +70,14 @@ impl Killed {
     fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let mortal = Mortal { left: Arc::clone(calls) };
-        let directory = Hooked::new(self.disk.directory(PATH), Arc::new(mortal));
+        let directory = self.disk.directory(PATH).hooked(Arc::new(mortal));
         let variant = &self.explorer.variant;
         open_in(directory, variant.options.clone(), variant.mistake)
     }
 
     /// Runs a history: before each operation a process opens the log, and is killed within the
     /// operation or after it.
-    pub fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
+    pub(crate) fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             self.one(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;
         }

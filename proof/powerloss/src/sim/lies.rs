@@ -14,12 +14,32 @@ use crate::model::{Model, Record, Shown};
 
 /// What a log shows that may lack records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     Whole,
     /// Less, without an error.
     Less,
     /// It reports that it is corrupt.
     Corrupt,
+}
+
+/// Reads a log to its end; `is_right` is asked of each record. Returns the last LSN; `None`: it
+/// reports that it is corrupt.
+fn read_all(
+    log: &Log,
+    mut is_right: impl FnMut(u64, &[u8]) -> bool,
+) -> Result<Option<u64>, String> {
+    let mut next = log.first().get();
+    for record in log.reader().records(log.first()) {
+        match record {
+            Ok(record) if record.lsn.get() == next && is_right(next, &record.bytes) => next += 1,
+            Ok(record) => {
+                return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
+            }
+            Err(error) if error.corruption().is_some() => return Ok(None),
+            Err(error) => return Err(format!("LSN {next} cannot be read: {error}")),
+        }
+    }
+    Ok(Some(next - 1))
 }
 
 /// Reads a log. Whatever it shows must have been appended there.
@@ -28,21 +48,11 @@ fn read(log: &Log, model: &Model) -> Result<Seen, String> {
     if last > model.last() || first > model.first {
         return Err(format!("{first}..={last} of {}..={}", model.first, model.last()));
     }
-    let mut next = first;
-    for record in log.reader().records(Lsn::new(first)) {
-        match record {
-            Ok(record) => {
-                let wanted = model.records.get(record.lsn.get() as usize - 1).map(Record::payload);
-                if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
-                    return Err(format!("LSN {} instead of {next}, or other bytes", record.lsn));
-                }
-                next += 1;
-            }
-            Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
-            Err(error) => return Err(format!("LSN {next} cannot be read: {error}")),
-        }
-    }
-    let is_whole = (first, last, next) == (model.first, model.last(), model.last() + 1);
+    let wanted = |lsn: u64| model.records.get(lsn as usize - 1).map(Record::payload);
+    let Some(read) = read_all(log, |lsn, bytes| wanted(lsn) == Some(bytes))? else {
+        return Ok(Seen::Corrupt);
+    };
+    let is_whole = (first, last, read) == (model.first, model.last(), model.last());
     Ok(if is_whole { Seen::Whole } else { Seen::Less })
 }
 
@@ -56,7 +66,7 @@ fn opened(disk: &SimDisk, variant: &Variant) -> Result<Option<Log>, String> {
 }
 
 /// Opens the log of a disk and reads it.
-pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+pub(crate) fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
     let Some(log) = opened(disk, variant)? else { return Ok(Seen::Corrupt) };
     let seen = read(&log, model);
     log.abandon();
@@ -65,7 +75,7 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
 
 /// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log
 /// must notice the loss. `None` if it was noticed before.
-pub fn tell(
+pub(crate) fn tell(
     disk: &SimDisk,
     variant: &Variant,
     operations: &[Op],
@@ -116,7 +126,7 @@ pub fn tell(
 /// Runs a history in which a sync reports success but loses everything, and the next sync fails. No
 /// log can save that data. What is shown must have been appended all the same, and the error must
 /// be reported when it comes.
-pub fn reports_later(
+pub(crate) fn reports_later(
     disk: &SimDisk,
     variant: &Variant,
     operations: &[Op],
@@ -168,20 +178,7 @@ pub fn reports_later(
 /// As [`look`], but truncated records may be back at either end.
 fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<(), String> {
     let Some(log) = opened(disk, variant)? else { return Ok(()) };
-    let mut last = log.first().get().saturating_sub(1);
-    for record in log.reader().records(log.first()) {
-        match record {
-            Ok(record)
-                if record.lsn.get() == last + 1
-                    && Record::is_ours(&record.bytes, model.numbers) =>
-            {
-                last += 1;
-            }
-            Ok(record) => return Err(format!("LSN {} was never appended", record.lsn)),
-            Err(error) if error.corruption().is_some() => return Ok(()),
-            Err(error) => return Err(format!("LSN {} cannot be read: {error}", last + 1)),
-        }
-    }
+    read_all(&log, |_, bytes| Record::is_ours(bytes, model.numbers))?;
     log.abandon();
     Ok(())
 }
@@ -200,7 +197,7 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
 
 /// The write of the very last group is lost, and nothing follows that shows it: only a caller who
 /// passes the LSN that he knows to be durable gets an error.
-pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
+pub(crate) fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     let last = log.append_durable(b"the last").map_err(|error| error.to_string())?;
@@ -217,7 +214,7 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// The write of a truncation is lost, and that of another one is not: the promise in the second one
 /// shows it.
-pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
+pub(crate) fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     let first = Lsn::new(3);
@@ -235,7 +232,7 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// Runs a history, and flips a bit of each of so many disks that a crash then leaves: nothing is
 /// missing without a word.
-pub fn rots(
+pub(crate) fn rots(
     seed: u64,
     variant: &Variant,
     operations: &[Op],
@@ -260,7 +257,7 @@ pub fn rots(
 }
 
 /// Flips a bit somewhere in a segment that is in use.
-pub fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
+pub(crate) fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
     let image = disk.image();
     let segments: Vec<_> = image
         .iter()

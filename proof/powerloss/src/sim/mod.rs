@@ -7,12 +7,12 @@
 pub mod class;
 pub mod explore;
 pub mod fault;
-pub mod killed;
+pub(crate) mod killed;
 pub mod lab;
-pub mod lies;
-pub mod readers;
+pub(crate) mod lies;
+pub(crate) mod readers;
 pub mod run;
 pub mod space;
 pub(crate) mod stale;
-pub mod threads;
+pub(crate) mod threads;
 pub mod variant;

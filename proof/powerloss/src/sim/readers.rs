@@ -22,9 +22,9 @@ const HELD_MAX: usize = 2;
 type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 
 /// A log in use, and its readers.
-pub struct Readers {
+pub(crate) struct Readers {
     /// How many rounds of checks were made.
-    pub looks: u64,
+    pub(crate) looks: u64,
     disk: SimDisk,
     variant: Variant,
     rng: fastrand::Rng,
@@ -36,7 +36,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    pub fn begin(seed: u64, mut variant: Variant) -> Result<Self, String> {
+    pub(crate) fn begin(seed: u64, mut variant: Variant) -> Result<Self, String> {
         let held = Held::default();
         let ears = Arc::clone(&held);
         variant.options = variant.options.listener(move |event| {
@@ -54,7 +54,7 @@ impl Readers {
 
     /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next
     /// one comes.
-    pub fn all(&mut self, operations: &[Op]) -> Result<(), String> {
+    pub(crate) fn all(&mut self, operations: &[Op]) -> Result<(), String> {
         let failing = self.rng.usize(..operations.len().max(1));
         for (number, operation) in operations.iter().enumerate() {
             if number == failing {

@@ -151,11 +151,6 @@ impl Run {
         check_records(log, &after.allowed(), shown)
     }
 
-    pub fn all(mut self, operations: &[Op]) -> Result<u64, String> {
-        self.steps(operations)?;
-        Ok(self.explorer.states)
-    }
-
     pub fn steps(&mut self, operations: &[Op]) -> Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             if self.explorer.stop.load(Ordering::Relaxed) {

@@ -1,130 +1,74 @@
 //! Several threads that append to one log, and power cuts while they do.
 //!
-//! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in
-//! which they come; the rule ([`inkstone_sim::survival`]).
+//! *Owns*: what each thread appends, and what was said when. *May not touch*: the order in which
+//! they come; what the log promised them ([`crate::in_use::promised`]).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_sim::survival::{InOrder, Writer, Writers};
 use inkstone_sim::{PowerCut, SimDisk};
 
 use super::explore::{PATH, open};
 use super::variant::Variant;
+use crate::in_use::lines::{Call, Line, Made};
+use crate::in_use::promised::{Promised, Shown};
+use crate::in_use::usage::Id;
 use crate::mistake::open_in;
-use crate::verdict::read_all;
 
-const THREADS: u8 = 4;
-const APPENDS: u32 = 60;
+const THREADS: u32 = 4;
+const APPENDS: u32 = 120;
 const CUTS_MAX: usize = 300;
 
-/// A record that was acknowledged when this many epochs were recorded.
-#[derive(Debug, Clone, Copy)]
-struct Ack {
-    epochs: u64,
-    lsn: u64,
-    thread: u8,
-    number: u32,
-}
+/// Each line, and how many epochs of the disk were recorded then.
+type Said = Mutex<Vec<(u64, Line)>>;
 
-fn payload(thread: u8, number: u32) -> Vec<u8> {
-    let length = 5 + (number as usize * 331 + usize::from(thread) * 97) % 3000;
-    let mut bytes = vec![thread; length];
-    bytes[1..5].copy_from_slice(&number.to_le_bytes());
-    bytes
-}
-
-fn author(bytes: &[u8]) -> Option<(u8, u32)> {
-    let number = u32::from_le_bytes(*bytes.get(1..)?.first_chunk()?);
-    (payload(bytes[0], number) == bytes).then_some((bytes[0], number))
+fn lock(said: &Said) -> MutexGuard<'_, Vec<(u64, Line)>> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thread's appends: with a wait for each, without a wait, or as batches of two.
-fn append_all(
-    disk: &SimDisk,
-    log: &Log,
-    thread: u8,
-    acks: &Mutex<Vec<Ack>>,
-) -> inkstone::Result<()> {
+fn append_all(disk: &SimDisk, log: &Log, writer: u32, said: &Said) -> inkstone::Result<()> {
+    let say = |line| {
+        let epochs = disk.epochs_recorded();
+        lock(said).push((epochs, line));
+    };
     let mut number = 0;
     while number < APPENDS {
-        let (lsn, last) = match number % 5 {
-            1 => {
-                drop(log.append(&payload(thread, number))?);
-                number += 1;
-                continue;
-            }
-            3 => {
-                let batch = [payload(thread, number), payload(thread, number + 1)];
-                (log.append_batch(&batch)?.wait()?, number + 1)
-            }
-            _ => (log.append(&payload(thread, number))?.wait()?, number),
+        let count = if number % 5 == 3 { 2 } else { 1 };
+        let made = Made { writer, call: Call::Gather, number: u64::from(number), count };
+        let payload = |number| Id { writer, number }.payload();
+        let payloads: Vec<_> = (number..number + count).map(payload).collect();
+        say(Line::Begin(made));
+        let append = match &payloads[..] {
+            [one] => log.append(one)?,
+            batch => log.append_batch(batch)?,
         };
-        let epochs = disk.epochs_recorded();
-        lock(acks).push(Ack { epochs, lsn: lsn.get(), thread, number: last });
-        number = last + 1;
-    }
-    Ok(())
-}
-
-fn lock(acks: &Mutex<Vec<Ack>>) -> MutexGuard<'_, Vec<Ack>> {
-    acks.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the threads have said by this epoch.
-fn writers(acks: &[Ack], epoch: u64) -> Writers {
-    let joined = (0..APPENDS).filter(|number| number % 5 == 4).collect();
-    let writer = Writer { begun: APPENDS, joined, ..Writer::default() };
-    let mut writers: Writers =
-        (0..THREADS).map(|thread| (u32::from(thread), writer.clone())).collect();
-    for ack in acks.iter().filter(|ack| ack.epochs <= epoch) {
-        if let Some(writer) = writers.get_mut(&u32::from(ack.thread)) {
-            writer.certain = writer.certain.max(ack.number + 1);
+        say(Line::Done(made, append.lsn().get()));
+        number += count;
+        if number % 5 != 2 {
+            let lsn = append.wait()?.get();
+            let (call, number) = (Call::Wait, u64::from(number) - 1);
+            say(Line::Done(Made { writer, call, number, count: 1 }, lsn));
         }
     }
-    writers
-}
-
-/// Checks that the log has every record that was acknowledged by then, and of each thread a prefix.
-fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result<(), String> {
-    let log = open(found, variant).map_err(|error| format!("the log does not open: {error}"))?;
-    let writers = writers(acks, epoch);
-    let mut order = InOrder::new(&writers, true);
-    let mut shown = Vec::new();
-    read_all(&log, 1, |lsn, bytes| {
-        let (thread, number) =
-            author(bytes).ok_or_else(|| format!("LSN {lsn} holds bytes that nobody appended"))?;
-        shown.push((thread, number));
-        order
-            .take(u32::from(thread), number)
-            .map_err(|why| format!("LSN {lsn} is record {number} of thread {thread}, {why}"))
-    })?;
-    order.finish(false)?;
-    for ack in acks.iter().filter(|ack| ack.epochs <= epoch) {
-        if shown.get(ack.lsn as usize - 1) != Some(&(ack.thread, ack.number)) {
-            return Err(format!("{ack:?} is not among the {} found at epoch {epoch}", shown.len()));
-        }
-    }
-    log.append_durable(b"on it goes").map_err(|error| error.to_string())?;
-    log.abandon();
     Ok(())
 }
 
 /// Runs the threads; returns how many states were checked.
-pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
+pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
     let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
     let log = open_in(disk.directory(PATH), threaded, variant.mistake)
         .map_err(|error| error.to_string())?;
-    let acks = Mutex::new(Vec::new());
+    let said = Said::default();
     let mut cuts: Vec<PowerCut> = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (disk, log, acks) = (&disk, &log, &acks);
-                scope.spawn(move || append_all(disk, log, thread, acks))
+                let (disk, log, said) = (&disk, &log, &said);
+                scope.spawn(move || append_all(disk, log, thread, said))
             })
             .collect();
         // A thread that panics is finished too: a mistake may show itself so.
@@ -142,12 +86,20 @@ pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     log.abandon();
     cuts.extend(disk.take_epochs());
     cuts.push(disk.power_cut());
-    let acks = lock(&acks).clone();
+    let mut said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
+    said.sort_by_key(|(epochs, _)| *epochs);
+    let (epochs, lines): (Vec<_>, Vec<_>) = said.into_iter().unzip();
     let mut states = 0;
     for (number, cut) in cuts.iter().enumerate() {
+        let heard = epochs.partition_point(|epochs| *epochs <= cut.epoch());
+        let promised = Promised::by(&Shown::default(), &lines, heard);
         for sample in 0..samples {
             let found = cut.sample(seed ^ (sample << 40) ^ ((number as u64) << 20));
-            check(&found, variant, &acks, cut.epoch())?;
+            let log =
+                open(&found, variant).map_err(|error| format!("the log does not open: {error}"))?;
+            promised.check(&log).map_err(|why| format!("at epoch {}: {why}", cut.epoch()))?;
+            log.append_durable(b"on it goes").map_err(|error| error.to_string())?;
+            log.abandon();
             states += 1;
         }
     }

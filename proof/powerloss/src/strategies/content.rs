@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::plain::{BLOCK_BYTES, Before, Shape, Trial};
+use super::row::Verdict;
 
 /// The file that holds all steps.
 pub(crate) const DATA: &str = "data";
@@ -55,13 +56,27 @@ enum Piece {
 }
 
 impl Left {
-    pub(crate) fn damaged(&self) -> usize {
+    fn damaged(&self) -> usize {
         self.torn + self.garbage
     }
 
     /// How many acknowledged steps are not there whole.
     pub(crate) fn missing(&self) -> usize {
         self.lost + self.damaged()
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            _ if self.missing() == 0 => Verdict::Held,
+            _ if self.damaged() == 0 => Verdict::Lost,
+            _ => Verdict::Damaged,
+        }
+    }
+
+    /// What is not whole, in words.
+    pub(crate) fn told(&self) -> String {
+        let Self { lost, torn, garbage, words, .. } = self;
+        format!("{lost} lost, {torn} torn, {garbage} garbage: {words}")
     }
 
     fn add(&mut self, (piece, words): (Piece, String)) {

@@ -21,20 +21,16 @@ pub mod plain;
 pub mod row;
 pub(crate) mod writer;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::content::{Left, look};
 use self::plain::{Plain, Trial};
 use self::row::Row;
-use self::writer::DIRECTORY;
 use crate::campaign::Campaign;
 use crate::certificate::{Certificate, Violation};
 use crate::kernel::recording::Recording;
-use crate::medium::{Choice, Medium, PowerCut, RunError, State};
-use crate::process::Process;
-use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
-use crate::words::FAILED;
+use crate::medium::{Choice, PowerCut, RunError, State};
+use crate::runner::{self, Lab, Plan, Written, replay};
 
 /// States that are taken from one recording; more come from recordings of the next seeds.
 const STATES_OF_A_RUN: usize = 60;
@@ -59,7 +55,6 @@ pub fn run(
             rows: strategies.iter().map(|strategy| Row::new(kind, *strategy)).collect(),
             at: 0,
             telling: None,
-            has_news: false,
         };
         let rounds = lab.runs() * strategies.len() as u64;
         let plan = Plan { rounds, violations_max: usize::MAX, keep_in: None };
@@ -87,10 +82,11 @@ fn conclude(row: &Row, certificate: &mut Certificate) {
 
 /// Judges a state of a run.
 pub(crate) fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
-    let acked = acked(trial, state.heard);
-    let mut left = look(trial, &state.directory.join(DIRECTORY), acked)?;
+    let directory = state.up()?;
+    let mut left = look(trial, directory, acked(trial, state.heard))?;
     // What e2fsck found without a name.
-    let strays = std::fs::read_dir(state.directory.join("lost+found")).map_or(0, Iterator::count);
+    let strays = std::fs::read_dir(directory.with_file_name("lost+found"));
+    let strays = strays.map_or(0, Iterator::count);
     if strays > 0 && left.missing() > 0 {
         left.words.push_str(&format!("; {strays} files in lost+found"));
     }
@@ -111,10 +107,8 @@ struct Strategies<'a> {
     rows: Vec<Row>,
     /// The row that is filled.
     at: usize,
-    /// The recording that shows most of the row, and its seed.
-    telling: Option<(u64, Recording)>,
-    /// Another state of the row shows most since the last recording.
-    has_news: bool,
+    /// The recording that shows most of the row.
+    telling: Option<Recording>,
 }
 
 impl Strategies<'_> {
@@ -126,49 +120,31 @@ impl Strategies<'_> {
     /// Records a run of the strategy; returns after how many requests the writer was ready.
     fn record(&mut self, medium: &mut PowerCut<'_>, stop: &AtomicBool) -> Result<usize, String> {
         let trial = self.trial;
-        let words = trial.to_string();
-        let directory = medium.ground(&words)?.directory.join(DIRECTORY);
-        let mut process = Process::of(&self.campaign.program, &directory, &words)?;
-        let (mut ready, mut failed) = (None, None);
-        medium.hear_all(&mut process, stop, |line, medium| {
-            ready.get_or_insert_with(|| medium.requests());
-            failed = line.strip_prefix(FAILED).map(|why| format!("the writer:{why}"));
-        })?;
-        medium.stop_recording();
-        drop(process);
-        // What a kill of the process left, while the machine kept running.
-        let after_kill = look(&trial, &directory, trial.steps);
-        medium.crash()?;
+        let failed = medium.record(&self.campaign.program, &trial.to_string(), stop)?;
         if let Some(why) = failed {
-            return Err(why);
+            return Err(format!("the writer: {why}"));
         }
+        // What a kill of the process left, while the machine kept running.
+        let left = look(&trial, &medium.directory(), trial.steps)?.missing();
         let row = &mut self.rows[self.at];
-        row.lost_at_kill = row.lost_at_kill.max(after_kill?.missing());
-        Ok(ready.unwrap_or(0))
+        row.lost_at_kill = row.lost_at_kill.max(left);
+        Ok(medium.recording.lines().first().copied().unwrap_or(0))
     }
 
-    fn command(&self, seed: u64, recording: &Recording, state: Option<&str>) -> String {
+    fn command(&self, row: &Row) -> Option<String> {
+        let (telling, recording) = (row.telling(), self.telling.as_ref()?);
         let Trial { kind, strategy, .. } = self.trial;
+        let seed = telling.map_or(self.trial.seed, |telling| telling.seed);
         let again = format!(
             "inkstone powerloss strategies --fs {kind} --strategy {strategy} --seed {seed}"
         );
-        let Some(parent) = &self.campaign.keep_in else { return again };
+        let Some(parent) = &self.campaign.keep_in else { return Some(again) };
+        let place = telling.and_then(|telling| telling.place.as_ref()).map(ToString::to_string);
         // The kernel's timing does not follow from the seed.
-        match recording.save_in(parent, &format!("strategy-{kind}-{strategy}-{seed}")) {
-            Ok(path) => replay(&path, state),
+        Some(match recording.save_in(parent, &format!("strategy-{kind}-{strategy}-{seed}")) {
+            Ok(path) => replay(&path, place.as_deref()),
             Err(why) => format!("{again} (the recording could not be kept: {why})"),
-        }
-    }
-
-    fn add(&mut self, state: &State<'_>, found: Result<Left, String>) -> Verdict {
-        let place = state.place.as_ref();
-        let place = place.map(|(entry, subset)| format!("--entry {entry} --subset {subset}"));
-        let acked = acked(&self.trial, state.heard);
-        let row = &mut self.rows[self.at];
-        let before = row.telling_state().map(str::to_owned);
-        row.add(place.unwrap_or_default(), state.is_plainest, acked, found);
-        self.has_news |= row.telling_state() != before.as_deref();
-        Verdict::Held
+        })
     }
 }
 
@@ -188,7 +164,7 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
             Ok(from) => {
                 let plainest = states.div_ceil(2).min(STEPS + 1);
                 let (sampled, seed) = (states - plainest, self.trial.seed);
-                Some(Choice { plainest, sampled, from, again_every: 0, seed })
+                Some(Choice { plainest, sampled, from, seed, ..Choice::default() })
             }
             Err(why) => {
                 self.rows[self.at].not_run = Some(why);
@@ -198,35 +174,34 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
         Ok(Written { choice, broken: Vec::new() })
     }
 
-    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
-        Ok(self.add(state, left(&self.trial, state)))
-    }
-
-    fn is_dead(&mut self, state: &State<'_>, why: String) -> Verdict {
-        self.add(state, Err(why))
+    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
+        let (trial, acked) = (&self.trial, acked(&self.trial, state.heard));
+        let found = left(trial, state);
+        self.rows[self.at].add(trial, state.place.clone(), state.is_plainest, acked, found);
+        Ok(Ok(()))
     }
 
     fn words(&self) -> String {
         self.trial.to_string()
     }
 
-    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+    fn again(&self) -> String {
         self.campaign.command.clone()
     }
 
     fn is_over(&mut self, medium: &mut PowerCut<'_>) -> Option<String> {
-        let has_news = std::mem::take(&mut self.has_news);
-        if has_news || self.telling.is_none() {
-            self.telling = Some((self.trial.seed, medium.recording.clone()));
+        let (row, seed) = (&self.rows[self.at], self.trial.seed);
+        let is_telling = row.telling().is_some_and(|telling| telling.seed == seed);
+        if is_telling || self.telling.is_none() {
+            self.telling = Some(medium.recording.clone());
         }
-        if self.trial.seed + 1 < self.campaign.seed + self.runs() {
+        if seed + 1 < self.campaign.seed + self.runs() {
             return None;
         }
-        let row = &self.rows[self.at];
-        if let (Some((seed, recording)), true) = (self.telling.take(), row.has_news()) {
-            let command = self.command(seed, &recording, row.telling_state());
-            self.rows[self.at].command = Some(command);
-        }
+        let is_told = row.telling().is_some() || !row.is_as_claimed();
+        let command = self.command(row).filter(|_| is_told);
+        self.telling = None;
+        self.rows[self.at].command = command;
         Some(self.rows[self.at].to_string())
     }
 }

@@ -5,39 +5,36 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::content::Left;
-use super::plain::{Claim, Plain, Shape};
+use super::plain::{Claim, Plain, Shape, Trial};
 use crate::kernel::machine::FsKind;
+use crate::medium::Place;
 
-/// A state, as text, and what was left in it.
-#[derive(Debug, Clone)]
-struct Seen {
-    state: String,
-    acked: usize,
-    left: Left,
-}
-
-impl Seen {
-    /// Takes the place of one of which there was less.
-    fn rank(&self, worst: &mut Option<Self>, measure: fn(&Left) -> usize) {
-        if measure(&self.left) > worst.as_ref().map_or(0, |worst| measure(&worst.left)) {
-            *worst = Some(self.clone());
-        }
-    }
-}
-
-/// The verdict on a row. It follows from what was seen, and from nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The verdict on a state, and the worst one on a row. It follows from what was seen, and from
+/// nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Every acknowledged step was there, whole, in every state.
+    /// Nothing was checked.
+    NotRun,
+    /// Every acknowledged step was there, whole.
     Held,
     /// Acknowledged steps were missing; nothing was there in part.
     Lost,
     /// Acknowledged steps were there in part, or something else in their place.
     Damaged,
-    /// A state could not be mounted or read.
+    /// It could not be mounted or read.
     Unreadable,
-    /// Nothing was checked.
-    NotRun,
+}
+
+/// A state in which something was not whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    verdict: Verdict,
+    left: Left,
+    /// The recording, by its seed, and the state of it.
+    pub(crate) seed: u64,
+    pub(crate) place: Option<Place>,
+    acked: usize,
+    words: String,
 }
 
 /// One strategy on one file system.
@@ -48,8 +45,7 @@ pub struct Row {
     pub states: u64,
     /// Of these, states right at an acknowledgement with nothing unflushed there.
     pub plainest: u64,
-    /// States in which an acknowledged step was not there whole.
-    pub bad: u64,
+    /// Of those, states in which an acknowledged step was not there whole.
     pub bad_plainest: u64,
     /// Steps that were lost when only the process was killed.
     pub lost_at_kill: usize,
@@ -61,11 +57,8 @@ pub struct Row {
     /// Why it did not run to its end.
     pub not_run: Option<String>,
     worst: Option<Seen>,
-    /// The worst one with damage.
-    damage: Option<Seen>,
-    /// The first with a hole, and the first that could not be mounted or read: a state, and words.
-    hole: Option<(String, String)>,
-    unreadable: Option<(String, String)>,
+    /// The first with a hole.
+    hole: Option<Seen>,
 }
 
 impl Row {
@@ -76,16 +69,13 @@ impl Row {
             strategy,
             states: 0,
             plainest: 0,
-            bad: 0,
             bad_plainest: 0,
             lost_at_kill: 0,
             holes: (strategy.plan().shape == Shape::Batches).then_some(0),
             command: None,
             not_run: None,
             worst: None,
-            damage: None,
             hole: None,
-            unreadable: None,
         }
     }
 
@@ -93,43 +83,37 @@ impl Row {
         self.strategy.claim_on(self.kind).0
     }
 
-    /// Adds the result of a state.
+    /// Adds the result of a state of a run in which so many steps were acknowledged.
     pub(crate) fn add(
         &mut self,
-        state: String,
+        trial: &Trial,
+        place: Option<Place>,
         is_plainest: bool,
         acked: usize,
         found: Result<Left, String>,
     ) {
         self.states += 1;
         self.plainest += u64::from(is_plainest);
-        let left = match found {
-            Ok(left) => left,
-            Err(why) => {
-                self.unreadable.get_or_insert((state, why));
-                return;
-            }
+        let (verdict, left, words) = match found {
+            Err(why) => (Verdict::Unreadable, Left::default(), why),
+            Ok(left) => (left.verdict(), left.clone(), left.told()),
         };
-        if let Some(words) = &left.hole {
+        self.bad_plainest += u64::from(left.missing() > 0 && is_plainest);
+        let hole = left.hole.clone();
+        let seen = Seen { verdict, left, seed: trial.seed, place, acked, words };
+        if let Some(words) = hole {
             self.holes = self.holes.map(|holes| holes + 1);
-            self.hole.get_or_insert_with(|| (state.clone(), words.clone()));
+            self.hole.get_or_insert_with(|| Seen { words, ..seen.clone() });
         }
-        let is_bad = left.missing() > 0;
-        self.bad += u64::from(is_bad);
-        self.bad_plainest += u64::from(is_bad && is_plainest);
-        let seen = Seen { state, acked, left };
-        seen.rank(&mut self.worst, Left::missing);
-        seen.rank(&mut self.damage, Left::damaged);
+        let rank = |seen: &Seen| (seen.verdict, seen.left.missing());
+        if verdict > Verdict::Held && self.worst.as_ref().is_none_or(|w| rank(w) < rank(&seen)) {
+            self.worst = Some(seen);
+        }
     }
 
     pub fn verdict(&self) -> Verdict {
-        match self {
-            Self { states: 0, .. } => Verdict::NotRun,
-            Self { unreadable: Some(_), .. } => Verdict::Unreadable,
-            Self { damage: Some(_), .. } => Verdict::Damaged,
-            Self { worst: Some(_), .. } => Verdict::Lost,
-            _ => Verdict::Held,
-        }
+        let of_states = if self.states == 0 { Verdict::NotRun } else { Verdict::Held };
+        self.worst.as_ref().map_or(of_states, |worst| worst.verdict)
     }
 
     /// A run that did not reach its end proves nothing.
@@ -146,19 +130,9 @@ impl Row {
         agrees && self.not_run.is_none()
     }
 
-    /// Whether there is something that a command can show again.
-    pub(crate) fn has_news(&self) -> bool {
-        self.verdict() != Verdict::Held || self.hole.is_some() || !self.is_as_claimed()
-    }
-
     /// The state that the row's command shows again.
-    pub fn telling_state(&self) -> Option<&str> {
-        // Where the loss of a name is expected, damage shows more.
-        let may_be_lost = matches!(self.claim(), Claim::NameNotPromised | Claim::NotPromised);
-        let telling = self.damage.as_ref().filter(|_| may_be_lost).or(self.worst.as_ref());
-        let unreadable = self.unreadable.as_ref().map(|(state, _)| state);
-        let state = unreadable.or_else(|| telling.map(|seen| &seen.state));
-        state.or(self.hole.as_ref().map(|(state, _)| state)).map(String::as_str)
+    pub(crate) fn telling(&self) -> Option<&Seen> {
+        self.worst.as_ref().or(self.hole.as_ref())
     }
 
     /// The claim and the verdict in a few words: the row's name in a certificate.
@@ -166,15 +140,17 @@ impl Row {
         let mut words = format!("{} ({}): ", self.strategy, self.claim().words());
         words += &match (self.verdict(), &self.worst) {
             (Verdict::NotRun, _) => "not run".into(),
-            (Verdict::Held, _) => format!("held in {}", self.states),
             (Verdict::Lost | Verdict::Damaged, Some(Seen { acked, left, .. })) => {
-                format!("lost {} of {acked}", left.missing())
+                let how = match left {
+                    Left { garbage: 1.., .. } => "; garbage",
+                    Left { torn: 1.., .. } => "; torn",
+                    _ => "",
+                };
+                format!("lost {} of {acked}{how}", left.missing())
             }
-            _ => "does not mount".into(),
+            (Verdict::Unreadable, _) => "does not mount".into(),
+            _ => format!("held in {}", self.states),
         };
-        if let Some(damage) = &self.damage {
-            words += if damage.left.garbage > 0 { "; garbage" } else { "; torn" };
-        }
         match self.holes {
             Some(0) => words += "; no hole",
             Some(holes) => words += &format!("; a hole in {holes}"),
@@ -191,20 +167,10 @@ impl Row {
 impl Display for Row {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.short())?;
-        for (name, seen) in [("worst", &self.worst), ("damage", &self.damage)] {
-            let Some(Seen { state, acked, left }) = seen else { continue };
-            let Left { lost, torn, garbage, words, .. } = left;
-            write!(
-                f,
-                "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged \
-                 in state {state}: {words}"
-            )?;
-        }
-        let others = [("does not mount", &self.unreadable), ("a hole", &self.hole)];
-        for (what, seen) in others {
-            if let Some((state, words)) = seen {
-                write!(f, "\n  {what} in state {state}: {words}")?;
-            }
+        for (what, seen) in [("worst", &self.worst), ("a hole", &self.hole)] {
+            let Some(Seen { place, words, .. }) = seen else { continue };
+            let place = place.as_ref().map(Place::to_string).unwrap_or_default();
+            write!(f, "\n  {what} in state {place}: {words}")?;
         }
         self.not_run.as_ref().map_or(Ok(()), |why| write!(f, "\n  NOT RUN: {why}"))
     }
@@ -222,16 +188,18 @@ mod tests {
         let cases = [
             (vec![held.clone()], Verdict::Held, [true, true, false]),
             (vec![held.clone(), Ok(lost.clone())], Verdict::Lost, [false, true, true]),
-            (vec![Ok(lost), Ok(torn)], Verdict::Damaged, [false, false, true]),
-            (vec![held, dead], Verdict::Unreadable, [false, false, false]),
+            (vec![Ok(torn), Ok(lost)], Verdict::Damaged, [false, false, true]),
+            (vec![dead, held], Verdict::Unreadable, [false, false, false]),
             (vec![], Verdict::NotRun, [true, true, true]),
         ];
         for (found, verdict, agrees) in cases {
             let strategies = [Plain::AppendFsync, Plain::NewFileFsync, Plain::WriteOnly];
             for (strategy, agrees) in strategies.into_iter().zip(agrees) {
-                let mut row = Row::new(FsKind::Xfs, strategy);
+                let kind = FsKind::Xfs;
+                let trial = Trial { kind, strategy, seed: 1, steps: 3 };
+                let mut row = Row::new(kind, strategy);
                 for left in &found {
-                    row.add("--entry 9 --subset none".into(), true, 3, left.clone());
+                    row.add(&trial, None, true, 3, left.clone());
                 }
                 assert_eq!((row.verdict(), row.is_as_claimed()), (verdict, agrees), "{row}");
             }

@@ -26,8 +26,6 @@ use crate::words::InStep;
 pub(crate) const READY: &str = "ready";
 /// `ack 3`: the third step is acknowledged.
 pub(crate) const ACK: &str = "ack";
-/// The directory that the strategy writes in, within the file system.
-pub(crate) const DIRECTORY: &str = "strategy";
 const BYSTANDER: &str = "bystander";
 const BYSTANDER_EVERY: usize = 3;
 
@@ -207,7 +205,7 @@ mod tests {
             let parent = std::env::temp_dir()
                 .join(format!("inkstone-strategy-{}-{strategy}", std::process::id()));
             fs::create_dir_all(&parent).expect("created");
-            let directory = parent.join(DIRECTORY);
+            let directory = parent.join("log");
             let trial = Trial { kind: FsKind::Ext4, strategy, seed: 3, steps: 4 };
             let mut output = Vec::new();
             write(&trial, &directory, format!("{GO}\n").repeat(6).as_bytes(), &mut output)

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Directory, File, NamedChoice, OpenFile};
+use inkstone_powerloss::history::{Op, history};
 use inkstone_powerloss::model::{Model, Record};
 use inkstone_powerloss::sim::class::{FaultClass, Look, Looked, Unit};
-use inkstone_powerloss::sim::explore::{PATH, open};
+use inkstone_powerloss::sim::explore::{Effort, Explorer, PATH, open};
+use inkstone_powerloss::sim::fault::{FaultyRun, Trouble};
 use inkstone_powerloss::sim::lab::{Plan, Report, Until, run};
+use inkstone_powerloss::sim::run::Run;
 use inkstone_powerloss::sim::space::{Pick, Space, is_unread};
-use inkstone_powerloss::sim::variant::{Variant, small};
-use inkstone_sim::{DiskOptions, NewBlocks, PowerCut, SimDisk};
+use inkstone_powerloss::sim::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES, Variant, small, variant};
+use inkstone_sim::{DiskOptions, Effect, Fault, NewBlocks, PowerCut, SimDisk, errno};
 
 fn plan(classes: &[FaultClass], until: Until) -> Plan {
     Plan {
@@ -186,6 +189,59 @@ fn a_run_ends_when_it_is_told_to() {
     };
     let (looked, result) = stopped.run(&stopped.history());
     assert_eq!((looked.states, result), (0, Ok(())));
+}
+
+/// The last record ends exactly where records may end, or a few bytes before or behind it.
+#[test]
+fn segments_filled_to_the_last_byte() {
+    let mut states = 0;
+    for (seed, size) in (90_001..).zip((20_200..20_300).step_by(4)) {
+        let ends = [Op::Kill, Op::Append(size), Op::LetGo(3), Op::Reopen, Op::TruncateAfter(255)];
+        let mut operations = vec![Op::Append(RECORD_BYTES_MAX), Op::Append(size), Op::Append(0)];
+        operations.push(ends[(size / 4 + 4) % ends.len()].clone());
+        operations.extend([
+            Op::TruncateAfter(120),
+            Op::Append(size),
+            Op::TruncateBefore(255),
+            Op::Append(1),
+        ]);
+        let Variant { mut disk, options, .. } = variant(seed);
+        disk.garbage_at_crash = false;
+        let options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false);
+        let effort = Effort { samples: 2, all_of: 4, deep: 5 };
+        let mut run = Run::begin(Explorer::new(Variant::new(disk, options), effort, seed)).unwrap();
+        run.steps(&operations).unwrap_or_else(|why| panic!("{size}: {why}"));
+        states += run.explorer.states;
+    }
+    assert!(states >= 7_500, "{states} states");
+}
+
+/// The classes have the other errors.
+#[test]
+fn an_io_error_at_every_operation() {
+    let [mut states, mut poisoned, mut refused] = [0; 3];
+    for seed in 20_001..20_004 {
+        for nth in 1.. {
+            let variant = variant(seed);
+            let disk = SimDisk::new(seed, variant.disk);
+            disk.inject(Fault::new(Effect::Error(errno::EIO)).nth(nth));
+            let effort = Effort { samples: 1, all_of: 0, deep: 7 };
+            let explorer = Explorer::new(variant, effort, seed);
+            let run = FaultyRun::begin(disk, explorer, Trouble::Once);
+            let run = run.and_then(|mut run| run.all(&history(seed, 12)).map(|()| run));
+            let run = run.unwrap_or_else(|why| panic!("seed {seed}, operation {nth}: {why}"));
+            states += run.inner.explorer.states;
+            poisoned += run.poisoned;
+            refused += run.refused;
+            if run.inner.disk.history().is_empty() {
+                break;
+            }
+        }
+    }
+    assert!(
+        states >= 10_000 && poisoned >= 20 && refused >= 10,
+        "{states} states, {poisoned} poisoned, {refused} refused"
+    );
 }
 
 #[cfg(inkstone_mistakes)]

@@ -9,7 +9,7 @@ use inkstone_io::{
     Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, Error, File,
     OpenFile, Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
 };
-use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::hooked::{Call, Hook};
 use inkstone_sim::{DiskOptions, Fate, SimDisk};
 
 /// What a caller saw, in words.
@@ -262,10 +262,8 @@ fn a_caller_cannot_tell_a_directory_with_a_hook_from_one_without() {
     for seed in 0..5 {
         let plain = story(&SimDisk::new(seed, DiskOptions::default()).directory("/sim"));
         let hook = Arc::new(Refuses::default());
-        let hooked = Hooked::new(
-            SimDisk::new(seed, DiskOptions::default()).directory("/sim"),
-            Arc::clone(&hook),
-        );
+        let hooked = SimDisk::new(seed, DiskOptions::default()).directory("/sim");
+        let hooked = hooked.hooked(Arc::clone(&hook));
         assert_eq!(story(&hooked), plain, "seed {seed}");
         let (before, after) =
             (hook.before.load(Ordering::Relaxed), hook.after.load(Ordering::Relaxed));
@@ -277,7 +275,7 @@ fn a_caller_cannot_tell_a_directory_with_a_hook_from_one_without() {
 fn what_a_hook_refuses_does_not_reach_the_disk() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let hook = Arc::new(Refuses::default());
-    let directory = Hooked::new(disk.directory("/sim"), Arc::clone(&hook));
+    let directory = disk.directory("/sim").hooked(Arc::clone(&hook));
     let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
     file.write_at(b"there", 0).unwrap();
     let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
