@@ -18,7 +18,7 @@ pub enum Call<'a> {
         name: &'a str,
         how: &'a OpenFile,
     },
-    /// [`Directory::rename`] or [`Directory::rename_new`].
+    /// `rename` or `rename_new`.
     Rename {
         to: &'a str,
     },
@@ -33,7 +33,7 @@ pub enum Call<'a> {
     LockedBy {
         name: &'a str,
     },
-    /// A call of a [`File`] that is not made by an engine.
+    /// A call of a file that is not made by an engine.
     OfFile {
         path: &'a Path,
         call: FileCall,
@@ -52,7 +52,7 @@ impl Call<'_> {
     }
 }
 
-/// Which call of a [`File`]. Questions that no disk is asked for (its size, its facts) have no
+/// Which call of a file. Questions that no disk is asked for (its size, its facts) have no
 /// hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileCall {

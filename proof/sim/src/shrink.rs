@@ -5,7 +5,7 @@
 /// The environment variable that names the one seed to run.
 const SEED_VARIABLE: &str = "INKSTONE_SEED";
 
-/// The seeds of a test: `count` of them from `first` on, or the one that [`SEED_VARIABLE`] names
+/// The seeds of a test: `count` of them from `first` on, or the one that `INKSTONE_SEED` names
 /// (decimal or `0x`).
 ///
 /// # Panics

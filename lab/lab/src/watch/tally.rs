@@ -31,7 +31,7 @@ use crate::stats::median;
 use super::recording::{FileState, Place, Recording};
 use super::syncs::{Sync, Syncs};
 
-/// What the syncs of one file cost: until [`FileTally::share`], the sums of all of them.
+/// What the syncs of one file cost: until `share`, the sums of all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileTally {
     /// What one of them costs on the disk.
