@@ -134,11 +134,12 @@ impl Reader {
 
     /// The record with this LSN.
     ///
-    /// The first call in a part of the log reads the headers there and notes the place of a record
-    /// every few KiB (less often in a larger log: at most 17 MiB of memory in all). From then on a
-    /// call is one read of a few KiB, from the page cache if they are there. Where all records in
-    /// the neighbourhood have one size (up to 16 KiB), it reads the record alone, and a second time
-    /// if the guess was wrong. Each calling thread keeps memory for one such record.
+    /// The first call in a part of the log jumps towards the record: two or three reads of 16 KiB.
+    /// Each call notes places on its way, one every few KiB (fewer in a larger log: at most 17 MiB
+    /// of memory in all). Near a known place a call is one read of a few KiB, from the page cache
+    /// if they are there. Where all records in the neighbourhood have one size (up to 16 KiB), it
+    /// reads the record alone, and a second time if the guess was wrong. Each calling thread keeps
+    /// memory for one such record.
     ///
     /// A reader from [`Reader::open`] learns of a truncation by another process at once where it
     /// sees what that process publishes, otherwise within a second; until then it returns the
