@@ -222,10 +222,12 @@ fn known(kind: ImageKind, blocks: Cause, is_alone: bool) -> [(f64, f64); 4] {
         }
         (_, false) if is_alone => [exactly(1.0), exactly(1.0), exactly(0.0), exactly(2.0)],
         // A neighbour's sync may commit the transaction. Then ours sends a flush of its own,
-        // besides the two of the commit or, if that had ended before, in place of them.
-        (ImageKind::Ext4, false) => [exactly(1.0), (1.8, 2.0), exactly(0.0), (1.9, 3.0)],
-        // xfs: it may write our part of the log before we ask for it.
-        (_, false) => [exactly(1.0), (0.9, 1.0), exactly(0.0), (1.9, 3.0)],
+        // besides the two of the commit or, if that had ended before, in place of them. `check`
+        // compares the writes with how many had to wait.
+        (ImageKind::Ext4, false) => [exactly(1.0), (1.0, 2.0), exactly(0.0), (1.5, 3.0)],
+        // xfs: a neighbour that forces the log between the end of our write and our own force
+        // writes our part. It did so for one sync in 7 on a busy machine.
+        (_, false) => [exactly(1.0), (0.5, 1.0), exactly(0.0), (1.5, 3.0)],
     }
 }
 
