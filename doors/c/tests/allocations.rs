@@ -24,17 +24,28 @@ fn well(code: inkstone_code) {
     assert_eq!(code, inkstone_code::INKSTONE_OK);
 }
 
-/// What `work` allocates when it is done a second time.
+/// What `work` allocates at least when it is done again. On a busy machine the log may prepare a
+/// segment meanwhile, on a thread of its own; an append that allocates does so each time.
 fn counted(log: *const inkstone_log, work: &dyn Fn()) -> usize {
     work();
-    // SAFETY: the log is open.
-    well(unsafe { inkstone_sync(log, ptr::null_mut(), ptr::null_mut()) });
-    // What is left of the first time, on the log's own threads.
-    std::thread::sleep(Duration::from_millis(300));
-    let before = ALLOCATOR.stats();
-    work();
-    let after = ALLOCATOR.stats();
-    after.allocations + after.reallocations - before.allocations - before.reallocations
+    let once = || {
+        // SAFETY: the log is open.
+        well(unsafe { inkstone_sync(log, ptr::null_mut(), ptr::null_mut()) });
+        // What is left of the time before, on the log's own threads.
+        std::thread::sleep(Duration::from_millis(300));
+        let before = ALLOCATOR.stats();
+        work();
+        let after = ALLOCATOR.stats();
+        after.allocations + after.reallocations - before.allocations - before.reallocations
+    };
+    let mut least = usize::MAX;
+    for _ in 0..5 {
+        least = least.min(once());
+        if least <= HARNESS {
+            break;
+        }
+    }
+    least
 }
 
 #[test]
