@@ -73,34 +73,41 @@ impl Mark {
         Self { at, lsn, epoch, group_end: at }
     }
 
-    /// The first place in `window` where a group begins, or the frame of a record of this epoch,
-    /// with an LSN from this one on and before `until`. `window` holds the bytes of the segment
-    /// from `window_at` on, which is behind this mark.
+    /// The first place in `window` where a group begins, or the frame of a record, with an LSN from
+    /// this one on and before that of `until`. `window` holds the bytes of the segment from
+    /// `window_at` on, which lie behind this mark and before `until`.
     ///
     /// All these bytes must be part of the log: behind its end there may be sound headers that are
     /// not. Before it every byte was written by the log's groups, and only who knows the log's id
     /// can make a payload that looks like a header for its place.
+    ///
+    /// A disk that loses a write may show there what a crash had left before: a group that is no
+    /// part of the log, of a lower epoch. Its header lies where the next epoch began, as steps
+    /// would find it, but its frames lie anywhere. So frames count only if no epoch begins between
+    /// the two marks.
     pub fn first_in(
         &self,
         identity: &Identity,
-        until: Lsn,
+        until: &Self,
         window: &[u8],
         window_at: u64,
     ) -> Option<Self> {
-        let lsns = self.lsn..until;
+        let (lsns, epochs) = (self.lsn..until.lsn, self.epoch..=until.epoch);
         let from = (window_at as usize).wrapping_neg() % ALIGN;
         (from..window.len()).step_by(ALIGN).find_map(|place| {
             let at = window_at + place as u64;
             let bytes = window.get(place..place + identity.version().frame_header_bytes())?;
             if has_marker(identity.version(), bytes) {
                 let header = GroupHeader::decode(identity, at, &window[place..])?;
-                let is_later = header.epoch >= self.epoch && lsns.contains(&header.first_lsn);
-                return (is_later && header.promise_is_sound(at))
+                let is_between = epochs.contains(&header.epoch) && lsns.contains(&header.first_lsn);
+                return (is_between && header.promise_is_sound(at))
                     .then(|| Self::between(at, header.first_lsn, header.epoch));
             }
             let fields = FrameHeader::fields(identity.version(), bytes);
             // Cheap checks first.
-            let may_be = lsns.contains(&fields.lsn) && fields.kind == Kind::Record as u8;
+            let may_be = self.epoch == until.epoch
+                && lsns.contains(&fields.lsn)
+                && fields.kind == Kind::Record as u8;
             let header = may_be.then(|| FrameHeader::decode(identity, at, self.epoch, bytes))??;
             Some(Self { at, lsn: header.lsn, epoch: self.epoch, group_end: Self::UNKNOWN_END })
         })

@@ -32,16 +32,16 @@ fn what_is_found_from_any_byte_on_leads_to_every_record_behind_it() {
             }
         };
         let from = Mark::between(FIRST, writer.header.first_lsn, writer.header.epoch);
-        let behind = Lsn::new(u64::MAX);
+        let behind = Mark::between(end as u64, Lsn::new(u64::MAX), writer.epoch);
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..200 {
             let at = random.usize(FIRST as usize..end);
             let window = &bytes[at..end];
-            let Some(mut mark) = from.first_in(&identity, behind, window, at as u64) else {
+            let Some(mut mark) = from.first_in(&identity, &behind, window, at as u64) else {
                 continue;
             };
             assert_eq!(places.get(&mark.at), Some(&mark.lsn), "seed {seed}, from {at} on");
-            // Frames of another epoch are passed over; before the first one nothing is.
+            // Only frames are passed over, and only where an epoch begins behind them.
             let between = places.range(at as u64..mark.at).next();
             assert!(between.is_none() || writer.epoch != from.epoch, "seed {seed}, from {at} on");
             let mut wanted = records.range(mark.lsn..);
@@ -64,7 +64,7 @@ fn what_is_found_from_any_byte_on_leads_to_every_record_behind_it() {
             if let Some(byte) = random.choice(&mut window) {
                 *byte ^= 1 << random.u32(..8);
             }
-            let _ = from.first_in(&identity, behind, &window, at as u64);
+            let _ = from.first_in(&identity, &behind, &window, at as u64);
         }
     }
 }

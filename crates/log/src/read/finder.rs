@@ -119,8 +119,8 @@ struct Search<'a> {
     /// The place of the record and the size of its frame, if all frames around it have one size.
     guess: Option<(Mark, usize)>,
     from: Mark,
-    /// The next known place after the record, and the LSN of the record there.
-    until: Option<(u64, Lsn)>,
+    /// The next known place after the record. No group before it has a higher epoch.
+    until: Option<Mark>,
     step_bytes: u64,
     memory: Vec<u8>,
 }
@@ -175,8 +175,10 @@ impl Finder {
             return Ok(Some(found));
         }
         if search.until.is_none() {
-            let next = source.after(link).map(|next| next.segment.header.first_lsn);
-            search.until = link.end.zip(next);
+            search.until = link.end.zip(source.after(link)).map(|(end, next)| {
+                let header = &next.segment.header;
+                Mark::between(end, header.first_lsn, header.epoch)
+            });
         }
         let mut learned = Vec::new();
         search.memory = lock(&self.shelf).spare.pop().unwrap_or_default();
@@ -231,9 +233,9 @@ impl Search<'_> {
         let mut back = 0;
         for count in 1..=JUMPS_MAX {
             let from = self.from;
-            let Some((until, until_lsn)) = self.until else { break };
+            let Some(until) = self.until else { break };
             let (Some(bytes), Some(lsns)) =
-                (until.checked_sub(from.at), until_lsn.get().checked_sub(from.lsn.get()))
+                (until.at.checked_sub(from.at), until.lsn.get().checked_sub(from.lsn.get()))
             else {
                 break;
             };
@@ -249,7 +251,7 @@ impl Search<'_> {
             };
             let jump = (share & !(ALIGN as u64 - 1)).saturating_sub(JUMP_BYTES / 2 + back);
             at = from.at + jump;
-            len = JUMP_BYTES.min(until - at) as usize;
+            len = JUMP_BYTES.min(until.at - at) as usize;
             let mut memory = std::mem::take(&mut self.memory);
             if memory.len() < len {
                 memory.resize(len, 0);
@@ -259,10 +261,10 @@ impl Search<'_> {
             let window = &self.memory[..len];
             let found = match jump {
                 0 => Some(from),
-                _ => from.first_in(&self.identity, until_lsn, window, at),
+                _ => from.first_in(&self.identity, &until, window, at),
             };
             match found {
-                Some(found) if found.lsn > lsn => self.until = Some((found.at, found.lsn)),
+                Some(found) if found.lsn > lsn => self.until = Some(found),
                 Some(found) => {
                     self.from = found;
                     if self.steps(lsn, at, len) {
@@ -287,7 +289,7 @@ impl Search<'_> {
         let (mut at, mut len) = self.jump(lsn)?;
         let has_jumped = self.from != begin;
         let (mut mark, mut noted) = (self.from, self.from.at);
-        let until = self.until.map(|(until, _)| until);
+        let until = self.until.map(|until| until.at);
         let known = until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
         let mut wanted = known.min(LEARN_BYTES);
@@ -442,7 +444,7 @@ impl Shelf {
                 .zip(behind)
                 .and_then(|(before, behind)| guess(before, behind, lsn, self.step_bytes)),
             from,
-            until: behind.map(|mark| (u64::from(mark.at), mark.lsn)),
+            until: behind.map(SmallMark::mark),
             step_bytes: self.step_bytes,
             memory: Vec::new(),
         }

@@ -167,9 +167,15 @@ impl Reader {
         }
         // The record is missing or damaged, or another process has changed the log: a cursor finds
         // out which.
-        match self.from(lsn).next()? {
-            Some(record) => Ok(record.bytes.to_vec()),
-            None => Err(Error::NotYet { lsn, durable: self.durable() }),
+        let mut cursor = self.from(lsn);
+        loop {
+            match cursor.next() {
+                Ok(Some(record)) => return Ok(record.bytes.to_vec()),
+                Ok(None) => return Err(Error::NotYet { lsn, durable: self.durable() }),
+                // It is the first to learn of this cut; another record may have the LSN by now.
+                Err(Error::TruncatedAfter { .. }) => cursor.seek(lsn),
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -341,6 +341,29 @@ fn a_name_that_leads_nowhere_is_no_segment() {
     });
 }
 
+/// The files of what was cut are used again, and a reader learns of the cut as it looks for a
+/// record there: it shows the one that the log has there now.
+#[test]
+fn a_record_that_took_the_place_of_a_cut_one_is_got_by_who_did_not_know_of_the_cut() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small());
+    append(&log, 1..=150, 0);
+    let readers: Vec<_> = (60..150).step_by(10).map(|lsn| (lsn, read(&disk))).collect();
+    for (lsn, reader) in &readers {
+        assert!(reader.get(Lsn::new(*lsn)).unwrap() == record(*lsn, 0));
+    }
+    log.truncate_after(Lsn::new(50)).unwrap();
+    append(&log, 51..=400, 1);
+    let mut learned = 0;
+    for (lsn, reader) in readers {
+        let shown = reader.get(Lsn::new(lsn)).unwrap();
+        // Within a second of the last look a record may be shown as it was.
+        assert!(shown == record(lsn, 0) || shown == record(lsn, 1), "record {lsn}");
+        learned += u32::from(shown == record(lsn, 1));
+    }
+    assert!(learned > 0);
+}
+
 /// Nothing is published here, so it takes a second.
 #[test]
 fn each_way_of_reading_learns_of_a_cut_by_itself() {
