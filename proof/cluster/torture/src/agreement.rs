@@ -84,14 +84,17 @@ fn words(seen: &[Option<Applied>]) -> String {
 mod tests {
     use super::*;
 
+    /// For nodes that never agree.
     const SHORT: Duration = Duration::from_millis(60);
+    /// For nodes that come to agree, on a machine that may be busy.
+    const LONG: Duration = Duration::from_secs(60);
 
     fn at(index: u64, fingerprint: u64) -> Option<Applied> {
         Some(Applied { index: Some(index), fingerprint })
     }
 
     /// Shows these one after the other, and then the last one for ever.
-    async fn judged(looks: &[&[Option<Applied>]]) -> Result<(), String> {
+    async fn judged(looks: &[&[Option<Applied>]], patience: Duration) -> Result<(), String> {
         let mut left = looks.iter().copied().peekable();
         let mut last = Vec::new();
         let next = || {
@@ -100,13 +103,13 @@ mod tests {
             }
             std::future::ready(last.clone())
         };
-        wait_until_same(next, SHORT).await
+        wait_until_same(next, patience).await
     }
 
     #[tokio::test]
     async fn nodes_may_be_late_and_may_not_differ() {
         let same = [at(7, 1), at(7, 1), at(7, 1)];
-        assert_eq!(judged(&[&same]).await, Ok(()));
+        assert_eq!(judged(&[&same], LONG).await, Ok(()));
         // One is behind, one says a new state with an old index, one does not answer yet.
         let early: [&[_]; 4] = [
             &[at(7, 1), at(6, 2), at(7, 1)],
@@ -114,14 +117,15 @@ mod tests {
             &[at(7, 1), None, at(7, 1)],
             &same,
         ];
-        assert_eq!(judged(&early).await, Ok(()));
-        let differ = judged(&[&[at(7, 1), at(7, 2), at(7, 1)]]).await.expect_err("they differ");
+        assert_eq!(judged(&early, LONG).await, Ok(()));
+        let differ =
+            judged(&[&[at(7, 1), at(7, 2), at(7, 1)]], SHORT).await.expect_err("they differ");
         assert!(
             differ.contains("different states") && differ.contains("node 2 applied 7"),
             "{differ}"
         );
         for late in [[at(7, 1), at(6, 1)], [at(7, 1), None]] {
-            let why = judged(&[&late]).await.expect_err("it never comes");
+            let why = judged(&[&late], SHORT).await.expect_err("it never comes");
             assert!(why.contains("did not come to the same entry"), "{why}");
         }
     }
