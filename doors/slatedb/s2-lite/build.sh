@@ -58,6 +58,10 @@ END
     # Where nothing is to be durable before a flush is asked for, the log has no thread.
     sed -i 's/::builder(db_path/::with_interval(flush_interval, db_path/' \
         tests/backend/common/setup.rs
+    sed -i 's/::builder("\/test"/::with_interval(settings.flush_interval, "\/test"/' \
+        src/backend/streamer.rs
+    sed -i 's/::builder("test", Arc::new(/::with_interval(None, "test", Arc::new(/' \
+        src/backend/core.rs
     # Some tests move a clock of their own, and a flush takes its time by the real one.
     sed -i 's/tokio::time::advance(/s2_lite::inkstone_builder::advance(/' tests/backend/common/*.rs
     echo 'pub mod inkstone_builder;' >>src/lib.rs
