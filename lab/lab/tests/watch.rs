@@ -222,16 +222,21 @@ fn known(kind: ImageKind, blocks: Cause, is_alone: bool) -> [(f64, f64); 4] {
         }
         (_, false) if is_alone => [exactly(1.0), exactly(1.0), exactly(0.0), exactly(2.0)],
         // A neighbour's sync may commit the transaction. Then ours sends a flush of its own,
-        // besides the two of the commit or, if that had ended before, in place of them. `check`
-        // compares the writes with how many had to wait.
-        (ImageKind::Ext4, false) => [exactly(1.0), (1.0, 2.0), exactly(0.0), (1.5, 3.0)],
-        // xfs: a neighbour that forces the log between the end of our write and our own force
-        // writes our part. It did so for one sync in 7 on a busy machine.
-        (_, false) => [exactly(1.0), (0.5, 1.0), exactly(0.0), (1.5, 3.0)],
+        // besides the two of the commit or, if that had ended before, in place of them.
+        (ImageKind::Ext4, false) => [exactly(1.0), (1.8, 2.0), exactly(0.0), (1.9, 3.0)],
+        // xfs: it may write our part of the log before we ask for it.
+        (_, false) => [exactly(1.0), (0.9, 1.0), exactly(0.0), (1.9, 3.0)],
     }
 }
 
-fn check(kind: ImageKind, set_up: &SetUp, report: &WatchReport, is_alone: bool) {
+/// The error: beside a neighbour too many syncs found a part of theirs done, which is up to the
+/// machine.
+fn check(
+    kind: ImageKind,
+    set_up: &SetUp,
+    report: &WatchReport,
+    is_alone: bool,
+) -> Result<(), String> {
     let SetUp { name, how, blocks, work } = set_up;
     let file = file_named(report, name);
     let seen = format!("{kind} {name}: {file:#?}\n{:?}", report.warnings);
@@ -247,6 +252,11 @@ fn check(kind: ImageKind, set_up: &SetUp, report: &WatchReport, is_alone: bool) 
     assert!(cause.contains(&file.cause), "{seen}");
     let bill = file.bill.expect("a bill");
     let found = [bill.data_writes, bill.journal_writes, bill.metadata_writes, bill.flushes];
+    if kind == ImageKind::Ext4 && *blocks != Cause::Overwrites {
+        // However many of them had to wait, each of those pays two.
+        assert!((bill.journal_writes - 2.0 * bill.waited).abs() <= 0.04, "{seen}");
+    }
+    assert!(file.why.starts_with(&format!("each {} of {name} pays ", how.words())), "{seen}");
     for (index, (found, (low, high))) in
         found.into_iter().zip(known(kind, *blocks, is_alone)).enumerate()
     {
@@ -257,13 +267,14 @@ fn check(kind: ImageKind, set_up: &SetUp, report: &WatchReport, is_alone: bool) 
             _ => low,
         };
         let (least, most) = (low - 0.02 * low.max(1.0), high + 0.02 * high.max(1.0));
-        assert!((least..=most + 1e-9).contains(&found), "{index}: {found} {low} {high} {seen}");
+        let why = format!("{index}: {found} {low} {high} {seen}");
+        assert!(found <= most + 1e-9, "{why}");
+        if found < least {
+            assert!(low < high, "{why}");
+            return Err(why);
+        }
     }
-    if kind == ImageKind::Ext4 && *blocks != Cause::Overwrites {
-        // However many of them had to wait, each of those pays two.
-        assert!((bill.journal_writes - 2.0 * bill.waited).abs() <= 0.04, "{seen}");
-    }
-    assert!(file.why.starts_with(&format!("each {} of {name} pays ", how.words())), "{seen}");
+    Ok(())
 }
 
 /// A neighbour on the same file system: it overwrites, changes a time stamp and syncs all of it, so
@@ -316,15 +327,24 @@ fn the_bill_and_the_cause_are_those_that_were_constructed() {
             let name = if set_up.name == "new" { "new-alone" } else { "fallocate-alone" };
             let set_up = SetUp { name, ..set_up };
             let mut program = Program::start(image.path(), set_up.name, set_up.work);
-            check(kind, &set_up, &watched(&mut program), true);
+            check(kind, &set_up, &watched(&mut program), true).expect("nobody is beside it");
         }
         let neighbour = Neighbour::start(&image.path().join("beside"));
         for set_up in set_ups() {
-            let mut program = Program::start(image.path(), set_up.name, set_up.work);
-            let report = watched(&mut program);
-            check(kind, &set_up, &report, false);
-            let beside = &file_named(&report, set_up.name).beside;
-            assert!(!beside.is_empty(), "{kind} {}: the neighbour was not seen", set_up.name);
+            let mut tries = 0..3;
+            loop {
+                let place = image.path().join(tries.next().expect("a try").to_string());
+                std::fs::create_dir_all(&place).expect("a directory");
+                let mut program = Program::start(&place, set_up.name, set_up.work);
+                let report = watched(&mut program);
+                let shares = check(kind, &set_up, &report, false);
+                let beside = &file_named(&report, set_up.name).beside;
+                assert!(!beside.is_empty(), "{kind} {}: the neighbour was not seen", set_up.name);
+                match shares {
+                    Ok(()) => break,
+                    Err(why) => assert!(!tries.is_empty(), "{why}"),
+                }
+            }
         }
         drop(neighbour);
         // The tenth: two processes on one disk, each with its own bill.
@@ -332,7 +352,7 @@ fn the_bill_and_the_cause_are_those_that_were_constructed() {
         let mut other = Program::start(image.path(), "other", reuse.work);
         other.go.write_all(b".").expect("heard");
         let mut program = Program::start(image.path(), reuse.name, reuse.work);
-        check(kind, &reuse, &watched(&mut program), false);
+        check(kind, &reuse, &watched(&mut program), false).expect("both overwrite");
         drop((program, other));
         image.remove().expect("removed");
     }
