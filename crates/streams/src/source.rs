@@ -59,8 +59,9 @@ impl Source {
         }
     }
 
-    /// A cursor is told of cuts from now on. What this reader has not taken yet was cut before the
-    /// cursor was; an error of that comes with the first record.
+    /// Notes cuts in a cursor's mark from now on. A reader of another process first takes the
+    /// changes that are durable: cuts among them are older than the cursor. If that fails, the
+    /// first record that the cursor reads brings the error.
     pub(crate) fn add_mark(&self, stream: u64, mark: &Arc<Mark>) {
         if let Self::Mirror(mirror) = self {
             let _ = mirror.with(|_| ());

@@ -110,8 +110,9 @@ impl DatabaseWal {
                 Found::Open(shared) => Ok(Writer { shared }),
                 other => Err(other),
             };
-            // The lock may have come to an older epoch after a newer one had it and went; who waits
-            // for the lock, or is not let in, may be fenced too. That is what matters then.
+            // A newer epoch may have had the lock and let it go before this one got it. An opening
+            // that waits for the lock, or is not let in, may be fenced too: then `Fenced` is the
+            // answer.
             manifest.refresh().await?;
             match found {
                 Ok(writer) => break writer,

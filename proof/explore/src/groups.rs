@@ -5,8 +5,8 @@
 //! *Owns*: drawing what each thread does from the seed, doing it, the models of the groups, and
 //! judging every answer by them. *May not touch*: which thread goes on.
 //!
-//! A group has one owner (`models.rs`). Who opens it must find the last model that has returned,
-//! however it was ended before.
+//! A group has one owner (`models.rs`). An opening must find the last model whose change has
+//! returned, in whatever way the group was closed before.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -5,8 +5,8 @@
 //! judging what each has left. *May not touch*: what a model is, which answers one explains
 //! (`groups.rs`, `streams.rs`, `raft/`). Nothing in it is a scheduling point.
 //!
-//! A power cut leaves one of the models from the last certain one on. Who asks is shown one of
-//! those from the last one on that had returned by then.
+//! A power cut leaves one of the models from the last certain one on. A question is answered by one
+//! of the models from the last one on whose change had returned when it was asked.
 
 use std::fmt::{Debug, Display};
 use std::ops::Range;

@@ -12,9 +12,9 @@
 //! | lab | writer | medium | the judge compares with |
 //! |---|---|---|---|
 //! | [`crate::any`] | any command | killed, power cut | the lines that it printed |
-//! | [`crate::kill`] | threads that use a log ([`crate::in_use`]) | killed | what each call was promised |
+//! | [`crate::kill`] | threads on a log ([`crate::in_use`]) | killed | what calls were promised |
 //! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
-//! | [`crate::log_run`] | a history of a log, or of a raft log | power cut | the model of each moment |
+//! | [`crate::log_run`] | a history of a log or raft log | power cut | the model of each moment |
 //! | [`crate::strategies`] | one plain way of writing | power cut | the bytes of each step |
 //!
 //! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.

@@ -2,8 +2,8 @@
 //! ([`crate::SimDirectory::hooked`]): for tests that look on, hold a call, refuse it, or switch
 //! threads.
 //!
-//! *Owns*: what a hook is told and may answer. *May not touch*: what the disk does; a hook decides
-//! only when a call goes on, and whether.
+//! *Owns*: the calls that a hook sees, and its answers. *May not touch*: what the disk does; a hook
+//! decides only when a call goes on, and whether.
 
 use std::fmt;
 use std::path::Path;

@@ -42,12 +42,13 @@ const MARKS_MAX: usize = 640 << 10;
 /// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
-/// What a jump reads, how much lies at least between the places around it, since stepping over less
-/// takes as many reads, and how often a search jumps.
+/// What a jump reads.
 const JUMP_BYTES: u64 = 16 << 10;
+/// Between places that are nearer to each other a search steps: that takes as few reads.
 const JUMP_SPAN_BYTES: u64 = 256 << 10;
+/// How often a search jumps.
 const JUMPS_MAX: usize = 12;
-/// Each so many-th jump goes into the middle.
+/// Of so many jumps one goes into the middle.
 const HALVED_EACH: usize = 3;
 /// The largest frame that is read alone: each thread keeps memory for one.
 const GUESS_BYTES_MAX: usize = 16 << 10;
@@ -196,6 +197,17 @@ impl Search<'_> {
         if read > 0 { Ok(read) } else { Ok(self.file.read_at(into, at)?) }
     }
 
+    /// Reads so many bytes into the search's memory; returns how many there are.
+    fn fill(&mut self, at: u64, bytes: usize) -> Result<usize> {
+        let mut memory = std::mem::take(&mut self.memory);
+        if memory.len() < bytes {
+            memory.resize(bytes, 0);
+        }
+        let read = self.read(&mut memory[..bytes], at)?;
+        self.memory = memory;
+        Ok(read)
+    }
+
     /// One short read; `None` if the guess was wrong.
     fn try_guess(&self) -> Result<Option<Vec<u8>>> {
         let Some((mark, frame_bytes)) = self.guess else { return Ok(None) };
@@ -213,7 +225,7 @@ impl Search<'_> {
         })
     }
 
-    /// Steps towards the record in what is in memory. Whether it begins there.
+    /// Steps towards the record in what is in memory. Returns whether the record begins there.
     fn steps(&mut self, lsn: Lsn, at: u64, len: usize) -> bool {
         loop {
             match self.from.skim(&self.identity, &self.memory[..len], at) {
@@ -251,13 +263,7 @@ impl Search<'_> {
             };
             let jump = (share & !(ALIGN as u64 - 1)).saturating_sub(JUMP_BYTES / 2 + back);
             at = from.at + jump;
-            len = JUMP_BYTES.min(until.at - at) as usize;
-            let mut memory = std::mem::take(&mut self.memory);
-            if memory.len() < len {
-                memory.resize(len, 0);
-            }
-            len = self.read(&mut memory[..len], at)?;
-            self.memory = memory;
+            len = self.fill(at, JUMP_BYTES.min(until.at - at) as usize)?;
             let window = &self.memory[..len];
             let found = match jump {
                 0 => Some(from),
@@ -332,13 +338,8 @@ impl Search<'_> {
                 wanted = ahead;
                 ahead = (ahead * 2).min(LEARN_BYTES_MAX);
             }
-            (at, len) = (mark.at, wanted.max(needed));
-            let mut memory = std::mem::take(&mut self.memory);
-            if memory.len() < len {
-                memory.resize(len, 0);
-            }
-            len = self.read(&mut memory[..len], at)?;
-            self.memory = memory;
+            at = mark.at;
+            len = self.fill(at, wanted.max(needed))?;
             if len < needed {
                 return Ok(None);
             }
