@@ -87,6 +87,8 @@ pub use inkstone_io::{
 pub use log::Log;
 pub use options::Options;
 pub use read::cursor::{Cursor, OwnedRecord, Record};
+#[doc(hidden)]
+pub use read::place::Place;
 pub use read::reader::Reader;
 pub use report::Recovery;
 pub use stats::{Stats, Times};

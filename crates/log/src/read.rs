@@ -8,6 +8,7 @@ pub(crate) mod cursor;
 pub(crate) mod finder;
 pub(crate) mod fresh;
 pub(crate) mod news;
+pub(crate) mod place;
 pub(crate) mod reader;
 pub(crate) mod recent;
 pub(crate) mod source;

@@ -247,18 +247,17 @@ impl StreamCursor {
                     places.push((number, lsn));
                     number += 1;
                 }
-                Ok(Located::Page { page, section, lsns, run_end }) => {
-                    let lsn =
-                        page.ok_or_else(|| self.source.not_there(lsns.start, self.stream, number))?;
-                    let Some(page) = self.source.page(lsn, section)? else {
+                Ok(Located::Page { written, section, lsns, run_end }) => {
+                    let page = self.source.page(&written, section, self.stream, number)?;
+                    let Some(page) = page else {
                         // The section was given back meanwhile.
                         tries += 1;
                         if tries == TRIES {
-                            return Err(self.source.not_there(lsn, self.stream, number));
+                            return Err(self.source.not_there(lsns.start, self.stream, number));
                         }
                         continue;
                     };
-                    let before = number;
+                    let before = places.len();
                     while number < run_end
                         && places.len() < AHEAD_MAX
                         && let Some(lsn) = page.place(self.stream, number, &lsns)
@@ -266,9 +265,10 @@ impl StreamCursor {
                         places.push((number, lsn));
                         number += 1;
                     }
-                    if number == before {
-                        return Err(self.source.not_there(lsn, self.stream, number));
+                    if places.len() == before {
+                        return Err(self.source.not_there(lsns.start, self.stream, number));
                     }
+                    self.source.learn(&written, section, &places[before..])?;
                 }
                 Err(Error::NotYet { .. }) => break,
                 Err(_) if !places.is_empty() => break,

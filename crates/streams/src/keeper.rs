@@ -10,13 +10,15 @@
 //! and what was written beside one directory and one table.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use inkstone::Lsn;
+use inkstone::{Lsn, Place};
 
+use crate::hints::{HintPage, Hints};
 use crate::options::Options;
 use crate::page::PageMaker;
 use crate::record::{Change, Sealed};
-use crate::section::{Directory, PageAt};
+use crate::section::{Directory, DirectoryAt, HintsAt, PageAt};
 use crate::state::{State, Stream};
 
 /// Runs of a stream in one change of a table.
@@ -37,6 +39,8 @@ pub(crate) trait Out {
     fn durable(&self) -> Lsn;
     /// The LSN of the record that is written next.
     fn next(&self) -> Lsn;
+    /// Where these durable records lie, as far as that is known.
+    fn places(&self, lsns: &[Lsn]) -> Vec<Place>;
 }
 
 /// What the housekeeping has to do next.
@@ -54,6 +58,7 @@ pub(crate) struct Keeper {
     /// The first section whose directory is not written.
     unwritten: u32,
     sealer: Option<Sealer>,
+    hints: Hints,
     /// Sections whose directories are written and not known to be durable.
     settling: VecDeque<u32>,
     pub(crate) bytes: u64,
@@ -79,7 +84,9 @@ struct Sealer {
     streams: Vec<u64>,
     at: usize,
     number: u64,
-    pages: Vec<PageAt>,
+    /// Pages of hints that are still to be written, once all streams are.
+    hints: Option<VecDeque<HintPage>>,
+    written: DirectoryAt,
 }
 
 impl Keeper {
@@ -100,6 +107,7 @@ impl Keeper {
             table: None,
             unwritten: unwritten.unwrap_or(0),
             sealer: None,
+            hints: Hints::default(),
             settling: VecDeque::new(),
             bytes: 0,
         }
@@ -119,8 +127,9 @@ impl Keeper {
         self.table_begin = lsn;
     }
 
-    /// So many bytes were appended: how many steps are due. A large record brings many.
-    pub(crate) fn steps_due(&mut self, bytes: u64) -> u64 {
+    /// A record of so many bytes was appended: how many steps are due. A large one brings many.
+    pub(crate) fn steps_due(&mut self, lsn: Lsn, bytes: u64) -> u64 {
+        self.hints.appended(lsn, bytes);
         self.since_step += bytes;
         let steps = self.since_step / self.step_bytes;
         self.since_step %= self.step_bytes;
@@ -132,7 +141,9 @@ impl Keeper {
     /// # Errors
     /// Those of the log.
     pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        self.settle(state, out.durable());
+        let durable = out.durable();
+        self.hints.settle(durable, |lsns| out.places(lsns));
+        self.settle(state, durable);
         self.seal_some(state, out)?;
         if self.table.is_some() || self.table_is_due(state) {
             self.write_table(state, out)?;
@@ -160,13 +171,13 @@ impl Keeper {
     pub(crate) fn settle(&mut self, state: &mut State, durable: Lsn) {
         while let Some(number) = self.settling.front() {
             if let Some(section) = state.sections.get_mut(*number)
-                && let Directory::Settling { end, pages, at, .. } = &mut section.directory
+                && let Directory::Settling { end, written, at, .. } = &section.directory
             {
                 if *at > durable {
                     return;
                 }
-                let (end, pages) = (*end, std::mem::take(pages));
-                section.directory = Directory::Written { end, pages };
+                let (end, written) = (*end, Arc::clone(written));
+                section.directory = Directory::Written { end, written };
             }
             self.settling.pop_front();
         }
@@ -181,22 +192,57 @@ impl Keeper {
             streams: places.streams(),
             at: 0,
             number: 0,
-            pages: Vec::new(),
+            hints: None,
+            written: DirectoryAt::default(),
         });
         let (page, at, number) = sealer.page(state, section.number, self.page_bytes);
         if let Some((stream, first)) = page.first {
             let mut changes = Vec::with_capacity(page.bytes().len() + 16);
             Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
-            let replay_from = self.replay_if(state, self.table_begin, self.unwritten);
-            let lsn = out.write(state, &changes, replay_from)?;
-            self.bytes += changes.len() as u64;
+            let lsn = self.write(state, &changes, out)?;
             if let Some(sealer) = &mut self.sealer {
-                sealer.pages.push(PageAt { stream, number: first, lsn });
+                sealer.written.pages.push(PageAt { stream, number: first, lsn });
                 (sealer.at, sealer.number) = (at, number);
             }
             return Ok(());
         }
-        self.is_sealed(state, out)
+        self.hint(state, out)
+    }
+
+    /// Writes the next page of hints, or the record that says that all is written.
+    fn hint(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+        let (Some(sealer), Some(section)) = (&mut self.sealer, state.sections.get(self.unwritten))
+        else {
+            return Ok(());
+        };
+        let lsns = section.first..section.end().unwrap_or(section.first);
+        let hints = sealer.hints.get_or_insert_with(|| self.hints.take(&lsns, self.page_bytes));
+        let Some(HintPage { first, bytes, .. }) = hints.front() else {
+            return self.is_sealed(state, out);
+        };
+        let first = *first;
+        let mut changes = Vec::with_capacity(bytes.len() + 16);
+        Change::Hints { section: section.number, bytes }.put(&mut changes);
+        let lsn = self.write(state, &changes, out)?;
+        if let Some(sealer) = &mut self.sealer {
+            sealer.written.hints.push(HintsAt { first, lsn });
+            sealer.hints.as_mut().and_then(VecDeque::pop_front);
+        }
+        Ok(())
+    }
+
+    /// Writes a record of a directory.
+    fn write(
+        &mut self,
+        state: &mut State,
+        changes: &[u8],
+        out: &mut impl Out,
+    ) -> inkstone::Result<Lsn> {
+        let replay_from = self.replay_from(state);
+        let lsn = out.write(state, changes, replay_from)?;
+        self.hints.want(lsn);
+        self.bytes += changes.len() as u64;
+        Ok(lsn)
     }
 
     fn is_sealed(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
@@ -205,12 +251,17 @@ impl Keeper {
             return Ok(());
         };
         let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
+        let lsns = sealer.written.lsns();
+        if lsns.last().is_some_and(|last| self.hints.waits_for(*last)) {
+            return Ok(());
+        }
+        let places = self.hints.of(&lsns);
         let sealed = Sealed {
             number: section.number,
             first: section.first,
             end: *end,
             bytes: section.bytes,
-            pages: sealer.pages.clone(),
+            written: Arc::new(DirectoryAt { places, ..sealer.written.clone() }),
         };
         let mut changes = Vec::new();
         Change::Sealed(sealed.clone()).put(&mut changes);
@@ -221,8 +272,8 @@ impl Keeper {
         if let Some(section) = state.sections.get_mut(self.unwritten)
             && let Directory::Sealing { places, end } = &mut section.directory
         {
-            let (places, end, pages) = (std::mem::take(places), *end, sealed.pages);
-            section.directory = Directory::Settling { places, end, pages, at };
+            let (places, end, written) = (std::mem::take(places), *end, sealed.written);
+            section.directory = Directory::Settling { places, end, written, at };
         }
         self.settling.push_back(self.unwritten);
         self.unwritten += 1;
@@ -241,14 +292,14 @@ impl Keeper {
             match at.next {
                 TableNext::Sections(from) => {
                     let mut sections = state.sections.iter_from(from);
-                    let Some((section, (end, pages))) = sections.find_map(|section| {
+                    let Some((section, (end, written))) = sections.find_map(|section| {
                         written(&section.directory).map(|part| (section, part))
                     }) else {
                         at.next = TableNext::Streams(None);
                         continue;
                     };
                     let (number, first, bytes) = (section.number, section.first, section.bytes);
-                    let sealed = Sealed { number, first, end, bytes, pages: pages.to_vec() };
+                    let sealed = Sealed { number, first, end, bytes, written };
                     Change::TableSection(sealed).put(&mut changes);
                     at.next = TableNext::Sections(section.number + 1);
                 }
@@ -311,10 +362,10 @@ impl Keeper {
     }
 }
 
-fn written(directory: &Directory) -> Option<(Lsn, &[PageAt])> {
+fn written(directory: &Directory) -> Option<(Lsn, Arc<DirectoryAt>)> {
     match directory {
-        Directory::Settling { end, pages, .. } | Directory::Written { end, pages } => {
-            Some((*end, pages))
+        Directory::Settling { end, written, .. } | Directory::Written { end, written } => {
+            Some((*end, Arc::clone(written)))
         }
         Directory::Growing(_) | Directory::Sealing { .. } => None,
     }

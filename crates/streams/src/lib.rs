@@ -39,6 +39,7 @@ mod cursor;
 mod due;
 mod error;
 mod following;
+mod hints;
 mod keeper;
 mod mirror;
 mod mover;

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::record::Change;
 use crate::replay::Of;
-use crate::section::Directory;
 use crate::source::read_page;
 use crate::state::{State, cost};
 use crate::sync::wait;
@@ -87,14 +86,13 @@ fn step(shared: &Shared) -> Result<bool> {
 
 /// Moves all that lives in a section.
 fn empty(shared: &Shared, section: u32) -> Result<()> {
-    let (first, pages) = {
+    let (first, written) = {
         let order = shared.order_here();
         let Some(found) = order.state.sections.get(section) else { return Ok(()) };
-        let Directory::Written { pages, .. } = &found.directory else { return Ok(()) };
-        (found.first, pages.iter().map(|page| page.lsn).collect::<Vec<_>>())
+        (found.first, found.directory.written())
     };
-    for lsn in pages {
-        let page = read_page(&shared.reader, Of(&shared.path), lsn, section)?;
+    for page in &written.pages {
+        let page = read_page(&shared.reader, Of(&shared.path), page.lsn, section)?;
         let mut places = living(shared, section, first, &page);
         while !places.is_empty() {
             let rest = move_records(shared, section, &places)?;
@@ -216,7 +214,7 @@ mod tests {
         streams.sync().unwrap();
 
         let shared = streams.shared();
-        let (section, first, pages) = {
+        let (section, first, written) = {
             let mut order = shared.order_here();
             let order = &mut *order;
             order.keeper.settle(&mut order.state, shared.log.durable());
@@ -224,11 +222,10 @@ mod tests {
                 panic!("nothing is to be moved: {:?}", order.work(&shared.options));
             };
             let found = order.state.sections.get(section).unwrap();
-            let Directory::Written { pages, .. } = &found.directory else { unreachable!() };
-            (section, found.first, pages.clone())
+            (section, found.first, found.directory.written())
         };
         let mut moved = 0;
-        for page in pages {
+        for page in &written.pages {
             let page = read_page(&shared.reader, Of(&shared.path), page.lsn, section).unwrap();
             let places = living(shared, section, first, &page);
             if !places.is_empty() && moved == 0 {

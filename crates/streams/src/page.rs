@@ -6,7 +6,7 @@
 //! A page has rows of numbers of one stream: the stream, the first number, how many there are, and
 //! for each the distance of its LSN from the one before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -115,9 +115,14 @@ impl Page {
     }
 }
 
+/// Pages of hints that are remembered as read.
+const HINTS_MAX: usize = 4096;
+
 /// The pages that were read last, up to so many bytes.
 #[derive(Debug)]
 pub(crate) struct Cache {
+    /// Pages of hints that the log has learned.
+    hints: HashSet<Lsn>,
     pages: HashMap<Lsn, (Arc<Page>, u64)>,
     bytes: usize,
     bytes_max: usize,
@@ -126,7 +131,15 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { pages: HashMap::new(), bytes: 0, bytes_max, clock: 0 }
+        Self { hints: HashSet::new(), pages: HashMap::new(), bytes: 0, bytes_max, clock: 0 }
+    }
+
+    /// Whether nobody has asked this of the page of hints in this record.
+    pub(crate) fn is_new(&mut self, hints: Lsn) -> bool {
+        if self.hints.len() == HINTS_MAX {
+            self.hints.clear();
+        }
+        self.hints.insert(hints)
     }
 
     pub(crate) fn get(&mut self, lsn: Lsn) -> Option<Arc<Page>> {

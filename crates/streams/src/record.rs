@@ -4,11 +4,13 @@
 //! *Owns*: encoding and checked decoding. *May not touch*: what changes mean (`state.rs`), files.
 //! Pure functions; no bytes make them panic.
 
+use std::sync::Arc;
+
 use inkstone::Lsn;
 
 use crate::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
 use crate::runs::Run;
-use crate::section::PageAt;
+use crate::section::{DirectoryAt, HintsAt, PageAt};
 
 /// The first byte of every record: a record of streams, in the first version.
 const FIRST_BYTE: u8 = 0xa1;
@@ -36,6 +38,7 @@ const TABLE_SECTION: u8 = 19;
 const TABLE_END: u8 = 20;
 const PAGE: u8 = 24;
 const SEALED: u8 = 25;
+const HINTS: u8 = 26;
 
 /// What every record begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +113,11 @@ pub(crate) enum Change<'a> {
     },
     /// A section's directory is complete.
     Sealed(Sealed),
+    /// Where records of a section lie in the log's files (`hints.rs`).
+    Hints {
+        section: u32,
+        bytes: &'a [u8],
+    },
 }
 
 /// A section that has its directory.
@@ -120,7 +128,7 @@ pub(crate) struct Sealed {
     /// The first record behind it.
     pub(crate) end: Lsn,
     pub(crate) bytes: u64,
-    pub(crate) pages: Vec<PageAt>,
+    pub(crate) written: Arc<DirectoryAt>,
 }
 
 /// Why bytes are no record.
@@ -191,6 +199,10 @@ impl Change<'_> {
                 head(SEALED, &[]);
                 section.put(out);
             }
+            Self::Hints { section, bytes } => {
+                head(HINTS, &[u64::from(*section)]);
+                put_bytes(out, bytes);
+            }
         }
     }
 }
@@ -214,12 +226,19 @@ impl Sealed {
         for number in [u64::from(self.number), self.first.get(), self.end.get(), self.bytes] {
             put(out, number);
         }
-        put(out, self.pages.len() as u64);
-        for page in &self.pages {
+        let DirectoryAt { pages, hints, places } = &*self.written;
+        put(out, pages.len() as u64);
+        for page in pages {
             put(out, page.stream);
             put(out, page.number);
             put(out, page.lsn.get());
         }
+        put(out, hints.len() as u64);
+        for hints in hints {
+            put(out, hints.first.get());
+            put(out, hints.lsn.get());
+        }
+        put_bytes(out, places);
     }
 }
 
@@ -319,6 +338,7 @@ impl<'a> Changes<'a> {
                 TABLE_END => Change::TableEnd,
                 PAGE => Change::Page { section: rest.number_u32()?, bytes: rest.bytes()? },
                 SEALED => Change::Sealed(sealed(rest)?),
+                HINTS => Change::Hints { section: rest.number_u32()?, bytes: rest.bytes()? },
                 _ => return None,
             })
         };
@@ -330,7 +350,7 @@ impl<'a> Changes<'a> {
 }
 
 fn is_known(kind: u8) -> bool {
-    matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE | SEALED)
+    matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE..=HINTS)
 }
 
 /// How many items are believed to come: no more than there are bytes.
@@ -361,7 +381,15 @@ fn sealed(rest: &mut Rest<'_>) -> Option<Sealed> {
             })
         })
         .collect::<Option<_>>()?;
-    Some(Sealed { number, first: Lsn::new(first), end: Lsn::new(end), bytes, pages })
+    let hints = (0..count(rest)?)
+        .map(|_| {
+            let (first, lsn) = (Lsn::new(rest.number()?), Lsn::new(rest.number()?));
+            Some(HintsAt { first, lsn })
+        })
+        .collect::<Option<_>>()?;
+    let places = rest.bytes()?.to_vec();
+    let written = Arc::new(DirectoryAt { pages, hints, places });
+    Some(Sealed { number, first: Lsn::new(first), end: Lsn::new(end), bytes, written })
 }
 
 #[cfg(test)]
@@ -372,8 +400,10 @@ mod tests {
         let runs =
             vec![Run { first: 7, section: 3, bytes: 900 }, Run { first: 9, section: 4, bytes: 1 }];
         let pages = vec![PageAt { stream: 1, number: 7, lsn: Lsn::new(88) }];
+        let hints = vec![HintsAt { first: Lsn::new(6), lsn: Lsn::new(89) }];
+        let written = Arc::new(DirectoryAt { pages, hints, places: b"places".into() });
         let sealed =
-            Sealed { number: 3, first: Lsn::new(5), end: Lsn::new(80), bytes: 1 << 40, pages };
+            Sealed { number: 3, first: Lsn::new(5), end: Lsn::new(80), bytes: 1 << 40, written };
         vec![
             Change::Create { stream: u64::MAX, first: 1 },
             Change::Append { stream: 1, number: 300, bytes: b"payload" },
@@ -397,6 +427,7 @@ mod tests {
             Change::TableEnd,
             Change::Page { section: 4, bytes: b"page" },
             Change::Sealed(sealed),
+            Change::Hints { section: 4, bytes: b"hints" },
         ]
     }
 

@@ -4,6 +4,7 @@
 //! until its pages are durable. *May not touch*: the bytes of pages (`page.rs`), files.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use inkstone::Lsn;
 use smallvec::SmallVec;
@@ -27,10 +28,48 @@ pub(crate) enum Directory {
     Growing(Places),
     /// In memory, since not all its pages are written.
     Sealing { places: Places, end: Lsn },
-    /// Its pages are written, and durable when the record `at` is. In memory until then.
-    Settling { places: Places, end: Lsn, pages: Vec<PageAt>, at: Lsn },
+    /// It is written, and durable when the record `at` is. In memory until then.
+    Settling { places: Places, end: Lsn, written: Arc<DirectoryAt>, at: Lsn },
     /// In the log.
-    Written { end: Lsn, pages: Vec<PageAt> },
+    Written { end: Lsn, written: Arc<DirectoryAt> },
+}
+
+/// The records of the log that have a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DirectoryAt {
+    pub(crate) pages: Vec<PageAt>,
+    pub(crate) hints: Vec<HintsAt>,
+    /// Hints for these records themselves.
+    pub(crate) places: Vec<u8>,
+}
+
+/// A page of hints, by the first record of the log of which it says where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HintsAt {
+    pub(crate) first: Lsn,
+    /// The record that has the page.
+    pub(crate) lsn: Lsn,
+}
+
+impl DirectoryAt {
+    /// Its records, in the order of the log.
+    pub(crate) fn lsns(&self) -> Vec<Lsn> {
+        let pages = self.pages.iter().map(|page| page.lsn);
+        pages.chain(self.hints.iter().map(|hints| hints.lsn)).collect()
+    }
+
+    /// The page that names a record of a stream, if it is named.
+    pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<Lsn> {
+        let is_before = |page: &PageAt| (page.stream, page.number) <= (stream, number);
+        let behind = self.pages.partition_point(is_before);
+        Some(self.pages[behind.checked_sub(1)?].lsn)
+    }
+
+    /// The page with the hint for a record of the log, if there may be one.
+    pub(crate) fn hints_of(&self, lsn: Lsn) -> Option<Lsn> {
+        let behind = self.hints.partition_point(|hints| hints.first <= lsn);
+        Some(self.hints[behind.checked_sub(1)?].lsn)
+    }
 }
 
 /// A page of a directory, by the first record that it names.
@@ -53,16 +92,17 @@ impl Directory {
         }
     }
 
+    /// What is in the log and not in memory.
+    pub(crate) fn written(&self) -> Arc<DirectoryAt> {
+        match self {
+            Self::Written { written, .. } => Arc::clone(written),
+            _ => Arc::default(),
+        }
+    }
+
     /// Whether an opening can do without the records of the section.
     pub(crate) fn is_written(&self) -> bool {
         matches!(self, Self::Settling { .. } | Self::Written { .. })
-    }
-
-    /// The page that names a record, if it is named; for one that is in the log.
-    pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<Lsn> {
-        let Self::Written { pages, .. } = self else { return None };
-        let behind = pages.partition_point(|page| (page.stream, page.number) <= (stream, number));
-        Some(pages[behind.checked_sub(1)?].lsn)
     }
 }
 

@@ -11,10 +11,12 @@ use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
+use crate::hints;
 use crate::mirror::Mirror;
 use crate::page::{Cache, Page};
 use crate::record::{Change, decode};
 use crate::replay::Of;
+use crate::section::DirectoryAt;
 use crate::state::{Located, State};
 use crate::sync::{Mutex, lock};
 use crate::words::{Bounds, Record};
@@ -99,22 +101,37 @@ impl Source {
     /// The record of the log that has a record of a stream.
     pub(crate) fn find(&self, stream: u64, number: u64) -> Result<Lsn> {
         for _ in 0..TRIES {
-            let (page, section, lsns) = match self.locate(stream, number)? {
+            let (written, section, lsns) = match self.locate(stream, number)? {
                 Located::Record(lsn) => return Ok(lsn),
-                Located::Page { page, section, lsns, .. } => (page, section, lsns),
+                Located::Page { written, section, lsns, .. } => (written, section, lsns),
             };
-            let lsn = page.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
-            let Some(page) = self.page(lsn, section)? else { continue };
+            let Some(page) = self.page(&written, section, stream, number)? else { continue };
             let place = page.place(stream, number, &lsns);
-            return place.ok_or_else(|| self.not_there(lsn, stream, number));
+            let place = place.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
+            self.learn(&written, section, &[(number, place)])?;
+            return Ok(place);
         }
         Err(self.not_there(self.log().first(), stream, number))
     }
 
-    /// A page of a section's directory; `None` if it was given back meanwhile.
-    pub(crate) fn page(&self, lsn: Lsn, section: u32) -> Result<Option<Arc<Page>>> {
+    /// The page of a section's directory that names a record; `None` if it was given back
+    /// meanwhile.
+    pub(crate) fn page(
+        &self,
+        written: &DirectoryAt,
+        section: u32,
+        stream: u64,
+        number: u64,
+    ) -> Result<Option<Arc<Page>>> {
+        let lsn = written.page_of(stream, number);
+        let lsn = lsn.ok_or_else(|| self.not_there(self.log().first(), stream, number))?;
         if let Some(page) = lock(self.cache()).get(lsn) {
             return Ok(Some(page));
+        }
+        let is_new =
+            written.pages.first().is_some_and(|first| lock(self.cache()).is_new(first.lsn));
+        if let Some(places) = hints::decode(&written.places).filter(|_| is_new) {
+            self.log().learn(&places);
         }
         match read_page(self.log(), self.of(), lsn, section) {
             Ok(page) => {
@@ -125,6 +142,34 @@ impl Source {
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Tells the log where it finds these records of a section, if hints say so.
+    pub(crate) fn learn(
+        &self,
+        written: &DirectoryAt,
+        section: u32,
+        records: &[(u64, Lsn)],
+    ) -> Result<()> {
+        let mut last = None;
+        for (_, lsn) in records {
+            let hints = written.hints_of(*lsn);
+            if last == hints {
+                continue;
+            }
+            last = hints;
+            let Some(lsn) = hints.filter(|lsn| lock(self.cache()).is_new(*lsn)) else { continue };
+            match read_change(self.log(), self.of(), lsn, |change| match change {
+                Change::Hints { section: is, bytes } if is == section => hints::decode(bytes),
+                _ => None,
+            }) {
+                Ok(places) => self.log().learn(&places),
+                // The section was given back meanwhile.
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The records of a stream that a record of the log has; all of them are said to be there.
@@ -162,18 +207,22 @@ impl Source {
 
 /// Reads a page of a section's directory from the log.
 pub(crate) fn read_page(log: &Reader, of: Of<'_>, lsn: Lsn, section: u32) -> Result<Page> {
+    read_change(log, of, lsn, |change| match change {
+        Change::Page { section: is, bytes } if is == section => Page::decode(bytes),
+        _ => None,
+    })
+}
+
+/// Reads what is taken of the one change that a record of a directory has.
+fn read_change<T>(
+    log: &Reader,
+    of: Of<'_>,
+    lsn: Lsn,
+    take: impl Fn(Change<'_>) -> Option<T>,
+) -> Result<T> {
     let bytes = log.get(lsn)?;
-    let (_, changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
-    for change in changes {
-        if let Change::Page { section: is, bytes } = change.map_err(|flaw| of.flaw(lsn, flaw))? {
-            return match Page::decode(bytes).filter(|_| is == section) {
-                Some(page) => Ok(page),
-                None => {
-                    let why = format!("it is no page of the directory of section {section}");
-                    Err(of.contradiction(lsn, why))
-                }
-            };
-        }
-    }
-    Err(of.contradiction(lsn, "it has no page of a directory"))
+    let (_, mut changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
+    let change = changes.next().transpose().map_err(|flaw| of.flaw(lsn, flaw))?;
+    let why = "it has not the part of a directory that it should have";
+    change.and_then(take).ok_or_else(|| of.contradiction(lsn, why))
 }

@@ -10,13 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
 use crate::record::{Change, Sealed};
 use crate::runs::{Live, Runs};
-use crate::section::{Directory, Section};
+use crate::section::{Directory, DirectoryAt, Section};
 use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
 /// What a record of the log takes beside its bytes: its frame and its head, about.
@@ -281,7 +282,7 @@ impl State {
                 };
                 found.runs.truncate_before(found.next, found.next, &mut self.sections);
             }
-            Change::Page { .. } => {}
+            Change::Page { .. } | Change::Hints { .. } => {}
             Change::Sealed(sealed) => self.sections.is_written(sealed)?,
             Change::TableBegin
             | Change::TableStream { .. }
@@ -411,7 +412,7 @@ impl State {
         Ok(match section.place(stream, number) {
             Some(lsn) => Located::Record(lsn),
             None => Located::Page {
-                page: section.directory.page_of(stream, number),
+                written: section.directory.written(),
                 section: section.number,
                 lsns: section.first..section.end().unwrap_or(section.first),
                 run_end,
@@ -425,8 +426,8 @@ impl State {
 pub(crate) enum Located {
     /// In this record of the log.
     Record(Lsn),
-    /// A page says where; `None` is a contradiction.
-    Page { page: Option<Lsn>, section: u32, lsns: Range<Lsn>, run_end: u64 },
+    /// A page of this directory says where; none is a contradiction.
+    Page { written: Arc<DirectoryAt>, section: u32, lsns: Range<Lsn>, run_end: u64 },
 }
 
 fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {
@@ -501,7 +502,8 @@ impl Sections {
         }
         section.first = sealed.first;
         section.bytes = sealed.bytes;
-        section.directory = Directory::Written { end: sealed.end, pages: sealed.pages.clone() };
+        section.directory =
+            Directory::Written { end: sealed.end, written: Arc::clone(&sealed.written) };
         Ok(())
     }
 
@@ -662,7 +664,7 @@ mod tests {
     #[test]
     fn a_section_that_is_written_has_no_directory() {
         let (first, end) = (Lsn::new(1 << 40), Lsn::new(1 << 41));
-        let sealed = |number| Sealed { number, first, end, bytes: 1, pages: vec![] };
+        let sealed = |number| Sealed { number, first, end, bytes: 1, written: Arc::default() };
         for change in [Change::Sealed(sealed(9)), Change::TableSection(sealed(u32::MAX))] {
             let mut state = State::unknown();
             state.enter(9, Lsn::new(9), 1).unwrap();

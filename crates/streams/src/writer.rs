@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Place, Reader};
 
 use crate::due::{Work, due};
 use crate::error::{Error, Result};
@@ -136,7 +136,7 @@ impl Shared {
         let order = &mut *guard;
         let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
-        for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
+        for _ in 0..order.keeper.steps_due(append.lsn(), bytes + FRAME_BYTES) {
             if self.keep_house(order).is_err() {
                 break;
             }
@@ -363,6 +363,10 @@ impl Out for LogOut<'_, '_> {
 
     fn next(&self) -> Lsn {
         *self.next
+    }
+
+    fn places(&self, lsns: &[Lsn]) -> Vec<Place> {
+        self.shared.reader.places(lsns)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_streams::{
     Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader, has_streams,
 };
@@ -641,4 +642,44 @@ fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
         std::thread::sleep(Duration::from_millis(5));
     }
     streams.close().unwrap();
+}
+
+/// A record far from the others of its stream is read alone, by a reader that has just come: a hint
+/// says where it lies in its file.
+#[test]
+fn a_record_between_large_ones_is_one_short_read() {
+    const RECORDS: u64 = 60;
+    let disk = SimDisk::new(5, DiskOptions::default());
+    let place = || Arc::new(disk.directory("/streams"));
+    let options = || {
+        let log = inkstone::Options::new().segment_bytes(4 << 20).record_bytes_max(1 << 20);
+        let log = log.own_thread(false);
+        Options::new().log(log).section_bytes(4 << 20).own_mover(false)
+    };
+    let streams = Streams::open_in(place(), options()).unwrap();
+    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
+    for number in 1..=RECORDS {
+        drop(streams.append(1, &number.to_le_bytes()).unwrap());
+        for _ in 0..10 {
+            // Large ones, one of which is larger than what a search reads at once.
+            let bytes = vec![7; if number % 9 == 0 { 90_000 } else { 40_000 }];
+            drop(streams.append(2, &bytes).unwrap());
+        }
+        streams.sync().unwrap();
+    }
+    streams.close().unwrap();
+    drop(streams);
+    let reader = StreamsReader::open_in(place(), &options()).unwrap();
+    let read = || {
+        let before = disk.counters();
+        for number in 1..=RECORDS / 2 {
+            assert_eq!(reader.get(1, number).unwrap(), number.to_le_bytes());
+        }
+        let cost = disk.counters().since(&before);
+        (cost.reads, cost.read_bytes)
+    };
+    let ((reads, bytes), (again, again_bytes)) = (read(), read());
+    // One of each two reads asks whether another process has written meanwhile.
+    assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
+    assert!(again <= RECORDS && again_bytes < 200_000, "again {again} and {again_bytes}");
 }

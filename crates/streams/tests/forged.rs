@@ -37,6 +37,8 @@ fn sound() -> Vec<Vec<u8>> {
     (1..=3).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
     for number in 1..=RECORDS {
         (1..=3).for_each(|stream| drop(streams.append(stream, &text(stream, number)).unwrap()));
+        // A directory ends when its pages are durable.
+        streams.sync().unwrap();
     }
     streams.close().unwrap();
     let reader = Reader::open_in(directory, log_options()).unwrap();

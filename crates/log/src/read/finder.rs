@@ -30,6 +30,7 @@ use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, 
 use inkstone_io::File;
 
 use crate::error::Result;
+use crate::read::place::Place;
 use crate::read::source::Source;
 use crate::segment::Link;
 use crate::sync::{Mutex, lock, thread_local};
@@ -42,7 +43,7 @@ const MARKS_MAX: usize = 640 << 10;
 /// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
-/// What a jump reads.
+/// What a jump reads, and a search that begins at its record, which may be small.
 const JUMP_BYTES: u64 = 16 << 10;
 /// Between places that are nearer to each other a search steps: that takes as few reads.
 const JUMP_SPAN_BYTES: u64 = 256 << 10;
@@ -161,6 +162,16 @@ impl Finder {
             return Ok(None);
         }
         found
+    }
+
+    /// Notes places that somebody has kept, in the order of the log.
+    pub(crate) fn learn(&self, source: &Source, places: &[Place]) {
+        for places in places.chunk_by(|one, other| one.segment == other.segment) {
+            let link = source.find(places[0].lsn);
+            if let Some(link) = link.filter(|link| link.segment.number() == places[0].segment) {
+                lock(&self.shelf).learn(&link.segment.header, places);
+            }
+        }
     }
 
     fn search(
@@ -298,7 +309,7 @@ impl Search<'_> {
         let until = self.until.map(|until| until.at);
         let known = until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
-        let mut wanted = known.min(LEARN_BYTES);
+        let mut wanted = known.min(if mark.lsn == lsn { JUMP_BYTES as usize } else { LEARN_BYTES });
         loop {
             let (window, end) = (&self.memory[..len], at + len as u64);
             let needed = match mark.skim(&self.identity, window, at) {
@@ -402,6 +413,31 @@ fn marks_up_to(marks: &[SmallMark], lsn: Lsn) -> usize {
 }
 
 impl Shelf {
+    fn known(&mut self, header: &SegmentHeader) -> &mut KnownSegment {
+        let new = || {
+            let identity = header.identity();
+            KnownSegment { header: *header, identity, marks: Vec::new() }
+        };
+        let known = self.segments.entry(header.number).or_insert_with(new);
+        if known.header != *header {
+            self.marks -= known.marks.len();
+            *known = new();
+        }
+        known
+    }
+
+    fn learn(&mut self, header: &SegmentHeader, places: &[Place]) {
+        let marks = &mut self.known(header).marks;
+        let before = marks.len();
+        marks.reserve_exact(places.len());
+        marks.extend(places.iter().filter_map(|place| SmallMark::of(&place.mark())));
+        marks.sort_by_key(|mark| mark.lsn);
+        marks.dedup_by_key(|mark| mark.lsn);
+        let new = marks.len() - before;
+        self.marks += new;
+        self.thin_if_full();
+    }
+
     fn begin<'a>(
         &mut self,
         source: &'a Source,
@@ -413,16 +449,8 @@ impl Shelf {
         if self.first != first {
             self.forget_before(first);
         }
-        let header = link.segment.header;
-        let new = || {
-            let identity = header.identity();
-            KnownSegment { header, identity, marks: Vec::new() }
-        };
-        let known = self.segments.entry(header.number).or_insert_with(new);
-        if known.header != header {
-            self.marks -= known.marks.len();
-            *known = new();
-        }
+        let step_bytes = self.step_bytes;
+        let known = self.known(&link.segment.header);
         let after = marks_up_to(&known.marks, lsn);
         let (before, behind) =
             (after.checked_sub(1).and_then(|at| known.marks.get(at)), known.marks.get(after));
@@ -435,7 +463,7 @@ impl Shelf {
             }
         };
         // The index may lead to a place before the tail, and the record lie in it.
-        let recent = source.tail().and_then(|tail| tail.mark_before(header.number, lsn));
+        let recent = source.tail().and_then(|tail| tail.mark_before(link.segment.number(), lsn));
         let from = recent.filter(|recent| recent.at > from.at).unwrap_or(from);
         Search {
             file,
@@ -443,10 +471,10 @@ impl Shelf {
             identity: known.identity,
             guess: before
                 .zip(behind)
-                .and_then(|(before, behind)| guess(before, behind, lsn, self.step_bytes)),
+                .and_then(|(before, behind)| guess(before, behind, lsn, step_bytes)),
             from,
             until: behind.map(SmallMark::mark),
-            step_bytes: self.step_bytes,
+            step_bytes,
             memory: Vec::new(),
         }
     }
@@ -473,6 +501,10 @@ impl Shelf {
             }
             self.marks += known.marks.len() - before;
         }
+        self.thin_if_full();
+    }
+
+    fn thin_if_full(&mut self) {
         while self.marks > MARKS_MAX && self.step_bytes < u64::from(u32::MAX) {
             self.thin();
         }

@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
 use crate::read::finder::Finder;
+use crate::read::place::Place;
+use crate::read::recent::RecentGroups;
 use crate::read::source::Source;
 use crate::read::view::View;
 use crate::report::Recovery;
@@ -177,6 +179,27 @@ impl Reader {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Where these durable records lie, as far as they are among the last ones, which are in
+    /// memory. The LSNs ascend.
+    #[doc(hidden)]
+    pub fn places(&self, lsns: &[Lsn]) -> Vec<Place> {
+        let Some(tail) = self.source.tail() else { return Vec::new() };
+        let mut groups: Option<RecentGroups> = None;
+        let place = |lsn: &Lsn| {
+            groups.as_mut().and_then(|groups| groups.place(*lsn)).or_else(|| {
+                groups = tail.run(*lsn).map(RecentGroups::new);
+                groups.as_mut()?.place(*lsn)
+            })
+        };
+        lsns.iter().filter_map(place).collect()
+    }
+
+    /// Takes places from which [`Reader::get`] may search, in the order of the log.
+    #[doc(hidden)]
+    pub fn learn(&self, places: &[Place]) {
+        self.finder.learn(&self.source, places);
     }
 
     /// A cursor whose next record is the one with this LSN, which may not exist yet. No record has

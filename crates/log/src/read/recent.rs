@@ -10,6 +10,7 @@
 
 use inkstone_format::{Lsn, Mark, Skim, Skimmed};
 
+use crate::read::place::Place;
 use crate::tail::TailRun;
 
 /// A position in groups that are kept in memory.
@@ -47,6 +48,12 @@ impl RecentGroups {
                 }
             }
         }
+    }
+
+    /// The place of the record with this LSN, if [`RecentGroups::find`] would find it.
+    pub(crate) fn place(&mut self, lsn: Lsn) -> Option<Place> {
+        let at = self.find(lsn)?.at;
+        Some(Place::new(self.run.identity.segment(), &Mark { at, lsn, ..self.mark }))
     }
 
     /// The bytes of the record at byte `at`, which was found here.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::caught::{SEEDS, WRONG};
 use crate::history::{LOG, name, small};
-use inkstone::{DirectoryCalls, Error, Log, Lsn, Options, Reader, inspect};
+use inkstone::{DirectoryCalls, Error, Log, Lsn, Options, Place, Reader, inspect};
 use inkstone_io::{Access, File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
@@ -168,6 +168,54 @@ fn the_first_look_for_a_record_reads_little_of_its_segment() {
     }
     let (reads, bytes) = (reads as f64 / f64::from(looks), bytes / u64::from(looks as u32));
     assert!(reads < 5.0 && bytes < 120_000, "{reads} reads and {bytes} bytes for each of {looks}");
+}
+
+/// Places that somebody has kept wrong, of another log say, cost time and nothing else.
+#[test]
+fn a_place_that_is_wrong_changes_no_answer() {
+    let disk = SimDisk::new(11, DiskOptions::default());
+    let options = || options().segment_bytes(2 << 20).buffer_bytes(64 << 10);
+    let open = || Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
+    let record = |lsn: u64| vec![lsn as u8; (lsn * 37 % 900) as usize];
+    let mut random = fastrand::Rng::with_seed(12);
+    let mut places: Vec<Place> = Vec::new();
+    for lsns in [1..3000_u64, 3000..6000] {
+        // Of two epochs.
+        let log = open();
+        let reader = log.reader();
+        for lsn in lsns {
+            let append = log.append(&record(lsn)).unwrap();
+            if lsn.is_multiple_of(11) {
+                append.wait().unwrap();
+                places.extend(reader.places(&[Lsn::new(lsn - 5), Lsn::new(lsn)]));
+            }
+        }
+        log.close().unwrap();
+    }
+    assert!(places.len() > 1000, "{} places", places.len());
+    for damaged in [0, 1, 2, 10] {
+        let log = open();
+        for reader in
+            [log.reader(), Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()]
+        {
+            let mut told: Vec<Place> = places.clone();
+            for _ in 0..damaged * places.len() / 10 {
+                let mut numbers = random.choice(&places).unwrap().numbers();
+                let number = random.choice(&mut numbers).unwrap();
+                *number = match random.u32(..3) {
+                    0 => random.u64(..),
+                    1 => random.u64(..1 << 20),
+                    _ => number.wrapping_add(8 * random.u64(..100)),
+                };
+                told.extend(Place::from_numbers(numbers));
+            }
+            random.shuffle(&mut told);
+            reader.learn(&told);
+            for lsn in (1..6000).step_by(7) {
+                assert_eq!(reader.get(Lsn::new(lsn)).unwrap(), record(lsn), "record {lsn}");
+            }
+        }
+    }
 }
 
 /// A crash leaves a torn group, and another epoch is written over it, with records of the same size

@@ -1,0 +1,45 @@
+//! The place of a record in the files of the log, of which a later reader may be told.
+//!
+//! *Owns*: the numbers of which a place consists. *May not touch*: whether it is right: a search
+//! that begins there checks every header (`finder.rs`).
+
+use inkstone_format::{Epoch, Lsn, Mark, SegmentNumber};
+
+/// Where a record lies: a hint for [`crate::Reader::learn`]. One that is wrong costs time and
+/// nothing else.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub(crate) lsn: Lsn,
+    pub(crate) segment: SegmentNumber,
+    epoch: Epoch,
+    at: u64,
+}
+
+impl Place {
+    pub(crate) fn new(segment: SegmentNumber, mark: &Mark) -> Self {
+        Self { lsn: mark.lsn, segment, epoch: mark.epoch, at: mark.at }
+    }
+
+    /// The record.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// All that it says, as numbers that grow from place to place in the order of the log.
+    pub fn numbers(&self) -> [u64; 4] {
+        [self.lsn.get(), self.segment.get(), self.epoch.get(), self.at]
+    }
+
+    /// The place with these numbers, if there can be one.
+    pub fn from_numbers([lsn, segment, epoch, at]: [u64; 4]) -> Option<Self> {
+        let (segment, epoch) = (SegmentNumber::new(segment)?, Epoch::new(epoch)?);
+        Some(Self { lsn: Lsn::new(lsn), segment, epoch, at })
+    }
+
+    /// Where a search may begin. The end of the group is not told: it is seen where it is.
+    pub(crate) fn mark(&self) -> Mark {
+        let Self { lsn, epoch, at, .. } = *self;
+        Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END }
+    }
+}
