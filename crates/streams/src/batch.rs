@@ -109,6 +109,10 @@ impl<'a> Batch<'a> {
         if self.steps.is_empty() {
             return Err(Error::Empty);
         }
+        state.touch_all(self.steps.iter().filter_map(|step| match step {
+            Step::Append { stream, .. } => Some(*stream),
+            _ => None,
+        }));
         let mut ahead = Ahead::new(state);
         let mut numbers = Vec::new();
         for step in &self.steps {

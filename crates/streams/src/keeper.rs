@@ -4,8 +4,8 @@
 //! where an opening must read. *May not touch*: when it is called (`writer.rs`), what the records
 //! mean (`state.rs`).
 //!
-//! Each `step_bytes` of the log bring one page of a directory, an eighth as large, and one piece of
-//! the table, a sixteenth as large, if they are due. While more than one directory is due, a step
+//! Each `step_bytes` of the log bring one page of a directory and one piece of the table, each an
+//! eighth as large, if they are due. While more than one directory is due, a step
 //! has up to eight pages. So there is no pause and no burst, and an opening reads about one section
 //! and what was written beside one directory and one table.
 
@@ -23,6 +23,8 @@ use crate::state::{State, Stream};
 
 /// Runs of a stream in one change of a table.
 const RUNS_MAX: usize = 100;
+/// Memory is asked for so many streams before a page of a directory comes to one.
+const TOUCH_AHEAD: usize = 8;
 /// Pages of directories in one step, when many are due.
 const PAGES_MAX: u32 = 8;
 
@@ -101,7 +103,7 @@ impl Keeper {
         Self {
             step_bytes,
             page_bytes: options.page_bytes(),
-            piece_bytes: (step_bytes as usize / 16).min(limit_bytes / 8),
+            piece_bytes: (step_bytes as usize / 8).min(limit_bytes / 8),
             since_step: 0,
             table_begin,
             table: None,
@@ -395,6 +397,9 @@ impl Sealer {
         let Some(section) = state.sections.get(section) else { return (page, at, from) };
         let Some(places) = section.directory.places() else { return (page, at, from) };
         while let Some(id) = self.streams.get(at).copied() {
+            if let Some(ahead) = self.streams.get(at + TOUCH_AHEAD) {
+                state.touch_in(places, *ahead);
+            }
             let Ok(stream) = state.stream(id) else {
                 (at, from) = (at + 1, 0);
                 continue;

@@ -40,6 +40,7 @@ mod due;
 mod error;
 mod following;
 mod hints;
+mod ids;
 mod keeper;
 mod mirror;
 mod mover;

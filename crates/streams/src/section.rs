@@ -3,11 +3,12 @@
 //! *Owns*: what is known of a section, and the directory of one that is written: it is in memory
 //! until its pages are durable. *May not touch*: the bytes of pages (`page.rs`), files.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use inkstone::Lsn;
 use smallvec::SmallVec;
+
+use crate::ids::IdMap;
 
 /// A section of the log.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl Section {
 /// ones live is said by the runs of their stream. Of two with one number the later one counts.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    streams: HashMap<u64, Rows>,
+    streams: IdMap<Rows>,
 }
 
 /// The records of one stream.
@@ -170,6 +171,10 @@ impl Places {
             }
         }
         rows.last.offsets.push(offset);
+    }
+
+    pub(crate) fn touch(&self, stream: u64) -> Option<u32> {
+        self.streams.get(&stream)?.last.offsets.last().copied()
     }
 
     pub(crate) fn find(&self, stream: u64, number: u64) -> Option<u32> {

@@ -8,16 +8,18 @@
 //! (`keeper.rs`), each piece of it true where it stands. Until its end, a change of a stream that
 //! is not known yet is passed over, since a piece with that stream must still come.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
+use crate::ids::IdMap;
 use crate::record::{Change, Sealed};
 use crate::runs::{Live, Runs};
-use crate::section::{Directory, DirectoryAt, Section};
+use crate::section::{Directory, DirectoryAt, Places, Section};
 use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
 /// What a record of the log takes beside its bytes: its frame and its head, about.
@@ -85,7 +87,7 @@ enum Table {
 /// The streams and the sections.
 #[derive(Debug)]
 pub(crate) struct State {
-    streams: HashMap<u64, Stream>,
+    streams: IdMap<Stream>,
     /// The ids in order: for tables, and for who asks.
     ids: BTreeSet<u64>,
     pub(crate) sections: Sections,
@@ -102,7 +104,7 @@ impl State {
     /// Nothing is known: for an opening.
     pub(crate) fn unknown() -> Self {
         Self {
-            streams: HashMap::new(),
+            streams: IdMap::default(),
             ids: BTreeSet::new(),
             sections: Sections::default(),
             table: Table::NotBegun,
@@ -117,6 +119,22 @@ impl State {
 
     pub(crate) fn stream(&self, stream: u64) -> Result<&Stream> {
         self.streams.get(&stream).ok_or(Error::NoStream { stream })
+    }
+
+    /// Looks at all that appends to these streams look at: what no cache of the processor has is
+    /// fetched at the same time, and not one after the other.
+    #[inline]
+    pub(crate) fn touch_all(&self, streams: impl Iterator<Item = u64>) {
+        if let Some(places) = self.sections.active().and_then(|active| active.directory.places()) {
+            streams.for_each(|stream| self.touch_in(places, stream));
+        }
+    }
+
+    /// The same for the places of a section.
+    #[inline]
+    pub(crate) fn touch_in(&self, places: &Places, stream: u64) {
+        let found = self.streams.get(&stream);
+        black_box((found.and_then(|found| found.runs.as_slice().last()), places.touch(stream)));
     }
 
     pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
