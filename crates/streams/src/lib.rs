@@ -40,7 +40,6 @@ mod due;
 mod error;
 mod following;
 mod hints;
-mod ids;
 mod keeper;
 mod mirror;
 mod mover;

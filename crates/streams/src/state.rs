@@ -16,10 +16,9 @@ use std::sync::Arc;
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
-use crate::ids::IdMap;
 use crate::record::{Change, Sealed};
 use crate::runs::{Live, Runs};
-use crate::section::{Directory, DirectoryAt, Places, Section};
+use crate::section::{Directory, DirectoryAt, IdMap, Places, Section};
 use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
 /// What a record of the log takes beside its bytes: its frame and its head, about.
