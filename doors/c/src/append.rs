@@ -4,43 +4,15 @@
 //! at the door. *May not touch*: how records become durable.
 
 use std::ffi::c_void;
-use std::mem::offset_of;
 use std::ptr;
 
 use inkstone::{Append, Lsn};
 
+use crate::call::{Call, inkstone_callback};
 use crate::error::{Failure, door, inkstone_code, inkstone_error, quietly};
 use crate::log::inkstone_log;
-use crate::pointers::{Out, array, bytes, check_pieces, given, out, slices};
-
-/// Bytes somewhere in memory; laid out as struct iovec. `data` may be NULL if `size` is 0.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct inkstone_bytes {
-    /// Where they begin.
-    pub data: *const c_void,
-    /// How many they are.
-    pub size: usize,
-}
-
-const _: () = {
-    assert!(size_of::<inkstone_bytes>() == size_of::<libc::iovec>());
-    assert!(offset_of!(inkstone_bytes, data) == offset_of!(libc::iovec, iov_base));
-    assert!(offset_of!(inkstone_bytes, size) == offset_of!(libc::iovec, iov_len));
-    assert!(size_of::<std::io::IoSlice<'_>>() == size_of::<libc::iovec>());
-};
-
-impl AsRef<[u8]> for inkstone_bytes {
-    /// Call `check_pieces` first.
-    fn as_ref(&self) -> &[u8] {
-        if self.data.is_null() || self.size == 0 {
-            return &[];
-        }
-        // SAFETY: a piece is made by the caller of a call that appends, who vouches for its bytes;
-        // its size was checked.
-        unsafe { std::slice::from_raw_parts(self.data.cast(), self.size) }
-    }
-}
+use crate::out::{Out, out};
+use crate::pointers::{array, bytes, check_pieces, given, inkstone_bytes, required, slices};
 
 /// A record in parts.
 #[repr(C)]
@@ -73,38 +45,13 @@ pub struct inkstone_pending {
 pub(crate) const NOTHING: inkstone_pending =
     inkstone_pending { log: ptr::null(), first_lsn: 0, lsn: 0, cuts: 0 };
 
-/// Called once with what became of a record: `error` is NULL when it and all before it are on
-/// stable storage, and else why it may not be. The error is the library's and valid until the
-/// function returns. `lsn` is the record's in both cases.
-pub type inkstone_callback =
-    Option<unsafe extern "C" fn(context: *mut c_void, lsn: u64, error: *const inkstone_error)>;
-
-/// A callback with its context, on its way to another thread.
-pub(crate) struct Call {
-    pub(crate) function: unsafe extern "C" fn(*mut c_void, u64, *const inkstone_error),
-    pub(crate) context: *mut c_void,
-    pub(crate) lsn: u64,
-}
-
-// SAFETY: the header tells that a context is handed to whichever thread makes the call.
-unsafe impl Send for Call {}
-
-impl Call {
-    pub(crate) fn now(self, outcome: Result<Lsn, inkstone::Error>) {
-        let error = outcome.err().map(|error| inkstone_error::of(&error));
-        let error = error.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the function is the caller's, and the error outlives the call.
-        unsafe { (self.function)(self.context, self.lsn, error) }
-    }
-}
-
 /// Appends, and hands out what is pending.
 fn append<'log>(
     log: Option<&'log inkstone_log>,
     pending: Out<'_, inkstone_pending>,
     work: impl FnOnce(&'log inkstone_log) -> Result<Append<'log>, Failure>,
 ) -> Result<(), Failure> {
-    let mut pending = pending.required("pending")?;
+    let mut pending = required(pending, "pending")?;
     pending.put(NOTHING);
     let log = given(log, "log")?;
     let (first, last, cuts) = work(log)?.detach();

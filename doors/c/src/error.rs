@@ -12,7 +12,7 @@ use std::ptr;
 
 use inkstone::{Error, IoError, Lsn};
 
-use crate::pointers::{Out, out};
+use crate::out::{Out, out};
 
 /// How a call ended. Further codes may come in later versions: treat one that you do not know as a
 /// failure.

@@ -11,7 +11,8 @@ use inkstone::inspect::{self, Keep, Report};
 use crate::error::{Failure, door, inkstone_code, inkstone_error};
 use crate::json;
 use crate::options::inkstone_options;
-use crate::pointers::{Out, out, path};
+use crate::out::{Out, out};
+use crate::pointers::{path, required};
 use crate::text::give;
 
 /// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn inkstone_copy(
 }
 
 fn keep(path: Result<&Path, Failure>, first: Out<'_, u64>, keep: Keep) -> Result<(), Failure> {
-    let mut first = first.required("first")?;
+    let mut first = required(first, "first")?;
     first.put(0);
     first.put(inspect::first_to_keep(path?, keep)?.get());
     Ok(())

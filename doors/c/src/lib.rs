@@ -18,12 +18,14 @@
 
 mod append;
 mod batch;
+mod call;
 mod error;
 mod event;
 mod inspect;
 mod json;
 mod log;
 mod options;
+mod out;
 mod pointers;
 mod read;
 mod streams;
@@ -33,11 +35,13 @@ mod version;
 
 pub use append::*;
 pub use batch::*;
+pub use call::*;
 pub use error::*;
 pub use event::*;
 pub use inspect::*;
 pub use log::*;
 pub use options::*;
+pub use pointers::*;
 pub use read::*;
 pub use streams::*;
 pub use streams_read::*;

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use inkstone::{Error, Log, Lsn};
 
-use crate::append::{Call, inkstone_callback};
+use crate::call::{Call, inkstone_callback};
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
 use crate::options::inkstone_options;
-use crate::pointers::{given, out, path, text};
+use crate::out::out;
+use crate::pointers::{given, path, required, text};
 use crate::text::give;
 
 /// How much stack a thread needs for the calls of this library, in bytes: more than twice what they
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn inkstone_open(
     let (path, options, log, error) =
         unsafe { (path(path_of_log, "path"), options.as_ref(), out(log), out(error)) };
     door(error, || {
-        let mut log = log.required("log")?;
+        let mut log = required(log, "log")?;
         log.put(ptr::null_mut());
         let opened = Log::open(path?, inkstone_options::or_default(options))?;
         log.put(Box::into_raw(Box::new(inkstone_log { log: opened })));

@@ -12,7 +12,8 @@ use inkstone::{Lsn, NamedChoice, Options};
 
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::event::{Listener, inkstone_destroy, inkstone_listener};
-use crate::pointers::{given, out, text};
+use crate::out::out;
+use crate::pointers::{given, text};
 
 /// Options for a log. Nothing changes them but the setters.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! What C hands over, made into safe values.
 //!
-//! *Owns*: null, lengths, places for results, paths. *May not touch*: what is done with them.
+//! *Owns*: null, lengths, paths. *May not touch*: what is done with them.
 //!
 //! Each function takes what its caller vouches for by the rules of the header: a pointer is null,
 //! or points at what its type says for as long as the call lasts.
@@ -8,44 +8,51 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io::IoSlice;
-use std::mem::MaybeUninit;
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::append::inkstone_bytes;
 use crate::error::Failure;
+use crate::out::Out;
 
-/// A place of the caller's for a result. What is there before the call is never read.
-pub(crate) struct Out<'a, T>(Option<&'a mut MaybeUninit<T>>);
-
-impl<T> Out<'_, T> {
-    pub(crate) fn put(&mut self, value: T) {
-        if let Some(place) = &mut self.0 {
-            place.write(value);
-        }
-    }
-
-    pub(crate) fn is_asked_for(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// An error if the caller gave no place.
-    pub(crate) fn required(self, name: &str) -> Result<Self, Failure> {
-        if self.0.is_some() { Ok(self) } else { Err(null(name)) }
-    }
+/// Bytes somewhere in memory; laid out as struct iovec. `data` may be NULL if `size` is 0.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct inkstone_bytes {
+    /// Where they begin.
+    pub data: *const c_void,
+    /// How many they are.
+    pub size: usize,
 }
 
-/// # Safety
-/// `place` is null, or a place for a `T` that nothing else uses during the call.
-pub(crate) unsafe fn out<'a, T>(place: *mut T) -> Out<'a, T> {
-    // SAFETY: as the caller says; memory that may not hold a value yet is a `MaybeUninit`.
-    Out(unsafe { place.cast::<MaybeUninit<T>>().as_mut() })
+const _: () = {
+    assert!(size_of::<inkstone_bytes>() == size_of::<libc::iovec>());
+    assert!(offset_of!(inkstone_bytes, data) == offset_of!(libc::iovec, iov_base));
+    assert!(offset_of!(inkstone_bytes, size) == offset_of!(libc::iovec, iov_len));
+    assert!(size_of::<std::io::IoSlice<'_>>() == size_of::<libc::iovec>());
+};
+
+impl AsRef<[u8]> for inkstone_bytes {
+    /// Call `check_pieces` first.
+    fn as_ref(&self) -> &[u8] {
+        if self.data.is_null() || self.size == 0 {
+            return &[];
+        }
+        // SAFETY: a piece is made by the caller of a call that appends, who vouches for its bytes;
+        // its size was checked.
+        unsafe { std::slice::from_raw_parts(self.data.cast(), self.size) }
+    }
 }
 
 /// The error of a null pointer.
 #[cold]
 pub(crate) fn null(name: &str) -> Failure {
     Failure::Misuse(format!("{name} is NULL"))
+}
+
+/// An error if the caller gave no place.
+pub(crate) fn required<'a, T>(place: Out<'a, T>, name: &str) -> Result<Out<'a, T>, Failure> {
+    if place.is_asked_for() { Ok(place) } else { Err(null(name)) }
 }
 
 /// What a handle refers to.

@@ -8,12 +8,13 @@ use std::ptr;
 
 use inkstone::{Cursor, Lsn, Reader, Record};
 
-use crate::append::inkstone_bytes;
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
 use crate::log::{inkstone_log, timeout};
 use crate::options::inkstone_options;
-use crate::pointers::{Out, given, out, path};
+use crate::out::{Out, out};
+use crate::pointers::inkstone_bytes;
+use crate::pointers::{given, path, required};
 use crate::text::{NONE, give, give_bytes};
 
 /// Reads durable records of a log. All threads may use it at the same time. Keep one instead of
@@ -81,7 +82,7 @@ fn give_reader(
     reader: Out<'_, *mut inkstone_reader>,
     make: impl FnOnce() -> Result<Reader, Failure>,
 ) -> Result<(), Failure> {
-    let mut reader = reader.required("reader")?;
+    let mut reader = required(reader, "reader")?;
     reader.put(ptr::null_mut());
     reader.put(Box::into_raw(Box::new(inkstone_reader { reader: make()? })));
     Ok(())
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn inkstone_reader_get(
     // SAFETY: the rules of the header.
     let (reader, bytes, error) = unsafe { (reader.as_ref(), out(bytes), out(error)) };
     door(error, || {
-        let mut bytes = bytes.required("bytes")?;
+        let mut bytes = required(bytes, "bytes")?;
         bytes.put(NONE);
         give_bytes(&mut bytes, given(reader, "reader")?.reader.get(Lsn::new(lsn))?);
         Ok(())
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn inkstone_cursor_new(
     // SAFETY: the rules of the header.
     let (reader, cursor, error) = unsafe { (reader.as_ref(), out(cursor), out(error)) };
     door(error, || {
-        let mut place = cursor.required("cursor")?;
+        let mut place = required(cursor, "cursor")?;
         place.put(ptr::null_mut());
         let cursor = given(reader, "reader")?.reader.from(Lsn::new(lsn));
         place.put(Box::into_raw(Box::new(inkstone_cursor { cursor })));
@@ -221,7 +222,7 @@ fn give_record(
     record: Out<'_, inkstone_record>,
     find: impl FnOnce() -> Result<inkstone_record, Failure>,
 ) -> Result<(), Failure> {
-    let mut place = record.required("record")?;
+    let mut place = required(record, "record")?;
     place.put(NO_RECORD);
     place.put(find()?);
     Ok(())

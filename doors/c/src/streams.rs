@@ -14,7 +14,8 @@ use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
 use crate::log::inkstone_log;
 use crate::options::inkstone_options;
-use crate::pointers::{Out, bytes, given, out, path};
+use crate::out::{Out, out};
+use crate::pointers::{bytes, given, path, required};
 use crate::text::give;
 
 /// Many streams in one log, open for writing. A stream has an id and dense numbers of its own, from
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn inkstone_streams_append(
         unsafe { (streams.as_ref(), bytes(data, size), out(number), out(pending), out(error)) };
     door(error, || {
         number.put(0);
-        let mut pending = pending.required("pending")?;
+        let mut pending = required(pending, "pending")?;
         pending.put(NOTHING);
         let streams = given(streams, "streams")?;
         let written = streams.streams.append(stream, record?)?;
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn inkstone_streams_apply(
     let (streams, batch, pending, error) =
         unsafe { (streams.as_ref(), batch.as_ref(), out(pending), out(error)) };
     door(error, || {
-        let mut pending = pending.required("pending")?;
+        let mut pending = required(pending, "pending")?;
         pending.put(NOTHING);
         let (streams, (batch, records)) =
             (given(streams, "streams")?, given(batch, "batch")?.changes()?);
@@ -218,7 +219,7 @@ pub(crate) fn give_handle<T>(
     name: &str,
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), Failure> {
-    let mut place = place.required(name)?;
+    let mut place = required(place, name)?;
     place.put(ptr::null_mut());
     place.put(Box::into_raw(Box::new(make()?)));
     Ok(())

@@ -8,11 +8,12 @@ use std::ptr;
 
 use ::inkstone_streams::{Record, StreamCursor, StreamsReader};
 
-use crate::append::inkstone_bytes;
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::log::timeout;
 use crate::options::inkstone_options;
-use crate::pointers::{Out, given, out, path};
+use crate::out::{Out, out};
+use crate::pointers::inkstone_bytes;
+use crate::pointers::{given, path, required};
 use crate::streams::{give_handle, inkstone_streams};
 use crate::text::{NONE, give_bytes};
 
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn inkstone_streams_ids(
     // SAFETY: the rules of the header.
     let (reader, count, error) = unsafe { (reader.as_ref(), out(count), out(error)) };
     door(error, || {
-        let mut count = count.required("count")?;
+        let mut count = required(count, "count")?;
         count.put(0);
         let reader = &given(reader, "reader")?.reader;
         if ids.is_null() && count_max > 0 {
@@ -162,7 +163,7 @@ fn give_found(
     bytes: Out<'_, inkstone_bytes>,
     find: impl FnOnce() -> Result<Vec<u8>, Failure>,
 ) -> Result<(), Failure> {
-    let mut bytes = bytes.required("bytes")?;
+    let mut bytes = required(bytes, "bytes")?;
     bytes.put(NONE);
     give_bytes(&mut bytes, find()?);
     Ok(())
@@ -239,7 +240,7 @@ fn give_record(
     record: Out<'_, inkstone_streams_record>,
     find: impl FnOnce(&mut StreamCursor) -> ::inkstone_streams::Result<Option<Record>>,
 ) -> Result<(), Failure> {
-    let mut place = record.required("record")?;
+    let mut place = required(record, "record")?;
     place.put(NO_RECORD);
     let cursor = given(cursor, "cursor")?;
     cursor.record = find(&mut cursor.cursor)?;

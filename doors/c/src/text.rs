@@ -5,9 +5,10 @@
 use std::ffi::{CString, c_char};
 use std::ptr;
 
-use crate::append::inkstone_bytes;
 use crate::error::{Failure, c_text, quietly};
-use crate::pointers::Out;
+use crate::out::Out;
+use crate::pointers::inkstone_bytes;
+use crate::pointers::required;
 
 /// Makes a text and gives it to the caller; the caller's place is null if it cannot be made.
 pub(crate) fn give(
@@ -15,7 +16,7 @@ pub(crate) fn give(
     name: &str,
     make: impl FnOnce() -> Result<String, Failure>,
 ) -> Result<(), Failure> {
-    let mut place = place.required(name)?;
+    let mut place = required(place, name)?;
     place.put(ptr::null_mut());
     place.put(c_text(make()?).into_raw());
     Ok(())

@@ -34,8 +34,10 @@ const COMMON: [&str; 18] = [
 ];
 
 /// The order of all others.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 14] = [
     "log",
+    "call",
+    "pointers",
     "append",
     "read",
     "streams",

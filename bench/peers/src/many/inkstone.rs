@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use inkstone_streams::{Batch, Options, Streams};
 
-use super::{Many, ManyWriter, Wait};
+use super::store::{Many, ManyWriter, Wait};
 use crate::engine::Groups;
 use crate::engines::inkstone::words;
 

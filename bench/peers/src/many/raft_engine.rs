@@ -8,7 +8,7 @@ use anyhow::Result;
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Command, Engine, LogBatch};
 
-use super::{Many, ManyWriter, Wait};
+use super::store::{Many, ManyWriter, Wait};
 use crate::engines::raft_engine::{Entries, Files, config};
 
 struct Regions {

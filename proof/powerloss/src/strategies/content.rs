@@ -12,7 +12,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::plain::{BLOCK_BYTES, Before, Shape, Trial};
-use super::row::Verdict;
 
 /// The file that holds all steps.
 pub(crate) const DATA: &str = "data";
@@ -28,6 +27,22 @@ pub(crate) fn file_of(step: usize) -> String {
 pub(crate) fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| ((rng.u64(..255) + step as u64) % 255) as u8 + 1).collect()
+}
+
+/// The verdict on a state, and the worst one on a row. It follows from what was seen, and from
+/// nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Nothing was checked.
+    NotRun,
+    /// Every acknowledged step was there, whole.
+    Held,
+    /// Acknowledged steps were missing; nothing was there in part.
+    Lost,
+    /// Acknowledged steps were there in part, or something else in their place.
+    Damaged,
+    /// It could not be mounted or read.
+    Unreadable,
 }
 
 /// What is left of the acknowledged steps.

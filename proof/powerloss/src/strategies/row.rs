@@ -5,25 +5,10 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::content::Left;
+pub use super::content::Verdict;
 use super::plain::{Claim, Plain, Shape, Trial};
 use crate::kernel::machine::FsKind;
 use crate::medium::Place;
-
-/// The verdict on a state, and the worst one on a row. It follows from what was seen, and from
-/// nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Nothing was checked.
-    NotRun,
-    /// Every acknowledged step was there, whole.
-    Held,
-    /// Acknowledged steps were missing; nothing was there in part.
-    Lost,
-    /// Acknowledged steps were there in part, or something else in their place.
-    Damaged,
-    /// It could not be mounted or read.
-    Unreadable,
-}
 
 /// A state in which something was not whole.
 #[derive(Debug, Clone)]
