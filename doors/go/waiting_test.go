@@ -129,6 +129,7 @@ func TestTheAnswerAfterAFailedClose(t *testing.T) {
 	err := log.Close()
 	well(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before))
 	is(t, err, ErrPoisoned)
+	is(t, log.Close(), ErrPoisoned)
 	well(t, durable.Wait(background))
 	is(t, lost.Wait(background), ErrPoisoned)
 }

@@ -55,12 +55,12 @@ mod error;
 mod event;
 pub mod inspect;
 mod log;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod names;
 mod open;
 mod options;
 mod panics;
-#[cfg(feature = "metrics")]
-mod publish;
 mod read;
 mod recovery;
 mod report;

@@ -104,8 +104,8 @@ impl HeldTurn<'_> {
             self.seal(header.number, durable)?;
             shared.enter(self, header, ready);
         }
-        // Now, since no group may follow: readers in other processes that find another head than
-        // was published poll.
+        // Now, since no group may follow: a reader of another process that finds a newer head than
+        // was published stops sleeping and polls.
         shared.publish_head(self);
         Ok(())
     }

@@ -155,7 +155,7 @@ impl Shared {
         self.options.pad_groups
     }
 
-    /// As [`State::post_head`], of the log as it is now.
+    /// As [`State::publish_head`], of the log as it is now.
     pub(crate) fn publish_head(&self, state: &mut State) {
         let segments = lock(&self.segments);
         state.publish_head(segments.head().segment.number(), segments.first_live);

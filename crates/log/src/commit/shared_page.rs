@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_polls_is_woken_by_a_publication_after_which_naps_do_not_go_on() {
+    fn who_polls_is_woken_by_a_publication_after_which_polling_does_not_go_on() {
         let (followers, pollers) = (Arc::new(Sleepers::default()), Arc::new(Sleepers::default()));
         let (Some(segment), Some(epoch)) = (SegmentNumber::new(1), Epoch::new(1)) else {
             panic!("both are above 0")

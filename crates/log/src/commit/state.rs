@@ -25,9 +25,9 @@ use crate::sync::{MutexGuard, ThreadId, this_thread};
 /// Whose turn it is to write, roll or cut.
 pub(crate) enum Turn {
     Free,
-    /// A thread writes.
+    /// A thread has the turn; appends go on.
     Taken,
-    /// A thread changes the log: nothing may be gathered meanwhile.
+    /// A thread has the turn and changes the log: nothing may be appended meanwhile.
     Changing,
     /// The committer's, with this group, which it has not begun to write.
     Handed(Group),

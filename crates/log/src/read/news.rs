@@ -31,7 +31,7 @@ const DOUBT: Duration = Duration::from_secs(5);
 /// The first pause without a shared page after a record came, and the longest: four observations a
 /// second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-const POLL_PAUSE_MAX: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// What a reader knows of publications.
 pub(crate) struct News {
@@ -199,7 +199,7 @@ impl News {
     /// The pause until the log is to be observed again; grows each time.
     fn next_pause(&mut self) -> Duration {
         let pause = self.pause;
-        self.pause = (pause * 2).min(POLL_PAUSE_MAX);
+        self.pause = (pause * 2).min(PAUSE_MAX);
         pause
     }
 

@@ -1,4 +1,5 @@
-//! Finds the last segment of a log, and the headers before it, while a writer changes the files.
+//! Finds the last segment of a log, and the headers before it, while a writer changes the files:
+//! by a listing, or, of a segment that the writer published, back by headers without one.
 //!
 //! *Owns*: the order in which first blocks are read, so that what they say together was true at one
 //! moment. *May not touch*: the groups; what is wrong with a header (`headers.rs`).

@@ -380,7 +380,7 @@ impl TakesTurns for Reading {
         let total_ns = monotonic_ns() - begin_ns;
         let brought = turn.session.directory.open(FILE, &OpenFile::existing())?.residency()?;
         let used = process_usage().since(&before);
-        let (amount, unit) = match self.order {
+        let (amount, units) = match self.order {
             ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
             ReadOrder::Random => (reads, reads),
         };
@@ -400,8 +400,8 @@ impl TakesTurns for Reading {
             ReadOrder::Sequential => (Unit::PerMib, Unit::NsPerMib),
             ReadOrder::Random => (Unit::PerOp, Unit::NsPerOp),
         };
-        figures.extend(usage_figures(&used, unit, each, ns));
-        let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
+        figures.extend(usage_figures(&used, units, each, ns));
+        let faults = (used.minor_faults + used.major_faults) as f64 / units.max(1) as f64;
         figures.push(figure("page faults", each, faults));
         Ok(Sample::of(amount, total_ns).with(figures))
     }

@@ -43,6 +43,21 @@ fn a_run_says_the_time_the_interval_the_bill_and_the_verdict_of_each_way() {
     assert!(narrow.contains("speedup") && narrow.contains("not shown"), "{narrow}");
 }
 
+/// What the figures of a table are is in its head.
+#[test]
+fn the_head_of_a_table_has_its_unit() {
+    for (unit, wanted) in [
+        (Unit::BytesPerS, " bytes/s"),
+        (Unit::OperationsPerS, " operations/s"),
+        (Unit::NsPerOp, " per operation, us"),
+        (Unit::NsPerMib, " per MiB, us"),
+    ] {
+        let run = Table { unit, ..samples::run() };
+        let text = render_table(&run, 140);
+        assert_says(row(&text, "way"), &[wanted], &text);
+    }
+}
+
 #[test]
 fn shared_counters_are_marked_and_no_kinds_are_invented() {
     let mut run = samples::run();
