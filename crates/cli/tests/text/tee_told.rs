@@ -1,10 +1,9 @@
 //! The messages of `inkstone tee` where no process reads them.
 
 use std::io::Read as _;
-use std::path::Path;
 
-use crate::support::{ends, full_pipe, signal, until};
-use crate::with_tee::{place, put, tee, text};
+use crate::support::{ends, full_pipe, until};
+use crate::with_tee::{put, tee, text};
 
 #[test]
 fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later() {
@@ -35,23 +34,4 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     for words in ["cannot be written", "written again"] {
         assert!(told.contains(words), "{}", told.trim());
     }
-}
-
-#[test]
-fn a_stderr_that_is_full_holds_no_end_up() {
-    let (_directory, file) = place();
-    // A signal, and messages at the end.
-    let (_reader, writer) = full_pipe();
-    let another = writer.try_clone().expect("a descriptor");
-    let mut signalled = tee(&file, &["--grace", "10ms"]).stderr(writer).spawn().expect("inkstone");
-    put(&mut signalled, "one\n");
-    until("a line", || text(&file) == "one\n");
-    signal("-TERM", signalled.id());
-    ends(&mut signalled);
-    assert_eq!(signalled.wait().expect("its end").code(), Some(130));
-    // An error.
-    let not_there = Path::new("/dev/null/s.log");
-    let mut failed = tee(not_there, &[]).stderr(another).spawn().expect("inkstone");
-    ends(&mut failed);
-    assert_eq!(failed.wait().expect("its end").code(), Some(1));
 }
