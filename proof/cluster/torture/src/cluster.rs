@@ -128,10 +128,6 @@ impl Cluster {
         self.options.addresses.clone()
     }
 
-    pub fn hosts(&self) -> &Hosts {
-        &self.hosts
-    }
-
     /// What was done since the last call, in words.
     pub fn take_story(&mut self) -> Vec<String> {
         std::mem::take(&mut self.story)
