@@ -8,4 +8,4 @@ mod weather;
 
 pub use hosts::{Hosts, missing, sweep};
 pub use switch::Switch;
-pub use weather::{Fate, Way, Weather};
+pub use weather::{Way, Weather};

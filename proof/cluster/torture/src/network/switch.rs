@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::Tunnel;
 
-use super::weather::{Fate, Weather};
+use super::weather::Weather;
 
 /// How often a thread that has nothing to do asks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -98,10 +98,9 @@ impl Shared {
             };
             let Some(to) = self.destination(&packet[..bytes]) else { continue };
             let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner);
-            let fate = weather.fate(from, to, &mut rng);
+            let arrivals = weather.arrivals(from, to, &mut rng);
             drop(weather);
-            let Fate::Arrives(first, second) = fate else { continue };
-            for time in [Some(first), second].into_iter().flatten() {
+            for time in arrivals.into_iter().flatten() {
                 number += 1;
                 if time.is_zero() {
                     self.hand_over(to, &packet[..bytes]);
