@@ -1,5 +1,5 @@
-//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, one that is away
-//! and back. They need root and a loop device.
+//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, one that is
+//! away and back. They need root and a loop device.
 
 mod common;
 

@@ -62,8 +62,8 @@ fn a_directory_that_vanishes_and_comes_again() {
     assert!(told.all()[0].contains("open log"), "{told:?}");
 }
 
-/// As a server of files that was started again, or a disk that was mounted afresh: what the path leads
-/// to by then has the log's file, and the old one is not written to any more.
+/// As a server of files that was started again, or a disk that was mounted afresh: what the path
+/// leads to by then has the log's file, and the old one is not written to any more.
 #[test]
 fn a_disk_that_is_gone_is_looked_for_by_its_path() {
     const ECONNABORTED: i32 = 103;

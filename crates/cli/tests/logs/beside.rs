@@ -16,8 +16,8 @@ fn open(at: &Path) -> inkstone::Log {
     inkstone::Log::open(at.join("log"), options).expect("the log")
 }
 
-/// Appends records while `look` runs; returns what `look` does, and the last LSN. A failed check does
-/// not leave the writer running.
+/// Appends records while `look` runs; returns what `look` does, and the last LSN. A failed check
+/// does not leave the writer running.
 fn beside_a_writer<T>(at: &Path, look: impl FnOnce() -> T) -> (T, u64) {
     let log = open(at);
     let is_over = AtomicBool::new(false);

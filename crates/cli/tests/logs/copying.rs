@@ -1,6 +1,6 @@
-//! A copy that finds something in its way overwrites no file, and the map of a salvaged log is there
-//! before the log. A copy that a signal stops: `exit_codes.rs`. Copies that are killed, failures of
-//! the disk and power cuts at every moment: `crates/log/tests/simulated/copying.rs`.
+//! A copy that finds something in its way overwrites no file, and the map of a salvaged log is
+//! there before the log. A copy that a signal stops: `exit_codes.rs`. Copies that are killed,
+//! failures of the disk and power cuts at every moment: `crates/log/tests/simulated/copying.rs`.
 
 use crate::support::{
     damage, directory, good, json, line, lines, names, refused, run, said, segments, text,
