@@ -455,23 +455,4 @@ mod tests {
         sweep(&chores);
         assert_eq!(left(folder), [""; 0]);
     }
-
-    #[test]
-    fn a_kill_while_compressing_leaves_nothing_that_the_next_start_does_not_put_right() {
-        use std::io::Read as _;
-        let directory = tempfile::tempdir().expect("a directory");
-        let folder = directory.path();
-        let path = |name: &str| folder.join(name);
-        // Killed in the middle; killed before the plain file was removed; not come to yet.
-        fs::write(path("a.log.20261121T160533Z.0"), "zero\n").expect("written");
-        fs::write(path("a.log.20261121T160533Z.0.gz.part"), "half").expect("written");
-        fs::write(path("a.log.20261121T160534Z.0"), "one\n").expect("written");
-        fs::write(path("a.log.20261121T160534Z.0.gz"), gzip("one\n")).expect("written");
-        sweep(&chores(folder, Keep::new(), Compression::Gzip));
-        assert_eq!(left(folder), ["a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]);
-        let mut text = String::new();
-        let file = File::open(path("a.log.20261121T160533Z.0.gz")).expect("there");
-        flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("gzip");
-        assert_eq!(text, "zero\n");
-    }
 }

@@ -230,10 +230,13 @@ mod tests {
         let (disk, mut passage) = (Numbered::default(), Passage::default());
         let mut before = output(Box::new(disk.clone()));
         passage.advance(&mut before, &mut buffer).expect_err("it takes ten bytes");
-        // Away, and back.
+        // Away, and back. What was told to have failed has reached the file in part.
+        let mut file = fs::File::options().append(true).open(&path).expect("there");
+        std::io::Write::write_all(&mut file, &LINES[10..14]).expect("written");
         before.away = passage.place.map(|place| Place { offset: 10, ..place });
         disk.0.store(true, Ordering::Relaxed);
         passage.advance(&mut before, &mut buffer).expect_err("no more");
+        assert_eq!((passage.done, before.vanished_bytes), (14, 0));
         drop(before);
         // Killed, and started again. The head of the stage has the new number.
         let mut after = output(Box::new(OsDisk));

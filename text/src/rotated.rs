@@ -209,7 +209,7 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    use std::time::{Duration, SystemTime};
 
     const DAY: u64 = 86_400;
 
@@ -329,36 +329,5 @@ pub(crate) mod tests {
         fs::write(path, "ten bytes.").expect("written");
         let file = fs::File::options().write(true).open(path).expect("open");
         file.set_modified(modified).expect("dated");
-    }
-
-    /// A machine without a clock chip starts in 1970. Names only rise, so those files go on with
-    /// the time of the last one before.
-    #[test]
-    fn files_of_a_clock_that_was_not_set_yet_are_as_young_as_those_behind_them() {
-        let right = 1_795_277_133;
-        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
-        let week_ago = right - 7 * DAY;
-        // With files of an earlier week, and without any.
-        for (named, gone) in [(week_ago, 1), (60, 0)] {
-            let directory = tempfile::tempdir().expect("a directory");
-            let folder = directory.path();
-            if gone > 0 {
-                write_at(&folder.join(plain("a.log", named, 0)), at(week_ago));
-            }
-            for number in 1..4 {
-                write_at(&folder.join(plain("a.log", named, number)), at(60 + u64::from(number)));
-            }
-            let held = OsDirectory::open(folder).expect("held");
-            let make_room = |now| retention(Keep::new().days(3), at(now)).make_room(&held, None);
-            make_room(64);
-            assert_eq!(left(folder).len(), 3 + gone, "in 1970");
-            make_room(right);
-            assert_eq!(left(folder).len(), 3, "the clock is set: they are minutes old");
-            write_at(&folder.join(plain("a.log", right + 9, 0)), at(right + 9));
-            make_room(right + 2 * DAY);
-            assert_eq!(left(folder).len(), 4);
-            make_room(right + 4 * DAY);
-            assert_eq!(left(folder), [""; 0], "nothing stays for ever");
-        }
     }
 }

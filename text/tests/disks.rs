@@ -1,13 +1,11 @@
-//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, two that are
-//! away and back. They need root and a loop device, or FUSE.
+//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, one that is
+//! away and back. They need root and a loop device.
 
 mod common;
-#[path = "disks/served.rs"]
-mod served;
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -15,13 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use common::{
-    DAY, Hooked, LINE, LONG, MS, Mood, MoodyDisk, Told, has_lines, kept, killed, line, lines,
-    names, numbers_of, put, quick, read, say, turn, wait_until,
+    DAY, Hooked, LINE, LONG, MS, Told, has_lines, kept, line, names, numbers_of, put, quick, read,
+    say, turn, wait_until,
 };
-use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive};
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
-use served::{ENDS_UNANSWERED, Server};
 
 /// A small disk of its own. Dropping it unmounts, detaches and removes it.
 struct SmallDisk {
@@ -125,24 +122,6 @@ fn rotating(path: &Path) -> (Builder, Told, Arc<AtomicUsize>) {
 fn has_last(path: &Path, count: u64) {
     let (lines, others) = numbers_of(&read(path));
     assert!(lines.iter().copied().eq(lines[0]..count) && others.is_empty(), "{others:?}");
-}
-
-/// Room for the current file, two rotated ones and one that is being compressed, and 50 times as
-/// many lines.
-#[test]
-fn on_a_small_disk_at_full_speed_room_comes_back_by_itself() {
-    let Some(disk) = small_disk("room comes back by itself", &[]) else { return };
-    disk.fill(5 << 20);
-    let (builder, _told, most) = rotating(&disk.log());
-    let (log, guard) = builder.open().expect("opened");
-    let count = 2_000_000;
-    put(&log, 0..count);
-    guard.flush(LONG).expect("it never stays full");
-    guard.close().expect("closed");
-    let stats = log.stats();
-    assert_eq!((stats.written_lines, stats.dropped_lines), (count, 0), "{stats:?}");
-    assert_eq!(most.load(Ordering::Relaxed), 2, "never more than asked for");
-    has_last(&disk.log(), count);
 }
 
 #[test]
@@ -287,58 +266,6 @@ fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
 }
 
-/// Another number of the device, as of a loop device or of USB after a restart: the lines of a
-/// killed process are found by what outlives the mount, and what was written before is not there
-/// twice.
-#[test]
-fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
-    const TEST: &str = "a disk with another number";
-    let Some(_turn) = turn(TEST) else { return };
-    let Some(mut disk) = small_disk(TEST, &[]) else { return };
-    let device = |disk: &SmallDisk| fs::metadata(disk.path()).expect("there").dev();
-    let before = device(&disk);
-    let moody = MoodyDisk::new(Mood::FailsHalfway(28));
-    killed(kept(&disk.log()), moody, |log| say(log, lines(0..50)));
-    disk.unmount();
-    // The old one goes last: its number would be given again.
-    disk.device = attach(&disk.directory.path().join("image")).expect("another");
-    disk.mount();
-    assert_ne!(before, device(&disk), "the number that it had");
-    let recovery = common::next_start(kept(&disk.log())).expect("lines");
-    has_lines(&read(&disk.log()), 0..50);
-    assert_eq!(recovery.doubt, None);
-}
-
-/// How often a disk is away and back: as many rounds as asked, `INKSTONE_DISK_ROUNDS=100 cargo test
-/// -p inkstone-appender --test disks -- away_and_back`.
-fn rounds(few: u32) -> u32 {
-    std::env::var("INKSTONE_DISK_ROUNDS").map_or(few, |rounds| rounds.parse().expect("a number"))
-}
-
-/// Has the disk go away and come back while lines are put all the time, slowly enough for a hundred
-/// rounds; returns how many were put. Each time, lines go on without a HUP.
-fn put_while_away(log: &LogWriter, rounds: u32, mut away_and_back: impl FnMut(u32)) -> u64 {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let putting = scope.spawn(|| {
-            let mut number = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                put(log, number..number + 10);
-                number += 10;
-                std::thread::sleep(3 * MS);
-            }
-            number
-        });
-        for round in 0..rounds {
-            std::thread::sleep(MS * fastrand::u32(10..60));
-            away_and_back(round);
-            wait_until("lines again", || log.trouble().is_none());
-        }
-        is_over.store(true, Ordering::Relaxed);
-        putting.join().expect("no panic")
-    })
-}
-
 /// The numbers of the whole lines; others may be cut, or notices.
 fn whole_lines(path: &Path) -> Vec<u64> {
     let number = |found: &str| -> Option<u64> {
@@ -350,7 +277,9 @@ fn whole_lines(path: &Path) -> Vec<u64> {
     found
 }
 
-/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again.
+/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again while lines are put
+/// all the time; each time lines go on without a HUP. As many rounds as asked:
+/// `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- away_and_back`.
 #[test]
 fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing() {
     const TEST: &str = "a disk away and back";
@@ -360,24 +289,43 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     }
     // XFS can be told to stop. It has no smaller one than this; the image has holes.
     let Some(mut disk) = disk_of(TEST, "xfs", 512 << 20, &["-q", "-f"]) else { return };
-    let (path, rounds) = (disk.log(), rounds(2));
+    let path = disk.log();
+    let rounds: u32 =
+        std::env::var("INKSTONE_DISK_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"));
     let (builder, told) = quick(&path);
     let builder = builder.buffers_bytes(256 << 10).buffer_bytes(8 << 10);
     let (log, guard) = builder.open().expect("opened");
-    let count = put_while_away(&log, rounds, |round| {
-        let run = |command: &mut Command| {
-            assert!(command.arg(disk.path()).status().expect("started").success());
-        };
-        // Sometimes all that was written is on the medium, sometimes not.
-        if round % 2 == 0 {
-            run(Command::new("sync").arg("-f"));
+    let is_over = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let putting = scope.spawn(|| {
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                put(&log, number..number + 10);
+                number += 10;
+                // Slowly enough for a hundred rounds.
+                std::thread::sleep(3 * MS);
+            }
+            number
+        });
+        for round in 0..rounds {
+            std::thread::sleep(MS * fastrand::u32(10..60));
+            let run = |command: &mut Command| {
+                assert!(command.arg(disk.path()).status().expect("started").success());
+            };
+            // Sometimes all that was written is on the medium, sometimes not.
+            if round % 2 == 0 {
+                run(Command::new("sync").arg("-f"));
+            }
+            run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]));
+            wait_until("the trouble", || log.trouble().is_some());
+            // Nothing of it stays open, so an ordinary unmount works; nothing is made below it.
+            disk.unmount();
+            assert_eq!(names(&disk.path()), [""; 0]);
+            disk.mount();
+            wait_until("lines again", || log.trouble().is_none());
         }
-        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]));
-        wait_until("the trouble", || log.trouble().is_some());
-        // Nothing of it stays open, so an ordinary unmount works; nothing is made below it.
-        disk.unmount();
-        assert_eq!(names(&disk.path()), [""; 0]);
-        disk.mount();
+        is_over.store(true, Ordering::Relaxed);
+        putting.join().expect("no panic")
     });
     guard.flush(LONG).expect("flushed");
     let stats = log.stats();
@@ -390,49 +338,4 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     assert!(missing <= vanished + u64::from(rounds) * LINE as u64, "{stats:?}");
     assert!(vanished > 0 || missing == 0, "{stats:?}");
     assert_eq!(told.count("came back without") > 0, vanished > 0, "{told:#?}");
-}
-
-/// A FUSE server is killed and started again, sometimes for longer than the buffers have room: the
-/// lines that are missing are those that were counted as dropped.
-#[test]
-fn a_server_that_is_away_and_back_is_found_again_and_only_what_was_dropped_is_missing() {
-    if !is_root() || fs::File::open("/dev/fuse").is_err() {
-        eprintln!("NOT RUN: a server away and back: it needs root and /dev/fuse");
-        return;
-    }
-    let (made, rounds) = (tempfile::tempdir().expect("a directory"), rounds(4));
-    let [from, at] = ["from", "at"].map(|name| made.path().join(name));
-    [&from, &at].into_iter().for_each(|folder| fs::create_dir(folder).expect("made"));
-    let mut server = Server::start(&from, &at);
-    let (builder, told) = quick(&at.join("a.log"));
-    let builder = builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10);
-    let (log, guard) = builder.when_full(WhenFull::DropNewest).open().expect("opened");
-    let count = put_while_away(&log, rounds, |round| {
-        if round % 4 == 2 {
-            // What the log was told to have failed is in the file.
-            fs::write(from.join(ENDS_UNANSWERED), "").expect("written");
-        } else {
-            server.kill();
-        }
-        wait_until("the trouble", || log.trouble().is_some());
-        server.kill();
-        let _ = fs::remove_file(from.join(ENDS_UNANSWERED));
-        server.unmount();
-        assert_eq!(names(&at), [""; 0]);
-        if round % 2 == 1 {
-            let before = log.stats().dropped_lines;
-            wait_until("dropped lines", || log.stats().dropped_lines > before);
-        }
-        server.start_again();
-    });
-    guard.close().expect("closed");
-    let (stats, found) = (log.stats(), whole_lines(&from.join("a.log")).len() as u64);
-    println!(
-        "{rounds} rounds: {count} lines, {} missing, {} dropped",
-        count - found,
-        stats.dropped_lines
-    );
-    assert_eq!((count - found, stats.vanished_bytes), (stats.dropped_lines, 0), "{stats:?}");
-    assert_eq!(stats.told_lines, stats.dropped_lines, "{stats:?}");
-    assert_eq!(told.count("written again"), rounds as usize, "{told:#?}");
 }

@@ -219,23 +219,6 @@ fn refused(mut command: Command) -> String {
 }
 
 #[tokio::test]
-async fn what_is_done_outlives_the_leader_and_all_nodes() {
-    let mut cluster = Cluster::start_new(&[]);
-    let mut appender = Appender::new(&cluster);
-    appender.append(50).await;
-    let leader = cluster.leader(&[1, 2, 3]).await;
-    cluster.kill(leader);
-    appender.append(50).await;
-    appender.check().await;
-    cluster.start(leader);
-    cluster.agree(&[1, 2, 3]).await;
-    [1, 2, 3].into_iter().for_each(|id| cluster.kill(id));
-    [1, 2, 3].into_iter().for_each(|id| cluster.start(id));
-    appender.check().await;
-    cluster.agree(&[1, 2, 3]).await;
-}
-
-#[tokio::test]
 async fn a_node_that_was_away_gets_a_snapshot() {
     let mut cluster = Cluster::start_new(&["--snapshot-every", "100"]);
     let mut appender = Appender::new(&cluster);

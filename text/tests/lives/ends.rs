@@ -139,12 +139,14 @@ fn limited() {
         }
         // The file has no room for even one byte; the next one has.
         "rotation" | "bringing-back-rotated" => {
+            let told = Told::default();
             let builder = builder.survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));
-            let (log, guard) = builder.open().expect("opened");
+            let (log, guard) = builder.on_event(told.hook()).open().expect("opened");
             say(&log, "behind\n");
             guard.flush(LONG).expect("it goes on in the next file");
             guard.close().expect("closed");
             assert_eq!(log.stats().rotations, 1);
+            assert_eq!(told.count("File too large"), 1);
             let expected = if word == "rotation" { "behind\n" } else { "line\nbehind\n" };
             assert_eq!(read(path), expected);
         }

@@ -62,6 +62,39 @@ fn a_directory_that_vanishes_and_comes_again() {
     assert!(told.all()[0].contains("open log"), "{told:?}");
 }
 
+/// As a server of files that was started again, or a disk that was mounted afresh: what the path
+/// leads to by then has the log's file, and the old one is not written to any more.
+#[test]
+fn a_disk_that_is_gone_is_looked_for_by_its_path() {
+    const ECONNABORTED: i32 = 103;
+    const ENOTCONN: i32 = 107;
+    const ESTALE: i32 = 116;
+    for code in [EIO, ECONNABORTED, ENOTCONN, ESTALE] {
+        let (directory, path) = place();
+        let disk = MoodyDisk::new(Mood::Works);
+        let (builder, told) = quick(&path);
+        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+        say(&log, "before\n");
+        guard.flush(LONG).expect("flushed");
+        disk.set(Mood::Fails(code));
+        let [folder, old] = ["logs", "old"].map(|name| directory.path().join(name));
+        fs::rename(&folder, &old).expect("moved");
+        fs::create_dir(&folder).expect("made");
+        say(&log, "meanwhile\n");
+        wait_until("an attempt", || log.stats().write_errors >= 2);
+        assert_eq!(names(&folder), [""; 0], "nothing is made below it");
+        fs::write(&path, "").expect("written");
+        disk.set(Mood::Works);
+        guard.flush(LONG).expect("by itself");
+        guard.close().expect("closed");
+        assert_eq!(
+            (read(&path), read(&old.join("a.log"))),
+            ("meanwhile\n".into(), "before\n".into())
+        );
+        assert_eq!(told.count("written again"), 1, "{told:?}");
+    }
+}
+
 #[test]
 fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
     let (_directory, path) = place();

@@ -90,11 +90,7 @@ fn read(log: &str) -> (String, Seen) {
         }
         let flags = match name {
             "fallocate" => arguments.split(',').nth(1).map(|mode| mode.trim().to_owned()),
-            "pwritev2" => arguments
-                .rsplit(',')
-                .next()
-                .map(|last| last.split(')').next().unwrap_or("").trim().to_owned()),
-            "msync" => arguments
+            "pwritev2" | "msync" => arguments
                 .rsplit(',')
                 .next()
                 .map(|last| last.split(')').next().unwrap_or("").trim().to_owned()),
@@ -174,19 +170,6 @@ fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
     ]
     .concat();
     assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
-}
-
-/// `stream` is fwrite *and* fflush, of small writes and unsynced ones too; a stream would gather
-/// them by itself.
-#[test]
-fn a_stream_that_is_flushed_at_each_write_writes_each() {
-    let place = directory();
-    let write = WRITE.replace("--size 64KiB", "--size 16KiB");
-    let way = "--access stream --durability none --write-size 512B";
-    if let Some(log) = seen_by_strace(place.path(), TRACED, &format!("{write} {way}")) {
-        let (_, seen) = read(&log);
-        assert_eq!(seen.get("write"), Some(&32), "{seen:?}");
-    }
 }
 
 /// The practice of article 1 (`lab e9`): written files of 1 MiB are overwritten in multiples of

@@ -12,24 +12,6 @@ fn certificate(file: &std::path::Path) -> serde_json::Value {
 }
 
 #[test]
-fn a_certificate_says_what_was_looked_at() {
-    let directory = directory();
-    let asked = "powerloss sim --seeds 2 --class torn-512,names --all-of 4 --certificate c.json";
-    let printed = text(&good(directory.path(), asked, b""));
-    for words in ["every promise held in", "a core opens or covers"] {
-        assert!(printed.contains(words), "{printed}");
-    }
-    let certificate = certificate(&directory.path().join("c.json"));
-    assert_eq!((&certificate["lab"], &certificate["seeds"]), (&"sim".into(), &2.into()));
-    let classes = certificate["classes"].as_array().expect("classes");
-    assert_eq!(classes.len(), 2);
-    for class in classes {
-        let possible = class["possible_log2"].as_f64();
-        assert!(class["states"].as_u64() > Some(50) && possible > Some(4.0), "{class}");
-    }
-}
-
-#[test]
 fn arguments_that_make_no_sense_are_refused() {
     let directory = directory();
     let at = directory.path();

@@ -42,29 +42,22 @@ fn a_log_that_holds() {
 }
 
 #[test]
-fn each_way_not_to_hold_is_found_and_kept() {
+fn who_loses_or_fails_is_found_and_kept() {
     let told_first = WRITER.replace(
         r#"echo "item $n!" >> f; echo "item $n!""#,
         r#"echo "item $n!"; echo "item $n!" >> f"#,
     );
-    let from_one = WRITER.replace("n=$(wc -l < f)", "n=0");
     let forgets = WRITER.replace("n=$(wc -l < f)", "rm f; n=0");
-    assert!(told_first != WRITER && from_one != WRITER && forgets != WRITER);
-    // Of whole lines: a kill can cut a line where a page ends.
-    let twice = format!("{READER}; grep -x 'item [0-9]*!' f | tail -n 1");
-    let reversed = READER.replace("grep -x", "tac f | grep -hx").replace(" f ||", " ||");
+    assert!(told_first != WRITER && forgets != WRITER);
     let gives_up = format!("{READER}; echo 'cannot read that' >&2; exit 4");
     let stops = WRITER.replace("cd {dir}", "cd {dir}; [ ! -e f ] || exit 5");
     let message = "the reader failed: exit status: 4, with the message \"cannot read that\"";
     let ways = [
         (&*told_first, READER, "it was acknowledged, but only"),
-        (&from_one, READER, "line "),
         // The message depends on which of its lines the second writer has reached when it is
         // killed.
         (&forgets, READER, "an earlier reading showed it|it was acknowledged"),
-        (WRITER, &*twice, "is there twice"),
-        (WRITER, &reversed, "instead of \"item 1!\""),
-        (WRITER, &gives_up, message),
+        (WRITER, &*gives_up, message),
         (&stops, READER, "the writer could not continue"),
     ];
     side_by_side(&ways, |(writer, reader, words)| {

@@ -69,26 +69,21 @@ fn truncate_cuts_at_both_ends_and_verify_counts_what_is_left() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    // In the last segment, in the middle of another, and at the first record of one.
+    // At the first record of a segment, behind it, and in the middle of another.
     let third = range(&good_json(at, "info log --json"), 2)[0];
-    for before in [third - 20, third, third + 1, 1001, 1990] {
+    for before in [third, third + 1, 1001] {
         let told = text(&good(at, format!("truncate log --before {before}"), b""));
-        let count = 2001 - before;
-        assert_eq!(
-            told,
-            format!("left: LSN {before} to 2000 ({count} records); the next is 2001\n")
-        );
+        let (count, bytes) = (2001 - before, shown(before..=2000).len() as u64);
+        let left = format!("LSN {before} to 2000 ({count} records); the next is 2001");
+        assert_eq!(told, format!("left: {left}\n"));
         let verified = good_json(at, "verify log --json");
-        assert_eq!(verified["records"].as_u64(), Some(count), "{before}: {verified}");
-        let bytes = shown(before..=2000).len() as u64 - count;
-        assert_eq!(verified["record_bytes"].as_u64(), Some(bytes), "{before}");
+        let counts = ["records", "record_bytes"].map(|name| verified[name].as_u64());
+        assert_eq!(counts, [Some(count), Some(bytes - count)], "{before}");
     }
     let said = good_json(at, "truncate log --after 1999 --json");
-    assert_eq!((said["first"].as_u64(), said["last"].as_u64()), (Some(1990), Some(1999)));
-    assert_eq!(text(&good(at, "cat log", b"")), shown(1990..=1999));
+    assert_eq!((said["first"].as_u64(), said["last"].as_u64()), (Some(1001), Some(1999)));
+    assert_eq!(text(&good(at, "cat log", b"")), shown(1001..=1999));
     refused(at, "get log 1000", 1, "truncate_before");
-    let table = text(&good(at, "verify log", b""));
-    assert!(table.contains("intact: 10 records") && table.contains("1990 to 1999"), "{table}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::{
-    command, damage, directory, fed, good, good_json, json, line, lines, open_files, run, said,
-    segments, side_by_side, signal, signalled, snapshot, spawn, until,
+    command, damage, directory, fed, good, good_json, json, line, lines, names, open_files, run,
+    said, segments, side_by_side, signal, signalled, snapshot, spawn, until,
 };
 use crate::tables::{Out, PAGE, Table, code, compare, ended, helps, table};
 
@@ -157,6 +157,10 @@ fn with_signal(at: &Path, arguments: &str, expected: &str) -> String {
         if is_caught {
             last = code(&output);
             caught += 1;
+            let new = at.join("NEW");
+            let left = if new.exists() { names(&new) } else { Vec::new() };
+            let is_nothing = left.is_empty() || left == ["inkstone.lock"];
+            assert!(last != "130" || is_nothing, "{arguments}: {left:?} of a stopped copy");
         }
         if last == expected && (last == "130" || caught >= 3) || caught >= 25 {
             break;
@@ -196,7 +200,7 @@ fn every_cell_of_the_text_log() {
 }
 
 #[test]
-fn every_command_of_the_help_has_a_row() {
+fn every_command_of_the_help_has_a_row_and_examples() {
     let directory = directory();
     let rows: Vec<&str> = PAGE
         .lines()
@@ -210,6 +214,9 @@ fn every_command_of_the_help_has_a_row() {
     let missing: Vec<_> = helps.iter().filter(|(name, _)| !has_row(name)).collect();
     assert!(missing.is_empty(), "not on the page: {missing:?}");
     assert!(helps.len() > 30, "{} commands", helps.len());
+    for (name, help) in &helps {
+        assert!(help.contains("Examples:\n  "), "{name} has no examples: {help}");
+    }
 }
 
 /// A stdin that cannot be read, and one that is a directory, are no end of the input.

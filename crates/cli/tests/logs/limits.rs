@@ -64,43 +64,6 @@ fn what_cannot_be_written_is_an_error_of_the_command() {
     );
 }
 
-/// A limit in KiB and how many lines are more than that. The stage of a log that survives has 8 MiB
-/// and a head.
-fn more_than_a_file(survive: &str) -> (u32, u64) {
-    if survive == "nothing" { (100, 30_000) } else { (10 << 10, 900_000) }
-}
-
-/// Files are smaller than configured, and each line is whole in one of them.
-#[test]
-fn tee_that_rotates_goes_on_in_the_next_file() {
-    for survive in ["nothing", "kill"] {
-        let directory = directory();
-        let at = directory.path();
-        let (limit, count) = more_than_a_file(survive);
-        let all = lines(1..=count, "");
-        let what = format!("tee s.log --rotate-size 1GiB --survive {survive}");
-        let output = limited(at, limit, &what, false, &all);
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(0), "{told}");
-        assert_eq!(told.matches("File too large").count(), 1, "{told}");
-        let mut names = crate::support::names(at);
-        names.retain(|name| name.starts_with("s.log."));
-        // By stamp, then by number.
-        names.sort_by_key(|name| {
-            let (stamp, number) = name.rsplit_once('.').expect("a number");
-            (stamp.to_owned(), number.parse::<u64>().expect("a number"))
-        });
-        names.push("s.log".to_owned());
-        let mut whole = Vec::new();
-        for name in &names {
-            let text = std::fs::read(at.join(name)).expect("text");
-            let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            whole.extend_from_slice(&text[..end]);
-        }
-        assert!(names.len() > 1 && whole == all, "{survive}: {} in {names:?}", whole.len());
-    }
-}
-
 #[test]
 fn a_program_that_a_command_starts_has_the_default_again() {
     let directory = directory();

@@ -11,28 +11,6 @@ use crate::support::{
 };
 
 #[test]
-fn every_byte_of_many_lines_goes_in_and_comes_out() {
-    let directory = directory();
-    let at = directory.path();
-    let mut lines = Vec::new();
-    for number in 0..200_000_u32 {
-        // Empty ones, long ones, and bytes that are no text.
-        match number % 1000 {
-            0 => {}
-            1 => lines.extend(std::iter::repeat_n(b'x', 5000)),
-            2 => lines.extend([0, 255, b'\r', 1]),
-            _ => write!(lines, "{number}").expect("memory"),
-        }
-        lines.push(b'\n');
-    }
-    let lsns = text(&good(at, "append log", &lines));
-    assert!(lsns.lines().map(str::to_owned).eq((1..=200_000).map(|lsn| lsn.to_string())));
-    assert!(good(at, "cat log", b"") == lines);
-    let verified = text(&good(at, "verify log", b""));
-    assert!(verified.contains("intact: 200000 records"), "{verified}");
-}
-
-#[test]
 fn each_framing_keeps_what_the_others_cannot() {
     let directory = directory();
     let at = directory.path();
@@ -160,18 +138,6 @@ fn last_durable(at: &Path) -> Option<u64> {
     info.status.success().then(|| crate::support::json(&info.stdout)["last"].as_u64()).flatten()
 }
 
-#[test]
-fn help_has_examples_for_every_subcommand() {
-    let directory = directory();
-    for name in
-        ["append", "cat", "get", "verify", "info", "dump", "raft", "truncate", "salvage", "copy"]
-    {
-        let help = text(&good(directory.path(), format!("{name} --help"), b""));
-        let example = format!("inkstone {name}");
-        assert!(help.contains("Examples:\n  ") && help.contains(&example), "{help}");
-    }
-}
-
 fn open_log(at: &Path) -> inkstone::Log {
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);
     inkstone::Log::open(at.join("log"), options.idle(Duration::from_millis(5))).expect("a log")
@@ -210,30 +176,6 @@ fn cat_follows_a_living_writer_over_a_truncation() {
     let (code, told) = code_and_words(&child.wait_with_output().expect("an end"));
     assert_eq!(code, Some(130));
     assert!(told.contains("LSN 6 to 11 were truncated"), "{told}");
-    log.close().expect("closed");
-}
-
-/// It has records in memory that it has not shown yet when they are cut.
-#[test]
-fn cat_that_was_held_up_shows_nothing_that_was_cut_meanwhile() {
-    let directory = directory();
-    let at = directory.path();
-    let log = open_log(at);
-    append(&log, 1..=400, "old");
-    let mut child = spawn(at, "cat log --follow");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    assert_eq!(shown(&mut lines), (1, "old".into()));
-    // A pipe and a buffer of `cat` are full: it has shown a part, and does not go on.
-    std::thread::sleep(Duration::from_millis(300));
-    log.truncate_after(inkstone::Lsn::new(300)).expect("a cut");
-    append(&log, 301..=400, "new");
-    for number in 2..=400 {
-        let expected = if number > 300 { "new" } else { "old" };
-        assert_eq!(shown(&mut lines), (number, expected.into()));
-    }
-    signal("-TERM", child.id());
-    let output = child.wait_with_output().expect("an end");
-    assert_eq!(code_and_words(&output), (Some(130), String::new()));
     log.close().expect("closed");
 }
 

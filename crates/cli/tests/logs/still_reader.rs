@@ -177,27 +177,6 @@ fn a_stderr_that_nobody_reads_does_not_make_a_command_deaf() {
     }
 }
 
-#[test]
-fn a_slow_reader_gets_everything() {
-    let directory = directory();
-    let at = directory.path();
-    let all = lines(1..=20_000, "");
-    good(at, "append log -q", &all);
-    let (mut child, _stdin) = start(at, "cat log", Stdio::piped(), Stdio::piped());
-    let mut out = child.stdout.take().expect("a pipe");
-    let (mut read, mut piece) = (Vec::new(), [0; 7000]);
-    loop {
-        let count = out.read(&mut piece).expect("read");
-        if count == 0 {
-            break;
-        }
-        read.extend_from_slice(&piece[..count]);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(read == all);
-    assert_eq!(child.wait().expect("its end").code(), Some(0));
-}
-
 /// The kernel's log accepts every write, but poll never reports it as ready.
 #[test]
 fn a_device_that_is_no_terminal_is_written_to_without_waiting() {

@@ -16,4 +16,3 @@ mod tee_containers;
 mod tee_deadline;
 mod tee_ends;
 mod tee_rounds;
-mod tee_told;

@@ -1,12 +1,13 @@
 //! How `inkstone tee` ends, and what is in the log and in the echo then: a terminal, a disk that
-//! fails, readers that leave. `tee_rounds.rs` has a service beside it.
+//! fails, readers that leave or stand still. `tee_rounds.rs` has a service beside it.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    code_and_words, fed, has_pending, not_run, numbers, said, side_by_side, signal, until,
+    code_and_words, ends, fed, full_pipe, has_pending, not_run, numbers, said, side_by_side,
+    signal, until,
 };
 use crate::with_tee::{place, put, start, tee, text};
 
@@ -207,26 +208,6 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
 }
 
 #[test]
-fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
-    let (_directory, file) = place();
-    let mut tee = start(&file, &["--echo"]);
-    let all = lines(20_000);
-    let mut out = tee.stdout.take().expect("a pipe");
-    put(&mut tee, &all);
-    let (mut echoed, mut piece) = (Vec::new(), vec![0; 50_000]);
-    // The input stays open meanwhile: at its end tee would not wait for a reader that takes nothing
-    // for a second.
-    while echoed.len() < all.len() {
-        let count = out.read(&mut piece).expect("read");
-        assert!(count > 0, "it ended after {} bytes", echoed.len());
-        echoed.extend_from_slice(&piece[..count]);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!(code_and_words(&fed(tee, b"")), (Some(0), String::new()));
-    assert!(text(&file) == all && echoed == all.as_bytes());
-}
-
-#[test]
 fn a_signal_does_not_hide_that_something_was_not_echoed() {
     let (_directory, file) = place();
     let mut tee = start(&file, &["--echo", "--grace", "60m"]);
@@ -261,4 +242,35 @@ fn a_line_is_echoed_to_a_reader_that_reads_unless_it_is_too_long_for_memory() {
     assert_eq!((echoed, code), (vec![5, 4, 0], Some(1)), "{told}");
     let amount = format!("1 lines were not echoed to stdout ({} bytes)", (33 << 20) + 1);
     assert!(told.contains(&amount) && told.contains("longer than 32 MiB"), "{told}");
+}
+
+#[test]
+fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let logs = directory.path().join("logs");
+    let file = logs.join("s.log");
+    let (mut reader, writer) = full_pipe();
+    let mut tee = tee(&file, &["--flush-every", "1ms"]).stderr(writer).spawn().expect("inkstone");
+    put(&mut tee, "one\n");
+    until("a line", || text(&file) == "one\n");
+    std::fs::remove_dir_all(&logs).expect("removed");
+    put(&mut tee, "two\n");
+    // Time to fail at writing it, and to report so. If it were too short, this would only show
+    // less.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::fs::create_dir(&logs).expect("made");
+    until("the log goes on", || text(&file) == "two\n");
+    let told = std::thread::spawn(move || {
+        let mut told = String::new();
+        reader.read_to_string(&mut told).map(|_| told)
+    });
+    put(&mut tee, "three\n");
+    drop(tee.stdin.take());
+    ends(&mut tee);
+    assert_eq!(tee.wait().expect("its end").code(), Some(0));
+    assert_eq!(text(&file), "two\nthree\n");
+    let told = told.join().expect("a thread").expect("text");
+    for words in ["cannot be written", "written again"] {
+        assert!(told.contains(words), "{}", told.trim());
+    }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{signal, until};
+use crate::support::{side_by_side, signal, until};
 use crate::with_tee::all_text;
 
 const PROGRESS: &str = "INKSTONE_TEE_SERVICE";
@@ -218,11 +218,7 @@ fn rounds(way: &str, run: impl Fn(u32) -> [usize; 3]) {
 }
 
 /// Ends a pair in some way: the log has everything that was handed over, and nothing else.
-fn loses_nothing(way: &str, end: impl Fn(&Pair, u32)) {
-    loses_nothing_with(&["--rotate-size", "1MiB"], way, end);
-}
-
-fn loses_nothing_with(rotate: &[&'static str], way: &str, end: impl Fn(&Pair, u32)) {
+fn loses_nothing(rotate: &[&'static str], way: &str, end: impl Fn(&Pair, u32)) {
     rounds(way, |round| {
         // Several ways to keep lines and to rotate, one after the other.
         let survive: &[&'static str] = match round % 3 {
@@ -246,53 +242,37 @@ fn term_or_int(round: u32) -> &'static str {
     if round % 4 == 3 { "-INT" } else { "-TERM" }
 }
 
-#[test]
-fn term_or_int_to_the_group_loses_nothing() {
-    loses_nothing("TERM or INT to both", |pair, round| pair.signal_both(term_or_int(round)));
-}
-
-/// As `timeout` sends it: to the process and to its group.
-#[test]
-fn a_signal_that_comes_twice_at_once_is_one() {
-    loses_nothing("TERM to tee and to both", |pair, _| {
-        let mut twice = Command::new("sh");
-        twice.args(["-c", "kill -TERM $1; kill -TERM -$1", "sh", &pair.tee.id().to_string()]);
-        assert!(twice.status().expect("sh").success());
-    });
-}
+/// How a pair ends, in a round.
+type End = fn(&Pair, u32);
 
 #[test]
-fn term_or_int_to_the_service_loses_nothing() {
-    loses_nothing("TERM or INT to the service", |pair, round| {
-        pair.signal_service(term_or_int(round));
-    });
-}
-
-#[test]
-fn term_or_int_to_tee_while_the_service_goes_on_loses_nothing() {
-    loses_nothing("TERM or INT to tee, the service ends within the grace", |pair, round| {
-        pair.signal_tee(term_or_int(round));
-        a_moment();
-        pair.signal_service("-TERM");
-    });
-}
-
-#[test]
-fn a_kill_of_the_service_loses_nothing() {
-    loses_nothing("KILL of the service", |pair, _| pair.signal_service("-KILL"));
-}
-
-/// A hangup ends the service, which has no handler for it, and makes tee reopen the log.
-#[test]
-fn a_hangup_of_both_or_of_the_service_loses_nothing() {
-    loses_nothing("HUP to both, or to the service", |pair, round| {
-        if round % 2 == 0 { pair.signal_both("-HUP") } else { pair.signal_service("-HUP") }
-    });
+fn no_end_of_tee_or_of_the_service_loses_anything_that_was_handed_over() {
+    let ways: [(&str, End); 6] = [
+        ("TERM or INT to both", |pair, round| pair.signal_both(term_or_int(round))),
+        // As `timeout` sends it: to the process and to its group.
+        ("TERM to tee and to both", |pair, _| {
+            let mut twice = Command::new("sh");
+            twice.args(["-c", "kill -TERM $1; kill -TERM -$1", "sh", &pair.tee.id().to_string()]);
+            assert!(twice.status().expect("sh").success());
+        }),
+        ("TERM or INT to the service", |pair, round| pair.signal_service(term_or_int(round))),
+        ("TERM or INT to tee, the service ends within the grace", |pair, round| {
+            pair.signal_tee(term_or_int(round));
+            a_moment();
+            pair.signal_service("-TERM");
+        }),
+        ("KILL of the service", |pair, _| pair.signal_service("-KILL")),
+        // It ends the service, which has no handler for it, and makes tee reopen the log.
+        ("HUP to both, or to the service", |pair, round| {
+            if round % 2 == 0 { pair.signal_both("-HUP") } else { pair.signal_service("-HUP") }
+        }),
+    ];
+    side_by_side(&ways, |(way, end)| loses_nothing(&["--rotate-size", "1MiB"], way, end));
 }
 
 #[test]
 fn hangups_of_tee_lose_nothing() {
-    loses_nothing_with(&[], "HUP to tee, three times", |pair, _| {
+    loses_nothing(&[], "HUP to tee, three times", |pair, _| {
         let at = pair.path();
         for number in 0..3 {
             let moved = format!("s.log.moved.{number}");

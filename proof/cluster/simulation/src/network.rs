@@ -46,11 +46,6 @@ pub struct Wire {
 
 type Answered = oneshot::Sender<Result<Reply, String>>;
 
-enum Fate {
-    Arrived,
-    Lost,
-}
-
 impl World {
     /// The network as one node sees it.
     pub fn network(
@@ -107,14 +102,14 @@ impl World {
         }
     }
 
-    /// The time that a message takes between two nodes. It is lost if the way is cut when it would
-    /// arrive.
-    async fn pass(&self, from: u64, to: u64) -> Fate {
+    /// Takes the time that a message takes between two nodes; false: it is lost, also if the way is
+    /// cut when it would arrive.
+    async fn passes(&self, from: u64, to: u64) -> bool {
         let lost = self.lock().weather.lost;
         let is_lost = self.happens(lost);
         self.sleep(self.delay_ms()).await;
         self.while_stopped(to).await;
-        if is_lost || !self.is_open(from, to) { Fate::Lost } else { Fate::Arrived }
+        !is_lost && self.is_open(from, to)
     }
 
     /// A client's question to a node. `None` is an answer that did not come.
@@ -174,7 +169,7 @@ impl Wire {
             }
             world.chronicle(&message);
             world.while_stopped(from).await;
-            if matches!(world.pass(from, to).await, Fate::Lost) {
+            if !world.passes(from, to).await {
                 return world.sleep(LOST_MS).await;
             }
             let Some((node, there)) = world.live(to) else { return };
@@ -191,10 +186,10 @@ impl Wire {
             }
             drop(node);
             world.while_stopped(to).await;
-            match world.pass(to, from).await {
-                Fate::Lost => world.sleep(LOST_MS).await,
-                Fate::Arrived => drop(answered.map(|answered| answered.send(reply))),
+            if !world.passes(to, from).await {
+                return world.sleep(LOST_MS).await;
             }
+            drop(answered.map(|answered| answered.send(reply)));
         }
     }
 }

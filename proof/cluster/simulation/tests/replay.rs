@@ -28,20 +28,6 @@ fn the_same_seed_gives_the_same_history() {
     assert_eq!(others.len(), once.len(), "each seed has a history of its own");
 }
 
-#[test]
-fn seeds_hold_every_promise_and_do_what_they_are_for() {
-    if !replays() {
-        return;
-    }
-    let mut counts = replicated_log_simulation::world::Counts::default();
-    for seed in 1..=40 {
-        let report = run(seed, None, false);
-        assert_eq!(report.broken, Vec::<String>::new(), "seed {seed}");
-        counts.merge(&report.counts);
-    }
-    assert_eq!(counts.missing(), Vec::<&str>::new(), "{counts}");
-}
-
 /// In another process hash maps have other orders and memory has other places.
 #[test]
 fn the_same_seed_says_the_same_in_another_process() {

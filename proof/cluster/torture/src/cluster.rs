@@ -128,10 +128,6 @@ impl Cluster {
         self.options.addresses.clone()
     }
 
-    pub fn hosts(&self) -> &Hosts {
-        &self.hosts
-    }
-
     /// What was done since the last call, in words.
     pub fn take_story(&mut self) -> Vec<String> {
         std::mem::take(&mut self.story)
@@ -252,13 +248,6 @@ impl Cluster {
         Ok(())
     }
 
-    fn hit(&self, target: Target, leader: Option<usize>) -> usize {
-        match target {
-            Target::Node(id) => id,
-            Target::Leader(id) => leader.unwrap_or(id),
-        }
-    }
-
     /// Begins a fault. Returns the node that it hits, for [`Cluster::end`].
     pub fn begin(
         &mut self,
@@ -266,7 +255,10 @@ impl Cluster {
         who_leads: &dyn Fn() -> Option<usize>,
     ) -> Result<usize, Trap> {
         let leader = who_leads();
-        let id = self.hit(fault.target, leader);
+        let id = match fault.target {
+            Target::Node(id) => id,
+            Target::Leader(id) => leader.unwrap_or(id),
+        };
         let mut rng = fastrand::Rng::with_seed(fault.seed);
         let all: Vec<_> = (1..=self.members.len()).collect();
         self.tell(format_args!("{} hits node {id} (leader: {leader:?})", fault.kind));
@@ -315,7 +307,7 @@ impl Cluster {
         let Some(old) = old.filter(|&old| self.members[old - 1].process.is_some()) else {
             return Ok(());
         };
-        let mut others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
+        let others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
         let nodes = self.members.len();
         let part_only = |weather: &mut Weather, id: usize| {
             weather.clear_ways();
@@ -339,12 +331,11 @@ impl Cluster {
             self.hosts.switch().change(|weather| part_only(weather, new));
             let voters: Vec<_> = others.iter().copied().filter(|&id| id != new).collect();
             self.cut_power(&voters)?;
-        }
-        if new.is_none() {
+        } else {
             self.hosts.switch().change(Weather::clear_ways);
         }
         self.tell(format_args!("after node {old} stood still, this one led: {new:?}"));
-        for id in others.drain(..) {
+        for id in others {
             self.member(id).disk.repair();
         }
         self.member(old).signal(Signal::Continue)?;

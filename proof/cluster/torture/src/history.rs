@@ -86,12 +86,10 @@ impl History {
         // Before the call, also if the lock is waited for: an interval may be too long, never too
         // short.
         let at_ns = self.now_ns();
-        let (call, key, value) = match asked {
-            Asked::Change(request @ Request::Put { key, .. }) => ("put", key, request.parts().1),
-            Asked::Change(request @ Request::Append { key, .. }) => {
-                ("append", key, request.parts().1)
-            }
-            Asked::Get(key) => ("get", key, &bytes::Bytes::new()),
+        let (call, (key, value)) = match asked {
+            Asked::Change(request @ Request::Put { .. }) => ("put", request.parts()),
+            Asked::Change(request @ Request::Append { .. }) => ("append", request.parts()),
+            Asked::Get(key) => ("get", (key.as_str(), &bytes::Bytes::new())),
         };
         let value = &String::from_utf8_lossy(value);
         let mut state = self.lock();

@@ -35,15 +35,9 @@ impl Judge {
     pub fn build(directory: &Path) -> Result<Self, String> {
         let program = directory.join("checker");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("checker");
-        let go = go().ok_or("there is no go")?;
-        let mut build = Command::new(go);
-        build
-            .arg("build")
-            .arg("-o")
-            .arg(&program)
-            .arg(".")
-            .current_dir(&source)
-            .stdin(Stdio::null());
+        let mut build = Command::new(go().ok_or("there is no go")?);
+        build.args(["build", "-o"]).arg(&program).arg(".").current_dir(&source);
+        build.stdin(Stdio::null());
         let output = build.output().map_err(|error| format!("go: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_string();

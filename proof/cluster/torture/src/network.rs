@@ -7,5 +7,5 @@ mod switch;
 mod weather;
 
 pub use hosts::{Hosts, missing, sweep};
-pub use switch::{Carried, Switch};
-pub use weather::{Fate, Way, Weather};
+pub use switch::Switch;
+pub use weather::{Way, Weather};

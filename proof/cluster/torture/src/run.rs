@@ -53,8 +53,6 @@ pub struct Summary {
     pub undecided: Vec<String>,
     /// Broken promises, in words, with where they are kept.
     pub broken: Vec<String>,
-    /// Packets that arrived, that were lost, late or doubled on purpose.
-    pub packets: [u64; 4],
     /// The longest time from a mending until all keys were read and all nodes had the same state.
     pub mended_in: Duration,
     pub took: Duration,
@@ -67,8 +65,6 @@ impl fmt::Display for Summary {
         let kinds: Vec<_> =
             self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         writeln!(f, "faults: {}", if kinds.is_empty() { "none".into() } else { kinds.join(", ") })?;
-        let [arrived, lost, late, twice] = self.packets;
-        writeln!(f, "packets: {arrived} arrived, {lost} lost, {late} late, {twice} twice")?;
         writeln!(f, "operations: {done} done, {not_done} not done, {unknown} unknown")?;
         let longest_ms = self.mended_in.as_millis();
         writeln!(f, "answers and equal states after each mending: {longest_ms} ms at the longest")?;
@@ -155,11 +151,6 @@ impl Run<'_> {
         }
         if let Some(last) = before {
             self.judge(&last)?;
-        }
-        let carried = cluster.hosts().switch().carried();
-        let now = [&carried.arrived, &carried.lost, &carried.late, &carried.twice];
-        for (sum, counter) in self.summary.packets.iter_mut().zip(now) {
-            *sum += counter.load(Ordering::Relaxed);
         }
         cluster.remove()?;
         Ok(number)

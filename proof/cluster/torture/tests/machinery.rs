@@ -94,8 +94,6 @@ fn hosts_hear_each_other_unless_the_wire_is_cut() {
     assert!(is_silent(), "the link is down");
     hosts.set_link(1, true).expect("up");
     assert!(is_heard(), "the link is up again");
-    let (late, lost) = (&hosts.switch().carried().late, &hosts.switch().carried().lost);
-    assert!(late.load(Ordering::Relaxed) >= 2 && lost.load(Ordering::Relaxed) >= 2);
 
     // What a killed run has left is removed, and what a living one has is not. No process has this
     // number: 2^22 is the most.

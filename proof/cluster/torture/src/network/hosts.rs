@@ -34,17 +34,8 @@ pub struct Hosts {
 
 pub fn missing() -> Option<String> {
     for tool in ["ip", "nsenter", "setpriv", "unshare"] {
-        let found = Command::new(tool)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        let found = if tool == "ip" {
-            ip(&["-V"]).is_ok()
-        } else {
-            found.is_ok_and(|found| found.success())
-        };
-        if !found {
+        let version = if tool == "ip" { "-V" } else { "--version" };
+        if !Command::new(tool).arg(version).output().is_ok_and(|said| said.status.success()) {
             return Some(format!("{tool} is not installed (packages iproute2 and util-linux)"));
         }
     }

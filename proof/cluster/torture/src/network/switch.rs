@@ -10,7 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::Tunnel;
 
-use super::weather::{Fate, Weather};
+use super::weather::Weather;
 
 /// How often a thread that has nothing to do asks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -26,23 +26,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LATE_MAX: usize = 4096;
 const PACKET_BYTES_MAX: usize = 1 << 16;
 
-#[derive(Debug, Default)]
-pub struct Carried {
-    pub arrived: AtomicU64,
-    /// Packets that were lost on purpose.
-    pub lost: AtomicU64,
-    /// Packets that arrived late on purpose.
-    pub late: AtomicU64,
-    /// Packets that arrived once more.
-    pub twice: AtomicU64,
-}
-
 struct Shared {
     tunnels: Vec<Tunnel>,
     /// The last byte of each host's address.
     numbers: Vec<u8>,
     weather: Mutex<Weather>,
-    carried: Carried,
     stop: AtomicBool,
 }
 
@@ -63,7 +51,6 @@ impl Switch {
             tunnels,
             numbers,
             weather: Mutex::new(Weather::clear(hosts)),
-            carried: Carried::default(),
             stop: AtomicBool::new(false),
         });
         let (sender, receiver) = sync_channel(LATE_MAX);
@@ -81,10 +68,6 @@ impl Switch {
 
     pub fn change<T>(&self, change: impl FnOnce(&mut Weather) -> T) -> T {
         change(&mut self.shared.weather.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub fn carried(&self) -> &Carried {
-        &self.shared.carried
     }
 }
 
@@ -115,24 +98,16 @@ impl Shared {
             };
             let Some(to) = self.destination(&packet[..bytes]) else { continue };
             let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner);
-            let fate = weather.fate(from, to, &mut rng);
+            let arrivals = weather.arrivals(from, to, &mut rng);
             drop(weather);
-            let Fate::Arrives(first, second) = fate else {
-                self.carried.lost.fetch_add(1, Ordering::Relaxed);
-                continue;
-            };
-            for (time, is_second) in [(Some(first), false), (second, true)] {
-                let Some(time) = time else { continue };
+            for time in arrivals.into_iter().flatten() {
                 number += 1;
-                self.carried.twice.fetch_add(u64::from(is_second), Ordering::Relaxed);
                 if time.is_zero() {
                     self.hand_over(to, &packet[..bytes]);
-                    continue;
+                } else {
+                    let packet = packet[..bytes].to_vec();
+                    let _ = late.try_send((Instant::now() + time, number, to, packet));
                 }
-                self.carried.late.fetch_add(1, Ordering::Relaxed);
-                let late =
-                    late.try_send((Instant::now() + time, number, to, packet[..bytes].to_vec()));
-                self.carried.lost.fetch_add(u64::from(late.is_err()), Ordering::Relaxed);
             }
         }
     }
@@ -145,8 +120,7 @@ impl Shared {
                 .map(|Reverse(late)| late.0.saturating_duration_since(Instant::now()));
             match incoming.recv_timeout(next.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)) {
                 Ok(late) if waiting.len() < LATE_MAX => waiting.push(Reverse(late)),
-                Ok(_) => drop(self.carried.lost.fetch_add(1, Ordering::Relaxed)),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let now = Instant::now();
@@ -165,10 +139,6 @@ impl Shared {
 
     fn hand_over(&self, to: usize, packet: &[u8]) {
         // A device that is down takes nothing: the packet is lost, as on a wire that leads nowhere.
-        let counter = match self.tunnels[to].send(packet) {
-            Ok(()) => &self.carried.arrived,
-            Err(_) => &self.carried.lost,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let _ = self.tunnels[to].send(packet);
     }
 }

@@ -29,13 +29,6 @@ impl Way {
     };
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    Lost,
-    /// It arrives after this time; and once more after the other.
-    Arrives(Duration, Option<Duration>),
-}
-
 #[derive(Debug, Clone)]
 pub struct Weather {
     hosts: usize,
@@ -70,18 +63,24 @@ impl Weather {
         self.way(other, one).is_cut = true;
     }
 
-    pub fn fate(&self, from: usize, to: usize, rng: &mut fastrand::Rng) -> Fate {
+    /// After how long a packet arrives, and once more; nothing if it is lost.
+    pub fn arrivals(
+        &self,
+        from: usize,
+        to: usize,
+        rng: &mut fastrand::Rng,
+    ) -> [Option<Duration>; 2] {
         let way = &self.ways[from * self.hosts + to];
         let is_lost =
             way.is_cut || self.dark[from] || self.dark[to] || rng.u8(..100) < way.lost_percent;
         if is_lost {
-            return Fate::Lost;
+            return [None; 2];
         }
         let (least, most) = (way.late.0.as_micros() as u64, way.late.1.as_micros() as u64);
         let mut late = || Duration::from_micros(rng.u64(least..=most.max(least)));
         let first = late();
         let second = late();
-        Fate::Arrives(first, (rng.u8(..100) < way.twice_percent).then_some(second))
+        [Some(first), (rng.u8(..100) < way.twice_percent).then_some(second)]
     }
 }
 
@@ -98,10 +97,9 @@ mod tests {
         let late = (Duration::from_millis(1), Duration::from_millis(3));
         *weather.way(0, 2) = Way { is_cut: false, lost_percent: 10, twice_percent: 20, late };
         let mut draws = |from, to| {
-            let fates: Vec<_> = (0..1000).map(|_| weather.fate(from, to, &mut rng)).collect();
-            let lost = fates.iter().filter(|fate| **fate == Fate::Lost).count();
-            let is_twice = |fate: &&Fate| matches!(fate, Fate::Arrives(_, Some(_)));
-            (lost, fates.iter().filter(is_twice).count())
+            let all: Vec<_> = (0..1000).map(|_| weather.arrivals(from, to, &mut rng)).collect();
+            let count = |times| all.iter().filter(move |one| one.iter().flatten().count() == times);
+            (count(0).count(), count(2).count())
         };
         let ways = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)];
         let all = ways.map(|(from, to)| draws(from, to));
@@ -110,7 +108,8 @@ mod tests {
         assert!((60..140).contains(&lost) && (130..230).contains(&twice), "{lost}, {twice}");
         weather.clear_ways();
         weather.set_dark(2, true);
-        let fates = [(1, 2), (2, 1), (0, 1)].map(|(from, to)| weather.fate(from, to, &mut rng));
-        assert_eq!(fates, [Fate::Lost, Fate::Lost, Fate::Arrives(Duration::ZERO, None)]);
+        let ways = [(1, 2), (2, 1), (0, 1)];
+        let arrivals = ways.map(|(from, to)| weather.arrivals(from, to, &mut rng));
+        assert_eq!(arrivals, [[None; 2], [None; 2], [Some(Duration::ZERO), None]]);
     }
 }
