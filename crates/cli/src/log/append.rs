@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use inkstone_io::{Got, Input, InputStop};
 
-use super::AppendArguments;
+use super::arguments::AppendArguments;
 use super::input::Records;
 use super::sink::Sink;
 use crate::stdout::Stdout;

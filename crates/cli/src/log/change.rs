@@ -11,9 +11,10 @@ use inkstone::inspect::{self, Keep, Salvage};
 use inkstone::{Error, Log, Lsn, Options};
 use serde_json::{Value, json};
 
+use super::arguments::{NewLogArguments, TruncateArguments};
 use super::kind::LogKind;
 use super::report::report_json;
-use super::{NewLogArguments, TruncateArguments, said, tell_doubts};
+use super::words::{said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 
 /// The file that says where a salvaged log comes from.

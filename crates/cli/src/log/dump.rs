@@ -13,7 +13,8 @@ use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump a
 use serde_json::{Value, json};
 
 use super::kind::LogKind;
-use super::{raft, said, tell_doubts};
+use super::raft;
+use super::words::{said, tell_doubts};
 use crate::stdout::Stdout;
 
 /// How many bytes of a payload are shown by default.

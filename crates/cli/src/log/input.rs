@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, ErrorKind};
 
-use super::Separator;
+use super::arguments::Separator;
 
 /// Takes records out of `input`; a record that lies whole in its buffer is borrowed, not copied.
 pub(super) struct Records<R> {

@@ -1,9 +1,10 @@
 //! The subcommands for logs.
 //!
-//! *Owns*: their arguments, and the words for errors. *May not touch*: a log's files: each is one
-//! call of the library.
+//! *Owns*: which there are, and their examples. *May not touch*: a log's files: each is one call of
+//! the library.
 
 mod append;
+mod arguments;
 mod change;
 mod dump;
 mod input;
@@ -13,18 +14,20 @@ mod read;
 mod report;
 mod sink;
 mod streams;
+mod words;
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use inkstone::{Access, Durability, Error};
+use clap::Subcommand;
+use inkstone::Error;
 
-use crate::parse::{duration, names_of, size};
+use self::arguments::{
+    AppendArguments, CatArguments, Framing, InfoArguments, NewLogArguments, ReportArguments,
+    StreamsArguments, TruncateArguments,
+};
 
 const APPEND: &str = "\
 Examples:
@@ -149,164 +152,6 @@ pub(crate) enum LogCommand {
     Copy(NewLogArguments),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct AppendArguments {
-    /// The log's directory; it and the log are created if they are missing
-    directory: PathBuf,
-    #[command(flatten)]
-    framing: Framing,
-    /// Print no LSNs
-    #[arg(short, long)]
-    quiet: bool,
-    /// Append to this stream of a log with streams, and print the records' numbers
-    #[arg(long, value_name = "ID")]
-    stream: Option<u64>,
-    /// Create the stream if it is not there, and the log; its first record gets this number
-    #[arg(long, value_name = "FIRST", requires = "stream")]
-    create: Option<u64>,
-    /// Set the stream's note when all records are appended; an empty one removes it
-    #[arg(long, value_name = "TEXT", requires = "stream")]
-    note: Option<String>,
-    /// Size of a full segment
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    segment_size: u64,
-    /// The largest record [default: 16MiB, or half a segment if that is less]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    record_max: Option<u64>,
-    /// What makes a commit durable [default: depends on the file system]
-    #[arg(long, value_parser = names_of(&[
-        Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync,
-    ]))]
-    durability: Option<Durability>,
-    /// How files are read and written [default: depends on the file system]
-    #[arg(long, value_parser = names_of(&[Access::Buffered, Access::Direct]))]
-    access: Option<Access>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CatArguments {
-    /// The log's directory
-    directory: PathBuf,
-    /// Print the records of this stream of a log with streams
-    #[arg(long, value_name = "ID")]
-    stream: Option<u64>,
-    /// Start with this record, by its LSN, or its number in the stream [default: the first]
-    #[arg(long, value_name = "N")]
-    from: Option<u64>,
-    /// End with this record [default: the last durable one]
-    #[arg(long, value_name = "N")]
-    to: Option<u64>,
-    /// Wait for new records, as `tail -f` does
-    #[arg(short, long)]
-    follow: bool,
-    #[command(flatten)]
-    framing: Framing,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReportArguments {
-    /// The log's directory
-    directory: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StreamsArguments {
-    #[command(flatten)]
-    report: ReportArguments,
-    /// Show this stream alone, with its note
-    #[arg(long, value_name = "ID")]
-    stream: Option<u64>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InfoArguments {
-    #[command(flatten)]
-    report: ReportArguments,
-    /// Print text for Prometheus, from the files alone; a program gets its own counts from
-    /// `Log::stats`
-    #[arg(long, conflicts_with = "json")]
-    prometheus: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct NewLogArguments {
-    /// The log's directory
-    directory: PathBuf,
-    /// Directory for the new log; it must not hold one
-    new: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TruncateArguments {
-    /// The log's directory
-    directory: PathBuf,
-    #[command(flatten)]
-    what: What,
-    /// Change nothing; print what would be left
-    #[arg(long)]
-    dry_run: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// What is truncated.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct What {
-    /// Remove the records before this one
-    #[arg(long, value_name = "LSN")]
-    before: Option<u64>,
-    /// Remove the records after this one
-    #[arg(long, value_name = "LSN")]
-    after: Option<u64>,
-    /// Remove the oldest segments; keep the newest ones that have this many bytes together
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    keep_bytes: Option<u64>,
-    /// Remove all but this many of the newest records
-    #[arg(long, value_name = "COUNT")]
-    keep_records: Option<u64>,
-    /// Remove the segments whose records are all older than this
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    keep_for: Option<Duration>,
-}
-
-/// How records are separated in a stream.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Framing {
-    /// Separate records by NUL instead of line ends
-    #[arg(short = '0', long, conflicts_with = "binary")]
-    null: bool,
-    /// Put the length before each record: 4 bytes, little endian
-    #[arg(long)]
-    binary: bool,
-}
-
-/// What separates records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Separator {
-    /// This byte after each.
-    Byte(u8),
-    /// The length before each.
-    Length,
-}
-
-impl Framing {
-    fn separator(self) -> Separator {
-        match self {
-            Self { binary: true, .. } => Separator::Length,
-            Self { null: true, .. } => Separator::Byte(0),
-            Self { .. } => Separator::Byte(b'\n'),
-        }
-    }
-}
-
 /// Runs a subcommand.
 pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
     let answer = match command {
@@ -330,67 +175,4 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
         }
         answer => answer,
     }
-}
-
-/// Says on stderr what a reader could not make sure of.
-fn tell_doubts(doubts: &[String]) {
-    for doubt in doubts {
-        complain!("warning: {doubt}");
-    }
-}
-
-/// The error, with what to do about it.
-fn said(error: Error) -> anyhow::Error {
-    said_of(error, "`inkstone append` creates a log")
-}
-
-/// As [`said`]; `created` says how a log of this kind comes to be, for one that is missing.
-fn said_of(error: Error, created: &str) -> anyhow::Error {
-    let cure = match &error {
-        Error::NoLog { path } => return no_log(path, created),
-        Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
-            return no_log(io.path(), created);
-        }
-        Error::Locked { path, .. } => Some(format!(
-            "`inkstone cat` and `inkstone copy {} NEW` work beside it",
-            path.display()
-        )),
-        Error::TooLarge { .. } => Some("raise --record-max".into()),
-        _ => None,
-    };
-    match cure {
-        // Its text has the cause already.
-        Some(cure) => anyhow::anyhow!("{error}; {cure}"),
-        None => error.into(),
-    }
-}
-
-/// As [`said`], of a log with streams.
-fn said_of_streams(error: inkstone_streams::Error, directory: &Path) -> anyhow::Error {
-    let path = directory.display();
-    match error {
-        inkstone_streams::Error::Log(error @ Error::Stopped) => error.into(),
-        inkstone_streams::Error::Log(error) => said_of(
-            error,
-            "`inkstone append --stream ID --create FIRST` creates a log with streams",
-        ),
-        inkstone_streams::Error::NoStream { stream } => anyhow::anyhow!(
-            "there is no stream {stream} in {path}: `inkstone streams {path}` lists those that are \
-             there; `inkstone append --create FIRST` creates one"
-        ),
-        error @ inkstone_streams::Error::Foreign { .. } => {
-            anyhow::anyhow!("{error}; `inkstone info {path}` shows any log")
-        }
-        inkstone_streams::Error::TooLarge { bytes, limit_bytes } => anyhow::anyhow!(
-            "the record takes {bytes} bytes, and the largest may take {limit_bytes}: raise \
-             --record-max"
-        ),
-        error => error.into(),
-    }
-}
-
-/// The same words whether the directory or only the log is missing: the path is said once.
-fn no_log(path: &Path, created: &str) -> anyhow::Error {
-    let what = if path.is_dir() { "log in" } else { "directory" };
-    anyhow::anyhow!("there is no {what} {}: check the path; {created}", path.display())
 }

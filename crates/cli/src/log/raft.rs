@@ -10,7 +10,8 @@ use inkstone_raft::inspect::{RecordInfo, Segment, Summary, describe, inspect_unt
 use inkstone_raft::{EntryId, Error, Leader};
 use serde_json::{Value, json};
 
-use super::{ReportArguments, said_of, tell_doubts};
+use super::arguments::ReportArguments;
+use super::words::{said_of, tell_doubts};
 use crate::columns::{human, table};
 use crate::stdout::print;
 

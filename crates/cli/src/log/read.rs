@@ -11,9 +11,10 @@ use std::time::Duration;
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
 use inkstone_streams::StreamCursor;
 
+use super::arguments::{CatArguments, Separator};
 use super::kind::LogKind;
 use super::streams::open;
-use super::{CatArguments, Separator, said, said_of_streams, tell_doubts};
+use super::words::{said, said_of_streams, tell_doubts};
 use crate::columns::range;
 use crate::stdout::Stdout;
 

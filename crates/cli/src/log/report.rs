@@ -10,8 +10,9 @@ use inkstone::{Choice, Corruption, Error, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
+use super::arguments::{InfoArguments, ReportArguments};
 use super::kind::LogKind;
-use super::{InfoArguments, ReportArguments, said, tell_doubts};
+use super::words::{said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
 

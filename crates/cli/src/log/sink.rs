@@ -6,8 +6,10 @@ use inkstone::{Log, Options};
 use inkstone_raft::inspect::is_raft_group;
 use inkstone_streams::{NOTE_BYTES_MAX, Streams};
 
+use super::arguments::AppendArguments;
 use super::kind::LogKind;
-use super::{AppendArguments, said, said_of_streams, streams};
+use super::streams;
+use super::words::{said, said_of_streams};
 
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 /// What a record of a stream has less than the largest one of the log (docs/streams.md).

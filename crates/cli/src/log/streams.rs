@@ -11,7 +11,8 @@ use inkstone::{Error, inspect};
 use inkstone_streams::{Options, SectionUsage, StreamUsage, StreamsReader, Usage};
 use serde_json::{Value, json};
 
-use super::{StreamsArguments, said_of_streams, tell_doubts};
+use super::arguments::StreamsArguments;
+use super::words::{said_of_streams, tell_doubts};
 use crate::columns::{human, plural, table};
 use crate::stdout::print;
 
