@@ -8,7 +8,7 @@
 //! know the end of the log (recovery) counts a group only at [`Step::GroupEnd`], as
 //! [`Decoder::tail`] does.
 
-use crate::bytes::{all_zero, array};
+use crate::bytes::all_zero;
 use crate::checksum::crc32c;
 use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason};
 use crate::group::{GroupHeader, Identity};
@@ -16,9 +16,8 @@ use crate::header::SegmentHeader;
 use crate::limits::{ALIGN, GROUP_BYTES_MAX, HEADER_BYTES, RECORD_BYTES_MAX};
 use crate::prove::Proof;
 use crate::seek::Mark;
-use crate::stop::{EpochIs, Fault, Found, Place, Stop};
-use crate::types::{Epoch, Lsn, SegmentNumber};
-use crate::version::Version;
+use crate::stop::{EpochIs, Fault, Found, Place, Stop, Tail};
+use crate::types::{Lsn, SegmentNumber};
 
 /// What the decoder found, or needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,27 +46,6 @@ pub struct GroupStart {
     pub at: u64,
     /// What it says.
     pub header: GroupHeader,
-}
-
-/// The state after the whole groups so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tail {
-    /// The byte after the last whole group: where the next is expected.
-    pub end: u64,
-    /// The LSN of the next record.
-    pub next_lsn: Lsn,
-    /// The epoch of the last group; before the first group, that of the segment's header.
-    pub epoch: Epoch,
-    /// The highest promise so far, the segment's header included.
-    pub promise: Lsn,
-    /// The first LSN that is not truncated.
-    pub first_live: Lsn,
-    /// The number of groups.
-    pub groups: u64,
-    /// The log was closed cleanly, and nothing follows.
-    pub closed: bool,
-    /// The segment was sealed, and this is the next one.
-    pub sealed: Option<SegmentNumber>,
 }
 
 /// The state machine. Copying it is cheap; a copy continues from the same place.
@@ -297,7 +275,7 @@ impl Decoder {
         let Some(header) = GroupHeader::decode(&self.identity, self.at, bytes) else {
             let expected = GroupHeader::fields(version, bytes)
                 .is_some_and(|fields| fields.first_lsn == self.next_lsn);
-            let found = if has_marker(version, bytes) && expected {
+            let found = if version.begins_group(bytes) && expected {
                 Found::Garbage
             } else {
                 Found::Remains
@@ -539,9 +517,4 @@ impl Decoder {
         self.stop = Some(stop);
         stop
     }
-}
-
-/// Whether `bytes` begin with a group's marker: a cheap filter for scans.
-pub(crate) fn has_marker(version: Version, bytes: &[u8]) -> bool {
-    array::<4>(bytes, 0) == version.group_marker()
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::checksum::{crc32c, flipped_bit};
-use crate::frame::{FrameHeader, Kind, Summed};
+use crate::frame::{FrameHeader, Kind, summed};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::stop::{Fault, Place, Stop};
@@ -110,7 +110,7 @@ fn explain_frame(
         Some(kind) => format!("{kind:?} of {} bytes", found.payload_bytes),
         None => format!("kind: expected 1 to 6, found {}", found.kind),
     });
-    let crc = identity.frame_crc(stop.at, stop.epoch_here, Summed::of(bytes));
+    let crc = identity.frame_crc(stop.at, stop.epoch_here, summed(bytes));
     lines.push(format!("checksum: expected {crc:08x}, found {:08x}", found.header_crc));
     try_bits(stop.at, bytes, |bytes| {
         FrameHeader::decode(identity, stop.at, stop.epoch_here, bytes).is_some()

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::bytes::{all_zero, put_u32, put_u64, u32_at, u64_at};
-use crate::group::Identity;
+use crate::group::{Identity, Summed};
 use crate::types::{Epoch, Lsn, SegmentNumber};
 use crate::version::Version;
 
@@ -154,7 +154,7 @@ impl FrameHeader {
         bytes: &[u8],
     ) -> bool {
         let rest = &bytes[SUMMED_TO..identity.version().frame_header_bytes()];
-        self.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes)) && all_zero(rest)
+        self.header_crc == identity.frame_crc(at, epoch, summed(bytes)) && all_zero(rest)
     }
 
     /// Reads the fields without checking the checksum.
@@ -174,17 +174,10 @@ impl FrameHeader {
     }
 }
 
-/// The 20 bytes of a frame's header before its checksum, held in registers to be written and
-/// summed: reading bytes in larger pieces than they were just written in makes the processor wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
-
-impl Summed {
-    /// Those of a header that was read.
-    #[inline]
-    pub(crate) fn of(header: &[u8]) -> Self {
-        Self(u64_at(header, 0), u64_at(header, 8), u32_at(header, PAYLOAD_CRC_AT))
-    }
+/// Those of a header that was read.
+#[inline]
+pub(crate) fn summed(header: &[u8]) -> Summed {
+    Summed(u64_at(header, 0), u64_at(header, 8), u32_at(header, PAYLOAD_CRC_AT))
 }
 
 /// A frame that passed every check.

@@ -5,7 +5,6 @@
 
 use crate::bytes::{array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
-use crate::frame::Summed;
 use crate::types::{Epoch, LogId, Lsn, SegmentNumber};
 use crate::version::{HEADER_BYTES_MOST, Version};
 
@@ -25,6 +24,11 @@ pub struct Identity {
     group_seed: u32,
     frame_seed: u32,
 }
+
+/// The 20 bytes of a frame's header before its checksum, held in registers to be written and
+/// summed: reading bytes in larger pieces than they were just written in makes the processor wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
 
 impl Identity {
     /// The identity of a segment.

@@ -40,7 +40,7 @@ mod version;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
-pub use decode::{Decoder, GroupStart, Step, Tail};
+pub use decode::{Decoder, GroupStart, Step};
 pub use encode::{EncodeError, Finished, GroupEncoder};
 pub use explain::{BitFlip, Explanation, explain};
 pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
@@ -49,7 +49,7 @@ pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHe
 pub use prove::{Proof, Prover};
 pub use scan::{Evidence, ScanAhead};
 pub use seek::{Mark, Skim, Skimmed};
-pub use stop::{EpochIs, Fault, Found, Place, Stop};
+pub use stop::{EpochIs, Fault, Found, Place, Stop, Tail};
 pub use survey::{SegmentSurvey, Survey, SurveyOptions, survey};
 pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 pub use verdict::{

@@ -5,7 +5,7 @@
 //! *May not touch*: anything else.
 
 /// The version in the header of a new segment.
-pub const FORMAT_VERSION: u32 = crate::Version::NEWEST.number();
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The first bytes of a segment's header. The first byte is not ASCII, and a transfer in text mode
 /// changes the line ends.

@@ -4,7 +4,6 @@
 //! group headers: a header lies in 48 neighbouring bytes and was true when it was built, whatever
 //! happened to its frames.
 
-use crate::decode::has_marker;
 use crate::group::{GroupHeader, Identity};
 use crate::header::SegmentHeader;
 use crate::limits::ALIGN;
@@ -132,7 +131,7 @@ impl ScanAhead {
             }
             let piece_end = at + PIECE_BYTES;
             while at < piece_end && at + header_bytes <= to {
-                if has_marker(version, &window[at..]) {
+                if version.begins_group(&window[at..]) {
                     self.look(&window[at..at + header_bytes], window_at + at as u64);
                 }
                 at += ALIGN;

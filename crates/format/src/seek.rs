@@ -9,7 +9,6 @@
 //! log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
-use crate::decode::has_marker;
 use crate::frame::{FrameHeader, Kind};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::{ALIGN, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
@@ -97,7 +96,7 @@ impl Mark {
         (from..window.len()).step_by(ALIGN).find_map(|place| {
             let at = window_at + place as u64;
             let bytes = window.get(place..place + identity.version().frame_header_bytes())?;
-            if has_marker(identity.version(), bytes) {
+            if identity.version().begins_group(bytes) {
                 let header = GroupHeader::decode(identity, at, &window[place..])?;
                 let is_between = epochs.contains(&header.epoch) && lsns.contains(&header.first_lsn);
                 return (is_between && header.promise_is_sound(at))

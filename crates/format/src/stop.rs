@@ -3,10 +3,28 @@
 //! *Owns*: the types for what a decoder could not read. *May not touch*: what the facts mean
 //! (`verdict`), how they are found (`decode`).
 
-use crate::decode::Tail;
-use crate::scan::Evidence;
-use crate::types::{Epoch, Lsn};
-use crate::verdict::Facts;
+use crate::types::{Epoch, Lsn, SegmentNumber};
+
+/// The state after the whole groups so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tail {
+    /// The byte after the last whole group: where the next is expected.
+    pub end: u64,
+    /// The LSN of the next record.
+    pub next_lsn: Lsn,
+    /// The epoch of the last group; before the first group, that of the segment's header.
+    pub epoch: Epoch,
+    /// The highest promise so far, the segment's header included.
+    pub promise: Lsn,
+    /// The first LSN that is not truncated.
+    pub first_live: Lsn,
+    /// The number of groups.
+    pub groups: u64,
+    /// The log was closed cleanly, and nothing follows.
+    pub closed: bool,
+    /// The segment was sealed, and this is the next one.
+    pub sealed: Option<SegmentNumber>,
+}
 
 /// Where a stop is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,25 +134,6 @@ pub struct Stop {
     pub lsn_expected: Lsn,
     /// The epoch of a frame there: that of its group.
     pub epoch_here: Epoch,
-}
-
-impl Stop {
-    /// The facts from which the verdict follows.
-    pub fn facts(&self, evidence: &Evidence) -> Facts {
-        Facts {
-            below: evidence.covers(self.tail.end, self.tail.next_lsn),
-            later: evidence.later,
-            short: self.file_short,
-            sealed: self.tail.sealed.is_some(),
-            found: self.found,
-            place: self.place,
-            epoch: self.epoch,
-            length: self.length_fits,
-            lsn: self.lsn_fits,
-            grammar: self.grammar_fits,
-            body: self.body_fits,
-        }
-    }
 }
 
 impl Fault {

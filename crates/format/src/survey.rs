@@ -16,7 +16,9 @@ use crate::limits::HEADER_BYTES;
 use crate::scan::{Evidence, ScanAhead};
 use crate::stop::{Fault, Stop};
 use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
-use crate::verdict::{HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header};
+use crate::verdict::{
+    Facts, HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header,
+};
 use crate::version::Version;
 
 /// What the caller of a survey knows.
@@ -268,7 +270,7 @@ fn judge_segment(
             ScanAhead::behind(&identity, &stop, to).run(bytes).with_durable(options.expect_durable)
         }
     };
-    let row = judge(&stop.facts(&evidence));
+    let row = judge(&Facts::of(&stop, &evidence));
     SegmentSurvey { header, stop, evidence, row: row.name, verdict: row.verdict }
 }
 

@@ -6,7 +6,8 @@
 
 use core::fmt;
 
-use crate::stop::{EpochIs, Found, Place};
+use crate::scan::Evidence;
+use crate::stop::{EpochIs, Found, Place, Stop};
 
 /// What recovery does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +105,25 @@ pub struct Facts {
     pub grammar: bool,
     /// The payload is whole.
     pub body: bool,
+}
+
+impl Facts {
+    /// Those of a stop, with what lies behind it.
+    pub fn of(stop: &Stop, evidence: &Evidence) -> Self {
+        Self {
+            below: evidence.covers(stop.tail.end, stop.tail.next_lsn),
+            later: evidence.later,
+            short: stop.file_short,
+            sealed: stop.tail.sealed.is_some(),
+            found: stop.found,
+            place: stop.place,
+            epoch: stop.epoch,
+            length: stop.length_fits,
+            lsn: stop.lsn_fits,
+            grammar: stop.grammar_fits,
+            body: stop.body_fits,
+        }
+    }
 }
 
 /// A row of the table of stops. Each condition is a value of the fact with the same name in

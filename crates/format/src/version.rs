@@ -74,6 +74,12 @@ impl Version {
         }
     }
 
+    /// Whether `bytes` begin as a group does: a cheap filter for scans.
+    #[inline]
+    pub(crate) fn begins_group(self, bytes: &[u8]) -> bool {
+        bytes.starts_with(&self.group_marker())
+    }
+
     /// The first bytes of the sums of groups and frames. They differ between versions, so that
     /// bytes of one version never pass for bytes of another.
     pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
@@ -115,6 +121,7 @@ pub(crate) const HEADER_BYTES_MOST: usize = {
 };
 
 // One version costs nothing: nobody asks which it is.
+const _: () = assert!(crate::limits::FORMAT_VERSION == Version::NEWEST.number());
 const _: () =
     assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
 

@@ -5,7 +5,7 @@
 #![no_main]
 
 use inkstone_format::{
-    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
+    Decoder, Epoch, Facts, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
     SurveyOptions, Verdict, explain, judge, survey,
 };
 use inkstone_fuzz::{images, mutate};
@@ -51,7 +51,7 @@ fn walk(header: &SegmentHeader, bytes: &[u8]) {
     }
     let id = header.identity();
     let evidence = ScanAhead::behind(&id, &whole, bytes.len() as u64).run(bytes);
-    let _ = judge(&whole.facts(&evidence));
+    let _ = judge(&Facts::of(&whole, &evidence));
     let _ = explain(&id, &whole, bytes, 0);
     let _ = ScanAhead::new(&id, Epoch::FIRST, 0, bytes.len() as u64).run(bytes);
 }

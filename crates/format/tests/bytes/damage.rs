@@ -10,8 +10,9 @@ use crate::support::{
     survey_with,
 };
 use inkstone_format::{
-    Batch, Control, Copies, Decoder, Fault, Found, GroupEncoder, HeaderBlock, Lsn, PayloadSum,
-    Position, Promise, Reason, ScanAhead, Step, SurveyOptions, Verdict, explain, judge, limits,
+    Batch, Control, Copies, Decoder, Facts, Fault, Found, GroupEncoder, HeaderBlock, Lsn,
+    PayloadSum, Position, Promise, Reason, ScanAhead, Step, SurveyOptions, Verdict, explain, judge,
+    limits,
 };
 
 /// A full segment of 64 KiB that ends with a promise of everything.
@@ -51,7 +52,7 @@ fn check(
         }
     };
     let evidence = ScanAhead::behind(decoder.identity(), &stop, bytes.len() as u64).run(bytes);
-    let row = judge(&stop.facts(&evidence));
+    let row = judge(&Facts::of(&stop, &evidence));
     let header = |at: u64| at..at + limits::GROUP_HEADER_BYTES as u64;
     let apart =
         |group: &std::ops::Range<u64>| group.end <= touched.start || touched.end <= group.start;

@@ -11,8 +11,8 @@
 
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
-    Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll,
-    Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
+    Chain, ChainFault, ChainLink, Epoch, Evidence, Facts, GroupHeader, Identity, LogId, Lsn,
+    Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -49,7 +49,7 @@ impl Span {
         stop: &Stop,
     ) -> Result<(Evidence, &'static Row, Verdict)> {
         let evidence = self.evidence(strip, stop)?;
-        let row = judge(&stop.facts(&evidence));
+        let row = judge(&Facts::of(stop, &evidence));
         Ok((evidence, row, self.verdict_of(row)))
     }
 

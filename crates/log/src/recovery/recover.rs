@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{
-    Chain, Epoch, Evidence, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict,
-    explain, judge,
+    Chain, Epoch, Evidence, Facts, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail,
+    Verdict, explain, judge,
 };
 use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 
@@ -109,7 +109,7 @@ fn read_head(
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
     let stop = walk.run_to_stop(|tail| segment.note(tail))?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
-    let row = judge(&stop.facts(&evidence.with_durable(options.expect_durable)));
+    let row = judge(&Facts::of(&stop, &evidence.with_durable(options.expect_durable)));
     if let Verdict::Corrupt(reason) = row.verdict {
         return Err(corruption(&mut walk, directory, &stop, &evidence, reason, row.name)?);
     }
@@ -213,7 +213,7 @@ pub(crate) fn damage(
     end: Option<u64>,
 ) -> Result<Error> {
     let evidence = Evidence { lsn: durable, end: end.unwrap_or(0), ..Evidence::default() };
-    let row = judge(&stop.facts(&evidence));
+    let row = judge(&Facts::of(stop, &evidence));
     let reason = match row.verdict {
         Verdict::Corrupt(reason) => reason,
         Verdict::End | Verdict::Torn | Verdict::Unknown => Reason::Link,
