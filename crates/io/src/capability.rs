@@ -22,23 +22,8 @@ use crate::device_number::DeviceNumber;
 use crate::error::{Error, Result, is_not_here};
 use crate::held::Held;
 use crate::mount_table::{MountPoint, mount_points};
+pub use crate::sys::DioAlignment;
 use crate::sys::{self, FileSystem};
-
-/// The alignment that O_DIRECT needs here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DioAlignment {
-    /// Alignments in bytes.
-    Bytes {
-        /// Of the memory.
-        memory: u32,
-        /// Of offset and length.
-        offset: u32,
-    },
-    /// This file system refuses O_DIRECT, or would serve it through the page cache.
-    Refused,
-    /// The kernel does not report it (before Linux 6.1, or this file system does not answer).
-    NotTold,
-}
 
 /// Whether overwriting written blocks puts the data in a new place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

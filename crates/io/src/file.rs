@@ -21,20 +21,13 @@ use crate::engine::BlockingFile;
 use crate::error::{Error, Result, is_not_here};
 use crate::fiemap;
 use crate::fork::ForkMark;
-use crate::held::Held;
+use crate::held::{Held, is_clean_by_mount};
 use crate::prepare;
-use crate::residency::Residency;
+use crate::residency::{Residency, residency};
 use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
-use crate::sys;
+use crate::sys::{self, BTRFS, EXT4, F2FS, TMPFS, XFS};
 use crate::transfer::{Direction, Transfer, retry};
-
-/// The numbers of file systems, as `statfs` gives them.
-const EXT4: u32 = 0xEF53;
-const BTRFS: u32 = 0x9123_683E;
-const XFS: u32 = 0x5846_5342;
-const F2FS: u32 = 0xF2F5_2010;
-const TMPFS: u32 = 0x0102_1994;
 
 /// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4).
 /// Below an overlay there can be any.
@@ -89,27 +82,6 @@ fn explained(error: Error, how: &OpenFile) -> Error {
     }
 }
 
-/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that
-/// never write (squashfs, erofs, iso9660) have no sync and answer `EINVAL`; bcachefs answers
-/// `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS` only after an error has
-/// *turned* them read-only: then pages in memory may never have reached the device.
-fn says_nothing_is_dirty(code: i32, file_system: u32) -> bool {
-    let turns_read_only = [EXT4, BTRFS];
-    code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
-}
-
-/// Whether this answer to a sync only means that the file system is mounted read-only, so that
-/// nothing is dirty.
-pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
-    let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
-    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), sys::file_system(open.as_fd()))
-    else {
-        return false;
-    };
-    let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-    is_read_only && says_nothing_is_dirty(code, kind.number)
-}
-
 /// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has
 /// opened the file with `O_DIRECT`; `None` if they can. The kernel fails only at the first
 /// transfer, or silently uses the page cache. The latter matters for a reader that reads past the
@@ -149,6 +121,15 @@ fn file_system_of(file: &StdFile) -> Option<u32> {
 }
 
 impl OsFile {
+    /// How much of the file is in the page cache now, by `cachestat` (Linux 6.5), else by
+    /// `mincore`. It reads nothing.
+    ///
+    /// # Errors
+    /// What the kernel answers; before 6.5 the file must be open for writing too.
+    pub fn residency(&self) -> Result<Residency> {
+        residency(&self.file, &self.path, self.len_bytes()?)
+    }
+
     /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is
     /// durable after a sync of its directory. A log opens its files by [`crate::OsDirectory`].
     ///
@@ -450,18 +431,5 @@ mod tests {
             refused(file.prepare(preparation, 4096).expect_err("refused"));
         }
         assert_eq!(file.len_bytes().expect("asked"), 0);
-    }
-
-    #[test]
-    fn a_file_system_that_an_error_turned_read_only_is_not_clean() {
-        let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E);
-        assert!(
-            says_nothing_is_dirty(libc::EINVAL, squashfs)
-                && says_nothing_is_dirty(libc::EROFS, bcachefs)
-        );
-        assert!(
-            !says_nothing_is_dirty(libc::EROFS, EXT4) && !says_nothing_is_dirty(libc::EROFS, BTRFS)
-        );
-        assert!(!says_nothing_is_dirty(libc::EIO, squashfs));
     }
 }

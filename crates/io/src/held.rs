@@ -16,8 +16,7 @@ use rustix::fs::{
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result, is_not_here};
-use crate::file::is_clean_by_mount;
-use crate::sys;
+use crate::sys::{self, BTRFS, EXT4};
 use crate::transfer::retry;
 
 /// The flags with which a directory is opened.
@@ -309,6 +308,27 @@ fn could_not_create(path: &Path, cause: &Error) -> Error {
         .advise("choose a path whose parents are directories that you may write to")
 }
 
+/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that
+/// never write (squashfs, erofs, iso9660) have no sync and answer `EINVAL`; bcachefs answers
+/// `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS` only after an error has
+/// *turned* them read-only: then pages in memory may never have reached the device.
+fn says_nothing_is_dirty(code: i32, file_system: u32) -> bool {
+    let turns_read_only = [EXT4, BTRFS];
+    code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
+}
+
+/// Whether this answer to a sync only means that the file system is mounted read-only, so that
+/// nothing is dirty.
+pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
+    let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
+    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), sys::file_system(open.as_fd()))
+    else {
+        return false;
+    };
+    let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    is_read_only && says_nothing_is_dirty(code, kind.number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,5 +403,18 @@ mod tests {
             assert!(error.to_string().contains("was removed while it was open"), "{error}");
         }
         assert_eq!(std::fs::read_dir(&path).expect("listed").count(), 0);
+    }
+
+    #[test]
+    fn a_file_system_that_an_error_turned_read_only_is_not_clean() {
+        let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E);
+        assert!(
+            says_nothing_is_dirty(libc::EINVAL, squashfs)
+                && says_nothing_is_dirty(libc::EROFS, bcachefs)
+        );
+        assert!(
+            !says_nothing_is_dirty(libc::EROFS, EXT4) && !says_nothing_is_dirty(libc::EROFS, BTRFS)
+        );
+        assert!(!says_nothing_is_dirty(libc::EIO, squashfs));
     }
 }

@@ -15,20 +15,12 @@ use crate::buffer::AlignedBuf;
 use crate::error::{Error, Result};
 use crate::strategy::{Access, Preparation};
 use crate::sys;
+pub(crate) use crate::sys::Allocate;
 use crate::transfer::{Direction, Transfer, retry};
 
 /// Zeros are written in pieces of this size: large enough for any device's bandwidth, small in
 /// memory.
 const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
-
-/// A mode of fallocate that a log uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Allocate {
-    /// Reserves blocks, unwritten; the file grows to their end.
-    Grow,
-    /// The device writes zeros (Linux 6.17); the file grows to their end.
-    WriteZeroes,
-}
 
 impl Allocate {
     /// Makes the call on the first `len_bytes` of `file`.

@@ -6,13 +6,12 @@
 use std::fs::File as StdFile;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::null_mut;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::{Error, Result};
-use crate::file::OsFile;
-use crate::seam::File;
 use crate::sys;
 
 /// How much of a file is in the page cache.
@@ -26,27 +25,20 @@ pub struct Residency {
     pub told_by: &'static str,
 }
 
-impl OsFile {
-    /// How much of the file is in the page cache now, by `cachestat` (Linux 6.5), else by
-    /// `mincore`. It reads nothing.
-    ///
-    /// # Errors
-    /// What the kernel answers; before 6.5 the file must be open for writing too.
-    pub fn residency(&self) -> Result<Residency> {
-        let len_bytes = self.len_bytes()?;
-        let pages = len_bytes.div_ceil(rustix::param::page_size() as u64);
-        if pages == 0 {
-            return Ok(Residency { resident_pages: 0, pages, told_by: "cachestat" });
-        }
-        match sys::cached_pages(self.std_file().as_fd(), 0, len_bytes) {
-            Ok(resident_pages) => Ok(Residency { resident_pages, pages, told_by: "cachestat" }),
-            // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not
-            // have it.
-            Err(_) => {
-                let resident_pages = resident_by_mincore(self.std_file(), len_bytes)
-                    .map_err(|source| Error::new("mincore", self.path(), source))?;
-                Ok(Residency { resident_pages, pages, told_by: "mincore" })
-            }
+/// How much of a file of so many bytes is in the page cache now.
+pub(crate) fn residency(file: &StdFile, path: &Path, len_bytes: u64) -> Result<Residency> {
+    let pages = len_bytes.div_ceil(rustix::param::page_size() as u64);
+    if pages == 0 {
+        return Ok(Residency { resident_pages: 0, pages, told_by: "cachestat" });
+    }
+    match sys::cached_pages(file.as_fd(), 0, len_bytes) {
+        Ok(resident_pages) => Ok(Residency { resident_pages, pages, told_by: "cachestat" }),
+        // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not
+        // have it.
+        Err(_) => {
+            let resident_pages = resident_by_mincore(file, len_bytes)
+                .map_err(|source| Error::new("mincore", path, source))?;
+            Ok(Residency { resident_pages, pages, told_by: "mincore" })
         }
     }
 }
@@ -73,7 +65,8 @@ fn resident_by_mincore(file: &StdFile, len_bytes: u64) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::{OpenFile, SyncKind};
+    use crate::file::OsFile;
+    use crate::seam::{File as _, OpenFile, SyncKind};
     use std::io::Write as _;
 
     const LEN: usize = 64 << 12;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use super::{BlockingFile, too_long};
+use super::blocking::{BlockingFile, too_long};
 use crate::error::Result;
 use crate::seam::{Completion, Engine, Operation, Request, ThenOn};
 

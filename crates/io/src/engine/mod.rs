@@ -12,37 +12,21 @@
 //! engines that submit entries to the kernel (io_uring, Linux AIO) are those of the lab, in
 //! `inkstone-host`.
 
+mod blocking;
 mod caller;
 mod pool;
 
-use std::fmt;
-use std::path::Path;
+pub use blocking::{BlockingFile, too_long};
 
 use crate::error::{Error, Result};
 use crate::file::OsFile;
 use crate::fork::LeftInChild;
-use crate::seam::{Completion, Engine, File, Persist, Request};
+use crate::seam::{Completion, Engine, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
 /// More requests in flight than any device can use; it bounds threads, and what other engines ask
 /// of the kernel.
 pub const MAX_DEPTH: usize = 1024;
-
-/// A file on which an engine of blocking calls can work.
-pub trait BlockingFile: File + fmt::Debug {
-    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it
-    /// returns.
-    ///
-    /// # Errors
-    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an
-    /// error.
-    fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()>;
-}
-
-/// The error of a request for more bytes than its buffer has.
-pub fn too_long(path: &Path, len: usize, room: usize) -> Error {
-    Error::invalid("submit", path, format!("{len} bytes were asked for, the buffer has {room}"))
-}
 
 /// How many requests an engine that is asked for `depth` has in flight: at least one.
 ///

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::BlockingFile;
+use super::blocking::BlockingFile;
 use super::caller::carry_out;
 use crate::error::{Error, MORE_THREADS, Result};
 use crate::seam::{Completion, Engine, Request, ThenOn};

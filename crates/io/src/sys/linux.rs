@@ -16,12 +16,9 @@ use rustix::fs::{
 use rustix::io::ReadWriteFlags;
 use rustix::thread::futex::{self, Flags};
 
-use super::FileSystem;
-use crate::capability::DioAlignment;
+use super::layout::{Allocate, DioAlignment, Fiemap, FileSystem};
 use crate::descriptor::above_standard;
 use crate::error::is_not_here;
-use crate::fiemap::Fiemap;
-use crate::prepare::Allocate;
 
 /// The open flags that access and durability ask for, where there are such flags.
 pub(crate) const O_DIRECT: Option<i32> = Some(libc::O_DIRECT);

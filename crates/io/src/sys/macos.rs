@@ -11,10 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::fs::{OFlags, fcntl_fullfsync, fstat, fstatfs};
 
-use super::FileSystem;
-use crate::capability::DioAlignment;
-use crate::fiemap::Fiemap;
-use crate::prepare::Allocate;
+use super::layout::{Allocate, DioAlignment, Fiemap, FileSystem};
 
 pub(crate) use super::sleepers::Sleepers;
 

@@ -10,6 +10,7 @@
 //! (docs/assumptions.md). What macOS lacks is "unsupported", or unknown, in the types that Linux
 //! uses for a file system that lacks it.
 
+mod layout;
 #[cfg(target_os = "linux")]
 mod linux;
 mod locks;
@@ -28,6 +29,14 @@ compile_error!("inkstone-io knows the system calls of Linux, and those of macOS 
 
 use rustix::fs::{Mode, RawMode, Stat};
 
+pub use layout::DioAlignment;
+pub(crate) use layout::{
+    Allocate, BTRFS, EXT4, F2FS, FIEMAP_BATCH, FIEMAP_EXTENT_LAST, Fiemap, FileSystem, TMPFS, XFS,
+};
+pub use layout::{
+    FIEMAP_EXTENT_DATA_INLINE, FIEMAP_EXTENT_DELALLOC, FIEMAP_EXTENT_ENCODED, FIEMAP_EXTENT_SHARED,
+    FIEMAP_EXTENT_UNKNOWN, FIEMAP_EXTENT_UNWRITTEN, FIEMAP_FLAG_SYNC, FiemapExtent,
+};
 pub(crate) use locks::{LockInTheWay, LockedBytes, lock_in_the_way, set_description_lock};
 #[cfg(feature = "text-log")]
 pub(crate) use system::let_others_go_first;
@@ -37,15 +46,6 @@ pub(crate) use system::{
     mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory, sync_file_system,
     take_pending, unnamed_file, wipe_in_children,
 };
-
-/// A file system, as the kernel names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileSystem {
-    /// The number of its kind; 0 where kinds have no fixed numbers.
-    pub(crate) number: u32,
-    /// The name of its kind, where the kernel gives it with the number.
-    pub(crate) name: Option<String>,
-}
 
 /// The numbers of a file's file system and of the file in it. Their types differ between systems.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
