@@ -343,21 +343,3 @@ fn a_closed_log_that_was_poisoned_says_so_each_time() {
         assert!(matches!(log.append(b"another"), Err(Error::Poisoned(_))));
     });
 }
-
-#[test]
-fn what_a_callback_was_told_survives_a_power_cut_at_that_moment() {
-    for seed in 1..=crate::caught::SEEDS {
-        crate::caught::callbacks(&crate::history::small(), seed)
-            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-    }
-}
-
-#[test]
-fn records_that_nobody_waits_for_are_durable_after_a_sync() {
-    let (_disk, log) = sim_log(patient());
-    let lsns: Vec<_> =
-        (0..3).map(|_| log.append_unwaited(b"a record").expect("appended").get()).collect();
-    assert_eq!(lsns, [1, 2, 3]);
-    assert_eq!(log.durable(), Lsn::ZERO);
-    assert_eq!(log.sync().expect("synced"), Lsn::new(3));
-}

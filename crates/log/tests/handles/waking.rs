@@ -332,25 +332,6 @@ fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
 }
 
 #[test]
-fn threads_that_wait_while_another_closes_get_an_answer() {
-    must_end("closing beside those who wait", || {
-        for _ in 0..50 {
-            let (_disk, log) = sim_log(Options::small());
-            let waiting: Vec<_> = (0..4)
-                .map(|_| {
-                    let append = log.append(b"waited for").expect("appended").into_owned();
-                    std::thread::spawn(move || append.wait())
-                })
-                .collect();
-            Arc::into_inner(log).expect("the last owner").close().expect("closed");
-            for thread in waiting {
-                thread.join().expect("no panic").expect("closing commits everything");
-            }
-        }
-    });
-}
-
-#[test]
 fn a_period_bounds_what_can_be_lost_also_of_kept_handles() {
     must_end("a period", || {
         let options = Options::small().periodic(Duration::from_millis(20)).idle(HOUR);

@@ -248,25 +248,3 @@ fn a_cut_of_a_writer_that_is_gone_is_known_at_once() {
     let cut = next(&mut late).unwrap_err();
     assert!(matches!(cut, Error::TruncatedAfter { .. }), "{cut}");
 }
-
-/// No cursor asks for anything: `get` itself must notice.
-#[test]
-fn get_returns_nothing_that_was_cut_since_the_reader_looked() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path(), small()).unwrap();
-    append(&log, 1..=20, 0);
-    let reader = Reader::open(directory.path(), &small()).unwrap();
-    assert_eq!(reader.records(Lsn::FIRST).count(), 20);
-    assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 0));
-    for life in 1..=3 {
-        log.truncate_after(Lsn::new(10)).unwrap();
-        let cut = reader.get(Lsn::new(15)).unwrap_err();
-        assert!(matches!(cut, Error::NotYet { .. } | Error::TruncatedAfter { .. }), "{cut}");
-        append(&log, 11..=16, life);
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life));
-        // Cut and written again between two calls.
-        log.truncate_after(Lsn::new(12)).unwrap();
-        append(&log, 13..=16, life + 10);
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life + 10));
-    }
-}

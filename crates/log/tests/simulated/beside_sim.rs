@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::gate::{Gate, behind};
+pub(super) use crate::history::small;
 use crate::watched::{Call, watched};
 use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
@@ -20,14 +21,6 @@ use inkstone_sim::{
     AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk,
     errno,
 };
-
-pub(super) fn small() -> Options {
-    Options::new()
-        .segment_bytes(64 << 10)
-        .record_bytes_max(8 << 10)
-        .buffer_bytes(16 << 10)
-        .own_thread(false)
-}
 
 pub(super) fn record(lsn: u64, salt: u64) -> Vec<u8> {
     (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
@@ -60,7 +53,7 @@ pub(super) fn is_log(shown: &[(u64, Vec<u8>)], from: u64, salt: u64) -> bool {
     (from..).zip(shown).all(|(lsn, (found, bytes))| *found == lsn && *bytes == record(lsn, salt))
 }
 
-fn nasty(seed: u64) -> DiskOptions {
+pub(super) fn nasty(seed: u64) -> DiskOptions {
     let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
     DiskOptions {
         new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
@@ -214,50 +207,6 @@ fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn records_that_were_given_up_are_told_and_never_wrong() {
-    for (from, rounds) in [(1, 1), (1, 4), (10, 2), (40, 3), (90, 1)] {
-        let disk = SimDisk::new(from, DiskOptions::default());
-        let log = open(&disk, small());
-        append(&log, 1..=100, 0);
-        let reader = read(&disk);
-        let mut cursor = reader.from(Lsn::new(from));
-        // It has a file open, and some of it in memory.
-        cursor.next().unwrap().unwrap();
-        let mut last = 100;
-        for _ in 0..rounds {
-            log.truncate_before(Lsn::new(last - 10)).unwrap();
-            append(&log, last + 1..=last + 100, 0);
-            last += 100;
-        }
-        let first = log.first().get();
-        let mut next = from + 1;
-        let error = loop {
-            match cursor.next() {
-                Ok(shown) => {
-                    let shown = shown.expect("the end is far");
-                    assert_eq!((shown.lsn.get(), shown.bytes), (next, &record(next, 0)[..]));
-                    next += 1;
-                }
-                Err(error) => break error,
-            }
-            if next == last {
-                // It had all that it needed: only the first of these readers can be so near.
-                assert_eq!((from, rounds), (90, 1));
-                return;
-            }
-        };
-        let is_right = matches!(&error, Error::TruncatedBefore { lsn, first: told }
-            if (lsn.get(), told.get()) == (next, first));
-        assert!(is_right, "{error}, not LSN {next} of {first}");
-        assert_eq!(reader.first().get(), first);
-        cursor.seek(reader.first());
-        let seen = shown(&mut cursor);
-        assert!(is_log(&seen, first, 0) && seen.last().unwrap().0 == last - 1);
-        assert!(matches!(reader.get(Lsn::new(from)), Err(Error::TruncatedBefore { .. })));
     }
 }
 
