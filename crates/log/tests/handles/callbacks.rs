@@ -7,12 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::wakers::{HOUR, failing_write, patient, sim_log};
+use crate::wakers::{ENDS, HOUR, failing_write, patient, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
-use inkstone_sim::SimDisk;
 
-type SimLog = Arc<Log>;
 type Told = (Result<Lsn, Error>, ThreadId);
 
 /// Appends a record whose callback sends its outcome and its thread.
@@ -24,21 +22,6 @@ fn tells(log: &Log, tell: &Sender<Told>) -> Lsn {
     });
     lsn
 }
-
-/// Each way in which a record comes to its end, of a log with records gathered; whether the record
-/// is durable then.
-type End = fn(&SimDisk, SimLog);
-const ENDS: [(&str, bool, End); 6] = [
-    ("a commit", true, |_, log| _ = log.sync().expect("synced")),
-    ("a cut", true, |_, log| log.truncate_after(Lsn::FIRST).expect("cut")),
-    ("closing", true, |_, log| log.close().expect("closed")),
-    ("being dropped", true, |_, log| drop(log)),
-    ("a poison", false, |disk, log| {
-        disk.inject(failing_write());
-        log.sync().expect_err("a write fails");
-    }),
-    ("being abandoned", false, |_, log| Arc::into_inner(log).expect("the last owner").abandon()),
-];
 
 #[test]
 fn each_is_called_once_whatever_becomes_of_its_record() {

@@ -1,8 +1,7 @@
 //! A log whose path leads elsewhere while it is open: it continues in the directory that was
 //! opened, and touches no other.
 //!
-//! *Owns*: directories below cargo's temporary directory, and for one test a mount, for which it
-//! must be root.
+//! *Owns*: directories below cargo's temporary directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +9,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::host_support::{not_run, temporary};
+use crate::host_support::temporary;
 use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_host::Mount;
 
 /// Set in the process that changes its working directory.
 const CHILD: &str = "INKSTONE_TEST_MOVED_IN";
@@ -120,28 +118,6 @@ fn a_directory_that_is_moved_away_and_a_backup_in_its_place() {
     };
     goes_on_in_its_own(&wal, turn, &old, &wal);
     check(&wal, b'b', 200);
-}
-
-#[test]
-fn a_file_system_mounted_over_the_directory() {
-    if !inkstone_io::is_root() {
-        not_run("a_file_system_mounted_over_the_directory", "it needs root");
-        return;
-    }
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    let [wal, seen] = ["wal", "seen"].map(|name| made.path().join(name));
-    make(&wal, b'a', 0);
-    let log = Log::open(&wal, options()).unwrap();
-    append(&log, b'a', 30);
-    let mount = Mount::new(Path::new("none"), &wal, "tmpfs", "").unwrap();
-    fs::write(segment(&wal, 4), b"somebody's").unwrap();
-    let before = files(&wal);
-    append(&log, b'a', 60);
-    log.close().unwrap();
-    assert!(files(&wal) == before, "the mount was changed");
-    mount.unmount().unwrap();
-    fs::rename(&wal, &seen).unwrap();
-    check(&seen, b'a', 90);
 }
 
 /// Run by [`a_relative_path_and_a_process_that_changes_its_directory`].

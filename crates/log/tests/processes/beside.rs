@@ -211,32 +211,6 @@ pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
         .unwrap()
 }
 
-/// Run by that test, in a process of its own: `--exact beside::the_writer --ignored`, with the
-/// directory in the environment.
-#[test]
-#[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
-fn the_writer() {
-    let path = std::env::var(DIRECTORY).expect("run by another test");
-    write(Path::new(&path), small().idle(Duration::from_millis(2)), 2000, true);
-}
-
-#[test]
-fn a_follower_of_another_process_sees_everything_or_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    Log::open(path, small()).unwrap().close().unwrap();
-    let reader = Reader::open(path, &small()).unwrap();
-    let mut writer = in_another_process("beside::the_writer", path);
-    let followed = follow(&mut reader.from(Lsn::FIRST), 2000, 8);
-    assert!(writer.wait().unwrap().success());
-    assert!(is_recycled(path));
-    assert!(followed.cuts > 0 || followed.given_up > 0, "{followed:?}");
-    let log = Log::open(path, small()).unwrap();
-    let last = log.last();
-    assert_eq!((log.recovery().clean, last.get() >= 2000), (true, true));
-    log.close().unwrap();
-}
-
 /// Run by that test, in a process of its own: `--exact beside::the_writer_to_be_killed --ignored`,
 /// with the directory in the environment.
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::beside::{DIRECTORY, in_another_process};
 pub(crate) use crate::beside::{record, small};
-use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
+use inkstone::{Cursor, Log, Lsn, Options, Reader};
 use inkstone_io::{Directory, OsDirectory, OsLock, PAGE_WORDS, SharedPage};
 
 pub(crate) const LOCK: &str = "inkstone.lock";
@@ -219,57 +219,6 @@ fn a_lone_writer_wakes_who_polls_with_its_publication() {
             assert!(!poller.join().unwrap(), "its time has passed, and nobody woke it");
         });
     }
-}
-
-/// Run by the test below.
-#[test]
-#[ignore = "the other process of a_reader_goes_on_when_writers_are_killed_and_records_cut"]
-fn the_writer() {
-    let path = given();
-    let mut log = Log::open(&path, small()).unwrap();
-    let life = log.recovery().epoch.unwrap().get();
-    if log.last().get() >= 40 {
-        log.truncate_after(Lsn::new(30)).unwrap();
-        log.close().unwrap();
-        log = Log::open(&path, small()).unwrap();
-    }
-    for _ in 0..20 {
-        let lsn = log.last().get() + 1;
-        log.append_durable(&record(lsn, life)).unwrap();
-    }
-    std::fs::write(path.join(format!("life-{life}")), b"").unwrap();
-    std::thread::sleep(Duration::from_secs(3600));
-}
-
-#[test]
-fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    Log::open(path, small()).unwrap().close().unwrap();
-    let reader = Reader::open(path, &small()).unwrap();
-    let mut cursor = reader.from(Lsn::FIRST);
-    let mut writer = Killed(in_another_process("followed::the_writer", path));
-    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 2));
-    assert!(cursor.next_within(SHORT).unwrap().is_none());
-    writer.0.kill().unwrap();
-    writer.0.wait().unwrap();
-    assert!(shared_page_of(path).is_none(), "a killed writer leaves nothing behind");
-    assert!(cursor.next_within(SHORT).unwrap().is_none());
-    let mut writer = Killed(in_another_process("followed::the_writer", path));
-    (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
-    writer.0.kill().unwrap();
-    writer.0.wait().unwrap();
-    // It cuts first.
-    let _writer = Killed(in_another_process("followed::the_writer", path));
-    let cut = loop {
-        match cursor.next_within(Duration::from_secs(60)) {
-            Ok(None) => {}
-            Ok(Some(shown)) => panic!("LSN {} without a cut", shown.lsn),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(cut, Error::TruncatedAfter { last, .. } if last.get() == 30), "{cut}");
-    (31..=50).for_each(|lsn| expect(&mut cursor, lsn, 4));
 }
 
 /// Run by the test below.

@@ -70,33 +70,6 @@ pub(super) fn nasty(seed: u64) -> DiskOptions {
 }
 
 #[test]
-fn beside_a_writer_only_what_is_promised_is_shown_and_all_when_it_was_killed() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let log = open(&disk, small());
-    let reader = read(&disk);
-    let mut cursor = reader.from(Lsn::FIRST);
-    // Over many segments: each group promises the one before it.
-    for lsn in 1..=200 {
-        append(&log, lsn..=lsn, 0);
-        let shown = shown(&mut cursor);
-        assert_eq!(reader.durable().get(), lsn - 1);
-        assert!(is_log(&shown, lsn.max(2) - 1, 0));
-        assert_eq!(shown.len(), usize::from(lsn > 1));
-        let another = read(&disk);
-        assert_eq!(another.durable().get(), lsn - 1);
-        assert!(another.recovery().unwrap().end.is_none());
-    }
-    log.abandon();
-    assert_eq!(shown(&mut cursor), [(200, record(200, 0))]);
-    let another = read(&disk);
-    assert_eq!((another.durable().get(), another.recovery().unwrap().last.get()), (200, 200));
-    assert!(another.recovery().unwrap().end.is_some());
-    assert!(is_log(&shown(&mut another.from(Lsn::FIRST)), 1, 0));
-    let log = open(&disk, small());
-    assert!(log.reader().recovery().is_none());
-}
-
-#[test]
 fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let log = open(&disk, small());
@@ -142,31 +115,6 @@ fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
     let opened = Reader::open_in(Arc::new(disk.directory("/log")), small());
     assert!(matches!(opened, Err(Error::Corrupt(_) | Error::NoLog { .. })), "{opened:?}");
     assert!(disk.image() == image);
-}
-
-/// A killed writer left a group that was never synced: a reader that shows it has synced it.
-#[test]
-fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
-    for seed in seeds(1, 12) {
-        let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..nasty(seed) });
-        let log = open(&disk, small());
-        append(&log, 1..=20, 0);
-        log.close().unwrap();
-        let early = read(&disk);
-        let log = open(&disk, small());
-        disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
-        append(&log, 21..=21, 0);
-        log.abandon();
-        let is_lost = |sample: u64| read(&disk.crash(sample)).durable().get() < 21;
-        assert!((0..50).any(is_lost), "the group is on the medium without a sync");
-        let mut cursor = early.from(Lsn::new(21));
-        assert_eq!(shown(&mut cursor), [(21, record(21, 0))]);
-        for sample in 0..100 {
-            let found = disk.crash(seed << 20 | sample);
-            let shown = shown(&mut read(&found).from(Lsn::FIRST));
-            assert!(shown.len() >= 21 && is_log(&shown, 1, 0), "seed {seed}, sample {sample}");
-        }
-    }
 }
 
 /// A sync fails, the writer is killed, another writes other records in the same place: nothing of
