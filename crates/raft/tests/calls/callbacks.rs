@@ -68,35 +68,6 @@ fn they_come_when_the_entries_are_durable_and_in_order() {
     raft.close().unwrap();
 }
 
-#[test]
-fn none_is_left_at_the_end() {
-    for close in [true, false] {
-        let (disk, told) = (disk(), Told::default());
-        let raft = on(&disk);
-        append(&raft, &told, 1).unwrap();
-        append(&raft, &told, 2).unwrap();
-        if close {
-            raft.close().unwrap();
-            assert_eq!(told_of(&told), [(1, true), (2, true)]);
-            let refused = append(&raft, &told, 3);
-            assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
-        } else {
-            drop(raft);
-        }
-        assert_eq!(told_of(&told), [(1, true), (2, true)]);
-        let raft = on(&disk);
-        assert_eq!(raft.bounds().unwrap().next, 3);
-        append(&raft, &told, 3).unwrap();
-        raft.abandon();
-        assert_eq!(
-            told_of(&told).len(),
-            3,
-            "a killed process would call nobody: who is left is told that it ended"
-        );
-        assert_eq!(told_of(&told)[2], (3, false));
-    }
-}
-
 /// On the thread that commits, and on one that waits; while another thread appends.
 #[test]
 fn a_callback_may_use_the_raft_log() {

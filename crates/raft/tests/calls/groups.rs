@@ -131,34 +131,6 @@ fn a_callback_may_do_anything_with_any_group() {
 }
 
 #[test]
-fn callbacks_that_are_left_are_called_once_when_the_groups_go() {
-    let directory = tempfile::tempdir().unwrap();
-    for round in 0..3 {
-        let groups = Groups::open(directory.path(), still()).unwrap();
-        let (tell, tells) = channel();
-        let leader = Leader::of_term(1);
-        let raft = groups.group(round).unwrap();
-        for index in 1..5 {
-            let tell = tell.clone();
-            raft.append(&[entry(&leader, index)], move |result| tell.send(result.is_ok()).unwrap())
-                .unwrap();
-        }
-        drop(tell);
-        match round {
-            0 => drop((groups, raft)),
-            1 => drop((raft, groups)),
-            _ => {
-                raft.close().unwrap();
-                drop((raft, groups));
-            }
-        }
-        assert_eq!(tells.iter().collect::<Vec<_>>(), [true; 4], "round {round}");
-    }
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    assert!((0..3).all(|id| groups.group(id).unwrap().bounds().unwrap().next == 5));
-}
-
-#[test]
 fn a_group_that_was_removed_is_gone_and_its_handles_say_so() {
     let directory = tempfile::tempdir().unwrap();
     let groups = Groups::open(directory.path(), small()).unwrap();
