@@ -405,10 +405,7 @@ impl Decoder {
             Kind::of(header.kind).filter(|_| header.reserved == 0).ok_or(bad(Fault::Kind))?;
         let batch = Batch::of(header.flags).ok_or(bad(Fault::Kind))?;
         let follows = batch.follows(open.batch_open).ok_or(bad(Fault::Batch))?;
-        if follows && kind != Kind::Record {
-            return Err(bad(Fault::Batch));
-        }
-        if batch != Batch::Alone && kind != Kind::Record {
+        if (follows || batch != Batch::Alone) && kind != Kind::Record {
             return Err(bad(Fault::Batch));
         }
         let first = open.seen == 0;

@@ -90,9 +90,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn long_runs_are_left_to_who_is_faster() {
-        assert_eq!(append(0, &[7; SHORT_BYTES + 1]), None);
-    }
 }

@@ -386,47 +386,47 @@ pub struct HeaderRow {
 
 const QUIET: &[HeaderState] = &[HeaderState::Zero, HeaderState::Older, HeaderState::Damaged];
 
+/// A row that fits whatever a file's name and body say.
+const WHATEVER: HeaderRow =
+    HeaderRow { name: "", states: &[], named: None, used: None, verdict: Verdict::Unknown };
+
 /// The table of headers.
 pub const HEADER_ROWS: &[HeaderRow] = &[
     // A format version or flag that this reader does not know.
     HeaderRow {
         name: "H1",
         states: &[HeaderState::Unknown],
-        named: None,
-        used: None,
         verdict: Verdict::Unknown,
+        ..WHATEVER
     },
     // A file of another log.
     HeaderRow {
         name: "H2",
         states: &[HeaderState::Foreign],
-        named: None,
-        used: None,
         verdict: Verdict::Corrupt(Reason::ForeignLog),
+        ..WHATEVER
     },
     // The header of a segment with a higher number.
     HeaderRow {
         name: "H3",
         states: &[HeaderState::Newer],
-        named: None,
-        used: None,
         verdict: Verdict::Corrupt(Reason::Misplaced),
+        ..WHATEVER
     },
     // The file ends inside its header; a file has its full size before it gets its name.
     HeaderRow {
         name: "H4",
         states: &[HeaderState::Short],
-        named: None,
-        used: None,
         verdict: Verdict::Corrupt(Reason::FileShort),
+        ..WHATEVER
     },
     // A segment that its successor names has no header of its own.
     HeaderRow {
         name: "H5",
         states: QUIET,
         named: Some(true),
-        used: None,
         verdict: Verdict::Corrupt(Reason::MissingSegment),
+        ..WHATEVER
     },
     // A segment in use has lost its header, which is durable before anything else is written.
     HeaderRow {

@@ -10,9 +10,7 @@
 mod host_support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use host_support::{EXT4, FileSystem, can_run, run, temporary};
 use inkstone_host::{Mount, Only, Refusal, WorkDir, in_forked_child, refuse};
@@ -20,8 +18,6 @@ use inkstone_io::{
     Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, SyncKind, Taken,
     WriterLock, fiemap,
 };
-
-const CHILD: &str = "INKSTONE_TEST_LOCKS_IN";
 
 fn directory() -> (tempfile::TempDir, OsDirectory) {
     let made = tempfile::tempdir_in(temporary()).unwrap();
@@ -31,31 +27,6 @@ fn directory() -> (tempfile::TempDir, OsDirectory) {
 
 fn own_note() -> Option<String> {
     Some(format!("process {}", std::process::id()))
-}
-
-/// Run by [`holding_child`] and killed.
-#[test]
-fn child_holds_a_lock_until_it_is_killed() {
-    let Some(path) = std::env::var_os(CHILD) else { return };
-    let lock = OsDirectory::open(path).unwrap().lock("lock").unwrap();
-    println!("\nready {}", lock.is_some());
-    std::io::stdout().flush().unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(60));
-    drop(lock);
-}
-
-/// A process that tried to take the lock, and whether it got it.
-fn holding_child(directory: &Path) -> (Child, bool) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_holds_a_lock_until_it_is_killed", "--nocapture"])
-        .env(CHILD, directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready =
-        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
-    (child, ready.unwrap() == "true")
 }
 
 #[test]
@@ -79,44 +50,6 @@ fn one_handle_of_a_process_has_the_lock_and_dropping_it_gives_it_back() {
     assert!(first.lock("other").unwrap().is_none());
     drop((lock, other));
     assert_eq!(first.list().unwrap(), ["lock", "other"]);
-}
-
-#[test]
-fn a_killed_holder_has_no_lock() {
-    let (made, directory) = directory();
-    let (mut child, has_it) = holding_child(made.path());
-    assert!(has_it);
-    assert!(directory.lock("lock").unwrap().is_none());
-    assert_eq!(directory.locked_by("lock").unwrap(), Some(format!("process {}", child.id())));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(directory.locked_by("lock").unwrap(), None, "though its note is still there");
-    let lock = directory.lock("lock").unwrap();
-    assert!(lock.is_some());
-    assert_eq!(directory.locked_by("lock").unwrap(), own_note());
-    let (mut child, has_it) = holding_child(made.path());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(!has_it, "two processes");
-    assert_eq!(directory.locked_by("lock").unwrap(), own_note(), "the other one left no note");
-}
-
-#[test]
-fn a_started_program_does_not_inherit_the_lock() {
-    let (_made, directory) = directory();
-    let lock = directory.lock("lock").unwrap().unwrap();
-    let descriptor_of = |pid: &str| {
-        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().any(|entry| {
-            fs::read_link(entry.path())
-                .is_ok_and(|target| target == fs::canonicalize(lock.path()).unwrap())
-        })
-    };
-    assert!(descriptor_of("self"));
-    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    let inherited = descriptor_of(&child.id().to_string());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(!inherited);
 }
 
 /// A security module answers `EACCES`, as SMB does of a lock that another has; seccomp mostly
@@ -287,25 +220,6 @@ fn facts_tell_files_apart_and_count_their_names() {
 }
 
 #[test]
-fn files_with_common_blocks_say_so() {
-    if !can_run("files_with_common_blocks_say_so", &["mkfs.btrfs", "cp"]) {
-        return;
-    }
-    let made = FileSystem::new("btrfs", 128, host_support::BTRFS);
-    let directory = OsDirectory::open(made.target()).unwrap();
-    let file = directory.open("a", &OpenFile::new_file()).unwrap();
-    file.write_at(&[1; 1 << 20], 0).unwrap();
-    file.sync(SyncKind::All).unwrap();
-    assert!(!file.facts().unwrap().has_shared_extents);
-    let path = |name| made.target().join(name).to_str().unwrap().to_owned();
-    run("cp", &["--reflink=always", &path("a"), &path("b")]);
-    assert!(file.facts().unwrap().has_shared_extents);
-    drop(file);
-    drop(directory);
-    made.remove();
-}
-
-#[test]
 fn a_file_system_without_fiemap_shares_nothing() {
     let Ok(made) = tempfile::tempdir_in("/dev/shm") else {
         host_support::not_run(
@@ -335,48 +249,6 @@ fn a_size_can_be_set_both_ways() {
     let error = to_read.set_len(9).unwrap_err();
     assert_eq!((error.operation(), error.offset()), ("ftruncate", Some(9)));
     assert_eq!(file.len_bytes().unwrap(), 5);
-}
-
-/// How many pages of the file are in the page cache.
-fn cached_pages(file: &OsFile) -> usize {
-    let len = file.len_bytes().unwrap() as usize;
-    // SAFETY: a fresh mapping of an open file, which is not read, only asked about and unmapped
-    // again; one byte per page.
-    unsafe {
-        let flags = rustix::mm::MapFlags::SHARED;
-        let file = file.std_file();
-        let at = rustix::mm::mmap(
-            std::ptr::null_mut(),
-            len,
-            rustix::mm::ProtFlags::READ,
-            flags,
-            file,
-            0,
-        )
-        .unwrap();
-        let mut pages = vec![0_u8; len.div_ceil(4096)];
-        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
-        rustix::mm::munmap(at, len).unwrap();
-        pages.iter().filter(|&&page| page & 1 == 1).count()
-    }
-}
-
-#[test]
-fn clean_pages_are_forgotten() {
-    let (_made, directory) = directory();
-    let file = directory.open("a", &OpenFile::new_file()).unwrap();
-    file.write_at(&[7; 64 * 4096], 0).unwrap();
-    file.sync(SyncKind::All).unwrap();
-    assert_eq!(cached_pages(&file), 64);
-    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
-    to_read.forget_cached().unwrap();
-    assert_eq!(cached_pages(&file), 0);
-    // Dirty ones are not lost by it.
-    file.write_at(&[8; 4096], 0).unwrap();
-    file.forget_cached().unwrap();
-    let mut bytes = [0; 2];
-    file.read_at(&mut bytes, 4095).unwrap();
-    assert_eq!(bytes, [8, 7]);
 }
 
 #[test]

@@ -223,20 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_durable_before_a_failure_is_told_so() {
-        let (callbacks, told) = told();
-        callbacks.begin_write();
-        push(&callbacks, &told, 3);
-        push(&callbacks, &told, 5);
-        callbacks.tell(Ok(Lsn::new(3)));
-        callbacks.tell(Err(poisoned()));
-        assert_eq!(*told.lock().unwrap(), [], "the thread that writes calls nothing back");
-        assert!(callbacks.end_write().is_empty());
-        callbacks.call();
-        assert_eq!(*told.lock().unwrap(), [(3, true), (5, false)]);
-    }
-
-    #[test]
     fn a_callback_may_add_one_and_a_panic_loses_none() {
         let (callbacks, told) = told();
         let inner = (Arc::clone(&callbacks), Arc::clone(&told));

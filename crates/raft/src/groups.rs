@@ -11,6 +11,7 @@ use inkstone_streams::{Options, Stats, Streams};
 
 use crate::error::{Error, Result};
 use crate::group::{Handle, Shared};
+use crate::open::refuse_periodic;
 use crate::raft_log::RaftLog;
 
 /// Many raft groups in one log: a vote of one and entries of others share a flush, and an idle
@@ -54,7 +55,7 @@ impl Groups {
     /// # Durability
     /// Everything that the groups show is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        check(&options)?;
+        refuse_periodic(options.log_options())?;
         let path = path.as_ref();
         let streams = Streams::open(path, options)?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
@@ -69,7 +70,7 @@ impl Groups {
     /// # Durability
     /// As [`Groups::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
-        check(&options)?;
+        refuse_periodic(options.log_options())?;
         let directory = directory.into();
         let streams = Streams::open_in(directory.clone(), options)?;
         Ok(Self { shared: Shared::new(streams, directory) })
@@ -167,15 +168,6 @@ impl Groups {
     pub fn abandon(self) {
         self.shared.streams.log().end_as_killed();
     }
-}
-
-/// Refuses options under which groups could not keep their promises.
-fn check(options: &Options) -> Result<()> {
-    if options.log_options().is_periodic() {
-        let why = "periodic: a vote must be durable when save_vote returns";
-        return Err(inkstone::Error::Invalid(why.into()).into());
-    }
-    Ok(())
 }
 
 impl Drop for Groups {

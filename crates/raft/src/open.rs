@@ -19,10 +19,7 @@ use crate::state::State;
 /// Refuses options under which a raft log could not keep its promises.
 pub(crate) fn check(options: &Options) -> Result<()> {
     options.log.check()?;
-    if options.log.is_periodic() {
-        let why = "periodic: a vote must be durable when save_vote returns";
-        return Err(inkstone::Error::Invalid(why.into()).into());
-    }
+    refuse_periodic(&options.log)?;
     let bytes = options.log.largest_record_bytes();
     if bytes < CHANGE_BYTES_MAX {
         let why = format!(
@@ -30,6 +27,15 @@ pub(crate) fn check(options: &Options) -> Result<()> {
              with a long name"
         );
         return Err(inkstone::Error::Invalid(why).into());
+    }
+    Ok(())
+}
+
+/// Refuses options of the log below under which a vote would not be durable in time.
+pub(crate) fn refuse_periodic(log: &inkstone::Options) -> Result<()> {
+    if log.is_periodic() {
+        let why = "periodic: a vote must be durable when save_vote returns";
+        return Err(inkstone::Error::Invalid(why.into()).into());
     }
     Ok(())
 }

@@ -208,35 +208,4 @@ mod tests {
         assert_eq!([1, 10, 11, 12, 13, 14, 15, 16, 99].map(first), [5, 5, 6, 7, 8, 8, 9, 10, 10]);
         assert_eq!(Places::default().first_from(Lsn::new(3), 10), 10);
     }
-
-    #[test]
-    fn a_purge_and_a_truncation_leave_what_lies_between() {
-        let mut places = places(&[(5, 10), (6, 11), (7, 12), (8, 14), (9, 15)]);
-        places.purge_before(6);
-        assert_eq!(places.lsn_of(6), Some(Lsn::new(11)));
-        places.truncate(8);
-        assert_eq!((places.len(), places.lsn_of(7)), (1, Some(Lsn::new(12))));
-        places.add(8, Lsn::new(13));
-        assert_eq!(places.len(), 1, "the entries lie in a row");
-        places.purge_before(8);
-        assert_eq!(places.lsn_of(8), Some(Lsn::new(13)));
-        places.truncate(8);
-        assert_eq!(places.len(), 0);
-    }
-
-    #[test]
-    fn leaders_change_where_the_next_one_begins() {
-        let mut leaders = Leaders::default();
-        for (index, term) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 4)] {
-            leaders.add(index, &Leader::of_term(term));
-        }
-        assert_eq!(leaders.len(), 3);
-        leaders.truncate(3);
-        assert_eq!(leaders.last(), Some(&Leader::of_term(1)));
-        leaders.add(3, &Leader::of_term(3));
-        leaders.purge_before(2);
-        let terms: Vec<_> =
-            (1..4).map(|index| leaders.leader_of(index).map(|leader| leader.term)).collect();
-        assert_eq!(terms, [None, Some(1), Some(3)]);
-    }
 }

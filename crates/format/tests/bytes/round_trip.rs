@@ -1,9 +1,9 @@
 //! What is written comes back, whatever the sizes of records, groups and windows.
 
-use crate::support::{SEGMENT_BYTES, Writer, full_segment, log_id, random_bytes, segment};
+use crate::support::{SEGMENT_BYTES, Writer, full_segment, log_id, random_bytes};
 use inkstone_format::{
-    Batch, Control, Decoder, EncodeError, Fault, GroupEncoder, GroupStart, HeaderBlock, Kind, Lsn,
-    PayloadSum, Promise, PromiseReason, ScanAhead, Step, Stop, Tail, Verdict, frame_bytes, limits,
+    Batch, Control, Decoder, EncodeError, GroupEncoder, GroupStart, Kind, Lsn, PayloadSum, Promise,
+    PromiseReason, ScanAhead, Step, Stop, Tail, Verdict, frame_bytes, limits,
 };
 
 /// A step with the payload copied out.
@@ -215,94 +215,4 @@ fn what_does_not_fit_changes_nothing() {
     bytes[4096..4096 + finished.bytes].copy_from_slice(&buffer[..finished.bytes]);
     let all = decode_whole(&bytes, Decoder::new(&writer.header, bytes.len() as u64));
     assert_eq!(all.len(), 1 + 2 + 1 + 1);
-}
-
-#[test]
-fn padding_starts_the_next_group_on_a_block() {
-    let mut writer = Writer::create(log_id(7));
-    writer.pad = true;
-    // Sizes that leave every gap there can be, those too small for a frame among them.
-    for len in (3900..4096).step_by(8) {
-        writer.append(&[vec![1; len]]);
-        assert_eq!(writer.at % limits::BLOCK_BYTES as u64, 0, "after {len}");
-        if writer.at + 30_000 > SEGMENT_BYTES {
-            writer.roll(None);
-        }
-    }
-    assert_eq!(writer.survey().1, writer.live());
-}
-
-#[test]
-fn a_reading_goes_on_from_a_known_tail() {
-    let mut random = fastrand::Rng::with_seed(5);
-    let writer = full_segment(&mut random, 40_000);
-    let bytes = &writer.files[0].bytes;
-    let decoder = Decoder::new(&writer.header, bytes.len() as u64);
-    let whole = decode_whole(bytes, decoder.clone());
-    for (index, step) in whole.iter().enumerate() {
-        if let Seen::End(tail) = step {
-            assert_eq!(decode_whole(bytes, decoder.clone().from_tail(*tail)), whole[index + 1..]);
-        }
-    }
-}
-
-#[test]
-fn a_clean_close_is_known_until_something_is_written() {
-    let mut writer = Writer::create(log_id(8));
-    writer.append(&[vec![1]]);
-    let closed = |writer: &Writer| {
-        let bytes = &writer.files[0].bytes;
-        match decode_whole(bytes, Decoder::new(&writer.header, bytes.len() as u64)).pop() {
-            Some(Seen::Stop(stop)) => stop.tail.closed,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(!closed(&writer));
-    writer.close();
-    assert!(closed(&writer));
-    writer.reopen();
-    assert!(!closed(&writer));
-    writer.idle();
-    assert!(!closed(&writer));
-}
-
-#[test]
-fn random_bytes_are_never_a_log() {
-    let mut random = fastrand::Rng::with_seed(11);
-    let writer = full_segment(&mut random, 30_000);
-    for round in 0..3000 {
-        let mut bytes = writer.files[0].bytes.clone();
-        // Bytes at random, with pieces of the real thing strewn in at other places.
-        random.fill(&mut bytes[4096..12_000]);
-        for _ in 0..round % 20 {
-            let (from, to, len) =
-                (random.usize(4096..30_000), random.usize(4096..12_000), random.usize(1..400));
-            bytes.copy_within(from..from + len, to);
-        }
-        let header = if round % 2 == 0 {
-            writer.header
-        } else {
-            inkstone_format::SegmentHeader { number: segment(2), ..writer.header }
-        };
-        let all = decode_whole(&bytes, Decoder::new(&header, bytes.len() as u64));
-        let frames = all.iter().filter(|seen| matches!(seen, Seen::Frame(..))).count();
-        assert!(all.len() == 1 || frames > 0);
-        for seen in &all {
-            if let Seen::Frame(at, lsn, Kind::Record, _, payload) = seen {
-                let known =
-                    writer.records.iter().any(|(known, bytes)| known == lsn && bytes == payload);
-                assert!(known, "a record at {at} that was never written");
-            }
-        }
-        let _ = HeaderBlock::classify(&bytes[4096..]);
-    }
-}
-
-#[test]
-fn zeros_never_decode() {
-    let writer = Writer::create(log_id(9));
-    let bytes = vec![0; SEGMENT_BYTES as usize];
-    let all = decode_whole(&bytes, Decoder::new(&writer.header, SEGMENT_BYTES));
-    let [Seen::Stop(stop)] = &all[..] else { panic!("{all:?}") };
-    assert_eq!(stop.fault, Fault::Zeros);
 }

@@ -281,15 +281,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn the_threads_have_names() {
-        let directory = tempfile::tempdir().unwrap();
-        let file =
-            Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
-        let mut pool = Pool::open_with(1, name).unwrap();
-        let operation = Operation::Sync(crate::seam::SyncKind::All);
-        let completion = pool.run(Request { token: 0, file, operation }).unwrap();
-        assert_eq!(completion.result.unwrap_err().path().to_str(), Some("inkstone-pool-0"));
-    }
 }

@@ -20,20 +20,12 @@ use crate::tail::{GroupTail, TailRun};
 use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
 
 /// The source of a reader's records.
+#[derive(Clone)]
 pub(crate) enum Source {
     /// A log that this process has open for writing.
     Living(Arc<Shared>),
     /// A log that another process may have open for writing.
     View(Arc<View>),
-}
-
-impl Clone for Source {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Living(shared) => Self::Living(Arc::clone(shared)),
-            Self::View(view) => Self::View(Arc::clone(view)),
-        }
-    }
 }
 
 impl Source {

@@ -44,6 +44,7 @@ pub(crate) const DEPTH: usize = 8;
 const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
+#[derive(Clone)]
 pub(crate) struct Stretch {
     pub(crate) number: SegmentNumber,
     pub(crate) file: Arc<dyn File>,
@@ -52,12 +53,6 @@ pub(crate) struct Stretch {
     /// The prover that checks its sums from its first group on; `None` if no stretch comes before
     /// it.
     pub(crate) prover: Option<Prover>,
-}
-
-impl Clone for Stretch {
-    fn clone(&self) -> Self {
-        Self { file: Arc::clone(&self.file), prover: self.prover.clone(), ..*self }
-    }
 }
 
 /// A part of a file, from a multiple of the block on.

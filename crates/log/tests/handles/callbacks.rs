@@ -7,12 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::wakers::{HOUR, failing_write, patient, sim_log};
+use crate::wakers::{ENDS, HOUR, failing_write, patient, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
-use inkstone_sim::SimDisk;
 
-type SimLog = Arc<Log>;
 type Told = (Result<Lsn, Error>, ThreadId);
 
 /// Appends a record whose callback sends its outcome and its thread.
@@ -24,21 +22,6 @@ fn tells(log: &Log, tell: &Sender<Told>) -> Lsn {
     });
     lsn
 }
-
-/// Each way in which a record comes to its end, of a log with records gathered; whether the record
-/// is durable then.
-type End = fn(&SimDisk, SimLog);
-const ENDS: [(&str, bool, End); 6] = [
-    ("a commit", true, |_, log| _ = log.sync().expect("synced")),
-    ("a cut", true, |_, log| log.truncate_after(Lsn::FIRST).expect("cut")),
-    ("closing", true, |_, log| log.close().expect("closed")),
-    ("being dropped", true, |_, log| drop(log)),
-    ("a poison", false, |disk, log| {
-        disk.inject(failing_write());
-        log.sync().expect_err("a write fails");
-    }),
-    ("being abandoned", false, |_, log| Arc::into_inner(log).expect("the last owner").abandon()),
-];
 
 #[test]
 fn each_is_called_once_whatever_becomes_of_its_record() {
@@ -342,22 +325,4 @@ fn a_closed_log_that_was_poisoned_says_so_each_time() {
         assert!(matches!(append.wait(), Err(Error::Poisoned(_))));
         assert!(matches!(log.append(b"another"), Err(Error::Poisoned(_))));
     });
-}
-
-#[test]
-fn what_a_callback_was_told_survives_a_power_cut_at_that_moment() {
-    for seed in 1..=crate::caught::SEEDS {
-        crate::caught::callbacks(&crate::history::small(), seed)
-            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-    }
-}
-
-#[test]
-fn records_that_nobody_waits_for_are_durable_after_a_sync() {
-    let (_disk, log) = sim_log(patient());
-    let lsns: Vec<_> =
-        (0..3).map(|_| log.append_unwaited(b"a record").expect("appended").get()).collect();
-    assert_eq!(lsns, [1, 2, 3]);
-    assert_eq!(log.durable(), Lsn::ZERO);
-    assert_eq!(log.sync().expect("synced"), Lsn::new(3));
 }

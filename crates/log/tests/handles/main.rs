@@ -6,10 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../support/caught.rs"]
-mod caught;
-#[path = "../support/history.rs"]
-mod history;
 #[path = "../support/wakers.rs"]
 mod wakers;
 #[path = "../support/watch.rs"]

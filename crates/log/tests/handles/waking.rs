@@ -8,48 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
+use crate::wakers::{ENDS, HOUR, counting, doing, kept_open, patient, pending, poll, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Append, Log, Lsn, Options, Reader};
-use inkstone_sim::SimDisk;
-
-/// Each way in which a future comes to its end, of a log with the futures' records gathered; the
-/// log, if it is still open.
-type End = fn(&SimDisk, Arc<Log>) -> Option<Arc<Log>>;
-const ENDS: [(&str, End); 5] = [
-    ("a commit", |_, log| {
-        log.sync().expect("synced");
-        Some(log)
-    }),
-    ("a cut", |_, log| {
-        log.truncate_after(Lsn::FIRST).expect("cut");
-        Some(log)
-    }),
-    ("closing", |_, mut log| {
-        // A waker may hold it for a moment.
-        let log = loop {
-            match Arc::try_unwrap(log) {
-                Ok(log) => break log,
-                Err(shared) => log = shared,
-            }
-        };
-        log.close().expect("closed");
-        None
-    }),
-    ("a poison", |disk, log| {
-        disk.inject(failing_write());
-        log.sync().expect_err("a write fails");
-        Some(log)
-    }),
-    ("being abandoned", |_, log| {
-        Arc::into_inner(log).expect("the last owner").abandon();
-        None
-    }),
-];
 
 #[test]
 fn a_future_is_woken_and_ready_whatever_becomes_of_its_record() {
-    for (end, act) in ENDS {
+    for (end, _, act) in ENDS {
         must_end(end, move || {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
@@ -58,7 +23,8 @@ fn a_future_is_woken_and_ready_whatever_becomes_of_its_record() {
             let mut append = pending(&log, &waker);
             // Another task polls it as well.
             assert!(poll(&mut append, &other).is_pending());
-            let _open = act(&disk, log);
+            let _open = kept_open(end, &log);
+            act(&disk, log);
             assert!(others.load(Ordering::SeqCst) > 0, "{end}: the last who polled is not woken");
             assert!(poll(&mut append, &other).is_ready(), "{end}: it is decided");
         });
@@ -67,7 +33,7 @@ fn a_future_is_woken_and_ready_whatever_becomes_of_its_record() {
 
 #[test]
 fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
-    for (end, act) in ENDS {
+    for (end, _, act) in ENDS {
         must_end(end, move || {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
@@ -113,7 +79,8 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
                 })
             };
             let _dropped = pending(&log, &drops);
-            let _open = act(&disk, log);
+            let _open = kept_open(end, &log);
+            act(&disk, log);
             assert_eq!(calls.load(Ordering::SeqCst), 3, "{end}");
         });
     }
@@ -247,7 +214,7 @@ impl Drop for Bomb {
 
 #[test]
 fn wakers_whose_panics_panic_again_keep_nobody_else_asleep() {
-    for (end, act) in ENDS {
+    for (end, _, act) in ENDS {
         must_end("panics that panic", move || {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
@@ -256,6 +223,7 @@ fn wakers_whose_panics_panic_again_keep_nobody_else_asleep() {
             let _futures: Vec<_> = bombs.iter().map(|waker| pending(&log, waker)).collect();
             let (waker, count) = counting();
             let mut last = pending(&log, &waker);
+            let _open = kept_open(end, &log);
             let caller = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&disk, log)));
             let first = caller.expect_err("the first panic reaches who made the wake-up");
             assert!(first.is::<Bomb>(), "{end}: not the first panic");
@@ -328,25 +296,6 @@ fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
         let last = log.last();
         drop(log.append_async(b"never polled"));
         assert_eq!(log.last(), last);
-    });
-}
-
-#[test]
-fn threads_that_wait_while_another_closes_get_an_answer() {
-    must_end("closing beside those who wait", || {
-        for _ in 0..50 {
-            let (_disk, log) = sim_log(Options::small());
-            let waiting: Vec<_> = (0..4)
-                .map(|_| {
-                    let append = log.append(b"waited for").expect("appended").into_owned();
-                    std::thread::spawn(move || append.wait())
-                })
-                .collect();
-            Arc::into_inner(log).expect("the last owner").close().expect("closed");
-            for thread in waiting {
-                thread.join().expect("no panic").expect("closing commits everything");
-            }
-        }
     });
 }
 

@@ -357,11 +357,3 @@ fn a_reader_of_another_process_says_that_it_cannot_be_awaited() {
     );
     assert!(cursor.next_within(ENOUGH / 1000).expect("read").is_none());
 }
-
-#[test]
-fn what_a_task_was_told_survives_a_power_cut_at_that_moment() {
-    for seed in 1..=crate::caught::SEEDS {
-        crate::caught::awaited_lsns(&crate::history::small(), seed)
-            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-    }
-}

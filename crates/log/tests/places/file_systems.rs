@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
+use crate::surroundings::overlay;
 use inkstone::inspect::{copy, dump, salvage, verify};
 use inkstone::{Access, Asks, Event, Log, Lsn, Options, Preparation, Reader};
-use inkstone_host::{LoopOptions, Mount};
+use inkstone_host::LoopOptions;
 use inkstone_io::{File as _, OpenFile, OsFile};
 
 const XFS_LARGE_SECTORS: &[&str] = &["-q", "-f", "-b", "size=16k", "-s", "size=16k"];
@@ -188,17 +189,7 @@ fn an_overlay_over_a_journal_is_asked() {
         return;
     }
     let made = FileSystem::new("ext4", 64, EXT4);
-    let at = |name: &str| made.target().join(name);
-    for name in ["lower", "upper", "work", "merged"] {
-        fs::create_dir(at(name)).unwrap();
-    }
-    let how = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        at("lower").display(),
-        at("upper").display(),
-        at("work").display()
-    );
-    let mount = Mount::new(Path::new("overlay"), &at("merged"), "overlay", &how).unwrap();
+    let mount = overlay(made.target(), "").unwrap();
     let path = mount.target().join("log");
     use_log(&path, &options());
     let log = Log::open(&path, options()).unwrap();

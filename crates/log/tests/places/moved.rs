@@ -122,28 +122,6 @@ fn a_directory_that_is_moved_away_and_a_backup_in_its_place() {
     check(&wal, b'b', 200);
 }
 
-#[test]
-fn a_file_system_mounted_over_the_directory() {
-    if !inkstone_io::is_root() {
-        not_run("a_file_system_mounted_over_the_directory", "it needs root");
-        return;
-    }
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    let [wal, seen] = ["wal", "seen"].map(|name| made.path().join(name));
-    make(&wal, b'a', 0);
-    let log = Log::open(&wal, options()).unwrap();
-    append(&log, b'a', 30);
-    let mount = Mount::new(Path::new("none"), &wal, "tmpfs", "").unwrap();
-    fs::write(segment(&wal, 4), b"somebody's").unwrap();
-    let before = files(&wal);
-    append(&log, b'a', 60);
-    log.close().unwrap();
-    assert!(files(&wal) == before, "the mount was changed");
-    mount.unmount().unwrap();
-    fs::rename(&wal, &seen).unwrap();
-    check(&seen, b'a', 90);
-}
-
 /// Run by [`a_relative_path_and_a_process_that_changes_its_directory`].
 #[test]
 fn child_opens_by_a_relative_path_and_changes_its_directory() {
@@ -271,4 +249,26 @@ fn a_file_that_has_the_name_of_a_free_one_stays_too() {
     log.close().unwrap();
     let log = Log::open(&wal, options()).unwrap();
     assert_eq!((log.first().get(), log.last().get()), (60, 120));
+}
+
+#[test]
+fn a_file_system_mounted_over_the_directory() {
+    if !inkstone_io::is_root() {
+        not_run("a_file_system_mounted_over_the_directory", "it needs root");
+        return;
+    }
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let [wal, seen] = ["wal", "seen"].map(|name| made.path().join(name));
+    make(&wal, b'a', 0);
+    let log = Log::open(&wal, options()).unwrap();
+    append(&log, b'a', 30);
+    let mount = Mount::new(Path::new("none"), &wal, "tmpfs", "").unwrap();
+    fs::write(segment(&wal, 4), b"somebody's").unwrap();
+    let before = files(&wal);
+    append(&log, b'a', 60);
+    log.close().unwrap();
+    assert!(files(&wal) == before, "the mount was changed");
+    mount.unmount().unwrap();
+    fs::rename(&wal, &seen).unwrap();
+    check(&seen, b'a', 90);
 }

@@ -147,6 +147,20 @@ fn a_log_works_where_there_is_no_proc() {
     assert!(said.contains(&here.to_string()), "{said}\n{here}");
 }
 
+/// An overlay whose layers and place are directories in `place`; `option` follows their names.
+pub(crate) fn overlay(place: &Path, option: &str) -> inkstone_io::Result<Mount> {
+    let [lower, upper, work, merged] =
+        ["lower", "upper", "work", "merged"].map(|name| place.join(name));
+    // One that was volatile is not mounted again.
+    let _ = fs::remove_dir_all(work.join("work"));
+    for layer in [&lower, &upper, &work, &merged] {
+        fs::create_dir_all(layer).unwrap();
+    }
+    let [lower, upper, work] = [lower, upper, work].map(|layer| layer.display().to_string());
+    let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}{option}");
+    Mount::new(Path::new("overlay"), &merged, "overlay", &layers)
+}
+
 #[test]
 fn an_overlay_that_never_syncs_is_warned_about() {
     let test = "an_overlay_that_never_syncs_is_warned_about";
@@ -155,26 +169,15 @@ fn an_overlay_that_never_syncs_is_warned_about() {
         return;
     }
     let made = tempfile::tempdir_in(temporary()).unwrap();
-    let [lower, upper, work, target] = ["lower", "upper", "work", "target"].map(|name| {
-        fs::create_dir(made.path().join(name)).unwrap();
-        made.path().join(name)
-    });
-    let layers = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        lower.display(),
-        upper.display(),
-        work.display()
-    );
-    for (options, is_warned) in [(layers.clone() + ",volatile", true), (layers, false)] {
-        let _ = fs::remove_dir_all(work.join("work"));
-        let mount = match Mount::new(Path::new("overlay"), &target, "overlay", &options) {
+    for (option, is_warned) in [(",volatile", true), ("", false)] {
+        let mount = match overlay(made.path(), option) {
             Ok(mount) => mount,
             Err(error) => {
                 not_run(test, &error.to_string());
                 return;
             }
         };
-        let log = Log::open(target.join("log"), self::options()).unwrap();
+        let log = Log::open(mount.target().join("log"), options()).unwrap();
         log.append_durable(b"record").unwrap();
         let warnings = log.choice().warnings.concat();
         log.close().unwrap();
@@ -304,20 +307,7 @@ fn a_daemon_that_gives_up_root_keeps_its_log() {
         }
         let made = FileSystem::new(kind, mib, args);
         // Over ext4 an overlay, of which as little is known.
-        let layer = |name: &str| {
-            fs::create_dir_all(made.target().join(name)).unwrap();
-            made.target().join(name)
-        };
-        let over = (kind == "ext4").then(|| {
-            let [lower, upper, work] = ["lower", "upper", "work"].map(layer);
-            let layers = format!(
-                "lowerdir={},upperdir={},workdir={}",
-                lower.display(),
-                upper.display(),
-                work.display()
-            );
-            Mount::new(Path::new("overlay"), &layer("merged"), "overlay", &layers).unwrap()
-        });
+        let over = (kind == "ext4").then(|| overlay(made.target(), "").unwrap());
         let path = over.as_ref().map_or(made.target(), Mount::target).to_path_buf();
         let output = in_child("", "child_gives_up_root", &path, "default");
         let last = Log::open(path.join("log"), Options::new()).map(|log| log.last());

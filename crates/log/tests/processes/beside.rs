@@ -5,19 +5,19 @@
 //! crash may leave is in `beside_sim.rs`.
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use inkstone::{Access, Cursor, Error, Log, Lsn, Options, Reader, Verdict};
 
-const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
+pub(crate) const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 
-fn small() -> Options {
+pub(crate) fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
 }
 
 /// What record `lsn` holds after `cuts` cuts.
-fn record(lsn: u64, cuts: u64) -> Vec<u8> {
+pub(crate) fn record(lsn: u64, cuts: u64) -> Vec<u8> {
     let mut bytes: Vec<_> = (0..lsn * 37 % 3000).map(|at| (at ^ lsn ^ cuts) as u8).collect();
     bytes.extend(lsn.to_le_bytes());
     bytes.extend(cuts.to_le_bytes());
@@ -201,16 +201,12 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
     }
 }
 
-fn in_another_process(test: &str, path: &Path) -> Child {
+/// An ignored test of this program, in a process of its own, with the directory.
+pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("beside::{test}"),
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, path)
+        .stdout(Stdio::null())
         .spawn()
         .unwrap()
 }
@@ -230,7 +226,7 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     let path = directory.path();
     Log::open(path, small()).unwrap().close().unwrap();
     let reader = Reader::open(path, &small()).unwrap();
-    let mut writer = in_another_process("the_writer", path);
+    let mut writer = in_another_process("beside::the_writer", path);
     let followed = follow(&mut reader.from(Lsn::FIRST), 2000, 8);
     assert!(writer.wait().unwrap().success());
     assert!(is_recycled(path));
@@ -261,7 +257,7 @@ fn the_writer_to_be_killed() {
 fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut writer = in_another_process("the_writer_to_be_killed", path);
+    let mut writer = in_another_process("beside::the_writer_to_be_killed", path);
     while !path.join("acknowledged").exists() {
         assert!(writer.try_wait().unwrap().is_none(), "the writer ended");
         std::thread::sleep(Duration::from_millis(5));

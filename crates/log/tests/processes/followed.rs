@@ -5,43 +5,18 @@
 //! `beside.rs`.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::beside::{DIRECTORY, in_another_process};
+pub(crate) use crate::beside::{record, small};
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
 use inkstone_io::{Directory, OsDirectory, OsLock, PAGE_WORDS, SharedPage};
 
-const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 pub(crate) const LOCK: &str = "inkstone.lock";
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-
-pub(crate) fn small() -> Options {
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
-}
-
-pub(crate) fn record(lsn: u64, life: u64) -> Vec<u8> {
-    let mut bytes: Vec<_> = (0..lsn * 37 % 3000).map(|at| (at ^ lsn ^ life) as u8).collect();
-    bytes.extend(lsn.to_le_bytes());
-    bytes.extend(life.to_le_bytes());
-    bytes
-}
-
-fn in_another_process(test: &str, path: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("followed::{test}"),
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(DIRECTORY, path)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
 
 /// Killed when it is dropped, also by a failed test.
 struct Killed(Child);
@@ -117,7 +92,7 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     let path = directory.path();
     let log = Log::open(path, Options::new()).unwrap();
     log.append_durable(&[1; RECORD_BYTES]).unwrap();
-    let mut follower = Killed(in_another_process("the_follower", path));
+    let mut follower = Killed(in_another_process("followed::the_follower", path));
     while !path.join("follows").exists() {
         assert!(follower.0.try_wait().unwrap().is_none(), "the follower ended");
         std::thread::sleep(Duration::from_millis(5));
@@ -273,19 +248,19 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
     Log::open(path, small()).unwrap().close().unwrap();
     let reader = Reader::open(path, &small()).unwrap();
     let mut cursor = reader.from(Lsn::FIRST);
-    let mut writer = Killed(in_another_process("the_writer", path));
+    let mut writer = Killed(in_another_process("followed::the_writer", path));
     (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 2));
     assert!(cursor.next_within(SHORT).unwrap().is_none());
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     assert!(shared_page_of(path).is_none(), "a killed writer leaves nothing behind");
     assert!(cursor.next_within(SHORT).unwrap().is_none());
-    let mut writer = Killed(in_another_process("the_writer", path));
+    let mut writer = Killed(in_another_process("followed::the_writer", path));
     (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     // It cuts first.
-    let _writer = Killed(in_another_process("the_writer", path));
+    let _writer = Killed(in_another_process("followed::the_writer", path));
     let cut = loop {
         match cursor.next_within(Duration::from_secs(60)) {
             Ok(None) => {}
@@ -321,7 +296,7 @@ fn the_writer_in_two_steps() {
 fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut writer = Killed(in_another_process("the_writer_in_two_steps", path));
+    let mut writer = Killed(in_another_process("followed::the_writer_in_two_steps", path));
     let mut wait_for = |step: &str| {
         while !path.join(step).exists() {
             assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");

@@ -115,24 +115,6 @@ fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_a
     assert!(log.last() >= Lsn::new(last) && log.last() <= Lsn::new(last + 1), "{}", log.last());
 }
 
-#[test]
-fn a_process_that_exits_without_closing_loses_nothing_acknowledged() {
-    if let Some((log, _)) = own_log() {
-        let lsn = append_three(&log);
-        println!("\nacknowledged {lsn}");
-        // Threads of the log are at work, nothing is dropped.
-        std::process::exit(0);
-    }
-    let place = tempfile::tempdir().expect("a directory");
-    let path = place.path().join("log");
-    let test = "a_process_that_exits_without_closing_loses_nothing_acknowledged";
-    let (mut writer, mut lines) = start(test, "writer", &path);
-    let last = next_ack(&mut lines);
-    writer.wait().expect("ended");
-    let log = Log::open(&path, Options::small()).expect("opened");
-    assert_eq!(log.last(), Lsn::new(last));
-}
-
 /// Records of the test of closed descriptors: several segments of them.
 const MANY: u64 = 200;
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::gate::{Gate, behind};
+pub(super) use crate::history::small;
 use crate::watched::{Call, watched};
 use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
@@ -20,14 +21,6 @@ use inkstone_sim::{
     AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk,
     errno,
 };
-
-pub(super) fn small() -> Options {
-    Options::new()
-        .segment_bytes(64 << 10)
-        .record_bytes_max(8 << 10)
-        .buffer_bytes(16 << 10)
-        .own_thread(false)
-}
 
 pub(super) fn record(lsn: u64, salt: u64) -> Vec<u8> {
     (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
@@ -60,7 +53,7 @@ pub(super) fn is_log(shown: &[(u64, Vec<u8>)], from: u64, salt: u64) -> bool {
     (from..).zip(shown).all(|(lsn, (found, bytes))| *found == lsn && *bytes == record(lsn, salt))
 }
 
-fn nasty(seed: u64) -> DiskOptions {
+pub(super) fn nasty(seed: u64) -> DiskOptions {
     let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
     DiskOptions {
         new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
@@ -74,33 +67,6 @@ fn nasty(seed: u64) -> DiskOptions {
         has_direct: !seed.is_multiple_of(11),
         ..DiskOptions::default()
     }
-}
-
-#[test]
-fn beside_a_writer_only_what_is_promised_is_shown_and_all_when_it_was_killed() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let log = open(&disk, small());
-    let reader = read(&disk);
-    let mut cursor = reader.from(Lsn::FIRST);
-    // Over many segments: each group promises the one before it.
-    for lsn in 1..=200 {
-        append(&log, lsn..=lsn, 0);
-        let shown = shown(&mut cursor);
-        assert_eq!(reader.durable().get(), lsn - 1);
-        assert!(is_log(&shown, lsn.max(2) - 1, 0));
-        assert_eq!(shown.len(), usize::from(lsn > 1));
-        let another = read(&disk);
-        assert_eq!(another.durable().get(), lsn - 1);
-        assert!(another.recovery().unwrap().end.is_none());
-    }
-    log.abandon();
-    assert_eq!(shown(&mut cursor), [(200, record(200, 0))]);
-    let another = read(&disk);
-    assert_eq!((another.durable().get(), another.recovery().unwrap().last.get()), (200, 200));
-    assert!(another.recovery().unwrap().end.is_some());
-    assert!(is_log(&shown(&mut another.from(Lsn::FIRST)), 1, 0));
-    let log = open(&disk, small());
-    assert!(log.reader().recovery().is_none());
 }
 
 #[test]
@@ -151,31 +117,6 @@ fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
     assert!(disk.image() == image);
 }
 
-/// A killed writer left a group that was never synced: a reader that shows it has synced it.
-#[test]
-fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
-    for seed in seeds(1, 12) {
-        let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..nasty(seed) });
-        let log = open(&disk, small());
-        append(&log, 1..=20, 0);
-        log.close().unwrap();
-        let early = read(&disk);
-        let log = open(&disk, small());
-        disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
-        append(&log, 21..=21, 0);
-        log.abandon();
-        let is_lost = |sample: u64| read(&disk.crash(sample)).durable().get() < 21;
-        assert!((0..50).any(is_lost), "the group is on the medium without a sync");
-        let mut cursor = early.from(Lsn::new(21));
-        assert_eq!(shown(&mut cursor), [(21, record(21, 0))]);
-        for sample in 0..100 {
-            let found = disk.crash(seed << 20 | sample);
-            let shown = shown(&mut read(&found).from(Lsn::FIRST));
-            assert!(shown.len() >= 21 && is_log(&shown, 1, 0), "seed {seed}, sample {sample}");
-        }
-    }
-}
-
 /// A sync fails, the writer is killed, another writes other records in the same place: nothing of
 /// the first is shown, though the reader has its bytes in memory.
 #[test]
@@ -214,50 +155,6 @@ fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn records_that_were_given_up_are_told_and_never_wrong() {
-    for (from, rounds) in [(1, 1), (1, 4), (10, 2), (40, 3), (90, 1)] {
-        let disk = SimDisk::new(from, DiskOptions::default());
-        let log = open(&disk, small());
-        append(&log, 1..=100, 0);
-        let reader = read(&disk);
-        let mut cursor = reader.from(Lsn::new(from));
-        // It has a file open, and some of it in memory.
-        cursor.next().unwrap().unwrap();
-        let mut last = 100;
-        for _ in 0..rounds {
-            log.truncate_before(Lsn::new(last - 10)).unwrap();
-            append(&log, last + 1..=last + 100, 0);
-            last += 100;
-        }
-        let first = log.first().get();
-        let mut next = from + 1;
-        let error = loop {
-            match cursor.next() {
-                Ok(shown) => {
-                    let shown = shown.expect("the end is far");
-                    assert_eq!((shown.lsn.get(), shown.bytes), (next, &record(next, 0)[..]));
-                    next += 1;
-                }
-                Err(error) => break error,
-            }
-            if next == last {
-                // It had all that it needed: only the first of these readers can be so near.
-                assert_eq!((from, rounds), (90, 1));
-                return;
-            }
-        };
-        let is_right = matches!(&error, Error::TruncatedBefore { lsn, first: told }
-            if (lsn.get(), told.get()) == (next, first));
-        assert!(is_right, "{error}, not LSN {next} of {first}");
-        assert_eq!(reader.first().get(), first);
-        cursor.seek(reader.first());
-        let seen = shown(&mut cursor);
-        assert!(is_log(&seen, first, 0) && seen.last().unwrap().0 == last - 1);
-        assert!(matches!(reader.get(Lsn::new(from)), Err(Error::TruncatedBefore { .. })));
     }
 }
 

@@ -5,56 +5,16 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::beside_sim::{append, is_log, open, read, record, shown, small};
 use crate::watch::must_end;
+use crate::watched::{Call, watched};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Reader};
 use inkstone_io::{Access, OpenFile};
-use inkstone_sim::hooked::{Call, Hook};
+use inkstone_sim::hooked::Hook;
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
-
-#[test]
-fn a_cut_is_told_and_only_when_it_is_durable() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let log = open(&disk, small());
-    append(&log, 1..=150, 0);
-    let reader = read(&disk);
-    let mut beyond = reader.from(Lsn::new(140));
-    let mut before = reader.from(Lsn::new(20));
-    assert_eq!(shown(&mut beyond).len(), 10);
-    before.next().unwrap().unwrap();
-    log.truncate_after(Lsn::new(50)).unwrap();
-    append(&log, 51..=90, 1);
-    log.truncate_after(Lsn::new(70)).unwrap();
-    append(&log, 71..=200, 2);
-    let cut = beyond.next().unwrap_err();
-    assert!(
-        matches!(&cut, Error::TruncatedAfter { lsn, last } if (lsn.get(), last.get()) == (150, 50)),
-        "{cut}"
-    );
-    let salt = |lsn| [0, 1, 2][usize::from(lsn > 50) + usize::from(lsn > 70)];
-    let mut next = 51;
-    for (lsn, bytes) in shown(&mut beyond) {
-        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
-        next += 1;
-    }
-    assert_eq!(next, 200, "the last is not promised yet");
-    let mut next = 21;
-    for (lsn, bytes) in shown(&mut before) {
-        assert_eq!((lsn, &bytes), (next, &record(next, salt(next))));
-        next += 1;
-    }
-    assert_eq!(next, 200);
-    // To nothing, and on.
-    log.truncate_before(Lsn::new(150)).unwrap();
-    log.truncate_after(Lsn::new(149)).unwrap();
-    append(&log, 150..=152, 3);
-    let cut = beyond.next().unwrap_err();
-    let Error::TruncatedAfter { lsn, last } = cut else { panic!("{cut}") };
-    assert_eq!((lsn.get(), last.get()), (200, 149));
-    assert_eq!(shown(&mut beyond), [(150, record(150, 3)), (151, record(151, 3))]);
-}
 
 #[test]
 fn a_header_that_begins_a_cut_is_not_believed_unless_it_is_on_the_medium() {
@@ -119,20 +79,8 @@ fn a_cut_whose_epoch_finds_no_room_is_a_cut_for_readers() {
     assert!(held_back > 0, "the epoch group always found room");
 }
 
-/// Cuts when a reader opens the second segment, after it has listed the files.
-struct CutsMeanwhile(Mutex<Option<Box<dyn FnOnce() + Send>>>);
-
-impl Hook for CutsMeanwhile {
-    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
-        if matches!(call, Call::Open { name, .. } if name.contains("2.ink")) {
-            let cut = self.0.lock().unwrap().take();
-            cut.into_iter().for_each(|cut| cut());
-        }
-        Ok(())
-    }
-}
-
-/// Its file vanishes before it is read, and without it the first segment looks like the last, with
+/// A writer cuts when a reader opens the second segment, after it has listed the files: that file
+/// vanishes before it is read, and without it the first segment looks like the last, with
 /// the records that the first cut removed.
 #[test]
 fn a_segment_that_vanishes_while_a_reader_opens_brings_no_older_generation_back() {
@@ -141,15 +89,17 @@ fn a_segment_that_vanishes_while_a_reader_opens_brings_no_older_generation_back(
     append(&log, 1..=10, 1);
     log.truncate_after(Lsn::new(5)).unwrap();
     append(&log, 6..=8, 2);
-    let writer = Arc::clone(&log);
-    let cut = move || {
-        writer.truncate_after(Lsn::new(5)).unwrap();
-        append(&writer, 6..=7, 3);
-    };
-    let hook = Arc::new(CutsMeanwhile(Mutex::new(Some(Box::new(cut)))));
-    let directory = disk.directory("/log").hooked(Arc::clone(&hook));
+    let (writer, cut) = (Arc::clone(&log), Arc::new(AtomicBool::new(false)));
+    let theirs = Arc::clone(&cut);
+    let directory = watched(disk.directory("/log"), move |call| {
+        let is_second = matches!(call, Call::Open { name, .. } if name.contains("2.ink"));
+        if is_second && !theirs.swap(true, Ordering::SeqCst) {
+            writer.truncate_after(Lsn::new(5)).unwrap();
+            append(&writer, 6..=7, 3);
+        }
+    });
     let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
-    assert!(hook.0.lock().unwrap().is_none(), "the second segment was not opened");
+    assert!(cut.load(Ordering::SeqCst), "the second segment was not opened");
     // The last record is in no promise yet.
     let seen = shown(&mut reader.from(Lsn::FIRST));
     let expected: Vec<_> =
@@ -190,46 +140,25 @@ fn a_successor_whose_header_never_became_durable_may_vanish() {
     assert!(vanished > 0, "no header vanished");
 }
 
-/// Has a writer do something at certain calls of a reader, so often.
-struct Meanwhile {
-    at: fn(&Call<'_>) -> bool,
-    left: Mutex<u32>,
-    act: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Hook for Meanwhile {
-    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
-        if (self.at)(call) {
-            let mut left = self.left.lock().unwrap();
-            if *left > 0 {
-                *left -= 1;
-                drop(left);
-                (self.act)();
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A writer that cuts, or begins segments, whenever a reader lists or opens files: the reader is
 /// not kept waiting, calls nothing damaged, and shows no record of an older generation.
 #[test]
 fn a_writer_that_never_rests_keeps_no_reader_waiting() {
-    let is_list = |call: &Call<'_>| matches!(call, Call::List);
-    let is_open = |call: &Call<'_>| matches!(call, Call::Open { .. });
-    for (name, at, times) in
-        [("list", is_list as fn(&Call<'_>) -> bool, u32::MAX), ("open", is_open, 40)]
-    {
+    let is_list: fn(&Call<'_>) -> bool = |call| matches!(call, Call::List);
+    let is_open: fn(&Call<'_>) -> bool = |call| matches!(call, Call::Open { .. });
+    for (name, at, times) in [("list", is_list, u32::MAX), ("open", is_open, 40)] {
         for cuts in [true, false] {
             must_end(name, move || {
                 let disk = SimDisk::new(1, DiskOptions::default());
                 let log = Arc::new(open(&disk, small()));
                 append(&log, 1..=5, 0);
-                let (writer, generation) = (Arc::clone(&log), Mutex::new(0_u64));
-                let act = move || {
+                let (writer, acts) = (Arc::clone(&log), AtomicU32::new(0));
+                let act = move |call: &Call<'_>| {
+                    if !at(call) || acts.load(Ordering::SeqCst) == times {
+                        return;
+                    }
+                    let generation = u64::from(acts.fetch_add(1, Ordering::SeqCst)) + 1;
                     if cuts {
-                        let mut generation = generation.lock().unwrap();
-                        *generation += 1;
                         writer.truncate_after(Lsn::new(5)).unwrap();
                         (0..2).for_each(|_| {
                             _ = writer.append_durable(&generation.to_le_bytes()).unwrap()
@@ -240,10 +169,8 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
                         writer.truncate_before(Lsn::new(last.max(6) - 5)).unwrap();
                     }
                 };
-                let hook = Arc::new(Meanwhile { at, left: Mutex::new(times), act: Box::new(act) });
-                let reader =
-                    Reader::open_in(Arc::new(disk.directory("/log").hooked(hook)), small())
-                        .unwrap();
+                let directory = watched(disk.directory("/log"), act);
+                let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
                 let mut cursor = reader.from(Lsn::FIRST);
                 let mut newest = 0;
                 for _ in 0..20 {
@@ -276,15 +203,14 @@ fn a_cut_that_is_refused_leaves_readers_that_looked_meanwhile_sound() {
         let disk = SimDisk::new(1, DiskOptions::default());
         let reader: Arc<Mutex<Option<Cursor>>> = Arc::default();
         let looks = Arc::clone(&reader);
-        let act = move || {
-            if let Some(cursor) = &mut *looks.lock().unwrap() {
+        let directory = watched(disk.directory("/log"), move |call| {
+            if matches!(call, Call::Rename { .. })
+                && let Some(cursor) = &mut *looks.lock().unwrap()
+            {
                 // It may be told of the cut: the header may be whole.
                 let _ = cursor.next();
             }
-        };
-        let at = |call: &Call<'_>| matches!(call, Call::Rename { .. });
-        let hook = Arc::new(Meanwhile { at, left: Mutex::new(u32::MAX), act: Box::new(act) });
-        let directory = disk.directory("/log").hooked(hook);
+        });
         let log = Log::open_in(Arc::new(directory), small()).unwrap();
         (1..=10).for_each(|lsn| _ = log.append_durable(&record(lsn, 0)).unwrap());
         let mut cursor = read(&disk).from(Lsn::FIRST);
@@ -362,38 +288,4 @@ fn a_record_that_took_the_place_of_a_cut_one_is_got_by_who_did_not_know_of_the_c
         learned += u32::from(shown == record(lsn, 1));
     }
     assert!(learned > 0);
-}
-
-/// Nothing is published here, so it takes a second.
-#[test]
-fn each_way_of_reading_learns_of_a_cut_by_itself() {
-    type Way = fn(&Reader, &mut Cursor) -> Option<Vec<u8>>;
-    let ways: [Way; 3] = [
-        |reader, _| reader.get(Lsn::new(15)).ok(),
-        // It may be told that records before LSN 15 were cut.
-        |reader, _| reader.from(Lsn::new(15)).next().ok()?.map(|record| record.bytes.to_vec()),
-        |_, cursor| {
-            let found = cursor.next().ok()?.map(|record| record.bytes.to_vec());
-            cursor.seek(Lsn::new(15));
-            found
-        },
-    ];
-    for way in ways {
-        must_end("looking again", move || {
-            let disk = SimDisk::new(1, DiskOptions::default());
-            let log = open(&disk, small());
-            append(&log, 1..=20, 0);
-            let reader = read(&disk);
-            let mut cursor = reader.from(Lsn::new(15));
-            assert_eq!(way(&reader, &mut cursor), Some(record(15, 0)));
-            log.truncate_after(Lsn::new(10)).unwrap();
-            append(&log, 11..=16, 1);
-            let mut found = way(&reader, &mut cursor);
-            while found.is_none_or(|found| found == record(15, 0)) {
-                std::thread::yield_now();
-                found = way(&reader, &mut cursor);
-            }
-            assert_eq!(way(&reader, &mut cursor), Some(record(15, 1)));
-        });
-    }
 }

@@ -349,30 +349,6 @@ fn with_a_full_segment(seed: u64) -> (SimDisk, u64, Vec<u8>) {
     (disk, 100, bytes)
 }
 
-#[test]
-fn a_record_that_is_a_raw_segment_is_a_record() {
-    let (disk, before, segment) = with_a_full_segment(5);
-    // Whole, from its first group on, and one that begins in the middle of a group.
-    let pieces = [&segment[..], &segment[4096..], &segment[4100..], &segment[4096..20_000]];
-    let expected = |lsn: u64| match lsn.checked_sub(before + 1) {
-        Some(index) => pieces[index as usize % pieces.len()].to_vec(),
-        None => record(lsn),
-    };
-    let log = open(&disk, large()).unwrap();
-    let mut last = before;
-    for _ in 0..12 {
-        last += 1;
-        log.append_durable(&expected(last)).unwrap();
-        if last.is_multiple_of(4) {
-            for seed in 0..5 {
-                check_with(&disk.crash(seed), large(), Told::all(last), expected).unwrap();
-            }
-        }
-    }
-    log.close().unwrap();
-    check_with(&disk, large(), Told::all(last), expected).unwrap();
-}
-
 /// The last record, a raw segment or the log's own newest bytes, is torn in every way: its sound
 /// groups inside must not come to light, neither at once nor after the opening has written behind
 /// the end.

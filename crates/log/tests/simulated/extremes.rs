@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use inkstone::{Error, Log, Lsn, Options, Reader, Result};
@@ -23,15 +23,9 @@ fn quiet() -> Options {
     Options::small().own_thread(false)
 }
 
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(self: Arc<Self>) {}
-}
-
 /// What a future says when it is asked once.
 fn asked_once<T>(future: impl Future<Output = T>) -> Poll<T> {
-    pin!(future).poll(&mut Context::from_waker(&Waker::from(Arc::new(Nobody))))
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn is_too_large<T>(result: Result<T>, bytes_min: u64) {

@@ -14,6 +14,8 @@ mod every_kind;
 mod gate;
 #[path = "../support/history.rs"]
 mod history;
+#[path = "../support/wakers.rs"]
+mod wakers;
 #[path = "../support/watch.rs"]
 mod watch;
 #[path = "../support/watched.rs"]

@@ -8,12 +8,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::beside_sim::{nasty, open, read, small};
 use crate::watched::{Call, watched};
-use inkstone::{Error, Log, Lsn, Options, Reader};
+use inkstone::{Error, Log, Lsn, Reader};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{
-    DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
-};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -57,14 +56,6 @@ fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<SimDirectory> {
     Arc::new(watched(disk.directory("/log"), onlooker))
 }
 
-fn small() -> Options {
-    Options::new()
-        .segment_bytes(64 << 10)
-        .record_bytes_max(8 << 10)
-        .buffer_bytes(16 << 10)
-        .own_thread(false)
-}
-
 /// What record `lsn` holds, written after `salt` cuts.
 fn record(lsn: u64, salt: u64) -> Vec<u8> {
     let mut bytes: Vec<_> =
@@ -76,14 +67,6 @@ fn record(lsn: u64, salt: u64) -> Vec<u8> {
 fn is_record(lsn: u64, bytes: &[u8]) -> bool {
     let salt = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
     bytes == record(lsn, salt)
-}
-
-fn open(disk: &SimDisk, options: Options) -> Log {
-    Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
-}
-
-fn read(disk: &SimDisk) -> Reader {
-    Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
 }
 
 fn append(log: &Log, count: u64, salt: u64) {
@@ -269,21 +252,6 @@ fn whatever_happens_between_two_steps_of_a_reader_it_shows_the_log() {
     }
     // A reader takes some dozen steps, so this is every one of them.
     assert!(runs > 100, "{runs}");
-}
-
-fn nasty(seed: u64) -> DiskOptions {
-    let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
-    DiskOptions {
-        new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
-        directory_order: if seed.is_multiple_of(5) {
-            DirectoryOrder::Prefix
-        } else {
-            DirectoryOrder::Any
-        },
-        sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
-        has_direct: !seed.is_multiple_of(11),
-        ..DiskOptions::default()
-    }
 }
 
 /// A random history with a reader that reads after every step, and power losses after every read.

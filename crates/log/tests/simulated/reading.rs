@@ -304,68 +304,6 @@ fn records_of_one_size_are_read_by_themselves() {
     }
 }
 
-#[test]
-fn a_log_that_grows_is_cut_and_gives_up_is_read_by_lsn_as_it_is() {
-    let disk = SimDisk::new(4, DiskOptions::default());
-    let log = open(&disk);
-    let reader = log.reader();
-    let mut last = 0;
-    for round in 1..=12u64 {
-        for lsn in last + 1..=last + 60 {
-            drop(log.append(&record(lsn + round)).unwrap());
-        }
-        last += 60;
-        assert!(matches!(reader.get(Lsn::new(last)), Err(Error::NotYet { .. })), "not durable yet");
-        log.sync().unwrap();
-        for lsn in (last - 59..=last).rev() {
-            assert!(
-                reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round),
-                "round {round}, record {lsn}"
-            );
-        }
-        log.truncate_after(Lsn::new(last - 30)).unwrap();
-        last -= 30;
-        assert!(matches!(reader.get(Lsn::new(last + 1)), Err(Error::NotYet { .. })), "cut off");
-        log.truncate_before(Lsn::new(last - 5)).unwrap();
-        assert!(matches!(reader.get(Lsn::new(last - 6)), Err(Error::TruncatedBefore { .. })));
-        for lsn in last - 5..=last {
-            assert!(
-                reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round),
-                "round {round}, record {lsn}"
-            );
-        }
-    }
-}
-
-/// A reader of its own beside the writer: files vanish and are used again under what it has
-/// learned.
-#[test]
-fn files_that_are_used_again_under_a_reader_give_no_wrong_record() {
-    let disk = SimDisk::new(5, DiskOptions::default());
-    let small = || options().segment_bytes(64 << 10).record_bytes_max(8 * KIB);
-    let log = Log::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
-    let bytes = |lsn: u64| vec![lsn as u8; 1000 + lsn as usize % 700];
-    (1..=200).for_each(|lsn| assert_eq!(log.append_durable(&bytes(lsn)).unwrap().get(), lsn));
-    let reader = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
-    (1..=199).for_each(|lsn| assert!(reader.get(Lsn::new(lsn)).unwrap() == bytes(lsn)));
-    let (mut shown, mut gone) = (0, 0);
-    for last in 201..=400 {
-        log.append_durable(&bytes(last)).unwrap();
-        log.truncate_before(Lsn::new(last - 100)).unwrap();
-        for lsn in [last - 180, last - 99, last - 50, last - 1] {
-            match reader.get(Lsn::new(lsn)) {
-                Ok(found) => {
-                    assert!(found == bytes(lsn), "record {lsn}");
-                    shown += 1;
-                }
-                Err(Error::TruncatedBefore { .. }) => gone += 1,
-                Err(error) => panic!("record {lsn}: {error}"),
-            }
-        }
-    }
-    assert!(shown > 300 && gone > 100, "{shown} shown, {gone} gone");
-}
-
 /// Reads past the first few are in flight together; one of them fails.
 #[test]
 fn a_read_that_fails_among_several_takes_nothing_before_it() {
@@ -406,35 +344,6 @@ fn a_read_that_fails_among_several_takes_nothing_before_it() {
         failed += failures;
     }
     assert!(failed >= 3, "{failed} reads failed");
-}
-
-#[test]
-fn damage_in_the_middle_is_told_with_its_place_by_both_ways_of_reading() {
-    const LAST: u64 = 3000;
-    let disk = large(LAST);
-    let (segment, at) = (2, 700_001);
-    disk.rot(LOG, &name(segment), at, 4);
-    let reader = read(&disk);
-    let mut cursor = reader.from(Lsn::FIRST);
-    let (bad, told) = loop {
-        match cursor.next() {
-            Ok(shown) => assert!(shown.is_some_and(|shown| shown.bytes == record(shown.lsn.get()))),
-            Err(error) => break (cursor.next_lsn(), error),
-        }
-    };
-    let place = told.corruption().unwrap().clone();
-    assert!(
-        place.path.ends_with(name(segment)) && place.offset <= at && at < place.offset + 150_100,
-        "{told}"
-    );
-    for _ in 0..2 {
-        let again = reader.get(bad).unwrap_err();
-        assert_eq!(
-            again.corruption().map(|found| (&found.path, found.offset)),
-            Some((&place.path, place.offset))
-        );
-        assert!(reader.get(bad.before().unwrap()).unwrap() == record(bad.get() - 1));
-    }
 }
 
 /// A closed log in a real directory, in which bits flip.

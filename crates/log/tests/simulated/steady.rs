@@ -150,37 +150,6 @@ fn the_budget_is_kept_and_what_is_made_ahead_never_takes_the_last_of_it() {
     assert!(used(&disk) <= budget);
 }
 
-#[test]
-fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
-    let disk = disk();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let ears = Arc::clone(&told);
-    let log =
-        open(&disk, options().listener(move |event| ears.lock().unwrap().push(event.clone())));
-    lone_writer(&disk, &log, 3);
-    let sealed: Vec<_> = std::mem::take(&mut *told.lock().unwrap())
-        .into_iter()
-        .filter_map(
-            |event| if let Event::SegmentSealed(sealed) = event { Some(sealed) } else { None },
-        )
-        .collect();
-    assert_eq!(sealed.len(), 3);
-    assert_eq!((sealed[0].first, sealed[1].first), (Lsn::FIRST, sealed[0].last.next().unwrap()));
-    let held = sealed.into_iter().next().unwrap();
-    let content = |disk: &SimDisk| {
-        disk.image().into_iter().find(|(path, _)| *path == held.path).map(|(_, bytes)| bytes)
-    };
-    let before = content(&disk).unwrap();
-    log.truncate_before(log.last()).unwrap();
-    lone_writer(&disk, &log, 8);
-    assert_eq!(content(&disk), Some(before), "as long as it is held");
-    let path = held.path.clone();
-    drop(held);
-    log.truncate_before(log.last()).unwrap();
-    lone_writer(&disk, &log, 9);
-    assert!(disk.image().iter().all(|(other, _)| *other != path), "let go, it is used again");
-}
-
 /// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event
 /// is sent.
 #[test]

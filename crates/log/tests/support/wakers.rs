@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use inkstone::{Append, Log, Options};
+use inkstone::{Append, Log, Lsn, Options};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -30,6 +30,26 @@ pub(crate) fn failing_write() -> Fault {
 /// Only waiting, syncing, truncating and closing commit.
 pub(crate) fn patient() -> Options {
     Options::small().own_thread(false).linger(HOUR).idle(HOUR)
+}
+
+/// Each way in which a record comes to its end, of a log with records gathered; whether the record
+/// is durable then.
+pub(crate) type End = fn(&SimDisk, Arc<Log>);
+pub(crate) const ENDS: [(&str, bool, End); 6] = [
+    ("a commit", true, |_, log| _ = log.sync().expect("synced")),
+    ("a cut", true, |_, log| log.truncate_after(Lsn::FIRST).expect("cut")),
+    ("closing", true, |_, log| log.close().expect("closed")),
+    ("being dropped", true, |_, log| drop(log)),
+    ("a poison", false, |disk, log| {
+        disk.inject(failing_write());
+        log.sync().expect_err("a write fails");
+    }),
+    ("being abandoned", false, |_, log| Arc::into_inner(log).expect("the last owner").abandon()),
+];
+
+/// An owner of a log that is to stay open behind this end of a record.
+pub(crate) fn kept_open(end: &str, log: &Arc<Log>) -> Option<Arc<Log>> {
+    (!end.starts_with("being")).then(|| Arc::clone(log))
 }
 
 type OnWake = dyn Fn() + Send + Sync;

@@ -74,38 +74,6 @@ fn two_handles_are_one_raft_log_and_the_last_one_that_goes_loses_nothing() {
 }
 
 #[test]
-fn leaders_are_found_again_whatever_was_purged() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let mut rng = fastrand::Rng::with_seed(1);
-    let open = || Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
-    for id in 0..60 {
-        let groups = open();
-        let raft = groups.group(id).unwrap();
-        let first = rng.u64(..3);
-        let (mut term, mut ids) = (1, Vec::new());
-        for index in first..first + rng.u64(1..40) {
-            term += rng.u64(..8) / 6;
-            append(&raft, term, index..index + 1);
-            ids.push(EntryId::new(Leader::of_term(term), index));
-        }
-        raft.save_committed(ids.last().unwrap().index).unwrap();
-        let purged = rng.usize(..ids.len());
-        raft.purge(&ids[purged]).unwrap();
-        groups.close().unwrap();
-
-        let groups = open();
-        let raft = groups.group(id).unwrap();
-        let bounds = raft.bounds().unwrap();
-        assert_eq!((&bounds.purged, &bounds.committed), (&Some(ids[purged].clone()), &bounds.last));
-        for id in &ids {
-            let found = raft.reader().id_of(id.index).unwrap();
-            assert_eq!(found.as_ref(), (id.index >= ids[purged].index).then_some(id));
-        }
-        groups.close().unwrap();
-    }
-}
-
-#[test]
 fn a_vote_of_one_group_and_entries_of_others_share_one_write_and_one_flush() {
     let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
     let groups = Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
@@ -163,34 +131,6 @@ fn a_callback_may_do_anything_with_any_group() {
 }
 
 #[test]
-fn callbacks_that_are_left_are_called_once_when_the_groups_go() {
-    let directory = tempfile::tempdir().unwrap();
-    for round in 0..3 {
-        let groups = Groups::open(directory.path(), still()).unwrap();
-        let (tell, tells) = channel();
-        let leader = Leader::of_term(1);
-        let raft = groups.group(round).unwrap();
-        for index in 1..5 {
-            let tell = tell.clone();
-            raft.append(&[entry(&leader, index)], move |result| tell.send(result.is_ok()).unwrap())
-                .unwrap();
-        }
-        drop(tell);
-        match round {
-            0 => drop((groups, raft)),
-            1 => drop((raft, groups)),
-            _ => {
-                raft.close().unwrap();
-                drop((raft, groups));
-            }
-        }
-        assert_eq!(tells.iter().collect::<Vec<_>>(), [true; 4], "round {round}");
-    }
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    assert!((0..3).all(|id| groups.group(id).unwrap().bounds().unwrap().next == 5));
-}
-
-#[test]
 fn a_group_that_was_removed_is_gone_and_its_handles_say_so() {
     let directory = tempfile::tempdir().unwrap();
     let groups = Groups::open(directory.path(), small()).unwrap();
@@ -211,41 +151,6 @@ fn a_group_that_was_removed_is_gone_and_its_handles_say_so() {
     assert_eq!(groups.group(1).unwrap().bounds().unwrap().next, 101);
     assert_eq!(told(groups.remove(5)), "there is no raft group 5 in the log");
     assert_eq!(groups.ids().unwrap(), [1, 2]);
-}
-
-#[test]
-fn threads_that_open_write_and_drop_one_group_see_one_raft_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..4_u64 {
-            let groups = &groups;
-            scope.spawn(move || {
-                let leader = Leader::of_term(1);
-                let mut mine = 0;
-                while mine < 100 {
-                    let raft = groups.group(1).unwrap();
-                    let next = raft.bounds().unwrap().next.max(1);
-                    let payload = thread.to_le_bytes();
-                    let entry = NewEntry { leader: &leader, index: next, payload: &payload };
-                    match raft.append(&[entry], |_| {}) {
-                        Ok(()) => mine += 1,
-                        // Another thread was first.
-                        Err(error) => assert!(matches!(error.cause(), Error::Hole { .. })),
-                    }
-                    if mine % 8 == 0 {
-                        raft.sync().unwrap();
-                    }
-                }
-            });
-        }
-    });
-    let raft = groups.group(1).unwrap();
-    let entries = raft.entries(1..1000, usize::MAX).unwrap();
-    for thread in 0..4_u64 {
-        let of = entries.iter().filter(|entry| *entry.payload == thread.to_le_bytes());
-        assert_eq!(of.count(), 100);
-    }
 }
 
 #[test]

@@ -8,7 +8,6 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 mod bad_use;
-mod beginning;
 mod callbacks;
 mod entries;
 mod full_disk;

@@ -1,11 +1,8 @@
-//! Reading: from memory and from disk, limited, beside truncations, appends and purges, and after
-//! reopening.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Reading: limited, after purges, and behind states that were left out. That the model reads the
+//! same from memory and from disk is in `model.rs`; beside other threads, in the explorer.
 
 use crate::entries::id;
-use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
 
 fn small(memory_bytes: usize) -> Options {
     Options::new().log(inkstone::Options::small()).memory_bytes(memory_bytes)
@@ -26,46 +23,6 @@ fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
         .map(|(index, payload)| NewEntry { leader: &leader, index, payload })
         .collect();
     raft.append(&entries, |result| result.unwrap()).unwrap();
-}
-
-/// With all in memory, some, and none: the same entries, votes and truncations between them, and
-/// across segments.
-#[test]
-fn what_was_appended_is_read_wherever_it_lies() {
-    for memory_bytes in [0, 2000, 1 << 20] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("raft");
-        let raft = RaftLog::open(&path, small(memory_bytes)).unwrap();
-        for round in 0..60 {
-            append(&raft, round + 1, round * 10 + 1..round * 10 + 14);
-            raft.save_vote(&Vote::new(Leader::of_term(round + 2))).unwrap();
-            raft.truncate_from(round * 10 + 11).unwrap();
-        }
-        let check = |raft: &RaftLog| {
-            for range in [1..601, 1..2, 7..33, 595..601, 10..12, 300..300] {
-                let entries = raft.entries(range.clone(), usize::MAX).unwrap();
-                assert_eq!(entries.len() as u64, range.end - range.start);
-                for (entry, index) in entries.iter().zip(range) {
-                    let term = (index - 1) / 10 + 1;
-                    assert_eq!(
-                        (&entry.id, &*entry.payload),
-                        (&id(term, index), &payload(term, index)[..])
-                    );
-                }
-            }
-            assert_eq!(
-                raft.entries(590..1000, usize::MAX).unwrap().len(),
-                11,
-                "what is behind the end is left out"
-            );
-            assert_eq!(raft.entries(700..800, usize::MAX).unwrap(), []);
-        };
-        check(&raft);
-        assert!(raft.stats().segments > 2);
-        raft.close().unwrap();
-        drop(raft);
-        check(&RaftLog::open(&path, small(memory_bytes)).unwrap());
-    }
 }
 
 #[test]
@@ -89,64 +46,6 @@ fn a_limited_read_has_one_entry_at_the_least() {
         assert_eq!([count(20..21, 0), count(19..21, 100), count(5..5, 100)], [1, 1, 0]);
         raft.close().unwrap();
     }
-}
-
-/// A reader gets the entries of one instant, or hears of the purge: never entries of two histories,
-/// nor one above a truncation.
-#[test]
-fn a_reader_beside_truncations_and_purges_sees_one_instant() {
-    let directory = tempfile::tempdir().unwrap();
-    let raft = RaftLog::open(directory.path().join("raft"), small(1500)).unwrap();
-    append(&raft, 1, 1..40);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let readers: Vec<_> = (0..2)
-        .map(|_| {
-            let (reader, is_over) = (raft.reader(), Arc::clone(&is_over));
-            std::thread::spawn(move || {
-                let (mut read, mut purged) = (0, 0);
-                while !is_over.load(Ordering::Relaxed) {
-                    let bounds = reader.bounds().unwrap();
-                    match reader.entries(bounds.first..u64::MAX, usize::MAX) {
-                        Ok(entries) => {
-                            let terms: Vec<_> =
-                                entries.iter().map(|entry| entry.id.leader.term).collect();
-                            assert!(terms.is_sorted(), "of two histories: {terms:?}");
-                            for (entry, index) in entries.iter().zip(bounds.first..) {
-                                assert_eq!(entry.id.index, index);
-                                let expected = payload(entry.id.leader.term, index);
-                                assert_eq!(
-                                    &*entry.payload,
-                                    &expected[..],
-                                    "entry {index} of another"
-                                );
-                            }
-                            read += entries.len();
-                        }
-                        Err(Error::IsPurged { .. }) => purged += 1,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                (read, purged)
-            })
-        })
-        .collect();
-    let mut next = 40;
-    for term in 2..200 {
-        raft.truncate_from(next - 9).unwrap();
-        append(&raft, term, next - 9..next + 6);
-        next += 6;
-        if term % 10 == 0 {
-            raft.save_committed(next - 16).unwrap();
-            let upto = raft.reader().id_of(next - 30).unwrap().unwrap();
-            raft.purge(&upto).unwrap();
-        }
-    }
-    is_over.store(true, Ordering::Relaxed);
-    for reader in readers {
-        let (read, _) = reader.join().unwrap();
-        assert!(read > 0, "it read nothing");
-    }
-    raft.close().unwrap();
 }
 
 /// A purge gives segments back, and the log begins with a state that leads to the same.
