@@ -683,3 +683,20 @@ fn a_record_between_large_ones_is_one_short_read() {
     assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
     assert!(again <= RECORDS && again_bytes < 200_000, "again {again} and {again_bytes}");
 }
+
+/// A flush may have many sections: those of one that never waits are given back all the same.
+#[test]
+fn sections_that_share_a_flush_do_not_pile_up() {
+    let disk = SimDisk::new(6, DiskOptions::default());
+    let log = inkstone::Options::new().own_thread(false);
+    let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false);
+    let streams = Streams::open_in(Arc::new(disk.directory("/streams")), options).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    (0..6000).for_each(|_| drop(streams.append(1, &[7; 1000]).unwrap()));
+    let before = streams.stats();
+    streams.truncate_before(1, 6001).unwrap().wait().unwrap();
+    while streams.move_some().unwrap() {}
+    let after = streams.stats();
+    assert!(before.sections > 300 && after.sections < 20, "{before:?} {after:?}");
+    streams.close().unwrap();
+}
