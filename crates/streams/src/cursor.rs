@@ -268,7 +268,7 @@ impl StreamCursor {
                     if places.len() == before {
                         return Err(self.source.not_there(lsns.start, self.stream, number));
                     }
-                    self.source.learn(&written, section, &places[before..])?;
+                    self.source.learn(&written, section, &places[before..]);
                 }
                 Err(Error::NotYet { .. }) => break,
                 Err(_) if !places.is_empty() => break,

@@ -254,7 +254,11 @@ impl Keeper {
         };
         let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
         let lsns = sealer.written.lsns();
-        if lsns.last().is_some_and(|last| self.hints.waits_for(*last)) {
+        // Where one flush has several sections, hints are left out: they would wait for a flush of
+        // their own each, and the log would fall behind for ever.
+        let next = self.unwritten.checked_add(1);
+        let is_alone = state.sections.active().map(|active| active.number) <= next;
+        if is_alone && lsns.last().is_some_and(|last| self.hints.waits_for(*last)) {
             return Ok(());
         }
         let places = self.hints.of(&lsns);

@@ -108,7 +108,7 @@ impl Source {
             let Some(page) = self.page(&written, section, stream, number)? else { continue };
             let place = page.place(stream, number, &lsns);
             let place = place.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
-            self.learn(&written, section, &[(number, place)])?;
+            self.learn(&written, section, &[(number, place)]);
             return Ok(place);
         }
         Err(self.not_there(self.log().first(), stream, number))
@@ -144,13 +144,9 @@ impl Source {
         }
     }
 
-    /// Tells the log where it finds these records of a section, if hints say so.
-    pub(crate) fn learn(
-        &self,
-        written: &DirectoryAt,
-        section: u32,
-        records: &[(u64, Lsn)],
-    ) -> Result<()> {
+    /// Tells the log where it finds these records of a section, if hints say so. Hints that cannot
+    /// be read are no error: the log finds the records without them.
+    pub(crate) fn learn(&self, written: &DirectoryAt, section: u32, records: &[(u64, Lsn)]) {
         let mut last = None;
         for (_, lsn) in records {
             let hints = written.hints_of(*lsn);
@@ -159,17 +155,14 @@ impl Source {
             }
             last = hints;
             let Some(lsn) = hints.filter(|lsn| lock(self.cache()).is_new(*lsn)) else { continue };
-            match read_change(self.log(), self.of(), lsn, |change| match change {
+            let read = read_change(self.log(), self.of(), lsn, |change| match change {
                 Change::Hints { section: is, bytes } if is == section => hints::decode(bytes),
                 _ => None,
-            }) {
-                Ok(places) => self.log().learn(&places),
-                // The section was given back meanwhile.
-                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => return Ok(()),
-                Err(error) => return Err(error),
+            });
+            if let Ok(places) = read {
+                self.log().learn(&places);
             }
         }
-        Ok(())
     }
 
     /// The records of a stream that a record of the log has; all of them are said to be there.

@@ -683,3 +683,62 @@ fn a_record_between_large_ones_is_one_short_read() {
     assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
     assert!(again <= RECORDS && again_bytes < 200_000, "again {again} and {again_bytes}");
 }
+
+/// A flush may have many sections: those of one that never waits are given back all the same.
+#[test]
+fn sections_that_share_a_flush_do_not_pile_up() {
+    let disk = SimDisk::new(6, DiskOptions::default());
+    let log = inkstone::Options::new().own_thread(false);
+    let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false);
+    let streams = Streams::open_in(Arc::new(disk.directory("/streams")), options).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    (0..6000).for_each(|_| drop(streams.append(1, &[7; 1000]).unwrap()));
+    let before = streams.stats();
+    streams.truncate_before(1, 6001).unwrap().wait().unwrap();
+    while streams.move_some().unwrap() {}
+    let after = streams.stats();
+    assert!(before.sections > 300 && after.sections < 20, "{before:?} {after:?}");
+    streams.close().unwrap();
+}
+
+/// The directories of a copy of a log have hints for the files of the other log. They are
+/// forgotten, so that a record is not searched through its segment each time.
+#[test]
+fn a_record_of_a_copied_log_is_one_short_read_the_second_time() {
+    const RECORDS: u64 = 400;
+    let disk = SimDisk::new(5, DiskOptions::default());
+    let place = |path: &str| Arc::new(disk.directory(path));
+    let options = || {
+        let log = inkstone::Options::new().segment_bytes(4 << 20).record_bytes_max(1 << 20);
+        Options::new().log(log.own_thread(false)).section_bytes(4 << 20).own_mover(false)
+    };
+    let streams = Streams::open_in(place("/streams"), options()).unwrap();
+    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
+    for number in 1..=RECORDS + 200 {
+        drop(streams.append(1, &number.to_le_bytes()).unwrap());
+        for count in 0..10 {
+            drop(streams.append(2, &vec![7; (number * 37 % 4000) as usize]).unwrap());
+            if count % 3 == 0 {
+                streams.sync().unwrap();
+            }
+        }
+    }
+    streams.close().unwrap();
+    let (to, stop) = (place("/copy"), AtomicBool::new(false));
+    inkstone::inspect::copy_in(place("/streams"), || Ok(to), options().log_options(), &stop)
+        .unwrap();
+    let copy = Streams::open_in(place("/copy"), options()).unwrap();
+    let reader = copy.reader();
+    let read = || {
+        let (before, mut random) = (disk.counters(), fastrand::Rng::with_seed(1));
+        for _ in 0..300 {
+            let number = random.u64(1..=RECORDS);
+            assert_eq!(reader.get(1, number).unwrap(), number.to_le_bytes());
+        }
+        let cost = disk.counters().since(&before);
+        (cost.reads, cost.read_bytes)
+    };
+    let ((reads, bytes), (again, again_bytes)) = (read(), read());
+    assert!(reads < 600 && bytes < 20 << 20, "{reads} reads and {bytes} bytes");
+    assert!(again <= 310 && again_bytes < 4 << 20, "again {again} and {again_bytes}");
+}

@@ -27,7 +27,9 @@ fn directory(seed: u64) -> Arc<SimDirectory> {
 }
 
 fn text(stream: u64, number: u64) -> Vec<u8> {
-    format!("{stream}/{number}:{}", "x".repeat((number % 50) as usize)).into()
+    // Large ones have hints.
+    let bytes = if number == 20 { 17_000 } else { number % 50 };
+    format!("{stream}/{number}:{}", "x".repeat(bytes as usize)).into()
 }
 
 /// All records of a log with three streams and at least one page of a directory.
@@ -50,11 +52,14 @@ fn sound() -> Vec<Vec<u8>> {
     records
 }
 
-/// The place of the first change of a record, if that is a page.
-fn page_at(record: &[u8]) -> Option<usize> {
-    let number_end = |from| (from..).find(|place| record[*place] < 0x80).unwrap() + 1;
-    let at = number_end(number_end(1));
-    (record[at] == 24).then_some(at)
+fn number_end(record: &[u8], from: usize) -> usize {
+    (from..).find(|place| record[*place] < 0x80).unwrap() + 1
+}
+
+/// The place of the first change of a record, if that has this kind.
+fn change_at(record: &[u8], kind: u8) -> Option<usize> {
+    let at = number_end(record, number_end(record, 1));
+    (record[at] == kind).then_some(at)
 }
 
 /// Whether all records are what they were; an error if one is another.
@@ -89,7 +94,7 @@ fn every_bit_of_a_page_that_is_wrong_is_told() {
     let records = sound();
     read(&records).unwrap();
     let pages: Vec<_> =
-        (0..records.len()).filter_map(|at| Some((at, page_at(&records[at])?))).collect();
+        (0..records.len()).filter_map(|at| Some((at, change_at(&records[at], 24)?))).collect();
     assert!(pages.len() > 3, "{}", pages.len());
     let mut flips = 0;
     for (at, page) in pages.into_iter().take(2) {
@@ -108,6 +113,23 @@ fn every_bit_of_a_page_that_is_wrong_is_told() {
 #[test]
 fn no_bit_of_a_directory_is_believed() {
     every_bit_of_a_page_that_is_wrong_is_told();
+}
+
+/// Hints only save time: where they are wrong, or no hints at all, each record is found.
+#[test]
+fn no_hint_that_is_wrong_keeps_a_record_from_being_read() {
+    let records = sound();
+    let hints = (0..records.len()).filter_map(|at| Some((at, change_at(&records[at], 26)?)));
+    let hints: Vec<_> = hints.collect();
+    assert!(hints.len() > 1, "{}", hints.len());
+    for (at, change) in hints.into_iter().take(2) {
+        let from = number_end(&records[at], number_end(&records[at], change + 1));
+        for bit in from * 8..records[at].len() * 8 {
+            let mut records = records.clone();
+            records[at][bit / 8] ^= 1 << (bit % 8);
+            read(&records).unwrap_or_else(|error| panic!("bit {bit} of record {at}: {error}"));
+        }
+    }
 }
 
 #[cfg(inkstone_mistakes)]

@@ -148,7 +148,12 @@ impl Finder {
         let version = source.version();
         // The link keeps the file of a segment of ours from being used for another.
         let Some((first, link)) = source.find_durable(lsn) else { return Ok(None) };
-        let found = self.search(source, &link, first, lsn);
+        let mut found = self.search(source, &link, first, lsn);
+        // Places that somebody has kept may be wrong. They are forgotten, or each search near them
+        // would end in a walk through the segment.
+        if matches!(found, Ok(None)) && lock(&self.shelf).forget(link.segment.number()) {
+            found = self.search(source, &link, first, lsn);
+        }
         let is_ours = source.view().is_none();
         if !is_ours && !matches!(found, Ok(Some(_))) {
             // The file may be another segment by now.
@@ -412,6 +417,23 @@ fn marks_up_to(marks: &[SmallMark], lsn: Lsn) -> usize {
     low + 1 + marks[low + 1..high].partition_point(|mark| mark.lsn <= lsn)
 }
 
+/// Drops marks that are closer together than the step allows. Marks that are further apart, with
+/// frames of one size between them, stay.
+fn thin(marks: &mut Vec<SmallMark>, step_bytes: u64) {
+    let most = step_bytes + step_bytes / 2;
+    let old = std::mem::take(marks);
+    for (index, mark) in old.iter().enumerate() {
+        let next = old.get(index + 1);
+        let is_near = |kept: &SmallMark| {
+            next.is_some_and(|next| u64::from(next.at) <= u64::from(kept.at) + most)
+        };
+        if !marks.last().is_some_and(is_near) {
+            marks.push(*mark);
+        }
+    }
+    marks.shrink_to_fit();
+}
+
 impl Shelf {
     fn known(&mut self, header: &SegmentHeader) -> &mut KnownSegment {
         let new = || {
@@ -427,14 +449,19 @@ impl Shelf {
     }
 
     fn learn(&mut self, header: &SegmentHeader, places: &[Place]) {
+        let step_bytes = self.step_bytes;
         let marks = &mut self.known(header).marks;
         let before = marks.len();
         marks.reserve_exact(places.len());
         marks.extend(places.iter().filter_map(|place| SmallMark::of(&place.mark())));
         marks.sort_by_key(|mark| mark.lsn);
         marks.dedup_by_key(|mark| mark.lsn);
-        let new = marks.len() - before;
-        self.marks += new;
+        if step_bytes > STEP_BYTES {
+            // Places that are told again and again are not to make the step larger each time.
+            thin(marks, step_bytes);
+        }
+        let after = marks.len();
+        self.marks = self.marks - before + after;
         self.thin_if_full();
     }
 
@@ -510,32 +537,21 @@ impl Shelf {
         }
     }
 
-    /// Doubles the step and drops marks that are closer together than it allows. Marks that are
-    /// further apart, with frames of one size between them, stay.
+    /// Doubles the step and drops marks that are closer together than it allows.
     fn thin(&mut self) {
         self.step_bytes *= 2;
         self.marks = 0;
-        let most = self.step_bytes + self.step_bytes / 2;
         for known in self.segments.values_mut() {
-            let old = std::mem::take(&mut known.marks);
-            for (index, mark) in old.iter().enumerate() {
-                let next = old.get(index + 1);
-                let is_near = |kept: &SmallMark| {
-                    next.is_some_and(|next| u64::from(next.at) <= u64::from(kept.at) + most)
-                };
-                if !known.marks.last().is_some_and(is_near) {
-                    known.marks.push(*mark);
-                }
-            }
-            known.marks.shrink_to_fit();
+            thin(&mut known.marks, self.step_bytes);
             self.marks += known.marks.len();
         }
     }
 
-    fn forget(&mut self, number: SegmentNumber) {
-        if let Some(known) = self.segments.remove(&number) {
-            self.marks -= known.marks.len();
-        }
+    /// Whether there was something to forget.
+    fn forget(&mut self, number: SegmentNumber) -> bool {
+        let forgotten = self.segments.remove(&number).map_or(0, |known| known.marks.len());
+        self.marks -= forgotten;
+        forgotten > 0
     }
 
     /// Forgets segments that hold only truncated records.
@@ -548,5 +564,48 @@ impl Shelf {
         for header in older {
             self.forget(header.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_format::{LogId, Roll, Version};
+
+    use super::*;
+
+    /// Places that are told again and again, of more of the log than the marks can have, take no
+    /// more than their memory, and the step does not grow each time.
+    #[test]
+    fn places_that_are_told_for_months_take_bounded_memory() {
+        const PLACES: u64 = 4096;
+        let mut shelf = Finder::new().shelf.into_inner().unwrap();
+        let header = |number: u64| SegmentHeader {
+            version: Version::NEWEST,
+            log: LogId::new([7; 16]),
+            number: SegmentNumber::new(number).unwrap(),
+            segment_bytes: 64 << 20,
+            first_lsn: Lsn::new(number * PLACES),
+            first_live: Lsn::FIRST,
+            epoch: Epoch::FIRST,
+            promise: Lsn::ZERO,
+            predecessor: None,
+            roll: Roll::Begin,
+        };
+        let mut steps = Vec::new();
+        for _ in 0..30 {
+            for number in 1..=300 {
+                let place = |count| {
+                    let lsn = number * PLACES + count;
+                    Place::from_numbers([lsn, number, 1, 4096 + count * (16 << 10)])
+                };
+                let places: Vec<Place> = (0..PLACES).filter_map(place).collect();
+                shelf.learn(&header(number), &places);
+                assert!(shelf.marks <= MARKS_MAX, "{} marks", shelf.marks);
+            }
+            steps.push(shelf.step_bytes);
+        }
+        assert!(steps[0] > STEP_BYTES && steps[29] <= 64 << 10, "{steps:?}");
+        let marks: usize = shelf.segments.values().map(|known| known.marks.len()).sum();
+        assert_eq!(marks, shelf.marks);
     }
 }
