@@ -110,8 +110,10 @@ impl<'a> Batch<'a> {
             return Err(Error::Empty);
         }
         state.touch_all(self.steps.iter().filter_map(|step| match step {
-            Step::Append { stream, .. } => Some(*stream),
-            _ => None,
+            Step::Append { stream, .. }
+            | Step::TruncateAfter { stream, .. }
+            | Step::Other(Change::TruncateBefore { stream, .. }) => Some(*stream),
+            Step::Other(_) => None,
         }));
         let mut ahead = Ahead::new(state);
         let mut numbers = Vec::new();

@@ -111,8 +111,9 @@ impl Directory {
 }
 
 impl Section {
-    pub(crate) fn new(number: u32, first: Lsn) -> Self {
-        let directory = Directory::Growing(Places::default());
+    /// A section that begins; the one before it has places of so many streams.
+    pub(crate) fn new(number: u32, first: Lsn, streams: usize) -> Self {
+        let directory = Directory::Growing(Places::with_room(streams));
         Self { number, first, bytes: 0, live_bytes: 0, directory }
     }
 
@@ -164,6 +165,16 @@ impl Row {
 }
 
 impl Places {
+    /// Growing a map of 100,000 streams takes milliseconds, in which nobody appends.
+    fn with_room(streams: usize) -> Self {
+        Self { streams: IdMap::with_capacity_and_hasher(streams, Default::default()) }
+    }
+
+    /// How many streams it names.
+    pub(crate) fn count(&self) -> usize {
+        self.streams.len()
+    }
+
     pub(crate) fn add(&mut self, stream: u64, number: u64, offset: u32) {
         let rows = self.streams.entry(stream).or_default();
         if rows.last.first.wrapping_add(rows.last.offsets.len() as u64) != number {

@@ -120,8 +120,8 @@ impl State {
         self.streams.get(&stream).ok_or(Error::NoStream { stream })
     }
 
-    /// Looks at all that appends to these streams look at: what no cache of the processor has is
-    /// fetched at the same time, and not one after the other.
+    /// Looks at all that appends and truncations of these streams look at: what no cache of the
+    /// processor has is fetched at the same time, and not one after the other.
     #[inline]
     pub(crate) fn touch_all(&self, streams: impl Iterator<Item = u64>) {
         if let Some(places) = self.sections.active().and_then(|active| active.directory.places()) {
@@ -198,10 +198,12 @@ impl State {
                 return Err(format!("section {section} follows section {last}"));
             }
             _ => {
+                let places = self.sections.active().and_then(|last| last.directory.places());
+                let streams = places.map_or(0, Places::count);
                 if let Some(last) = last {
                     self.sections.seal(last, lsn);
                 }
-                self.sections.list.insert(section, Section::new(section, lsn));
+                self.sections.list.insert(section, Section::new(section, lsn, streams));
             }
         }
         let taken = bytes + FRAME_BYTES;
@@ -513,7 +515,7 @@ impl Sections {
             return Err(format!("section {} has a directory before its end", sealed.number));
         }
         let section =
-            self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first));
+            self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first, 0));
         if section.directory.is_written() {
             return Ok(());
         }
