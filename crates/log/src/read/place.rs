@@ -22,16 +22,19 @@ impl Place {
     }
 
     /// The record.
+    #[doc(hidden)]
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
     /// All that it says, as numbers that grow from place to place in the order of the log.
+    #[doc(hidden)]
     pub fn numbers(&self) -> [u64; 4] {
         [self.lsn.get(), self.segment.get(), self.epoch.get(), self.at]
     }
 
     /// The place with these numbers, if there can be one.
+    #[doc(hidden)]
     pub fn from_numbers([lsn, segment, epoch, at]: [u64; 4]) -> Option<Self> {
         let (segment, epoch) = (SegmentNumber::new(segment)?, Epoch::new(epoch)?);
         Some(Self { lsn: Lsn::new(lsn), segment, epoch, at })
