@@ -43,7 +43,7 @@ const MARKS_MAX: usize = 640 << 10;
 /// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
-/// What a jump reads, and a search that begins at its record, which may be small.
+/// What a jump reads, and a search that begins at its record and knows where others lie behind it.
 const JUMP_BYTES: u64 = 16 << 10;
 /// Between places that are nearer to each other a search steps: that takes as few reads.
 const JUMP_SPAN_BYTES: u64 = 256 << 10;
@@ -314,7 +314,9 @@ impl Search<'_> {
         let until = self.until.map(|until| until.at);
         let known = until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
-        let mut wanted = known.min(if mark.lsn == lsn { JUMP_BYTES as usize } else { LEARN_BYTES });
+        let first =
+            if until.is_some() && mark.lsn == lsn { JUMP_BYTES as usize } else { LEARN_BYTES };
+        let mut wanted = known.min(first);
         loop {
             let (window, end) = (&self.memory[..len], at + len as u64);
             let needed = match mark.skim(&self.identity, window, at) {
