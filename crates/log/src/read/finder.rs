@@ -459,7 +459,7 @@ impl Shelf {
         marks.sort_by_key(|mark| mark.lsn);
         marks.dedup_by_key(|mark| mark.lsn);
         if step_bytes > STEP_BYTES {
-            // Places that are told again and again are not to make the step larger each time.
+            // A reader that learns the same places again would double the step each time.
             thin(marks, step_bytes);
         }
         let after = marks.len();
@@ -575,8 +575,8 @@ mod tests {
 
     use super::*;
 
-    /// Places that are told again and again, of more of the log than the marks can have, take no
-    /// more than their memory, and the step does not grow each time.
+    /// A reader learns more places than there may be marks, again and again: memory stays bounded,
+    /// and the step does not grow each time.
     #[test]
     fn places_that_are_told_for_months_take_bounded_memory() {
         const PLACES: u64 = 4096;

@@ -258,7 +258,7 @@ fn get_returns_nothing_that_was_cut_since_the_reader_looked() {
     let reader = Reader::open(directory.path(), &small()).unwrap();
     assert_eq!(reader.records(Lsn::FIRST).count(), 20);
     assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 0));
-    // The committer wakes who waits for a record before it tells other processes.
+    // The committer wakes the waiters of a record before it publishes.
     let get = |lsn| loop {
         match reader.get(Lsn::new(lsn)) {
             Err(Error::NotYet { .. }) => std::thread::yield_now(),
