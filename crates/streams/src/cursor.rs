@@ -86,6 +86,7 @@ impl StreamCursor {
     /// `next`. [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
     #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
     pub fn next(&mut self) -> Result<Option<Record>> {
+        self.source.log().check_process()?;
         loop {
             self.mind_cut()?;
             if !self.ahead.is_empty() {
@@ -156,8 +157,11 @@ impl StreamCursor {
             }
             Source::Writer(shared) => match self.missing(shared)? {
                 Some(Missing::NotDurable(lsn)) => {
-                    shared.reader.from(lsn).next_within(timeout)?;
-                    Ok(())
+                    match shared.reader.from(lsn).next_within(timeout) {
+                        // By now it was moved or truncated, and the front given back.
+                        Ok(_) | Err(inkstone::Error::TruncatedBefore { .. }) => Ok(()),
+                        Err(error) => Err(error.into()),
+                    }
                 }
                 Some(Missing::NotAppended) => {
                     let sleeper = Arc::new(Sleeper::default());

@@ -103,6 +103,13 @@ impl Marks {
         }
     }
 
+    /// Notes what the changes of a record cut.
+    pub(crate) fn note_all<'a>(&self, changes: impl Iterator<Item = Change<'a>>) {
+        if !self.0.is_empty() {
+            changes.for_each(|change| self.note(&change));
+        }
+    }
+
     /// Notes what is certain where the changes themselves were missed: what is not there was cut.
     pub(crate) fn note_missed(&self, state: &State) {
         for (stream, marks) in &self.0 {

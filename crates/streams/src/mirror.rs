@@ -11,9 +11,10 @@ use inkstone::{Cursor, Lsn, Reader};
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
 use crate::page::Cache;
+use crate::record::decode;
 use crate::replay::{Of, Replayed};
 use crate::state::State;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The streams as the log says, up to the last record that was taken.
 pub(crate) struct Mirror {
@@ -78,7 +79,11 @@ impl Known {
             match image.cursor.next() {
                 Ok(Some(record)) => {
                     let (lsn, bytes) = (record.lsn, record.bytes);
-                    of.take(&mut image.made, lsn, bytes, |change| self.marks.note(change))?;
+                    of.take(&mut image.made, lsn, bytes)?;
+                    // Of a record that is wrong in part no cut is believed.
+                    if let Ok((_, changes)) = decode(bytes, lsn) {
+                        self.marks.note_all(changes.flatten());
+                    }
                 }
                 Ok(None) => break,
                 // The writer was faster.
@@ -103,14 +108,22 @@ impl Mirror {
         Ok(Self { log, path, cache, known })
     }
 
-    /// Asks the state, which first takes what has become durable.
-    pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
-        let mut known = lock(&self.known);
-        known.catch_up(&self.log, Of(&self.path)).map(ask)
+    /// The lock, not in a forked child, where another thread of the parent may have had it.
+    fn known(&self) -> Result<MutexGuard<'_, Known>> {
+        self.log.check_process()?;
+        Ok(lock(&self.known))
     }
 
+    /// Asks the state, which first takes what has become durable.
+    pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
+        self.known()?.catch_up(&self.log, Of(&self.path)).map(ask)
+    }
+
+    /// Changes the marks; in a forked child there are none.
     pub(crate) fn with_marks(&self, make: impl FnOnce(&mut Marks)) {
-        make(&mut lock(&self.known).marks);
+        if let Ok(mut known) = self.known() {
+            make(&mut known.marks);
+        }
     }
 
     /// Waits until a record is durable that the state does not have. Does not wait if the state
@@ -123,7 +136,7 @@ impl Mirror {
         timeout: Duration,
     ) -> Result<()> {
         let next: Lsn = {
-            let known = lock(&self.known);
+            let known = self.known()?;
             // Another cursor may have taken it.
             let Some(image) = known.image.as_ref().filter(|_| !mark.is_cut()) else {
                 return Ok(());

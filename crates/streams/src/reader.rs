@@ -155,18 +155,18 @@ impl StreamsReader {
 }
 
 /// Whether a log has the records of streams, by its first one and its last one: before a program
-/// appends to a log, or shows it.
+/// appends to a log, or shows it. If one of them cannot be read, the other one says it.
 pub fn has_streams(log: &Reader) -> bool {
-    [log.first(), log.durable()].into_iter().all(|lsn| {
-        // Every record has a change; three bytes of somebody's may look like a head.
-        let is_sound = |bytes: &[u8]| {
-            decode(bytes, lsn).is_ok_and(|(_, changes)| {
-                let mut changes = changes.peekable();
-                changes.peek().is_some() && changes.all(|change| change.is_ok())
-            })
-        };
-        log.get(lsn).is_ok_and(|bytes| is_sound(&bytes))
-    })
+    // Every record has a change; three bytes of somebody's may look like a head.
+    let is_sound = |lsn, bytes: &[u8]| {
+        decode(bytes, lsn).is_ok_and(|(_, changes)| {
+            let mut changes = changes.peekable();
+            changes.peek().is_some() && changes.all(|change| change.is_ok())
+        })
+    };
+    let ends = [log.first(), log.durable()];
+    let mut read = ends.into_iter().filter_map(|lsn| Some((lsn, log.get(lsn).ok()?))).peekable();
+    read.peek().is_some() && read.all(|(lsn, bytes)| is_sound(lsn, &bytes))
 }
 
 impl fmt::Debug for StreamsReader {

@@ -71,21 +71,14 @@ impl Of<'_> {
             let Some(record) = cursor.next()? else {
                 return Err(inkstone::Error::NotYet { lsn, durable }.into());
             };
-            self.take(&mut made, record.lsn, record.bytes, |_| {})?;
+            self.take(&mut made, record.lsn, record.bytes)?;
         }
         made.state.finish(first).map_err(|why| self.contradiction(last, why))?;
         Ok(made)
     }
 
-    /// Takes the next record, and shows each change that was made. After an error what was made is
-    /// half done, and of no use any more.
-    pub(crate) fn take(
-        self,
-        made: &mut Replayed,
-        lsn: Lsn,
-        bytes: &[u8],
-        mut show: impl FnMut(&Change<'_>),
-    ) -> Result<()> {
+    /// Takes the next record. After an error what was made is half done, and of no use any more.
+    pub(crate) fn take(self, made: &mut Replayed, lsn: Lsn, bytes: &[u8]) -> Result<()> {
         let (head, changes) = decode(bytes, lsn).map_err(|flaw| self.flaw(lsn, flaw))?;
         made.state
             .enter(head.section, lsn, bytes.len() as u64)
@@ -102,7 +95,6 @@ impl Of<'_> {
                 _ => {}
             }
             made.state.apply(&change, lsn).map_err(|why| self.contradiction(lsn, why))?;
-            show(&change);
         }
         Ok(())
     }

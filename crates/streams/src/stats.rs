@@ -24,8 +24,9 @@ pub struct Stats {
     pub housekeeping_bytes: u64,
     /// Bytes that live in the oldest section: what the front of the log waits for.
     pub front_live_bytes: u64,
-    /// Why the front of the log could not be moved or given back when that was tried last; `None`
-    /// if that succeeded, or was not due yet. It is tried again with the next change. Records are
-    /// as safe as before, but the log grows.
+    /// Why the front of the log could not be moved or given back when that was tried last, or why
+    /// the directory or the table that must come before cannot be written; `None` if that
+    /// succeeded, or was not due yet. It is tried again with the next change. Records are as safe
+    /// as before, but the log grows.
     pub not_moved: Option<Error>,
 }

@@ -292,7 +292,7 @@ impl Streams {
             moved_bytes: order.moved_bytes,
             housekeeping_bytes: order.keeper.bytes,
             front_live_bytes: sections.front().map_or(0, |front| front.live_bytes),
-            not_moved: order.not_moved.clone(),
+            not_moved: order.not_moved.clone().or_else(|| order.not_kept.clone()),
         }
     }
 

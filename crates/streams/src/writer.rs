@@ -48,6 +48,8 @@ pub(crate) struct Order {
     pub(crate) is_closing: bool,
     /// Why the mover's last step could not be made.
     pub(crate) not_moved: Option<Error>,
+    /// Why the last step of the housekeeping could not be made, unless the log has no room now.
+    pub(crate) not_kept: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
     next: Lsn,
@@ -95,6 +97,7 @@ impl Shared {
             followers: Followers::default(),
             is_closing: false,
             not_moved: None,
+            not_kept: None,
             moved_records: 0,
             moved_bytes: 0,
             next: log.last().next().unwrap_or(Lsn::FIRST),
@@ -137,7 +140,12 @@ impl Shared {
         let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
         for _ in 0..order.keeper.steps_due(append.lsn(), bytes + FRAME_BYTES) {
-            if self.keep_house(order).is_err() {
+            let kept = self.keep_house(order);
+            let is_over = kept.is_err();
+            if !matches!(kept, Err(inkstone::Error::Busy)) {
+                order.not_kept = kept.err().map(Error::from);
+            }
+            if is_over {
                 break;
             }
         }

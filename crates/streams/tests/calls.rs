@@ -372,6 +372,119 @@ fn a_forked_child_gets_an_error_and_never_waits_for_a_lock_of_its_parent() {
     assert_eq!(again.bounds(1).unwrap().next, next);
 }
 
+/// The same of a reader that could as well be another process's, whose lock other threads of the
+/// parent have most of the time; and of a cursor, also for what it had read ahead.
+#[test]
+fn a_forked_child_gets_an_error_from_a_reader_of_another_process() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options()).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    (0..5).for_each(|_| streams.append(1, b"a record").unwrap().wait().unwrap());
+    let reader = StreamsReader::open(directory.path(), &options()).unwrap();
+    let mut cursors = [streams.reader().read(1, 1), reader.read(1, 1)].map(|mut cursor| {
+        assert!(cursor.next().unwrap().is_some());
+        Some(cursor)
+    });
+    let is_over = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        let ask = || {
+            while !is_over.load(Ordering::Relaxed) {
+                reader.bounds(1).unwrap();
+            }
+        };
+        scope.spawn(ask);
+        let answers: Vec<_> = (0..30)
+            .map(|_| {
+                inkstone_host::in_forked_child(|| {
+                    let forked =
+                        |error: Error| matches!(error, Error::Log(inkstone::Error::Forked { .. }));
+                    let asked = reader.bounds(1).is_err_and(forked);
+                    let read = cursors.iter_mut().flatten().all(|cursor| {
+                        cursor.next().is_err_and(forked)
+                            && cursor.next_within(Duration::MAX).is_err_and(forked)
+                    });
+                    // The child's own copies, whose drop takes no lock.
+                    cursors.iter_mut().for_each(|cursor| drop(cursor.take()));
+                    drop(reader.read(1, 1));
+                    u8::from(asked) + 2 * u8::from(read)
+                })
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        answers
+    });
+    answers.into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 3));
+    for cursor in cursors.iter_mut().flatten() {
+        assert_eq!(cursor.next().unwrap().unwrap().number, 2, "the parent goes on");
+    }
+}
+
+/// Who is to append to a log asks first: the damage of a record does not make it anybody's.
+#[test]
+fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options().section_bytes(1 << 20)).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    (0..300).for_each(|_| drop(streams.append(1, &[7; 1000]).unwrap()));
+    streams.close().unwrap();
+    let file = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = file.filter(|path| path.extension().is_some_and(|end| end == "ink")).min().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let magic = b"INKSTREAMS";
+    let at = bytes.windows(magic.len()).position(|window| window == magic).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let log = inkstone::Reader::open(directory.path(), &inkstone::Options::small()).unwrap();
+    log.get(log.first()).unwrap_err();
+    assert!(has_streams(&log));
+}
+
+/// A section that was written with large records has a directory that does not fit into small ones.
+/// The log grows, so that is told.
+#[test]
+fn what_the_housekeeping_cannot_write_is_told() {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
+    let open = |bytes: usize| {
+        let log = inkstone::Options::small().segment_bytes(8 << 20).buffer_bytes(1 << 20);
+        let log = log.own_thread(false).record_bytes_max(bytes);
+        let options = Options::new().log(log).section_bytes(2 << 20).own_mover(false);
+        Streams::open_in(Arc::clone(&directory), options).unwrap()
+    };
+    // 2.8 MB of which nothing lives.
+    let churn = |streams: &Streams| {
+        for _ in 0..400 {
+            let next = streams.bounds(0).unwrap().next;
+            let mut batch = Batch::new();
+            batch.append(0, &[7; 7000]).truncate_before(0, next + 1);
+            drop(streams.apply(&batch).unwrap());
+        }
+        streams.sync().unwrap();
+        while streams.move_some().unwrap() {}
+    };
+    let streams = open(1 << 20);
+    streams.create(0, 1).unwrap().wait().unwrap();
+    // One section. Large ids and numbers, so that it has a large directory.
+    for part in 0..40 {
+        let mut batch = Batch::new();
+        for number in 1000 * part..1000 * (part + 1) {
+            let id = u64::MAX - number * (1 << 40);
+            batch.create(id, u64::MAX / 2).append(id, b"");
+        }
+        streams.apply(&batch).unwrap().wait().unwrap();
+    }
+    streams.close().unwrap();
+    let streams = open(8 << 10);
+    let mut rounds = 0;
+    while streams.stats().not_moved.is_none() {
+        assert!(rounds < 40, "nothing is told: {:?}", streams.stats());
+        churn(&streams);
+        rounds += 1;
+    }
+    let told = streams.stats().not_moved;
+    assert!(matches!(told, Some(Error::Log(inkstone::Error::TooLarge { .. }))), "{told:?}");
+    assert_eq!(streams.log().first(), inkstone::Lsn::FIRST);
+}
+
 /// Streams whose records no thread moves.
 fn still(log: inkstone::Options) -> Options {
     Options::new().log(log).section_bytes(16 << 10).own_mover(false)

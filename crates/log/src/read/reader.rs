@@ -181,6 +181,16 @@ impl Reader {
         }
     }
 
+    /// In a forked child the error: before a lock is taken that another thread of the parent may
+    /// have had.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[doc(hidden)]
+    pub fn check_process(&self) -> Result<()> {
+        self.source.check_process()
+    }
+
     /// Where these durable records lie, as far as they are among the last ones, which are in
     /// memory. The LSNs ascend.
     #[doc(hidden)]

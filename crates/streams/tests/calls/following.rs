@@ -330,6 +330,78 @@ fn a_reader_beside_the_writer_says_each_time_that_a_record_is_wrong() {
     log.close().unwrap();
 }
 
+/// A newer program truncates, and makes a change that this one does not know, in one record.
+#[test]
+fn a_cut_in_a_record_that_is_wrong_is_not_told() {
+    let (_held, directory) = real();
+    let streams = streams_with(&directory, 5);
+    let mut cursor = cursor(&directory, &streams, true, 1);
+    let (records, error) = shown(&mut cursor);
+    assert_eq!((records.len(), error.is_none()), (5, true));
+    let lsn = streams.truncate_after(1, 3).unwrap().lsn();
+    let record = {
+        // As another process finds it.
+        streams.sync().unwrap();
+        let record = streams.log().reader().get(lsn).unwrap();
+        // Another one with the same number comes, so that the same truncation can be made again.
+        (4..=5).for_each(|number| append(&streams, 1, &format!("new {number}")));
+        record
+    };
+    streams.close().unwrap();
+    assert!(matches!(shown(&mut cursor).1, Some(Error::TruncatedAfter { next: 4, .. })));
+    assert_eq!(shown(&mut cursor).0.len(), 2);
+    let log = Log::open_in(directory.clone(), inkstone::Options::small()).unwrap();
+    let newer = [&record[..], &[9, 1, 1]].concat();
+    log.append_durable(&newer).unwrap();
+    for _ in 0..3 {
+        let told = cursor.next();
+        assert!(matches!(told, Err(Error::Newer { .. })), "{told:?}");
+    }
+    log.close().unwrap();
+}
+
+/// While a follower waits for a record to be durable, the record is truncated and its place given
+/// back: it is told so in the words of the stream, and not in those of the log.
+#[test]
+fn a_follower_is_told_of_its_stream_where_the_front_passes_the_record_it_waits_for() {
+    let directory = directory();
+    let options = options().section_bytes(16 << 10);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    (1..=2).for_each(|stream| streams.create(stream, 1).unwrap().wait().unwrap());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let followers: Vec<_> = (0..40)
+            .map(|_| {
+                let follow = || {
+                    let mut cursor = streams.reader().read(1, 1);
+                    while !is_over.load(Ordering::Relaxed) {
+                        match cursor.next_within(Duration::from_millis(20)) {
+                            Ok(_) => {}
+                            Err(Error::Truncated { first, .. }) => cursor.seek(first),
+                            Err(error) => return Some(error),
+                        }
+                    }
+                    None
+                };
+                scope.spawn(follow)
+            })
+            .collect();
+        for _ in 0..300 {
+            for (stream, records) in [(1, 1), (2, 30)] {
+                for _ in 0..records {
+                    let next = streams.bounds(stream).unwrap().next;
+                    drop(streams.append(stream, &[7; 2000]).unwrap());
+                    drop(streams.truncate_before(stream, next + 1).unwrap());
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let told: Vec<_> = followers.into_iter().filter_map(|each| each.join().unwrap()).collect();
+        assert!(told.is_empty(), "{told:?}");
+    });
+    streams.close().unwrap();
+}
+
 #[test]
 fn what_the_mover_met_is_told_until_it_succeeds() {
     let disk = disk();
