@@ -320,7 +320,8 @@ impl Streams {
         mover::move_some(&self.shared)
     }
 
-    /// Makes durable what was appended, and ends. Readers from [`Streams::reader`] go on.
+    /// Makes durable what was appended, and ends. Readers from [`Streams::reader`] go on
+    /// until the streams are opened for writing again.
     ///
     /// # Errors
     /// Those of [`Log::close`].
