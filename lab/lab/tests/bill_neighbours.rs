@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::path::Path;
+
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::image::{ImageKind, LoopMode};
-use inkstone_lab::result::Kind;
+use inkstone_lab::result::{Kind, LayerBill, Table};
 use inkstone_lab::writing::Writing;
 use support::{Neighbour, can_bill, not_run, plan, writing};
 
@@ -34,7 +36,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let run = support::run(directory.path(), &Part::Here(plan(ways, BILLED, 0)));
+    let run = beside_neighbours(directory.path(), &Part::Here(plan(ways, BILLED, 0)), 0);
     drop(neighbours);
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");
@@ -68,12 +70,28 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
             "{own:?}, {seen}"
         );
         // The neighbours' requests are counted, and separately.
-        assert!(
-            layer.count(Kind::ForeignWrite) >= 20 && layer.count(Kind::ForeignFlush) >= 20,
-            "{seen}"
-        );
+        assert!(has_neighbours(layer), "{seen}");
         assert!(layer.submitters.iter().any(|by| by.who == "dd"), "{seen}");
     }
+}
+
+/// Runs it until the neighbours have written beside each way, as this layer of the bill shows, five
+/// times at most: on a busy machine they may not get a processor while 200 commits are billed.
+fn beside_neighbours(directory: &Path, part: &Part, layer: usize) -> Table {
+    let mut run = support::run(directory, part);
+    for _ in 1..5 {
+        let mut layers = run.ways.iter().filter_map(|way| way.bill.as_ref()?.layers.get(layer));
+        if layers.all(has_neighbours) {
+            break;
+        }
+        run = support::run(directory, part);
+    }
+    run
+}
+
+/// Whether the neighbours wrote and flushed often enough to be seen if they were taken for us.
+fn has_neighbours(layer: &LayerBill) -> bool {
+    layer.count(Kind::ForeignWrite) >= 20 && layer.count(Kind::ForeignFlush) >= 20
 }
 
 /// Beside the same neighbours: below a loop device the host's bill has its worker's requests, all
@@ -85,10 +103,8 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     let neighbours = Neighbour::two(beside.path());
     let overwrite = writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
     let plan = plan(vec![overwrite], BILLED, 0);
-    let run = support::run(
-        directory.path(),
-        &support::on(ImageKind::Ext4NoJournal, LoopMode::Direct, plan),
-    );
+    let part = support::on(ImageKind::Ext4NoJournal, LoopMode::Direct, plan);
+    let run = beside_neighbours(directory.path(), &part, 1);
     drop(neighbours);
     let way = &run.ways[0];
     assert!(way.is_measured(), "{:?}", way.missing);
@@ -107,10 +123,7 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
         guest.count(Kind::Flush) == BILLED && near(host.count(Kind::Flush), BILLED),
         "{guest:?}\n{host:?}"
     );
-    assert!(
-        host.count(Kind::ForeignWrite) >= 20 && host.count(Kind::ForeignFlush) >= 20,
-        "{host:?}"
-    );
+    assert!(has_neighbours(host), "{host:?}");
     let workers = format!("worker of {}", bill.layers[0].device);
     for what in [Kind::DataWrite, Kind::Flush] {
         assert!(
