@@ -440,7 +440,7 @@ fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
 }
 
 /// A section that was written with large records has a directory that does not fit into small ones.
-/// The log grows, so that is told.
+/// The log grows, and `Stats::not_moved` has the reason.
 #[test]
 fn what_the_housekeeping_cannot_write_is_told() {
     let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
@@ -476,7 +476,7 @@ fn what_the_housekeeping_cannot_write_is_told() {
     let streams = open(8 << 10);
     let mut rounds = 0;
     while streams.stats().not_moved.is_none() {
-        assert!(rounds < 40, "nothing is told: {:?}", streams.stats());
+        assert!(rounds < 40, "no reason: {:?}", streams.stats());
         churn(&streams);
         rounds += 1;
     }

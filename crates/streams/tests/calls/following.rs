@@ -361,7 +361,7 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
 }
 
 /// While a follower waits for a record to be durable, the record is truncated and its place given
-/// back: it is told so in the words of the stream, and not in those of the log.
+/// back: the follower gets the error of its stream, not that of the log.
 #[test]
 fn a_follower_is_told_of_its_stream_where_the_front_passes_the_record_it_waits_for() {
     let directory = directory();
