@@ -1,4 +1,5 @@
-// The log: opening, closing, appending, watermarks, truncation.
+// The log: opening, closing (Log.Close), appending, watermarks, truncation. Before it the gate,
+// which keeps a handle alive while calls use it.
 
 package inkstone
 

@@ -1,4 +1,5 @@
-//! The meaning of the facts of a stop: the tables of recovery.
+//! The tables of recovery. A *stop* is where reading found no next sound group; these tables say
+//! what it means: the end of the log, a torn tail, or damage.
 //!
 //! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination
 //! of facts and shows that exactly one row fits each. `End` and `Torn` lead to the same action, so

@@ -386,7 +386,8 @@ impl File for OsFile {
         let (name, answer) = match kind {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
             SyncKind::Data => match retry(|| self.file.sync_data()) {
-                // Not tried again, but by the call that does more: a sandbox may lack the other.
+                // Some sandboxes lack `fdatasync`. Nothing was synced then, so `fsync`, which does
+                // more, is no second try of a failed sync.
                 Err(error) if is_not_here(&error) => ("fsync", retry(|| self.file.sync_all())),
                 answer => ("fdatasync", answer),
             },

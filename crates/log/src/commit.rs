@@ -40,7 +40,7 @@
 //!
 //! # The invariants
 //!
-//! - durable <= written <= gathered. The watermark only rises, by groups whose flush has succeeded;
+//! - durable <= written <= appended. The watermark only rises, by groups whose flush has succeeded;
 //!   `truncate_after` alone lowers it, after everything was made durable.
 //! - One group is in flight. So a group that is found after a crash has no hole before it, and its
 //!   promise is what was durable when it was closed.
@@ -90,7 +90,8 @@
 //! | `following` | waiting for the watermark |
 //!
 //! One durable append is read in `log.rs`, `open_group.rs`, `append.rs`, `wait.rs`, `rule.rs`,
-//! `turn.rs`, `group.rs` and `writer.rs`.
+//! `turn.rs`, `group.rs` and `writer.rs`. Waking is in `state.rs` (`Guard`) and `sleepers.rs`. The
+//! system calls are below the engine: `caller.rs`, `file.rs` and `prepare.rs` of `inkstone-io`.
 //!
 //! *Owns*: the open group, the turn, the writer, the watermark, waiting and waking. *May not
 //! touch*: which segment comes next.

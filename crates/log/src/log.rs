@@ -329,7 +329,7 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
-        self.try_gather(record, PayloadSum::of(record), None, true)
+        self.try_add(record, PayloadSum::of(record), None, true)
     }
 
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
@@ -382,7 +382,7 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
-        self.try_gather(parts, sum_of(parts), None, true)
+        self.try_add(parts, sum_of(parts), None, true)
     }
 
     /// As [`Log::try_append_parts`], for a caller who holds a lock of its own, which callbacks must
@@ -397,7 +397,7 @@ impl Log {
     #[doc(hidden)]
     pub fn try_append_parts_under_lock(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
-        self.try_gather(parts, sum_of(parts), None, false)
+        self.try_add(parts, sum_of(parts), None, false)
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
@@ -611,7 +611,7 @@ impl Log {
 impl Log {
     /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
     /// A log without threads makes room here if `writes` says so.
-    fn try_gather<P: Payload>(
+    fn try_add<P: Payload>(
         &self,
         record: P,
         sum: PayloadSum,
@@ -623,7 +623,7 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let refused = match self.gather(&mut state, &records)? {
+            let refused = match self.add(&mut state, &records)? {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
@@ -661,11 +661,11 @@ impl Log {
     ) -> Result<Append<'_>> {
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
-            let mut tried = self.try_gather(record, sum, None, true);
+            let mut tried = self.try_add(record, sum, None, true);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
                 let waker = Some((&mut line.ticket, context.waker().clone()));
-                tried = self.try_gather(record, sum, waker, true);
+                tried = self.try_add(record, sum, waker, true);
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,
@@ -708,7 +708,7 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let full = match self.gather(&mut state, records)? {
+            let full = match self.add(&mut state, records)? {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
@@ -748,7 +748,7 @@ impl Log {
     /// Puts the records into the open group; returns the LSNs of the first and of the last. The
     /// inner error says why there is no room.
     #[inline]
-    fn gather<P: Payload>(
+    fn add<P: Payload>(
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
@@ -758,15 +758,15 @@ impl Log {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
         let first = state.open_group.next_lsn();
-        let gathered = state.open_group.records(records);
-        if gathered.is_ok() {
+        let appended = state.open_group.records(records);
+        if appended.is_ok() {
             let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
             state.counted.records(records.len() as u64, bytes);
             if self.shared.options.periodic.is_some() {
                 self.shared.claim(state);
             }
         }
-        Ok(gathered.map(|last| (first, last)))
+        Ok(appended.map(|last| (first, last)))
     }
 
     /// For callers that may not block: asks the log's own thread to make room.

@@ -142,7 +142,7 @@ impl Options {
         self.record_bytes_max
     }
 
-    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1
+    /// The size of each of the two buffers in which groups are built: from 8 KiB to 512 MiB, 1
     /// MiB by default. For a larger record the buffers grow to its size, and shrink again with the
     /// first group that needs less; above 20 MiB with the next group.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
@@ -156,7 +156,7 @@ impl Options {
     ///
     /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a
     /// 64th of a smaller tail) are copied. Larger ones are kept in the buffer in which they were
-    /// gathered, if that is no larger than the tail. A cursor holds at most one buffer (256 KiB for
+    /// built, if that is no larger than the tail. A cursor holds at most one buffer (256 KiB for
     /// small groups, else [`Options::buffer_bytes`] or that of its large record). What cursors hold
     /// is counted here, but the newest group is kept in any case. So the memory is bounded by this
     /// number and one buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.

@@ -143,8 +143,8 @@ impl Took {
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) stats: Stats,
-    /// When the first record of the group was appended that is gathered now.
-    gathered_since: Option<Instant>,
+    /// When the first record of the open group was appended.
+    open_since: Option<Instant>,
     /// When the last group was durable.
     last_commit: Instant,
     /// The last segment change found no file ready.
@@ -154,27 +154,27 @@ pub(crate) struct Counted {
 impl Counted {
     pub(crate) fn new() -> Self {
         let stats = Stats::default();
-        Self { stats, gathered_since: None, last_commit: Instant::now(), was_pool_empty: false }
+        Self { stats, open_since: None, last_commit: Instant::now(), was_pool_empty: false }
     }
 
-    /// Records were gathered.
+    /// Records were appended.
     #[inline]
     pub(crate) fn records(&mut self, records: u64, bytes: u64) {
         self.stats.records += records;
         self.stats.record_bytes += bytes;
-        if self.gathered_since.is_none() {
-            self.gathered_since = Some(Instant::now());
+        if self.open_since.is_none() {
+            self.open_since = Some(Instant::now());
         }
     }
 
-    /// The age of the oldest record that is gathered.
-    pub(crate) fn gathered_for(&self) -> Option<Duration> {
-        self.gathered_since.as_ref().map(Instant::elapsed)
+    /// The age of the oldest record of the open group.
+    pub(crate) fn open_for(&self) -> Option<Duration> {
+        self.open_since.as_ref().map(Instant::elapsed)
     }
 
     /// The group was closed: returns when its first record was appended.
     pub(crate) fn close_group(&mut self) -> Option<Instant> {
-        self.gathered_since.take()
+        self.open_since.take()
     }
 
     /// A group of so many waiters, the first record of which was appended at `since`, is durable.

@@ -9,7 +9,7 @@
 //! a gap, up to the last group that was handed in. So a reader needs to ask for one LSN only: what
 //! is not here is in a file.
 //!
-//! **Copied or handed over.** A large group is kept in the buffer in which it was gathered, and the
+//! **Copied or handed over.** A large group is kept in the buffer in which it was built, and the
 //! log goes on in a buffer that fell out of the tail. A small group is copied into a *chunk*,
 //! behind the group before it: otherwise 128 bytes would keep a buffer of a mebibyte. A copy of 64
 //! KiB, the largest, takes a few microseconds, and its write to a device twenty times as long or
@@ -41,7 +41,7 @@ const FREE_PART: usize = 4;
 /// As the first LSN of a tail that has none.
 const NONE: u64 = u64::MAX;
 
-/// A group in the buffer in which it was gathered.
+/// A group in the buffer in which it was built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
     pub(crate) identity: Identity,

@@ -52,7 +52,7 @@ inkstone_io::named_choice! {
             "opening does not ask what its caller knows to be durable";
         TailNotRead = "tail-not-read",
             "opening does not read the block in which the log ends before writing it again";
-        BatchSplit = "batch-split", "the records of a batch are gathered one by one, as room comes";
+        BatchSplit = "batch-split", "the records of a batch are appended one by one, as room comes";
         WatermarkEarly = "watermark-early", "the watermark is moved before the group is written";
         TurnNotHanded = "turn-not-handed",
             "a full buffer is handed over, and the turn stays free for the next group";
@@ -84,7 +84,7 @@ inkstone_io::named_choice! {
         CutKeepsPlace = "cut-keeps-place", "a reader goes on in what it read before a cut";
         StaleWindow = "stale-window", "a reader does not read a block again that has grown";
         ReadsPastWatermark = "reads-past-watermark",
-            "readers are shown what is gathered, durable or not";
+            "readers are shown what is appended, durable or not";
         ShowsUnpromised = "shows-unpromised",
             "a reader beside a writer shows whole groups that nothing promises yet";
         TruncatedShown = "truncated-shown", "a reader does not ask whether a record was truncated";

@@ -1,4 +1,5 @@
-//! Threads that sleep until a word changes, where the kernel has no call for that.
+//! Threads that sleep until a word changes, on macOS: a lock and a condition stand for the futex
+//! (`linux.rs`), which macOS lacks.
 //!
 //! *Owns*: a lock and a condition. *May not touch*: the word.
 

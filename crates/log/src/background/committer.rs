@@ -172,8 +172,8 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
     }
     if shared.unclaimed.load(Ordering::Relaxed) {
         let first_seen = since.get_or_insert_with(Instant::now).elapsed();
-        // The period begins with the oldest record that is gathered.
-        let (linger, waited) = match (shared.options.periodic, state.counted.gathered_for()) {
+        // The period begins with the oldest record of the open group.
+        let (linger, waited) = match (shared.options.periodic, state.counted.open_for()) {
             (Some(max_age), Some(age)) => (max_age, age),
             _ => (shared.options.linger, first_seen),
         };
@@ -192,7 +192,7 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
         Some(left) if !left.is_zero() => Due::In(left),
         // A waiter will commit.
         _ if state.rule.has_waiters() => Due::In(shared.options.idle),
-        // The promise is written after what is gathered, which may have no waiter ever.
+        // The promise is written after the open group, which may never have a waiter.
         _ => Due::Promise,
     }
 }

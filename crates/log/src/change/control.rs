@@ -44,7 +44,7 @@ impl HeldTurn<'_> {
         Ok(())
     }
 
-    /// Commits what is gathered, then writes a control group; in the next segment if this one has
+    /// Commits the open group, then writes a control group; in the next segment if this one has
     /// no room. Durable when it returns `Ok`.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl HeldTurn<'_> {
         begun
     }
 
-    /// Writes what is gathered, then a promise of all that is durable, unless the room is needed
+    /// Writes the open group, then a promise of all that is durable, unless the room is needed
     /// for other control groups. Not while records come: their group leaves a promise to be
     /// written.
     ///

@@ -67,7 +67,7 @@ impl HeldTurn<'_> {
     }
 
     /// Obtains a file, makes its header durable, seals the old segment, and continues in the new
-    /// one. Nothing is gathered, and everything before is durable.
+    /// one. The open group is empty, and everything before is durable.
     ///
     /// # Errors
     /// The poison; or why there is no file, and nothing has changed.
@@ -104,8 +104,8 @@ impl HeldTurn<'_> {
             self.seal(header.number, durable)?;
             shared.enter(self, header, ready);
         }
-        // Now, since no group may follow: a reader of another process that finds a newer head than
-        // was published stops sleeping and polls.
+        // Published now, since no group may follow soon. A reader of another process that finds an
+        // unpublished head stops sleeping and polls.
         shared.publish_head(self);
         Ok(())
     }
@@ -126,7 +126,7 @@ impl HeldTurn<'_> {
         {
             return Ok(());
         }
-        // If there is no room for the seal, the epoch may be gathered alone, which is correct too.
+        // If there is no room for the seal, the epoch may be appended alone, which is correct too.
         let _ = self.open_group.control(&Control::Seal(next));
         if !shared.prepares_ahead() {
             or_left_out(self.write_control(Need::May))?;
@@ -134,11 +134,11 @@ impl HeldTurn<'_> {
                 self.events.push(shared.sealed(old(), last));
             }
         } else if !self.open_group.is_empty() {
-            let frozen = self.freeze();
+            let encoded = self.encode_group();
             let file = Arc::clone(&lock(&shared.writer).file);
-            let bytes = &frozen.memory[..frozen.len];
-            shared.seal_later(Seal::of(bytes, frozen.offset, old(), file, last));
-            self.spare.keep(Some(frozen.memory), frozen.is_large);
+            let bytes = &encoded.memory[..encoded.len];
+            shared.seal_later(Seal::of(bytes, encoded.offset, old(), file, last));
+            self.spare.keep(Some(encoded.memory), encoded.is_large);
         }
         Ok(())
     }

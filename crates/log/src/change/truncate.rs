@@ -33,7 +33,7 @@ impl Shared {
 impl HeldTurn<'_> {
     fn truncate_before(&mut self, first: Lsn) -> Result<()> {
         let shared = self.shared;
-        // Nothing may be gathered after the control group: it could not be taken back then
+        // Nothing may be appended after the control group: it could not be taken back then
         // (`commit/room.rs`).
         self.set_changing(shared.options.keeps_room);
         self.begin_epoch()?;

@@ -10,7 +10,7 @@
 
 use inkstone_format::{Lsn, Promise};
 
-use crate::commit::open_group::{Frozen, Group};
+use crate::commit::open_group::{Encoded, Group};
 use crate::commit::room::{Need, refused};
 use crate::commit::shared::Shared;
 use crate::commit::shared_page::{Published, polls_go_on};
@@ -23,7 +23,7 @@ use crate::event::Event;
 use crate::sync::{Ordering, lock};
 
 impl HeldTurn<'_> {
-    /// Writes what is gathered, if anything is, and makes it durable.
+    /// Writes the open group, if it is not empty, and makes it durable.
     ///
     /// # Errors
     /// The poison, if it failed.
@@ -59,16 +59,16 @@ impl HeldTurn<'_> {
         let number = State::close_group(self);
         let since = self.counted.close_group();
         self.shared.unclaimed.store(false, Ordering::Relaxed);
-        let frozen = self.freeze();
-        Group { number, frozen, waiters, since }
+        let encoded = self.encode_group();
+        Group { number, encoded, waiters, since }
     }
 
-    /// Freezes the open group, with a promise of what is durable now.
-    pub(crate) fn freeze(&mut self) -> Frozen {
+    /// Ends the open group, with a promise of what is durable now.
+    pub(crate) fn encode_group(&mut self) -> Encoded {
         let pads = self.shared.pads();
         let state: &mut State = self;
         let promise = Promise { lsn: state.durable(), end: state.open_group.at() };
-        state.open_group.freeze(promise, pads, &mut state.spare)
+        state.open_group.finish(promise, pads, &mut state.spare)
     }
 
     /// Writes a closed group. `need` says what to do if there is no room for a control group
@@ -83,16 +83,16 @@ impl HeldTurn<'_> {
         need: Option<Need>,
     ) -> Result<()> {
         let shared = self.shared;
-        let Group { number, frozen, waiters, since } = group;
-        let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
+        let Group { number, encoded, waiters, since } = group;
+        let (last, at, end, bytes) = (encoded.last(), encoded.at, encoded.end, encoded.len as u64);
         let (has_records, is_large, placed) =
-            (frozen.has_records(), frozen.is_large, frozen.placed());
+            (encoded.has_records(), encoded.is_large, encoded.placed());
         let pollers = self.publishing.take_pollers();
         let mut written = self.unlocked(|| {
             pollers.wake(&shared.pollers);
             match need {
-                Some(Need::Must) => shared.write_with_room(frozen, way),
-                _ => lock(&shared.writer).group(frozen, way),
+                Some(Need::Must) => shared.write_with_room(encoded, way),
+                _ => lock(&shared.writer).group(encoded, way),
             }
         });
         let took = written.took.total();
@@ -139,7 +139,7 @@ impl HeldTurn<'_> {
 
 impl Shared {
     /// Closes the open group and leaves it, with the turn, to the committer. The caller has checked
-    /// that the turn is free and that something is gathered, and goes on appending.
+    /// that the turn is free and the open group is not empty, and goes on appending.
     ///
     /// # Errors
     /// When the log is poisoned or closed.

@@ -47,7 +47,7 @@ impl Payload for &[IoSlice<'_>] {
     }
 }
 
-/// A group that is being gathered.
+/// The group to which records are added.
 #[derive(Debug)]
 pub(crate) struct OpenGroup {
     memory: AlignedBuf,
@@ -69,7 +69,7 @@ pub(crate) struct OpenGroup {
 
 /// A group that is ready to be written, whole blocks around it.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct Encoded {
     pub(crate) memory: AlignedBuf,
     /// Bytes to write, from the front of the memory.
     pub(crate) len: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Frozen {
     pub(crate) is_large: bool,
 }
 
-impl Frozen {
+impl Encoded {
     /// Whether it has records, not only control frames.
     pub(crate) fn has_records(&self) -> bool {
         self.first_lsn != self.next_lsn
@@ -118,7 +118,7 @@ impl Frozen {
 /// A closed group on its way to the disk: nothing is added to it any more.
 pub(crate) struct Group {
     pub(crate) number: u64,
-    pub(crate) frozen: Frozen,
+    pub(crate) encoded: Encoded,
     /// The number of its waiters.
     pub(crate) waiters: usize,
     /// When its first record was appended.
@@ -194,9 +194,9 @@ impl OpenGroup {
         }
     }
 
-    /// Continues in another segment, with the same buffer; nothing is gathered.
+    /// Continues in another segment, with the same buffer; the group is empty.
     pub(crate) fn enter(&mut self, coded: SegmentHeader, epoch: Epoch, next_lsn: Lsn) {
-        debug_assert!(self.is_empty(), "records gathered for another segment");
+        debug_assert!(self.is_empty(), "records of another segment");
         self.prefix = 0;
         self.encoder = GroupEncoder::begin(&coded, HEADER_BYTES as u64, epoch, next_lsn);
         (self.coded, self.identity) = (coded, coded.identity());
@@ -316,12 +316,12 @@ impl OpenGroup {
     }
 
     /// Ends the group and begins the next one after it, in the spare buffer.
-    pub(crate) fn freeze(
+    pub(crate) fn finish(
         &mut self,
         promise: Promise,
         pad: bool,
         spare: &mut SpareBuffer,
-    ) -> Frozen {
+    ) -> Encoded {
         let is_large = self.is_large();
         let memory = spare.take(is_large);
         let mut encoder = self.encoder.clone();
@@ -349,7 +349,7 @@ impl OpenGroup {
         self.memory[..self.prefix].copy_from_slice(&old[block..used]);
         self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
         let first_lsn = std::mem::replace(&mut self.first_lsn, finished.next_lsn);
-        Frozen {
+        Encoded {
             memory: old,
             len,
             offset,
@@ -369,10 +369,10 @@ impl OpenGroup {
     }
 
     /// Takes back a group without records that began at byte `at` and was not written: the next
-    /// group begins there. Exchanges its buffer for the one in use. Nothing may be gathered after
+    /// group begins there. Exchanges its buffer for the one in use. Nothing may be appended after
     /// it.
     pub(crate) fn take_back(&mut self, at: u64, memory: AlignedBuf) -> AlignedBuf {
-        debug_assert!(self.is_empty(), "records gathered behind a group that is taken back");
+        debug_assert!(self.is_empty(), "records behind a group that is taken back");
         self.prefix = (at % BLOCK_BYTES as u64) as usize;
         self.encoder = GroupEncoder::begin(&self.coded, at, self.epoch, self.first_lsn);
         std::mem::replace(&mut self.memory, memory)
@@ -393,7 +393,7 @@ mod tests {
     use inkstone_format::{LogId, Roll, SegmentNumber};
 
     /// The buffer has room for the batch, the group has not: none of it is added, and what was
-    /// gathered before can be written.
+    /// appended before can be written.
     #[test]
     fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
         let coded = SegmentHeader {
@@ -418,7 +418,7 @@ mod tests {
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
         assert_eq!(open_group.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
-        let frozen = open_group.freeze(promise, true, &mut SpareBuffer::new(8 << 10));
-        assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
+        let encoded = open_group.finish(promise, true, &mut SpareBuffer::new(8 << 10));
+        assert_eq!((encoded.last(), encoded.len % BLOCK_BYTES), (Lsn::new(2), 0));
     }
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 use inkstone_format::{SegmentHeader, SegmentNumber};
 use inkstone_io::{AlignedBuf, Durability, File};
 
-use crate::commit::open_group::Frozen;
+use crate::commit::open_group::Encoded;
 use crate::commit::shared::Shared;
 use crate::commit::writer::{Way, Written};
 use crate::error::{Error, Result};
@@ -85,11 +85,11 @@ impl Shared {
 
     /// Writes a group. While the write is refused because there is no room, releases reserved room
     /// and writes the group again.
-    pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way) -> Written {
-        let Frozen { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = frozen;
-        let written = lock(&self.writer).group(frozen, way);
+    pub(crate) fn write_with_room(&self, encoded: Encoded, way: &Way) -> Written {
+        let Encoded { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = encoded;
+        let written = lock(&self.writer).group(encoded, way);
         self.while_refused(written, |memory| {
-            let again = Frozen {
+            let again = Encoded {
                 memory,
                 len,
                 offset,

@@ -7,8 +7,8 @@
 //! already. The first waiter of a group holds a timer of about one commit, in case the others do
 //! not come. A lone waiter expects only itself, and never waits for others.
 //!
-//! If the waiter that holds the timer does not get the processor, another one takes over: they
-//! watch for three times the timer.
+//! The other waiters sleep three times as long. If the holder has not led by then, because it got
+//! no processor, one of them leads.
 //!
 //! A *task* is a waiter that is no thread: a future, or a callback. It counts like any other; the
 //! committer leads for tasks, and holds the timer for them.
@@ -107,13 +107,13 @@ impl Rule {
             WaiterStep::Lead
         } else {
             let linger = self.commit_time.clamp(LINGER_MIN, LINGER_MAX);
-            // By then the group would be durable, had the other one led when its timer ended.
             let is_held = std::mem::replace(&mut self.is_timed, true);
+            // Three timers: time for the holder's timer and for its commit.
             if is_held { WaiterStep::Watch(3 * linger) } else { WaiterStep::Hold(linger) }
         }
     }
 
-    /// The waiter that held the timer is awake, and its group is still gathered.
+    /// The waiter that held the timer is awake, and its group is still open.
     pub(crate) fn timer(&mut self) {
         self.is_timed = false;
     }
@@ -189,7 +189,7 @@ mod tests {
             WaiterStep::Watch(3 * TOOK),
             "the other waiter holds it"
         );
-        // The holder was woken, and the group is still gathered: it may hold the timer again.
+        // The holder was woken, and the group is still open: it may hold the timer again.
         rule.timer();
         assert!(!rule.is_timed());
         assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));

@@ -4,11 +4,6 @@
 //! sending events. *May not touch*: how a group is written (`group.rs`), the turn (`turn.rs`),
 //! waiting (`wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
-//! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it
-//! durable without holding the state's lock, moves the watermark, and notifies that group's
-//! waiters. Meanwhile other threads fill the next group. The commit rule decides which waiter
-//! leads (`rule.rs`).
-//!
 //! **Results.** No flag of success exists that a later group could overwrite. The watermark only
 //! rises, by groups that are durable. The poison is set once, and the watermark never moves after
 //! that: a group in flight when another thread's sync fails is not acknowledged, whatever its own
@@ -78,8 +73,8 @@ pub(crate) struct Shared {
     /// lock. It is odd while a cut is changing the state.
     changes: AtomicU64,
     /// A record of the open group was polled or its handle dropped: the committer is to commit it.
-    /// Cleared with the lock held when a group is frozen. `Relaxed` is enough: a thread sets it for
-    /// a record after it held the lock since the group before that record was frozen, so a `true`
+    /// Cleared with the lock held when a group is closed. `Relaxed` is enough: a thread sets it for
+    /// a record after it held the lock since the group before that record was closed, so a `true`
     /// that is seen here was set for this group or a later one.
     pub(crate) unclaimed: AtomicBool,
     /// The writer's lock is or will soon be released, so the files of segments are not kept any

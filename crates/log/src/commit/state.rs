@@ -90,7 +90,7 @@ pub(crate) struct Wishes {
 
 /// Everything under the lock.
 pub(crate) struct State {
-    /// The group that is gathered.
+    /// The open group.
     pub(crate) open_group: OpenGroup,
     /// The buffer of the next group, unless a group that is being written has it.
     pub(crate) spare: SpareBuffer,
@@ -177,7 +177,7 @@ impl State {
         self.turn = Turn::Taken;
     }
 
-    /// For the thread that has the turn: nothing may be gathered from now on, or something may
+    /// For the thread that has the turn: nothing may be appended from now on, or something may
     /// again. Returns what was so before.
     pub(crate) fn set_changing(&mut self, is_changing: bool) -> bool {
         debug_assert!(self.is_in_turn(), "a change without the turn");

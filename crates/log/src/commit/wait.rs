@@ -46,8 +46,8 @@ impl Shared {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
             }
-            let gathered = lsn >= state.open_group.first_lsn();
-            if !gathered {
+            let is_open = lsn >= state.open_group.first_lsn();
+            if !is_open {
                 // It is in the group that is being written.
                 let on = self.queue(WaitQueue::group(state.group().wrapping_sub(1)));
                 match self.sleep_for_durable(on, state, FALLBACK, lsn) {
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Counts a future or callback as a waiter of its group, if that is still gathered. The
+    /// Counts a future or callback as a waiter of its group, if that is still open. The
     /// committer is woken if it is to lead.
     pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = !state.is_turn_free();
@@ -185,7 +185,7 @@ impl Shared {
         drop(state);
     }
 
-    /// Asks the committer to commit what was just gathered, which may never have a waiter.
+    /// Asks the committer to commit what was just appended, which may never have a waiter.
     #[inline]
     pub(crate) fn claim(&self, state: &mut State) {
         if !self.unclaimed.swap(true, Ordering::Relaxed) {
@@ -340,7 +340,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes what is gathered now.
+    /// Writes the open group.
     ///
     /// # Errors
     /// When the log is poisoned or closed.

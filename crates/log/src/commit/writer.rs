@@ -14,7 +14,7 @@ use inkstone_io::{
 };
 
 use crate::choice::Asks;
-use crate::commit::open_group::Frozen;
+use crate::commit::open_group::Encoded;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::stats::Took;
@@ -85,9 +85,9 @@ impl Writer {
     }
 
     /// Writes a group into the segment's file; durable on success.
-    pub(crate) fn group(&mut self, frozen: Frozen, way: &Way) -> Written {
+    pub(crate) fn group(&mut self, encoded: Encoded, way: &Way) -> Written {
         let (file, persist) = self.by(way, &self.file);
-        if let Some(at) = frozen.clears {
+        if let Some(at) = encoded.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let persist =
@@ -99,7 +99,7 @@ impl Writer {
             }
         }
         let mut written =
-            self.write(Arc::clone(&file), frozen.memory, frozen.len, frozen.offset, persist);
+            self.write(Arc::clone(&file), encoded.memory, encoded.len, encoded.offset, persist);
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(Into::into);
         }

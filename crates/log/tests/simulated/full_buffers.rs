@@ -1,5 +1,5 @@
 //! Power cuts at the moment at which somebody was told that a record is durable: by the call that
-//! appended it behind full buffers, which the committer writes while others are gathered; by a
+//! appended it behind full buffers, which the committer writes while others fill; by a
 //! callback; by a future.
 //!
 //! *Owns*: those histories over some seeds; `mistaken/directed.rs` shows that each can fail. *May

@@ -32,7 +32,7 @@ pub(crate) fn patient() -> Options {
     Options::small().own_thread(false).linger(HOUR).idle(HOUR)
 }
 
-/// Each way in which a record comes to its end, of a log with records gathered; whether the record
+/// Each way in which a record comes to its end, of a log with an open group; whether the record
 /// is durable then.
 pub(crate) type End = fn(&SimDisk, Arc<Log>);
 pub(crate) const ENDS: [(&str, bool, End); 6] = [

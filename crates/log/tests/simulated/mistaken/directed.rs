@@ -166,7 +166,7 @@ fn a_sync_that_is_tried_again_loses_what_it_covered() {
     });
 }
 
-/// One thread's group is in flight; another thread's record is gathered meanwhile, and its group's
+/// One thread's group is in flight; another thread's record is appended meanwhile, and its group's
 /// write then fails.
 #[test]
 fn a_follower_that_is_told_ok_for_another_group() {
