@@ -58,6 +58,25 @@ fn the_head_of_a_table_has_its_unit() {
     }
 }
 
+/// So have its further columns: the times and the counts of a table of MiB are for each MiB.
+#[test]
+fn the_head_of_a_further_figure_has_its_unit() {
+    let mut run = samples::run();
+    for (name, unit, head) in [
+        ("system time", Unit::NsPerMib, "system time, us/MiB"),
+        ("page faults", Unit::PerMib, "page faults/MiB"),
+        ("user time", Unit::NsPerOp, "user time, us/op"),
+        ("sync p50", Unit::Ns, "sync p50, us"),
+        ("records per flush", Unit::PerFlush, "records per flush"),
+        ("memory", Unit::Bytes, "memory"),
+    ] {
+        run.ways.iter_mut().for_each(|way| way.figures = vec![figure(name, unit, 1e6)]);
+        let text = render_table(&run, 200);
+        let ends = |row: &str| row.trim_end().ends_with(head) || row.contains(&format!("{head}  "));
+        assert!(ends(row(&text, "way")), "{head}\n{text}");
+    }
+}
+
 #[test]
 fn shared_counters_are_marked_and_no_kinds_are_invented() {
     let mut run = samples::run();

@@ -200,6 +200,19 @@ pub(super) fn tilde(bill: &Bill, text: String) -> String {
     if bill.source == BillSource::Trace { text } else { format!("~{text}") }
 }
 
+/// For what a figure is one: the end of the head of its column.
+fn each(unit: Unit) -> &'static str {
+    match unit {
+        Unit::NsPerCommit => "/commit",
+        Unit::NsPerOp | Unit::PerOp => "/op",
+        Unit::NsPerMib | Unit::PerMib | Unit::BytesPerMib => "/MiB",
+        Unit::NsPerLine => "/line",
+        Unit::PerFile => "/file",
+        Unit::PerSecond => "/s",
+        _ => "",
+    }
+}
+
 /// A column for each name of a further figure, in order of first appearance.
 pub(super) fn figures(ways: &[Way], grid: &mut Grid) {
     let mut known: Vec<(&str, Unit)> = Vec::new();
@@ -211,8 +224,10 @@ pub(super) fn figures(ways: &[Way], grid: &mut Grid) {
     for (rank, (name, unit)) in (FIGURES_RANK..).zip(known) {
         let head = match unit {
             Unit::Percent => format!("{name} %"),
-            unit if unit.is_time() => format!("{name}, us"),
-            _ => name.to_owned(),
+            // Its name says it: records per flush.
+            Unit::PerFlush => name.to_owned(),
+            unit if unit.is_time() => format!("{name}, us{}", each(unit)),
+            unit => format!("{name}{}", each(unit)),
         };
         let cell = |way: &Way| {
             let value = way.figure(name).filter(|_| way.missing.is_none());
