@@ -1,10 +1,11 @@
-//! A writer and a reader for `inkstone powerloss any`, which cuts the power and asks the reader
-//! what is left.
+//! A writer and a reader for `inkstone powerloss any`, which cuts the power and compares the
+//! reader's lines with the writer's.
 //!
 //! `lines write DIRECTORY` prints a line when it is durable. The lines go to eight streams, each in
-//! a batch that sets the stream's note and takes away a record that was appended for nothing. Other
-//! streams fill the sections and are truncated, so lines are moved all the time. `lines read
-//! DIRECTORY` prints the lines in their order, and fails if a note does not fit its stream.
+//! a batch that sets the stream's note and truncates a record that was appended in vain. Another
+//! stream fills the sections and is truncated, so lines are moved all the time.
+//! `lines read DIRECTORY` prints the lines in their order, and fails if a stream's note is not its
+//! last line.
 
 use std::io::Write;
 
@@ -17,11 +18,11 @@ fn options() -> Options {
     Options::new().log(inkstone::Options::small()).section_bytes(16 << 10)
 }
 
-/// What is there.
+/// What the streams have.
 struct Found {
     /// The lines of all streams, by their numbers.
     lines: Vec<(u64, String)>,
-    /// Of each stream the number behind its last line.
+    /// For each stream the number after its last line.
     nexts: Vec<u64>,
 }
 

@@ -8,9 +8,9 @@ use crate::record::{Change, RESERVE_BYTES};
 use crate::state::{Ahead, State};
 use crate::words::Bounds;
 
-/// Changes of any number of streams, which become one record of the log: after a crash all of them
-/// are there, or none. They are made in the order in which they were added. The batch borrows the
-/// bytes.
+/// Changes of any number of streams, made as one record of the log: after a crash all of them are
+/// there, or none. They are made in the order in which they were added. The batch borrows the
+/// bytes. Adding checks nothing: [`crate::Streams::apply`] returns the errors.
 ///
 /// ```
 /// # fn main() -> inkstone_streams::Result<()> {
@@ -77,8 +77,8 @@ impl<'a> Batch<'a> {
         self.add(Step::TruncateAfter { stream, last })
     }
 
-    /// Truncates all records; the next one gets the number `first`, which may be any: a snapshot
-    /// was installed. The note stays.
+    /// Truncates all records; the next one gets the number `first`, which may be any, as after the
+    /// installation of a snapshot. The note stays.
     pub fn restart_at(&mut self, stream: u64, first: u64) -> &mut Self {
         self.add(Step::Other(Change::Restart { stream, first }))
     }
@@ -98,8 +98,8 @@ impl<'a> Batch<'a> {
         self.steps.is_empty()
     }
 
-    /// Encodes the changes, checked against what is there; returns the numbers of its records. The
-    /// largest record of the log must have room for a record's move, too.
+    /// Encodes the changes, checked against the streams; returns the numbers of its records. A
+    /// record must stay small enough that it can be moved later ([`RESERVE_BYTES`]).
     pub(crate) fn encode(
         &self,
         state: &State,

@@ -1,8 +1,7 @@
-//! Numbers in few bytes.
+//! Numbers of variable length.
 //!
-//! *Owns*: writing and checked reading of numbers of variable length (LEB128: seven bits a byte,
-//! the lowest first). *May not touch*: what they mean (`record.rs`, `page.rs`). No bytes make
-//! reading panic.
+//! *Owns*: writing numbers, and reading them with checks (LEB128: seven bits a byte, the lowest
+//! first). *May not touch*: what they mean (`record.rs`, `page.rs`). No bytes make reading panic.
 
 /// The most bytes that a number takes.
 pub(crate) const NUMBER_BYTES_MAX: usize = 10;
@@ -22,13 +21,13 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Writes bytes and how many they are.
+/// Writes a length and the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Bytes that are read from the front.
+/// The bytes that are not read yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
 

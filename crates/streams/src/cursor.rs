@@ -1,7 +1,7 @@
 //! A place in a stream from which records are read in order.
 //!
-//! *Owns*: reading ahead, in the order of the disk, waiting for records that are not there yet, and
-//! telling of records that were cut. *May not touch*: where records are (`source.rs`).
+//! *Owns*: reading ahead in disk order, waiting for records that are not there yet, and reporting
+//! records that were truncated. *May not touch*: where records are (`source.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,30 +20,30 @@ use crate::sync::Sleeper;
 use crate::words::Record;
 use crate::writer::Shared;
 
-/// Records that are read ahead, at most, and their bytes.
+/// The most records that are read ahead, and the most bytes.
 const AHEAD_MAX: usize = 512;
 const AHEAD_BYTES_MAX: usize = 1 << 20;
-/// Records of the log that are passed over rather than read by themselves.
+/// A gap of at most this many records of the log is read through; a larger one begins a new read.
 const STEPS_MAX: u64 = 4;
-/// Reads at the same time, for at least so many records that lie far from each other.
+/// How many threads read at the same time, and for how many scattered records at least.
 const THREADS_MAX: usize = 8;
 const THIN_MIN: usize = 32;
 
-/// Reads the records of one stream in order. Get one from [`crate::StreamsReader::read`].
+/// Reads the durable records of one stream in order. Get one from [`crate::StreamsReader::read`].
 pub struct StreamCursor {
     source: Source,
     stream: u64,
     next: u64,
     mark: Arc<Mark>,
     ahead: VecDeque<Record>,
-    /// In the log, behind the record that was read last.
+    /// In the log, after the record that was read last.
     log: Option<Cursor>,
     waiter: Option<Cursor>,
 }
 
 /// Why there is no next record yet.
 enum Missing {
-    /// It is in this record of the log, which is not durable yet.
+    /// The record of the log that has it is not durable yet.
     NotDurable(Lsn),
     NotAppended,
 }
@@ -67,23 +67,23 @@ impl StreamCursor {
         self.next
     }
 
-    /// Moves to another number.
+    /// Moves to another number, which may not exist yet.
     pub fn seek(&mut self, number: u64) {
         self.next = number;
         self.ahead.clear();
     }
 
-    /// The next record; `None` when it is not there, or not durable yet.
+    /// The next record; `None` if it is not there or not durable yet.
     ///
-    /// A record that [`crate::Streams::truncate_before`] truncates while the cursor stands before
-    /// it may still be shown, if it was read ahead; beside another process any other that is
-    /// truncated, until the reader learns of it.
+    /// A cursor reads ahead, so it may still return records that
+    /// [`crate::Streams::truncate_before`] has truncated. Beside a writer in another process it may
+    /// return any truncated record until it has read the truncation.
     ///
     /// # Errors
-    /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to go
-    /// on); [`Error::TruncatedAfter`], once, when records before this position were truncated from
-    /// the end of the stream, restarted, or removed with it: the next call goes on at the error's
-    /// `next`. [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
+    /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to
+    /// continue); [`Error::TruncatedAfter`], once, when records before this position were truncated
+    /// from the end of the stream, by a restart, or with the stream: the next call continues at the
+    /// error's `next`. [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
     #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
     pub fn next(&mut self) -> Result<Option<Record>> {
         self.source.log().check_process()?;
@@ -93,7 +93,7 @@ impl StreamCursor {
                 break;
             }
             let filled = self.fill();
-            // What was found may lie on both sides of a cut.
+            // Else the records may be from before and after a cut.
             if !self.mark.is_cut() {
                 filled?;
                 break;
@@ -106,8 +106,8 @@ impl StreamCursor {
         Ok(record)
     }
 
-    /// After a cut drops what was read ahead of it, and returns an error if the cursor stood behind
-    /// it.
+    /// After a cut drops the records that were read ahead and are truncated, and returns an error
+    /// if the cursor had passed the cut.
     fn mind_cut(&mut self) -> Result<()> {
         let Some(cut) = self.mark.take() else { return Ok(()) };
         let next = match cut {
@@ -119,7 +119,7 @@ impl StreamCursor {
             }
             Cut::Whole => {
                 self.ahead.clear();
-                // Told when there is a stream again. Until then each call says that there is none.
+                // Reported once the stream exists again. Until then each call returns `NoStream`.
                 let bounds = self.source.bounds(self.stream);
                 bounds.inspect_err(|_| self.mark.give_back(cut))?.first
             }
@@ -129,11 +129,11 @@ impl StreamCursor {
         Err(Error::TruncatedAfter { stream, number, next })
     }
 
-    /// The next record; waits for it up to `timeout`, and returns `None` after that.
+    /// The next record; waits for it up to `timeout`, then returns `None`.
     ///
     /// # Errors
-    /// As [`StreamCursor::next`]; [`inkstone::Error::Closed`] and [`inkstone::Error::Poisoned`]
-    /// when all records were shown and no more will come.
+    /// As [`StreamCursor::next`]; [`inkstone::Error::Closed`] or [`inkstone::Error::Poisoned`] when
+    /// all durable records were returned and no more will come.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Record>> {
         let until = Instant::now().checked_add(timeout);
         loop {
@@ -142,7 +142,7 @@ impl StreamCursor {
             }
             let left = until
                 .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            // Without time, too: it tells that no more will come.
+            // Also with no time left, since only this reports that no more will come.
             self.wait(left.min(Duration::from_secs(3600)))?;
             if left.is_zero() {
                 return Ok(None);
@@ -158,7 +158,7 @@ impl StreamCursor {
             Source::Writer(shared) => match self.missing(shared)? {
                 Some(Missing::NotDurable(lsn)) => {
                     match shared.reader.from(lsn).next_within(timeout) {
-                        // By now it was moved or truncated, and the front given back.
+                        // It was moved or truncated meanwhile, and the front was freed.
                         Ok(_) | Err(inkstone::Error::TruncatedBefore { .. }) => Ok(()),
                         Err(error) => Err(error.into()),
                     }
@@ -180,12 +180,12 @@ impl StreamCursor {
         }
     }
 
-    /// The next record; awaits it if it is not durable yet. Works in any runtime or none. Cancel
-    /// safe: a future that is dropped loses no record.
+    /// The next record; awaits it if it is not durable yet. Works in any runtime or none.
+    /// Cancel-safe: dropping the future loses no record.
     ///
     /// # Errors
     /// As [`StreamCursor::next_within`]; [`inkstone::Error::Invalid`] when it would wait and the
-    /// reader is from [`crate::StreamsReader::open`]: call [`StreamCursor::next_within`] there.
+    /// reader is from [`crate::StreamsReader::open`]: use [`StreamCursor::next_within`] there.
     pub async fn next_async(&mut self) -> Result<Record> {
         loop {
             if let Some(record) = self.next()? {
@@ -282,8 +282,7 @@ impl StreamCursor {
         Ok(places)
     }
 
-    /// Reads records whose places are known, in the order of the disk; stops early when they have
-    /// become large.
+    /// Reads records whose places are known, in disk order; stops early once they take many bytes.
     fn read(&mut self, places: &[(u64, Lsn)]) -> Result<()> {
         let groups: Vec<&[(u64, Lsn)]> = places.chunk_by(|one, other| one.1 == other.1).collect();
         if is_thin(&groups) {
@@ -302,11 +301,10 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// Reads records that lie far from each other: several at the same time, since each is a read
-    /// of its own.
+    /// Reads scattered records on several threads, since each record is a read of its own.
     fn read_thin(&mut self, groups: &[&[(u64, Lsn)]]) -> Result<()> {
         let (source, stream) = (&self.source, self.stream);
-        // The records, and whether these are all: large ones are read later.
+        // The records, and whether these are all: after many bytes the rest is read later.
         let read = |groups: &[&[(u64, Lsn)]]| -> Result<(Vec<Record>, bool)> {
             let (mut records, mut bytes) = (Vec::new(), 0);
             for group in groups {
@@ -322,7 +320,7 @@ impl StreamCursor {
         };
         let part = groups.len().div_ceil(THREADS_MAX);
         let parts: Vec<Result<(Vec<Record>, bool)>> = std::thread::scope(|scope| {
-            // What no thread can be started for is read by this one.
+            // If no thread can be started, this one reads.
             let started: Vec<_> = groups
                 .chunks(part)
                 .map(|groups| {
@@ -348,7 +346,7 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// A record of the log: by going on in it if it is near, otherwise by itself.
+    /// A record of the log: by reading on if it is near, else by a read of its own.
     fn record(&mut self, lsn: Lsn) -> Result<Vec<u8>> {
         if let Some(cursor) = &mut self.log
             && cursor.next_lsn() <= lsn

@@ -1,6 +1,6 @@
-//! When the oldest section of the log is emptied, and when the front is given back.
+//! When to empty the oldest section of the log, and when to free the front.
 //!
-//! *Owns*: the rule. *May not touch*: anything: it looks at the state and says what is due.
+//! *Owns*: the rule. *May not touch*: anything: it reads the state and says what is due.
 
 use inkstone::Lsn;
 
@@ -8,20 +8,20 @@ use crate::options::Options;
 use crate::section::Directory;
 use crate::state::State;
 
-/// A section with less than this share of its bytes alive is emptied although the log is small
-/// enough: what is moved stays below this share of what is written.
+/// The oldest section is emptied even in a small log if less than one byte in this many is live. So
+/// these moves copy less than one byte for this many written ones.
 const SHARE: u64 = 32;
 
-/// What the mover has to do.
+/// What the mover must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Nothing lives before this record.
+    /// No record before this one is live: free the front up to it.
     GiveBack(Lsn),
-    /// This section is to be emptied.
+    /// Move the live records of this section.
     Empty(u32),
 }
 
-/// What is due where an opening begins at `replay_from`, which must stay.
+/// What is due. An opening begins at `replay_from`, so everything from there on must stay.
 pub(crate) fn due(state: &State, replay_from: Lsn, options: &Options) -> Option<Work> {
     let sections = &state.sections;
     let front = sections.front()?;

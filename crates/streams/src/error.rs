@@ -28,13 +28,13 @@ pub enum Error {
         /// The id that was to be created.
         stream: u64,
     },
-    /// The record does not get the sequence number that the caller expects.
+    /// The record would not get the sequence number that the caller expects.
     OtherNumber {
         /// The stream.
         stream: u64,
         /// The number that the next record gets.
         next: u64,
-        /// The number that came.
+        /// The number that the caller expected.
         came: u64,
     },
     /// The record was truncated.
@@ -46,15 +46,15 @@ pub enum Error {
         /// The first number that is left.
         first: u64,
     },
-    /// Records before the place of a cursor were truncated: from the end of the stream, by a
-    /// restart, or with the stream, whose id another one has now. The cursor goes on at `next`, and
-    /// other records may come under the numbers that it has shown.
+    /// Records that a cursor had passed were truncated: from the end of the stream, by a restart,
+    /// or with the stream, and another stream has its id now. The cursor continues at `next`, so
+    /// numbers that it has returned may come again with other records.
     TruncatedAfter {
         /// The stream.
         stream: u64,
         /// The number at which the cursor stood.
         number: u64,
-        /// The number at which it goes on: the first one that was truncated.
+        /// The number at which it continues: the first one that was truncated.
         next: u64,
     },
     /// There is no such record yet, or it is not durable yet.
@@ -87,7 +87,7 @@ pub enum Error {
         /// The stream.
         stream: u64,
     },
-    /// The log in this directory has other records than streams.
+    /// The log in this directory is not a log of streams.
     Foreign {
         /// The directory.
         path: PathBuf,
@@ -103,8 +103,8 @@ pub enum Error {
         /// What this program does not know.
         what: String,
     },
-    /// The log has a record that no program of ours writes there: a bug, or damage that the
-    /// checksums of the log cannot see.
+    /// The log has a record that no version of this crate writes there: a bug, or damage that the
+    /// log's checksums cannot detect.
     Contradiction {
         /// The directory.
         path: PathBuf,
@@ -159,7 +159,7 @@ impl fmt::Display for Error {
             }
             Self::Foreign { path, lsn } => write!(
                 f,
-                "{}: record {lsn} is none of a log with streams: open the log with the program \
+                "{}: record {lsn} is not a record of streams: open the log with the program \
                  that made it",
                 path.display()
             ),

@@ -1,13 +1,12 @@
-//! Who follows a stream: which cursor is to be told that records behind it were cut, and which one
-//! waits for a record.
+//! The followers of a stream: cuts that each cursor must report, and the wakers of waiters.
 //!
-//! *Owns*: the lowest cut that a cursor was not told of, the wakers of those who wait. *May not
-//! touch*: the locks under which both are kept (`writer.rs`, `mirror.rs`), what a cursor does then
+//! *Owns*: the lowest cut that a cursor has not reported, the wakers of waiters. *May not touch*:
+//! the locks that guard both (`writer.rs`, `mirror.rs`), what a cursor does after a cut
 //! (`cursor.rs`).
 //!
-//! A cursor has a mark as long as it lives. A change that cuts records is noted in the marks of
-//! the stream's cursors under the lock under which the change is made. So a cursor that finds a
-//! record which came after a cut finds the cut in its mark as well.
+//! Each cursor has a mark. A change that cuts records notes the cut in the marks of the stream's
+//! cursors, under the lock under which the change is made. So a cursor that finds a record from
+//! after a cut finds the cut in its mark, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +16,10 @@ use crate::record::Change;
 use crate::state::State;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// What was cut of a stream. The lower one says it all.
+/// What was cut of a stream. Of two cuts the lower one includes the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cut {
-    /// The stream was removed: one that has its id is another one.
+    /// The stream was removed: a stream with its id is a new one.
     Whole,
     /// The records from this number on.
     From(u64),
@@ -38,10 +37,10 @@ impl Cut {
     }
 }
 
-/// What one cursor is to be told.
+/// The cuts that one cursor must report.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
-    /// Whether there is a cut below: asked with each record, without the lock.
+    /// Whether `lowest` has a cut: read for each record, without the lock.
     is_cut: AtomicBool,
     lowest: Mutex<Option<Cut>>,
 }
@@ -67,7 +66,7 @@ impl Mark {
         lowest.take()
     }
 
-    /// Notes a cut again that could not be reported yet.
+    /// Notes a cut again if it could not be reported yet.
     pub(crate) fn give_back(&self, cut: Cut) {
         self.note(cut);
     }
@@ -110,7 +109,8 @@ impl Marks {
         }
     }
 
-    /// Notes what is certain where the changes themselves were missed: what is not there was cut.
+    /// Where changes were missed, notes the cuts that are certain: records that are not there any
+    /// more.
     pub(crate) fn note_missed(&self, state: &State) {
         for (stream, marks) in &self.0 {
             let cut = state.bounds(*stream).map_or(Cut::Whole, |bounds| Cut::From(bounds.next));
@@ -119,12 +119,12 @@ impl Marks {
     }
 }
 
-/// Where a task has left its waker.
+/// Identifies a task's waker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// Who waits for the next record of a stream. Wakers are the user's: they are cloned, woken and
-/// dropped without the lock under which this is kept.
+/// The waiters for the next record of each stream. Wakers are the user's code, so they are cloned,
+/// woken and dropped without the lock that guards this.
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     waiting: HashMap<u64, Vec<(Ticket, Waker)>>,
@@ -132,7 +132,7 @@ pub(crate) struct Followers {
 }
 
 impl Followers {
-    /// Leaves a waker; returns the one that it replaces.
+    /// Stores a waker; returns the one that it replaces.
     pub(crate) fn leave(
         &mut self,
         stream: u64,
@@ -148,7 +148,7 @@ impl Followers {
         None
     }
 
-    /// Who has this ticket waits no more; returns its waker.
+    /// Removes the waker of a ticket, and returns it.
     pub(crate) fn forget(&mut self, stream: u64, ticket: Ticket) -> Option<Waker> {
         let waiting = self.waiting.get_mut(&stream)?;
         let place = waiting.iter().position(|(is, _)| *is == ticket)?;
@@ -159,7 +159,7 @@ impl Followers {
         Some(waker)
     }
 
-    /// Takes out those whom a change concerns, to be woken.
+    /// Takes out the wakers of a change's stream, to be woken.
     #[inline]
     pub(crate) fn take(&mut self, change: &Change<'_>, woken: &mut Vec<Waker>) {
         if self.waiting.is_empty() {

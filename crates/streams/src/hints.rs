@@ -1,11 +1,12 @@
-//! Hints: where in the log's files some records lie.
+//! Hints: the positions of some records in the log's files.
 //!
-//! *Owns*: which records get a hint, until their section is sealed; encoding and checked decoding
-//! of a page of hints. *May not touch*: whether a hint is right: the log's search checks it.
+//! *Owns*: which records get a hint; the hints until their section is sealed; encoding and checked
+//! decoding of a page of hints. *May not touch*: whether a hint is right: the log's search checks
+//! it.
 //!
-//! A directory says which record of the log has a record of a stream, and the log would look for
-//! it in its file. These get a hint: the records of a directory, one after each [`GAP_BYTES`], and
-//! each of so many bytes. So a search knows where a small record ends, and is one short read.
+//! A directory names records of the log, and the log would have to search its file for each. So
+//! these records get a hint: the records of the directory itself, one for each [`GAP_BYTES`], and
+//! every record that large. The search for any other record is one short read between two hints.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,15 +15,15 @@ use inkstone::{Lsn, Place};
 
 use crate::bytes::{NUMBER_BYTES_MAX, Rest, put_signed};
 
-/// Small records have so many bytes between two hints.
+/// The bytes between two hints, where records are small.
 const GAP_BYTES: u64 = 16 << 10;
-/// What a hint takes at most.
+/// The most bytes of a hint.
 const HINT_BYTES_MAX: usize = 4 * NUMBER_BYTES_MAX;
 
 /// The hints of the sections that have no directory yet.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    /// What was appended since the last record that gets one.
+    /// Bytes appended since the last record that gets one.
     since_bytes: u64,
     /// Records that get one when they are durable.
     wanted: VecDeque<Lsn>,
@@ -62,17 +63,17 @@ impl Hints {
         self.since_bytes += bytes;
     }
 
-    /// A record gets a hint, whatever lies before it.
+    /// This record gets a hint, however near the last one is.
     pub(crate) fn want(&mut self, lsn: Lsn) {
         self.wanted.push_back(lsn);
     }
 
-    /// Whether this record or one before it gets a hint once it is durable.
+    /// Whether this record or an earlier one still waits to be durable for its hint.
     pub(crate) fn waits_for(&self, lsn: Lsn) -> bool {
         self.wanted.front().is_some_and(|first| *first <= lsn)
     }
 
-    /// Learns where those records lie that are durable by now.
+    /// Looks up the positions of the records that are durable by now.
     pub(crate) fn settle(&mut self, durable: Lsn, places: impl FnOnce(&[Lsn]) -> Vec<Place>) {
         let durable = self.wanted.partition_point(|lsn| *lsn <= durable);
         let lsns: Vec<Lsn> = self.wanted.drain(..durable).collect();
@@ -81,7 +82,7 @@ impl Hints {
         }
     }
 
-    /// Takes out the hints of a section, in pages of at most so many bytes.
+    /// Takes out the hints of a section, in pages of at most `page_bytes`.
     pub(crate) fn take(&mut self, section: &Range<Lsn>, page_bytes: usize) -> VecDeque<HintPage> {
         let behind = self.known.partition_point(|place| place.lsn() < section.end);
         let before = self.known.partition_point(|place| place.lsn() < section.start);
@@ -109,7 +110,7 @@ impl Hints {
     }
 }
 
-/// Decodes a page of hints; `None` for bytes that no program writes.
+/// Decodes a page of hints; `None` for bytes that no encoder writes.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Place>> {
     let mut rest = Rest(bytes);
     let (mut places, mut numbers) = (Vec::new(), [0_u64; 4]);

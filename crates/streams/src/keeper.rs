@@ -1,13 +1,13 @@
-//! The housekeeping that lets an opening begin near the end of the log.
+//! Housekeeping, which lets an opening begin near the end of the log.
 //!
-//! *Owns*: writing the pages of sealed sections, and the table of all streams, bit by bit; from
-//! where an opening must read. *May not touch*: when it is called (`writer.rs`), what the records
+//! *Owns*: writing the directories of sealed sections and the table of all streams, in small steps;
+//! where an opening must begin. *May not touch*: when a step is made (`writer.rs`), what records
 //! mean (`state.rs`).
 //!
-//! Each `step_bytes` of the log bring one page of a directory and one piece of the table, each an
-//! eighth as large, if they are due. While more than one directory is due, a step
-//! has up to eight pages. So there is no pause and no burst, and an opening reads about one section
-//! and what was written beside one directory and one table.
+//! With each `step_bytes` of the log goes one page of a directory and one piece of the table, each
+//! an eighth as large, if they are due. While several directories are due, a step has up to eight
+//! pages. Small steps avoid pauses and bursts. An opening reads about one section and what was
+//! appended while one directory and one table were written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::record::{Change, Sealed};
 use crate::section::{Directory, DirectoryAt, HintsAt, PageAt};
 use crate::state::{State, Stream};
 
-/// Runs of a stream in one change of a table.
+/// The most runs of a stream in one change of a table.
 const RUNS_MAX: usize = 100;
-/// Memory is asked for so many streams before a page of a directory comes to one.
+/// A page of a directory prefetches the memory of the stream this many places ahead.
 const TOUCH_AHEAD: usize = 8;
-/// Pages of directories in one step, when many are due.
+/// The most pages of directories in one step, when many are due.
 const PAGES_MAX: u32 = 8;
 
-/// Where records of the housekeeping go.
+/// Where the records of housekeeping go.
 pub(crate) trait Out {
-    /// Appends a record of these changes, which says from where an opening begins.
+    /// Appends a record of these changes; its head says where an opening begins.
     fn write(
         &mut self,
         state: &mut State,
@@ -41,32 +41,32 @@ pub(crate) trait Out {
     fn durable(&self) -> Lsn;
     /// The LSN of the record that is written next.
     fn next(&self) -> Lsn;
-    /// Where these durable records lie, as far as that is known.
+    /// The positions of these durable records, where they are known.
     fn places(&self, lsns: &[Lsn]) -> Vec<Place>;
 }
 
-/// What the housekeeping has to do next.
+/// The progress of housekeeping.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     step_bytes: u64,
-    /// A page of a directory has about so many bytes.
+    /// The approximate size of a page of a directory.
     page_bytes: usize,
-    /// A piece of the table ends with the stream that makes it so large.
+    /// A piece of the table ends with the stream that brings it to this size.
     piece_bytes: usize,
     since_step: u64,
-    /// The table that is complete.
+    /// Where the last complete table begins.
     table_begin: Lsn,
     table: Option<TableAt>,
-    /// The first section whose directory is not written.
+    /// The first section whose directory is not written yet.
     unwritten: u32,
     sealer: Option<Sealer>,
     hints: Hints,
-    /// Sections whose directories are written and not known to be durable.
+    /// Sections whose directories are written, but not known to be durable.
     settling: VecDeque<u32>,
     pub(crate) bytes: u64,
 }
 
-/// How far the table has come that is being written.
+/// The progress of the table that is being written.
 #[derive(Debug, Clone, Copy)]
 struct TableAt {
     begin: Lsn,
@@ -76,23 +76,23 @@ struct TableAt {
 #[derive(Debug, Clone, Copy)]
 enum TableNext {
     Sections(u32),
-    /// The streams behind this one.
+    /// The streams above this one.
     Streams(Option<u64>),
 }
 
-/// How far the directory of a section has come.
+/// The progress of the directory of a section.
 #[derive(Debug)]
 struct Sealer {
     streams: Vec<u64>,
     at: usize,
     number: u64,
-    /// Pages of hints that are still to be written, once all streams are.
+    /// The pages of hints to write, once those of all streams are written.
     hints: Option<VecDeque<HintPage>>,
     written: DirectoryAt,
 }
 
 impl Keeper {
-    /// Goes on where an opening has ended that began at a table.
+    /// Continues after an opening, whose table began at `table_begin`.
     pub(crate) fn new(state: &State, table_begin: Lsn, options: &Options) -> Self {
         let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
         let sections = state.sections.iter_from(0);
@@ -115,7 +115,7 @@ impl Keeper {
         }
     }
 
-    /// Where an opening begins.
+    /// Where an opening must begin.
     pub(crate) fn replay_from(&self, state: &State) -> Lsn {
         self.replay_if(state, self.table_begin, self.unwritten)
     }
@@ -129,7 +129,7 @@ impl Keeper {
         self.table_begin = lsn;
     }
 
-    /// A record of so many bytes was appended: how many steps are due. A large one brings many.
+    /// A record was appended: returns how many steps are due, several after a large record.
     pub(crate) fn steps_due(&mut self, lsn: Lsn, bytes: u64) -> u64 {
         self.hints.appended(lsn, bytes);
         self.since_step += bytes;
@@ -138,7 +138,7 @@ impl Keeper {
         steps
     }
 
-    /// One step. If the log takes no record now, the step is made later.
+    /// One step. If the log takes no record now, a later call makes the step.
     ///
     /// # Errors
     /// Those of the log.
@@ -153,15 +153,15 @@ impl Keeper {
         Ok(())
     }
 
-    /// An opening reads the section that is written in any case: a table is due when the last one
-    /// is older.
+    /// An opening reads the active section in any case, so a table is due only if the last one is
+    /// older.
     fn table_is_due(&self, state: &State) -> bool {
         let unwritten = state.sections.get(self.unwritten);
         unwritten.is_some_and(|section| self.table_begin < section.first)
     }
 
     fn seal_some(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        // Many small records have a large directory: while several are due, a step has more pages.
+        // Many small records make a large directory: while several are due, a step has more pages.
         let active = state.sections.active().map_or(0, |active| active.number);
         for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
             self.seal(state, out)?;
@@ -169,7 +169,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Directories whose pages are durable leave memory.
+    /// Drops directories from memory once all their pages are durable.
     pub(crate) fn settle(&mut self, state: &mut State, durable: Lsn) {
         while let Some(number) = self.settling.front() {
             if let Some(section) = state.sections.get_mut(*number)
@@ -185,8 +185,8 @@ impl Keeper {
         }
     }
 
-    /// Writes the next page of the oldest section that has none, or the record that says that all
-    /// are written.
+    /// Writes the next page of the oldest unwritten directory, or of its hints, or the record that
+    /// completes it.
     fn seal(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         let Some(section) = state.sections.get(self.unwritten) else { return Ok(()) };
         let Directory::Sealing { places, .. } = &section.directory else { return Ok(()) };
@@ -211,7 +211,7 @@ impl Keeper {
         self.hint(state, out)
     }
 
-    /// Writes the next page of hints, or the record that says that all is written.
+    /// Writes the next page of hints, or the record that completes the directory.
     fn hint(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         let (Some(sealer), Some(section)) = (&mut self.sealer, state.sections.get(self.unwritten))
         else {
@@ -254,8 +254,8 @@ impl Keeper {
         };
         let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
         let lsns = sealer.written.lsns();
-        // Where one flush has several sections, hints are left out: they would wait for a flush of
-        // their own each, and the log would fall behind for ever.
+        // Hints must wait for a flush. If one flush has several sections, hints are left out: a
+        // flush for each section would keep the directories behind for ever.
         let next = self.unwritten.checked_add(1);
         let is_alone = state.sections.active().map(|active| active.number) <= next;
         if is_alone && lsns.last().is_some_and(|last| self.hints.waits_for(*last)) {
@@ -286,7 +286,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes the next piece of the table; begins it, or ends it.
+    /// Writes the next piece of the table, also the first and the last.
     fn write_table(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         let mut changes = Vec::with_capacity(self.piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
@@ -335,9 +335,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes a piece whose last stream has more runs than one change holds: the rest comes in
-    /// records of their own, with nothing in between. If the log refuses one of them, the same
-    /// stream is written anew in the next step.
+    /// Writes a piece whose last stream has more runs than one change holds: the rest follows in
+    /// records of their own, with nothing in between. If the log refuses one of them, the next step
+    /// writes the same stream again.
     fn write_runs(
         &mut self,
         state: &mut State,
@@ -377,7 +377,7 @@ fn written(directory: &Directory) -> Option<(Lsn, Arc<DirectoryAt>)> {
     }
 }
 
-/// Puts a stream into a table; returns the runs that found no room.
+/// Encodes a stream of a table; returns the runs that found no room.
 fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::Run> {
     let (runs, rest) = stream.runs.as_slice().split_at(stream.runs.as_slice().len().min(RUNS_MAX));
     Change::TableStream {
@@ -393,8 +393,8 @@ fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::R
 }
 
 impl Sealer {
-    /// The next page, and where the one after it begins. It names only what lives: a sealed section
-    /// gains no record.
+    /// The next page, and where the one after it begins. It names live records only, since a sealed
+    /// section gains none.
     fn page(&self, state: &State, section: u32, page_bytes: usize) -> (PageMaker, usize, u64) {
         let mut page = PageMaker::default();
         let (mut at, mut from) = (self.at, self.number);

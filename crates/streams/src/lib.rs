@@ -1,5 +1,5 @@
 //! Many streams in one durable log: raft groups, queues, topics. They share every flush, and an
-//! idle one pins no disk.
+//! idle stream keeps no old segments on the disk.
 //!
 //! *Owns*: what the records of a log with streams are, and where the records of each stream lie.
 //! *May not touch*: the operating system; files and durability are the log's. It runs unchanged on
@@ -23,7 +23,7 @@
 //! for record in streams.reader().records(8, 1) {
 //!     println!("{}", record?.number);
 //! }
-//! streams.truncate_before(7, 2)?; // what lives elsewhere does not keep its room
+//! streams.truncate_before(7, 2)?; // its space is freed, whatever other streams keep
 //! streams.close()
 //! # }
 //! ```

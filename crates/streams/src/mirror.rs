@@ -1,7 +1,7 @@
 //! The state of streams that another process writes.
 //!
-//! *Owns*: following the log, record by record, as far as it is durable. *May not touch*: what
-//! changes mean (`state.rs`).
+//! *Owns*: following the durable log, record by record. *May not touch*: what changes mean
+//! (`state.rs`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::replay::{Of, Replayed};
 use crate::state::State;
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// The streams as the log says, up to the last record that was taken.
+/// The streams as of the last record that was taken.
 pub(crate) struct Mirror {
     pub(crate) log: Reader,
     pub(crate) path: PathBuf,
@@ -25,8 +25,7 @@ pub(crate) struct Mirror {
 }
 
 struct Known {
-    /// None after a record that could not be taken: what it has changed in part is of no use, and
-    /// the next one who asks reads the log again.
+    /// None after a bad record, which may be half applied: the next call reads the log again.
     image: Option<Image>,
     marks: Marks,
 }
@@ -40,14 +39,14 @@ impl Image {
     fn new(log: &Reader, of: Of<'_>) -> Result<Self> {
         let (first, last) = (log.first(), log.durable());
         if last < first {
-            // The writer has just begun.
+            // The writer has just begun, and the log is empty.
             return Ok(Self { made: Replayed::nothing(), cursor: log.from(first) });
         }
         let made = of.replay(log, first, last)?;
         Ok(Self { made, cursor: log.from(last.next().unwrap_or(last)) })
     }
 
-    /// An image of the log as it is now, also while the writer gives its front back.
+    /// An image of the log as it is now, also while the writer frees its front.
     fn begin(log: &Reader, of: Of<'_>) -> Result<Self> {
         loop {
             match Self::new(log, of) {
@@ -59,17 +58,18 @@ impl Image {
 }
 
 impl Known {
-    /// Reads the log anew. Cuts may have been missed: those that still show are noted.
+    /// Reads the log again from the start of a replay. Changes were missed, so this notes the cuts
+    /// that can still be seen.
     fn begin(&self, log: &Reader, of: Of<'_>) -> Result<Image> {
         let image = Image::begin(log, of)?;
         self.marks.note_missed(&image.made.state);
         Ok(image)
     }
 
-    /// Takes what has become durable.
+    /// Takes the records that have become durable.
     fn catch_up(&mut self, log: &Reader, of: Of<'_>) -> Result<&State> {
-        // What lived before this record was moved by records that the loop below takes. A front
-        // that another reader of this mirror sees meanwhile may be ahead of them.
+        // Read first: live records before this one were moved by records that the loop below takes.
+        // A front that another reader of this mirror sees later may be ahead of the loop.
         let first = log.first();
         let mut image = match self.image.take() {
             Some(image) => image,
@@ -80,15 +80,16 @@ impl Known {
                 Ok(Some(record)) => {
                     let (lsn, bytes) = (record.lsn, record.bytes);
                     of.take(&mut image.made, lsn, bytes)?;
-                    // Of a record that is wrong in part no cut is believed.
+                    // Noted only here, after the record was taken: the cuts of a bad record are not
+                    // believed.
                     if let Ok((_, changes)) = decode(bytes, lsn) {
                         self.marks.note_all(changes.flatten());
                     }
                 }
                 Ok(None) => break,
-                // The writer was faster.
+                // The writer has freed what this had not read.
                 Err(inkstone::Error::TruncatedBefore { .. }) => image = self.begin(log, of)?,
-                // What was taken before is whole.
+                // The image is still whole.
                 Err(error) => {
                     self.image = Some(image);
                     return Err(error.into());
@@ -108,13 +109,13 @@ impl Mirror {
         Ok(Self { log, path, cache, known })
     }
 
-    /// The lock, not in a forked child, where another thread of the parent may have had it.
+    /// The lock. Refused in a forked child, since a thread of the parent may have held it.
     fn known(&self) -> Result<MutexGuard<'_, Known>> {
         self.log.check_process()?;
         Ok(lock(&self.known))
     }
 
-    /// Asks the state, which first takes what has become durable.
+    /// Asks the state, which first takes the records that have become durable.
     pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
         self.known()?.catch_up(&self.log, Of(&self.path)).map(ask)
     }
@@ -126,8 +127,8 @@ impl Mirror {
         }
     }
 
-    /// Waits until a record is durable that the state does not have. Does not wait if the state
-    /// has what this cursor looks for.
+    /// Waits until the log has a durable record that the state lacks. Returns at once if the state
+    /// has the record or the cut that this cursor waits for.
     pub(crate) fn wait(
         &self,
         waiter: &mut Option<Cursor>,
@@ -137,7 +138,7 @@ impl Mirror {
     ) -> Result<()> {
         let next: Lsn = {
             let known = self.known()?;
-            // Another cursor may have taken it.
+            // Another cursor may have caught up.
             let Some(image) = known.image.as_ref().filter(|_| !mark.is_cut()) else {
                 return Ok(());
             };

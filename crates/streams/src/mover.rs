@@ -1,11 +1,12 @@
-//! Moves what lives in the oldest section to the end of the log, so that no stream pins the disk.
+//! Moves the live records of the oldest section to the end of the log, so that an idle stream keeps
+//! no old segments on the disk.
 //!
-//! *Owns*: the steps of a move, and giving the front of the log back. *May not touch*: when that is
-//! due (`due.rs`), how a record is appended (`writer.rs`).
+//! *Owns*: the steps of a move, and freeing the front of the log. *May not touch*: when that is due
+//! (`due.rs`), how a record is appended (`writer.rs`).
 //!
-//! A move is a record like any other. The index leads to the new place at once, and a reader gets
-//! the old one until the new one is durable. The front of the log is given back only after
-//! everything was made durable that said that nothing lives there.
+//! A moved record is appended like any other. The index names its new place at once, and readers
+//! use the old place until the new one is durable. The front of the log is freed only once every
+//! record is durable that makes it dead.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ use crate::state::{State, cost};
 use crate::sync::wait;
 use crate::writer::{Order, Shared, find_record};
 
-/// What is moved by one record, about: what waits for the same flush waits for it too.
+/// About how many bytes one append moves. Other waiters of the same flush wait for these bytes,
+/// too.
 const MOVE_BYTES: usize = 32 << 10;
 
 /// The thread of the mover.
@@ -42,7 +44,7 @@ pub(crate) fn run(shared: &Shared) {
         }
         drop(order);
         if move_some(shared).is_err() {
-            // Tried again with the next change.
+            // The next change rings again, for another try.
             let order = shared.order_here();
             if order.is_closing || shared.reader.end_of_log().is_some() {
                 return;
@@ -52,8 +54,8 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// One step: gives back the front of the log, or moves what a page of the oldest section names.
-/// False if there is nothing to do. Why it could not be made is kept for who asks.
+/// One step: frees the front of the log, or empties the oldest section. False if there is nothing
+/// to do. [`crate::Stats`] has the error of the last step.
 pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
     let moved = step(shared);
     shared.order()?.not_moved = moved.as_ref().err().cloned();
@@ -70,13 +72,13 @@ fn step(shared: &Shared) -> Result<bool> {
     match work {
         None => return Ok(false),
         Some(Work::GiveBack(front)) => {
-            // The log makes durable what was appended before: what says that nothing lives there,
-            // and from where an opening begins.
+            // The log first makes earlier appends durable: those that make the front dead, and
+            // those that say where an opening begins.
             shared.log.truncate_before(front)?;
             shared.order_here().state.sections.forget_before(front);
         }
         Some(Work::Empty(section)) => match empty(shared, section) {
-            // Another thread emptied it meanwhile, and gave it back.
+            // Another thread has emptied it and freed it meanwhile.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
             other => other?,
         },
@@ -84,7 +86,7 @@ fn step(shared: &Shared) -> Result<bool> {
     Ok(true)
 }
 
-/// Moves all that lives in a section.
+/// Moves all live records of a section.
 fn empty(shared: &Shared, section: u32) -> Result<()> {
     let (first, written) = {
         let order = shared.order_here();
@@ -105,7 +107,7 @@ fn empty(shared: &Shared, section: u32) -> Result<()> {
     Ok(())
 }
 
-/// What lives of the records that a page names, in the order of the log.
+/// The live records that a page names, in the order of the log.
 fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u64, u64)> {
     let mut places = Vec::new();
     for (stream, number, offsets) in page.rows() {
@@ -122,7 +124,7 @@ fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u
     places
 }
 
-/// Moves the first of these records; returns how many are left.
+/// Moves the first few of these records; returns how many are left.
 fn move_records(shared: &Shared, section: u32, places: &[(Lsn, u64, u64)]) -> Result<usize> {
     let of = Of(&shared.path);
     let mut records: Vec<(Lsn, u64, u64, Vec<u8>)> = Vec::new();
@@ -152,7 +154,7 @@ fn move_records(shared: &Shared, section: u32, places: &[(Lsn, u64, u64)]) -> Re
     Ok(places.len() - records.len())
 }
 
-/// Appends those of these records that still live in the section, and waits until they are durable.
+/// Appends the records that are still live in the section, and waits until they are durable.
 fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8>)]) -> Result<()> {
     let encode = |state: &State, out: &mut Vec<u8>| {
         let mut from = HashMap::new();
@@ -191,8 +193,8 @@ mod tests {
     use super::*;
     use crate::{Options, Streams};
 
-    /// Between the look at what lives and the move of it a stream is truncated, and another one is
-    /// removed: both stay as the caller left them, also when the log is opened again.
+    /// A stream is truncated and another one removed between the search for live records and their
+    /// move: both stay as the caller left them, also after a reopening.
     #[test]
     fn a_record_that_is_truncated_while_it_is_moved_stays_truncated() {
         let disk = SimDisk::new(7, DiskOptions::default());
@@ -235,7 +237,7 @@ mod tests {
             moved += places.len();
             assert_eq!(move_records(shared, section, &places).unwrap(), 0);
         }
-        assert_eq!(moved, 20, "all that lived there was seen");
+        assert_eq!(moved, 20, "all live records were seen");
         let shown = |streams: &Streams| {
             let numbers = streams.reader().records(1, 1).map(|record| record.unwrap().number);
             (numbers.collect::<Vec<_>>(), streams.bounds(2).is_err())

@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::record::RESERVE_BYTES;
 use crate::words::NOTE_BYTES_MAX;
 
-/// What names a page of a directory in a record, at most: a stream, a number and an LSN.
+/// The most bytes that name a page of a directory: a stream, a number and an LSN.
 const PAGE_NAME_BYTES_MAX: u64 = 30;
-/// So many times its section a directory may have: that of empty records in one batch.
+/// A directory has at most this many times the bytes of its section: empty records in one batch.
 const DIRECTORY_SHARE_MAX: u64 = 2;
 
 /// Options for streams. The defaults fit most uses.
@@ -48,40 +48,40 @@ impl Options {
     }
 
     /// How many bytes of the log share one directory, 64 MiB by default: best the size of a segment
-    /// of the log. A smaller section makes opening faster and moves less at once; each stream with
-    /// records in a section takes 16 bytes of memory for it. Where `record_bytes_max` of the log is
-    /// small, a section is smaller than this, so that one record names all pages of its directory.
+    /// of the log. Smaller sections open faster, and each move copies less; each stream takes 16
+    /// bytes of memory for every section that has records of it. If `record_bytes_max` of the log
+    /// is small, sections are smaller than this, since one record names all pages of a directory.
     pub fn section_bytes(self, bytes: u64) -> Self {
         Self { section_bytes: bytes, ..self }
     }
 
-    /// By how much the log may be larger than the records that live, before those in its oldest
-    /// section are moved to its end: 2 by default, beside one section.
+    /// How many times the size of the live records the log may have, plus one section, before the
+    /// live records of its oldest section are moved to its end: 2 by default.
     pub fn size_multiple(self, multiple: u32) -> Self {
         Self { size_multiple: multiple, ..self }
     }
 
-    /// How many bytes of directories of older sections are kept in memory: 16 MiB by default.
+    /// How many bytes of the directories of older sections to cache: 16 MiB by default.
     pub fn cache_bytes(self, bytes: usize) -> Self {
         Self { cache_bytes: bytes, ..self }
     }
 
-    /// Whether records are moved by a thread of their own. Without it the caller calls
+    /// Whether a background thread moves records: true by default. Without it the caller calls
     /// [`crate::Streams::move_some`].
     pub fn own_mover(self, own_mover: bool) -> Self {
         Self { own_mover, ..self }
     }
 
-    /// Those of the log below.
+    /// The options of the log below.
     #[doc(hidden)]
     pub fn log_options(&self) -> &inkstone::Options {
         &self.log
     }
 
-    /// The options as they are kept, checked: a section is so small that one record names all pages
-    /// of its directory. A page has at most a quarter of the largest record, and their names half
-    /// of one; hints for them (`hints.rs`) take less than a quarter, 13 bytes each. The log keeps
-    /// one free segment: its front is given back bit by bit, not several at once.
+    /// The options, checked, and the section small enough that one record names all pages of its
+    /// directory. A page takes at most a quarter of the largest record, and the names of the pages
+    /// half of one; their hints (`hints.rs`), 13 bytes each, take less than a quarter. The log
+    /// keeps one free segment, since its front is freed one segment at a time.
     ///
     /// # Errors
     /// Those of [`Options::check`].
@@ -96,14 +96,14 @@ impl Options {
         self.log.largest_record_bytes() as u64 / 2 / PAGE_NAME_BYTES_MAX
     }
 
-    /// The bytes of a page of a directory, about.
+    /// About how many bytes a page of a directory has.
     pub(crate) fn page_bytes(&self) -> usize {
         let least = self.section_bytes * DIRECTORY_SHARE_MAX / self.pages_max();
         let most = self.log.largest_record_bytes() / 4;
         ((self.step_bytes() / 8).max(least) as usize).min(most)
     }
 
-    /// The work of the housekeeping is spread: one step each so many appended bytes.
+    /// Housekeeping is spread out: one step for this many appended bytes.
     pub(crate) fn step_bytes(&self) -> u64 {
         (self.section_bytes / 64).clamp(512, 64 << 10)
     }
@@ -126,7 +126,7 @@ impl Options {
         }
         if self.size_multiple < 2 {
             return invalid(format!(
-                "size_multiple {}: below 2 the log would move what lives all the time",
+                "size_multiple {}: below 2 the log would move live records all the time",
                 self.size_multiple
             ));
         }

@@ -1,10 +1,10 @@
-//! A page of a section's directory: which records are where in the section.
+//! A page of a section's directory: where in the section its records are.
 //!
-//! *Owns*: encoding, checked decoding, and searching a page; the bounded memory for pages that were
-//! read. *May not touch*: which page is wanted (`section.rs`), files.
+//! *Owns*: encoding, checked decoding, and searching a page; the bounded cache of pages. *May not
+//! touch*: which page is wanted (`section.rs`), files.
 //!
-//! A page has rows of numbers of one stream: the stream, the first number, how many there are, and
-//! for each the distance of its LSN from the one before it.
+//! Each row of a page has consecutive numbers of one stream: the stream, the first number, the
+//! count, and for each record the distance of its LSN from the one before it.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) struct PageMaker {
 }
 
 impl PageMaker {
-    /// Adds numbers in a row from `number` on, with the offsets of their records in the section.
+    /// Adds consecutive numbers from `number` on, with the offsets of their records in the section.
     pub(crate) fn add(&mut self, stream: u64, number: u64, offsets: &[u32]) {
         self.first.get_or_insert((stream, number));
         put(&mut self.bytes, stream);
@@ -58,7 +58,7 @@ struct PageRow {
 }
 
 impl Page {
-    /// Decodes a page; `None` for bytes that no program writes.
+    /// Decodes a page; `None` for bytes that no encoder writes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         let mut page = Self { rows: Vec::new(), offsets: Vec::new() };
@@ -86,7 +86,7 @@ impl Page {
         Some(page)
     }
 
-    /// Where a record is that the page names, in a section with these records of the log.
+    /// The LSN of a record that the page names, in a section with these LSNs.
     pub(crate) fn place(&self, stream: u64, number: u64, lsns: &Range<Lsn>) -> Option<Lsn> {
         let lsn = lsns.start.plus(u64::from(self.find(stream, number)?))?;
         lsns.contains(&lsn).then_some(lsn)
@@ -118,10 +118,10 @@ impl Page {
 /// Pages of hints that are remembered as read.
 const HINTS_MAX: usize = 4096;
 
-/// The pages that were read last, up to so many bytes.
+/// The pages that were used last, up to `bytes_max`.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Pages of hints that the log has learned.
+    /// Pages of hints that the log has learned already.
     hints: HashSet<Lsn>,
     pages: HashMap<Lsn, (Arc<Page>, u64)>,
     bytes: usize,
@@ -134,7 +134,7 @@ impl Cache {
         Self { hints: HashSet::new(), pages: HashMap::new(), bytes: 0, bytes_max, clock: 0 }
     }
 
-    /// Whether nobody has asked this of the page of hints in this record.
+    /// Whether this page of hints is asked for the first time.
     pub(crate) fn is_new(&mut self, hints: Lsn) -> bool {
         if self.hints.len() == HINTS_MAX {
             self.hints.clear();
@@ -149,7 +149,7 @@ impl Cache {
         Some(Arc::clone(page))
     }
 
-    /// Takes a page, and lets go of those that were used longest ago.
+    /// Takes a page, and evicts those that were used longest ago.
     pub(crate) fn put(&mut self, lsn: Lsn, page: &Arc<Page>) {
         self.clock += 1;
         if self.pages.insert(lsn, (Arc::clone(page), self.clock)).is_none() {

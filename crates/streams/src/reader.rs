@@ -1,7 +1,7 @@
 //! Reading streams: by number, in order, or following one as it grows.
 //!
-//! *Owns*: the public face of reading. *May not touch*: where records are (`source.rs`), moving on
-//! in a stream (`cursor.rs`).
+//! *Owns*: the public calls for reading. *May not touch*: where records are (`source.rs`), how a
+//! cursor moves (`cursor.rs`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::state::State;
 use crate::words::{Bounds, Record, Usage};
 use crate::writer::find_record;
 
-/// Reads durable records of streams. Cheap to clone.
+/// Reads durable records of streams. Cheap to clone. In the process that writes, `bounds`, `note`,
+/// `count`, `ids` and `usage` include changes that are not durable yet.
 ///
-/// [`crate::Streams::reader`] returns one of streams that this process writes.
-/// [`StreamsReader::open`] reads beside a writer of another process, or where there is none; it
-/// writes nothing and takes no lock.
+/// [`crate::Streams::reader`] reads streams that this process writes. [`StreamsReader::open`] reads
+/// beside a writer in another process, or without a writer; it writes nothing and takes no lock.
 #[derive(Clone)]
 pub struct StreamsReader {
     pub(crate) source: Source,
@@ -33,8 +33,8 @@ impl StreamsReader {
     /// Opens the streams in the directory `path` for reading only.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for a log with other records, [`Error::Newer`], [`Error::Contradiction`];
-    /// those of [`Reader::open`], [`inkstone::Error::NoLog`] among them.
+    /// [`Error::Foreign`] for a log that is not one of streams, [`Error::Newer`],
+    /// [`Error::Contradiction`]; those of [`Reader::open`], such as [`inkstone::Error::NoLog`].
     ///
     /// # Durability
     /// Everything that the reader shows is on stable storage.
@@ -79,7 +79,7 @@ impl StreamsReader {
                     bytes.drain(..range.start);
                     return Ok(bytes);
                 }
-                // It was moved meanwhile.
+                // The record has moved meanwhile.
                 Err(inkstone::Error::TruncatedBefore { .. }) => {}
                 Err(inkstone::Error::NotYet { .. }) => {
                     let next = self.source.bounds(stream)?.next;
@@ -95,13 +95,12 @@ impl StreamsReader {
     /// Where a stream begins and ends.
     ///
     /// # Errors
-    /// [`Error::NoStream`]; of a reader from [`StreamsReader::open`] those of the file system.
+    /// [`Error::NoStream`]; those of [`StreamsReader::count`].
     pub fn bounds(&self, stream: u64) -> Result<Bounds> {
         self.source.bounds(stream)
     }
 
-    /// The note of a stream; empty if it has none. In the process that writes, it may not be
-    /// durable yet.
+    /// The note of a stream; empty if it has none.
     ///
     /// # Errors
     /// As [`StreamsReader::bounds`].
@@ -112,12 +111,13 @@ impl StreamsReader {
     /// How many streams there are.
     ///
     /// # Errors
-    /// Of a reader from [`StreamsReader::open`] those of the file system.
+    /// A reader from [`StreamsReader::open`] first reads what is new in the log: [`Error::Newer`],
+    /// [`Error::Contradiction`]; those of [`inkstone::Cursor::next`].
     pub fn count(&self) -> Result<usize> {
         self.source.with(|state| state.count())
     }
 
-    /// The ids of the streams behind `after`, in order, at most so many.
+    /// The ids of the streams above `after`, in order, at most `count_max`.
     ///
     /// # Errors
     /// As [`StreamsReader::count`].
@@ -134,12 +134,13 @@ impl StreamsReader {
         self.source.with(State::usage)
     }
 
-    /// A cursor whose next record is the one with this number, which may not exist yet.
+    /// A cursor at this number, whose record may not exist yet.
     pub fn read(&self, stream: u64, from: u64) -> StreamCursor {
         StreamCursor::new(self.source.clone(), stream, from)
     }
 
-    /// All durable records of a stream from a number on, each in its own memory.
+    /// All durable records of a stream from a number on, each in its own memory. Ends after the
+    /// first error, one of [`StreamCursor::next`].
     pub fn records(&self, stream: u64, from: u64) -> impl Iterator<Item = Result<Record>> + use<> {
         let mut cursor = self.read(stream, from);
         let mut is_over = false;
@@ -154,10 +155,11 @@ impl StreamsReader {
     }
 }
 
-/// Whether a log has the records of streams, by its first one and its last one: before a program
-/// appends to a log, or shows it. If one of them cannot be read, the other one says it.
+/// Whether a log has streams, judged by its first and its last record, for a program that is about
+/// to append to a log or to print it. If one of the two cannot be read, the other one decides.
+/// False for an empty log.
 pub fn has_streams(log: &Reader) -> bool {
-    // Every record has a change; three bytes of somebody's may look like a head.
+    // Every record has a change: three bytes of a user's record may look like a head.
     let is_sound = |lsn, bytes: &[u8]| {
         decode(bytes, lsn).is_ok_and(|(_, changes)| {
             let mut changes = changes.peekable();

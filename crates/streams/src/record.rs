@@ -1,5 +1,4 @@
-//! The bytes of the log's records: each is a head and one change after the other. docs/streams.md
-//! has them byte by byte.
+//! The bytes of the log's records: a head, then changes. docs/streams.md has the format.
 //!
 //! *Owns*: encoding and checked decoding. *May not touch*: what changes mean (`state.rs`), files.
 //! Pure functions; no bytes make them panic.
@@ -14,13 +13,13 @@ use crate::section::{DirectoryAt, HintsAt, PageAt};
 
 /// The first byte of every record: a record of streams, in the first version.
 const FIRST_BYTE: u8 = 0xa1;
-/// The same in a version that this program does not know.
+/// The first bytes of all versions, known or not.
 const FIRST_BYTES: std::ops::RangeInclusive<u8> = 0xa0..=0xaf;
-/// What stands in the first change of every table.
+/// What the first change of every table contains.
 const MAGIC: &[u8; 12] = b"INKSTREAMS\x1a\x01";
 /// The largest head.
 pub(crate) const HEAD_BYTES_MAX: usize = 1 + 2 * NUMBER_BYTES_MAX;
-/// More than a head and what stands around a record's bytes, also after the record was moved.
+/// More bytes than a head and a change add to a record's bytes, also when the record is moved.
 pub(crate) const RESERVE_BYTES: usize = 256;
 
 const CREATE: u8 = 1;
@@ -45,7 +44,7 @@ const HINTS: u8 = 26;
 pub(crate) struct Head {
     /// The section that the record belongs to.
     pub(crate) section: u32,
-    /// Where an opening begins that finds this record as the last one.
+    /// Where an opening begins if this is the last record.
     pub(crate) replay_from: Lsn,
 }
 
@@ -61,7 +60,7 @@ pub(crate) enum Change<'a> {
         number: u64,
         bytes: &'a [u8],
     },
-    /// Without bytes the stream has no note any more.
+    /// Empty bytes remove the note.
     Note {
         stream: u64,
         bytes: &'a [u8],
@@ -81,14 +80,14 @@ pub(crate) enum Change<'a> {
     Remove {
         stream: u64,
     },
-    /// A record that was read from an old section, and lives here from now on.
+    /// A record of an old section, whose place is here from now on.
     Moved {
         stream: u64,
         number: u64,
         source: u32,
         bytes: &'a [u8],
     },
-    /// A table of all streams begins: each piece says what held when it was written.
+    /// A table of all streams begins: each piece is true as of its own record.
     TableBegin,
     /// `missing` more runs follow in `TableRuns`.
     TableStream {
@@ -113,36 +112,36 @@ pub(crate) enum Change<'a> {
     },
     /// A section's directory is complete.
     Sealed(Sealed),
-    /// Where records of a section lie in the log's files (`hints.rs`).
+    /// Positions of some records of a section in the log's files (`hints.rs`).
     Hints {
         section: u32,
         bytes: &'a [u8],
     },
 }
 
-/// A section that has its directory.
+/// A section whose directory is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sealed {
     pub(crate) number: u32,
     pub(crate) first: Lsn,
-    /// The first record behind it.
+    /// The first record after it.
     pub(crate) end: Lsn,
     pub(crate) bytes: u64,
     pub(crate) written: Arc<DirectoryAt>,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// No record of streams.
+    /// Not a record of streams.
     Foreign,
     /// A version or a change that this program does not know.
     Unknown(String),
-    /// What no version writes; a sentence.
+    /// Bytes that no version writes; a sentence.
     Malformed(&'static str),
 }
 
-/// Encodes a head; the record gets this LSN.
+/// Encodes the head of the record that gets this LSN.
 pub(crate) fn put_head(out: &mut Vec<u8>, head: Head, lsn: Lsn) {
     out.push(FIRST_BYTE);
     put(out, u64::from(head.section));
@@ -207,14 +206,14 @@ impl Change<'_> {
     }
 }
 
-/// Puts runs of a stream, each by its distance from the one before it: a large table is mostly
-/// runs, and an opening reads what was written beside it.
+/// Encodes runs, each by its distance from the one before it. Short runs make openings faster: a
+/// large table is mostly runs, and an opening reads all that was written since the table began.
 fn put_runs(out: &mut Vec<u8>, runs: &[Run]) {
     put(out, runs.len() as u64);
     let (mut first, mut section) = (0, 0);
     for run in runs {
         put(out, run.first.wrapping_sub(first));
-        // A record that was moved lies in a later section than those behind it.
+        // Signed, since a moved record is in a later section than the numbers after it.
         put_signed(out, i64::from(run.section) - section);
         put(out, u64::from(run.bytes));
         (first, section) = (run.first, i64::from(run.section));
@@ -353,7 +352,7 @@ fn is_known(kind: u8) -> bool {
     matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE..=HINTS)
 }
 
-/// How many items are believed to come: no more than there are bytes.
+/// A count of items that follow: never more than there are bytes.
 fn count(rest: &mut Rest<'_>) -> Option<usize> {
     usize::try_from(rest.number()?).ok().filter(|count| *count <= rest.0.len())
 }

@@ -1,10 +1,10 @@
-//! Makes the state again from the records of a log, at an opening and for a reader.
+//! Rebuilds the state from the records of a log, for an opening and for a reader.
 //!
-//! *Owns*: which records are read, and what is said of those that cannot be. *May not touch*: what
-//! changes mean (`state.rs`), files; it writes nothing.
+//! *Owns*: which records are read, and the errors of bad ones. *May not touch*: what changes mean
+//! (`state.rs`), files; it writes nothing.
 //!
-//! Every record says from where an opening begins that finds it as the last one: from the last
-//! complete table, or from the oldest section that has no directory yet.
+//! Every record says where an opening begins if this is the last record: at the last complete
+//! table, or at the oldest section without a directory, whichever is earlier.
 
 use std::path::Path;
 
@@ -14,24 +14,24 @@ use crate::error::{Error, Result};
 use crate::record::{Change, Flaw, Head, decode};
 use crate::state::State;
 
-/// What a replay has made.
+/// The result of a replay.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) state: State,
     /// Where the last complete table begins.
     pub(crate) table_begin: Lsn,
-    /// Where the table begins that is not complete.
+    /// Where the incomplete table begins.
     begun: Option<Lsn>,
 }
 
 impl Replayed {
-    /// What the first record of a log finds.
+    /// The state before the first record of a log.
     pub(crate) fn nothing() -> Self {
         Self { state: State::unknown(), table_begin: Lsn::ZERO, begun: None }
     }
 }
 
-/// The directory of a log, for what is said of its records.
+/// The directory of a log, for errors about its records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Of<'a>(pub(crate) &'a Path);
 
@@ -48,7 +48,7 @@ impl Of<'_> {
         }
     }
 
-    /// Where an opening begins; an error if the last record is none of streams.
+    /// Where an opening begins; an error if the last record is not one of streams.
     pub(crate) fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
         let bytes = reader.get(last)?;
         let (Head { replay_from, .. }, _) =
@@ -77,7 +77,7 @@ impl Of<'_> {
         Ok(made)
     }
 
-    /// Takes the next record. After an error what was made is half done, and of no use any more.
+    /// Takes the next record. After an error `made` may be half changed: drop it.
     pub(crate) fn take(self, made: &mut Replayed, lsn: Lsn, bytes: &[u8]) -> Result<()> {
         let (head, changes) = decode(bytes, lsn).map_err(|flaw| self.flaw(lsn, flaw))?;
         made.state

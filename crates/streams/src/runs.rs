@@ -1,14 +1,15 @@
-//! Where the records of a stream are: which section has which of them.
+//! Which sections the records of a stream are in.
 //!
-//! *Owns*: the runs of one stream, and how much of each section they take. *May not touch*: where
-//! in a section a record is (`section.rs`).
+//! *Owns*: the runs of one stream, and how many bytes of each section they take. *May not touch*:
+//! where in a section a record is (`section.rs`).
 //!
-//! A run is a row of sequence numbers in one section, in 16 bytes. Its end is where the next run
-//! begins, or the next number of the stream. An idle stream has one, which needs no heap block.
+//! A run is consecutive sequence numbers in one section, stored in 16 bytes. It ends where the next
+//! run begins, or at the stream's next number. An idle stream has one run, which needs no heap
+//! block.
 
 use smallvec::SmallVec;
 
-/// Numbers of a stream in a row that one section has.
+/// Consecutive numbers of a stream in one section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) first: u64,
@@ -17,7 +18,7 @@ pub(crate) struct Run {
     pub(crate) bytes: u32,
 }
 
-/// What gains and loses bytes that live, by section.
+/// Counts live bytes by section.
 pub(crate) trait Live {
     fn gain(&mut self, section: u32, bytes: u32);
     fn lose(&mut self, section: u32, bytes: u32);
@@ -37,13 +38,13 @@ impl Runs {
         self.0.spilled()
     }
 
-    /// Takes over runs of a table, behind those that are here.
+    /// Adds runs of a table after those that are here.
     pub(crate) fn extend(&mut self, runs: &[Run]) {
         self.0.extend_from_slice(runs);
         self.0.shrink_to_fit();
     }
 
-    /// The record behind the last one.
+    /// Adds the record after the last one.
     pub(crate) fn push(&mut self, number: u64, section: u32, bytes: u32, live: &mut impl Live) {
         live.gain(section, bytes);
         match self.0.last_mut() {
@@ -59,7 +60,7 @@ impl Runs {
         }
     }
 
-    /// Removes the records before `first`; `next` is that of the stream.
+    /// Removes the records before `first`; `next` is the stream's next number.
     pub(crate) fn truncate_before(&mut self, first: u64, next: u64, live: &mut impl Live) {
         let whole = (0..self.0.len()).take_while(|place| self.end(*place, next) <= first).count();
         self.0.drain(..whole).for_each(|run| live.lose(run.section, run.bytes));
@@ -71,7 +72,7 @@ impl Runs {
         self.shrink();
     }
 
-    /// Gives memory back that is mostly empty.
+    /// Frees memory that is mostly unused.
     fn shrink(&mut self) {
         let (runs, room) = (self.0.len(), self.0.capacity());
         if self.0.spilled() && (runs <= 1 || room > 16 && runs < room / 4) {
@@ -79,7 +80,7 @@ impl Runs {
         }
     }
 
-    /// Removes the records from `end` on; `next` is that of the stream before.
+    /// Removes the records from `end` on; `next` is the stream's next number until now.
     pub(crate) fn truncate_from(&mut self, end: u64, next: u64, live: &mut impl Live) {
         while let Some(run) = self.0.last().copied() {
             let place = self.0.len() - 1;
@@ -99,7 +100,7 @@ impl Runs {
         self.shrink();
     }
 
-    /// The record lives in section `to` from now on, if it lived in section `from`.
+    /// Moves the record to section `to`, if it is in section `from`.
     pub(crate) fn relocate(
         &mut self,
         (number, next): (u64, u64),
@@ -130,7 +131,7 @@ impl Runs {
         true
     }
 
-    /// Joins the run at this place with the one before it, if they lie in one section.
+    /// Joins the run at this place with the one before it, if both are in one section.
     fn join(&mut self, place: usize) {
         let Some(before) = place.checked_sub(1) else { return };
         let (one, other) = (self.0[before], self.0[place]);
@@ -149,7 +150,7 @@ impl Runs {
         Some((self.0[place].section, self.end(place, next)))
     }
 
-    /// The runs that lie in a section, each from its first number to its end.
+    /// The runs in a section, each from its first number to its end.
     pub(crate) fn in_section(
         &self,
         section: u32,
@@ -168,7 +169,7 @@ impl Runs {
     }
 }
 
-/// The part of `bytes` that falls to `some` of `all` records.
+/// The share of `bytes` that `some` of `all` records take.
 fn share(bytes: u32, some: u64, all: u64) -> u32 {
     let share = u128::from(bytes) * u128::from(some) / u128::from(all.max(1));
     u32::try_from(share).unwrap_or(bytes).min(bytes)
@@ -192,8 +193,8 @@ mod tests {
         }
     }
 
-    /// Every change keeps the runs equal to a map of numbers to sections, and what lives equal to
-    /// the sum of the runs.
+    /// After every change the runs equal a map of numbers to sections, and the live bytes equal the
+    /// sum of the runs.
     #[test]
     fn runs_are_what_a_map_of_numbers_would_be() {
         let mut random = fastrand::Rng::with_seed(7);

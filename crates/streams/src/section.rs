@@ -1,7 +1,7 @@
 //! A section: a stretch of the log with one directory.
 //!
-//! *Owns*: what is known of a section, and the directory of one that is written: it is in memory
-//! until its pages are durable. *May not touch*: the bytes of pages (`page.rs`), files.
+//! *Owns*: what is known of a section; its directory, in memory until all its pages are durable.
+//! *May not touch*: the bytes of pages (`page.rs`), files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Section {
     pub(crate) first: Lsn,
     /// The bytes of its records.
     pub(crate) bytes: u64,
-    /// The bytes of those that live.
+    /// The bytes of its live records.
     pub(crate) live_bytes: u64,
     pub(crate) directory: Directory,
 }
@@ -28,26 +28,26 @@ pub(crate) struct Section {
 /// Where the directory of a section is.
 #[derive(Debug)]
 pub(crate) enum Directory {
-    /// In memory, since the section is still written.
+    /// In memory, since the section is still growing.
     Growing(Places),
-    /// In memory, since not all its pages are written.
+    /// In memory, since not all pages are written.
     Sealing { places: Places, end: Lsn },
-    /// It is written, and durable when the record `at` is. In memory until then.
+    /// Written, and durable once the record `at` is. In memory until then.
     Settling { places: Places, end: Lsn, written: Arc<DirectoryAt>, at: Lsn },
     /// In the log.
     Written { end: Lsn, written: Arc<DirectoryAt> },
 }
 
-/// The records of the log that have a directory.
+/// Which records of the log a directory is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DirectoryAt {
     pub(crate) pages: Vec<PageAt>,
     pub(crate) hints: Vec<HintsAt>,
-    /// Hints for these records themselves.
+    /// Hints for those records themselves.
     pub(crate) places: Vec<u8>,
 }
 
-/// A page of hints, by the first record of the log of which it says where it lies.
+/// A page of hints, by the first record of the log that it has a hint for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HintsAt {
     pub(crate) first: Lsn,
@@ -69,7 +69,7 @@ impl DirectoryAt {
         Some(self.pages[behind.checked_sub(1)?].lsn)
     }
 
-    /// The page with the hint for a record of the log, if there may be one.
+    /// The page that may have a hint for this record of the log.
     pub(crate) fn hints_of(&self, lsn: Lsn) -> Option<Lsn> {
         let behind = self.hints.partition_point(|hints| hints.first <= lsn);
         Some(self.hints[behind.checked_sub(1)?].lsn)
@@ -86,7 +86,7 @@ pub(crate) struct PageAt {
 }
 
 impl Directory {
-    /// The directory, as long as it is in memory.
+    /// The directory, if it is in memory.
     pub(crate) fn places(&self) -> Option<&Places> {
         match self {
             Self::Growing(places)
@@ -96,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// What is in the log and not in memory.
+    /// Where the directory is, if it is in the log alone.
     pub(crate) fn written(&self) -> Arc<DirectoryAt> {
         match self {
             Self::Written { written, .. } => Arc::clone(written),
@@ -104,20 +104,20 @@ impl Directory {
         }
     }
 
-    /// Whether an opening can do without the records of the section.
+    /// Whether an opening can skip the records of the section.
     pub(crate) fn is_written(&self) -> bool {
         matches!(self, Self::Settling { .. } | Self::Written { .. })
     }
 }
 
 impl Section {
-    /// A section that begins; the one before it has places of so many streams.
+    /// A new section, with room for the places of this many streams.
     pub(crate) fn new(number: u32, first: Lsn, streams: usize) -> Self {
         let directory = Directory::Growing(Places::with_room(streams));
         Self { number, first, bytes: 0, live_bytes: 0, directory }
     }
 
-    /// The first record behind it, once there is one.
+    /// The first record after it, once there is one.
     pub(crate) fn end(&self) -> Option<Lsn> {
         match &self.directory {
             Directory::Growing(_) => None,
@@ -127,15 +127,15 @@ impl Section {
         }
     }
 
-    /// Where a record of this section is, as far as memory knows.
+    /// The LSN of a record of this section, if the directory is in memory.
     pub(crate) fn place(&self, stream: u64, number: u64) -> Option<Lsn> {
         let offset = self.directory.places()?.find(stream, number)?;
         self.first.plus(u64::from(offset))
     }
 }
 
-/// The records of a section, by stream and number. A record that was truncated stays here: which
-/// ones live is said by the runs of their stream. Of two with one number the later one counts.
+/// The records of a section, by stream and number. Truncated records stay: the runs of a stream say
+/// which records are live. Of two records with one number the later one counts.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     streams: IdMap<Rows>,
@@ -145,16 +145,15 @@ pub(crate) struct Places {
 #[derive(Debug, Default)]
 struct Rows {
     last: Row,
-    /// Those before it, where the numbers did not go on.
+    /// The rows before it, which end where numbers were skipped or used again.
     before: Vec<Row>,
 }
 
-/// Numbers in a row.
+/// Consecutive numbers.
 #[derive(Debug, Default)]
 struct Row {
     first: u64,
-    /// Of each the LSN, counted from the first one of the section. A thin stream needs no heap
-    /// block for them.
+    /// The LSN of each, counted from the first one of the section. Few records need no heap block.
     offsets: SmallVec<[u32; 4]>,
 }
 
@@ -165,7 +164,7 @@ impl Row {
 }
 
 impl Places {
-    /// Growing a map of 100,000 streams takes milliseconds, in which nobody appends.
+    /// Growing a map of 100,000 streams takes milliseconds, in which all appends would wait.
     fn with_room(streams: usize) -> Self {
         Self { streams: IdMap::with_capacity_and_hasher(streams, Default::default()) }
     }
@@ -196,7 +195,7 @@ impl Places {
         rows.last.find(number).or_else(|| rows.before.iter().rev().find_map(|row| row.find(number)))
     }
 
-    /// The offsets of records in a row, all of which must be here.
+    /// The offsets of consecutive records, all of which must be here.
     pub(crate) fn offsets(&self, stream: u64, numbers: std::ops::Range<u64>) -> Vec<u32> {
         match self.streams.get(&stream) {
             Some(Rows { last, before }) if before.is_empty() => {

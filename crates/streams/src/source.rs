@@ -1,5 +1,5 @@
-//! Where the records of streams are: asked of the writer in this process, or of a mirror of another
-//! process's.
+//! Where the records of streams are, known from the writer in this process or from a mirror of
+//! another process's writer.
 //!
 //! *Owns*: finding the record of the log that has a record of a stream; reading pages of
 //! directories. *May not touch*: the order of changes (`writer.rs`), what callers get
@@ -22,10 +22,10 @@ use crate::sync::{Mutex, lock};
 use crate::words::{Bounds, Record};
 use crate::writer::Shared;
 
-/// How often a record is looked for that was moved meanwhile, before the log is called wrong.
+/// How often to look again for a record that has moved meanwhile, before the log is called wrong.
 pub(crate) const TRIES: usize = 100;
 
-/// Who knows where records are.
+/// The writer or the mirror, which knows where records are.
 #[derive(Clone)]
 pub(crate) enum Source {
     Writer(Arc<Shared>),
@@ -61,9 +61,9 @@ impl Source {
         }
     }
 
-    /// Notes cuts in a cursor's mark from now on. A reader of another process first takes the
-    /// changes that are durable: cuts among them are older than the cursor. If that fails, the
-    /// first record that the cursor reads brings the error.
+    /// Notes cuts in a cursor's mark from now on. A mirror first takes the changes that are
+    /// durable, since cuts among them are older than the cursor. If that fails, the first read of
+    /// the cursor returns the error.
     pub(crate) fn add_mark(&self, stream: u64, mark: &Arc<Mark>) {
         if let Self::Mirror(mirror) = self {
             let _ = mirror.with(|_| ());
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// The record of the log that has a record of a stream.
+    /// The LSN of the record of the log that has a record of a stream.
     pub(crate) fn find(&self, stream: u64, number: u64) -> Result<Lsn> {
         for _ in 0..TRIES {
             let (written, section, lsns) = match self.locate(stream, number)? {
@@ -114,7 +114,7 @@ impl Source {
         Err(self.not_there(self.log().first(), stream, number))
     }
 
-    /// The page of a section's directory that names a record; `None` if it was given back
+    /// The page of a section's directory that names a record; `None` if the page was freed
     /// meanwhile.
     pub(crate) fn page(
         &self,
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Tells the log where it finds these records of a section, if hints say so. Hints that cannot
+    /// Gives the log the hints for these records of a section, if there are any. Hints that cannot
     /// be read are no error: the log finds the records without them.
     pub(crate) fn learn(&self, written: &DirectoryAt, section: u32, records: &[(u64, Lsn)]) {
         let mut last = None;
@@ -165,7 +165,7 @@ impl Source {
         }
     }
 
-    /// The records of a stream that a record of the log has; all of them are said to be there.
+    /// The records of a stream in one record of the log, which must have all of `places`.
     pub(crate) fn extract(
         &self,
         stream: u64,
@@ -206,7 +206,7 @@ pub(crate) fn read_page(log: &Reader, of: Of<'_>, lsn: Lsn, section: u32) -> Res
     })
 }
 
-/// Reads what is taken of the one change that a record of a directory has.
+/// Reads a record of a directory, and returns what `take` makes of its one change.
 fn read_change<T>(
     log: &Reader,
     of: Of<'_>,
@@ -216,6 +216,6 @@ fn read_change<T>(
     let bytes = log.get(lsn)?;
     let (_, mut changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
     let change = changes.next().transpose().map_err(|flaw| of.flaw(lsn, flaw))?;
-    let why = "it has not the part of a directory that it should have";
+    let why = "it lacks the part of a directory that it should have";
     change.and_then(take).ok_or_else(|| of.contradiction(lsn, why))
 }

@@ -1,12 +1,12 @@
 //! What the changes mean: the streams and the sections as of one record of the log.
 //!
 //! *Owns*: every stream's bounds, note and runs, the sections, and the rules of changes. *May not
-//! touch*: the log; who reads or writes it calls this (`writer.rs`, `replay.rs`).
+//! touch*: the log: `writer.rs` writes it, `replay.rs` reads it.
 //!
-//! A writer and an opening make the same changes by the same code. An opening begins in the middle
-//! of the log, where most streams are not known: a table of all streams comes later
-//! (`keeper.rs`), each piece of it true where it stands. Until its end, a change of a stream that
-//! is not known yet is passed over, since a piece with that stream must still come.
+//! A writer and an opening apply changes by the same code. An opening begins in the middle of the
+//! log, where most streams are unknown. A table of all streams follows (`keeper.rs`), and each
+//! piece of it is true at its place in the log. Until the end of the table, an opening skips the
+//! changes of unknown streams, since a later piece has the stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -21,10 +21,10 @@ use crate::runs::{Live, Runs};
 use crate::section::{Directory, DirectoryAt, IdMap, Places, Section};
 use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
-/// What a record of the log takes beside its bytes: its frame and its head, about.
+/// About how many bytes the frame and the head of a record of the log take.
 pub(crate) const FRAME_BYTES: u64 = 40;
 
-/// What a record of a stream takes beside its bytes, between alone and in a batch of many.
+/// About how many bytes a record of a stream takes beside its own: more if alone, fewer in a batch.
 const RECORD_BYTES: u64 = 24;
 
 /// A stream.
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) runs: Runs,
-    /// In a box of a box, since most streams have none: that takes one word.
+    /// A box of a box takes one word, and most streams have no note.
     note: Option<Box<Box<[u8]>>>,
 }
 
@@ -87,20 +87,20 @@ enum Table {
 #[derive(Debug)]
 pub(crate) struct State {
     streams: IdMap<Stream>,
-    /// The ids in order: for tables, and for who asks.
+    /// The ids in order, for tables and for [`crate::StreamsReader::ids`].
     ids: BTreeSet<u64>,
     pub(crate) sections: Sections,
     table: Table,
-    /// A stream of a table, and how many runs of it must still come: it is known when all are
-    /// there, since the log may refuse the rest, or end before it.
+    /// A stream of a table, and how many of its runs must still come. The stream is known once all
+    /// have come: the log may refuse the rest, or end before them.
     partial: Option<(u64, Stream, u64)>,
 }
 
-/// Why a change cannot be.
+/// Why a change is impossible.
 pub(crate) type Broken = String;
 
 impl State {
-    /// Nothing is known: for an opening.
+    /// No stream is known, as at the start of an opening.
     pub(crate) fn unknown() -> Self {
         Self {
             streams: IdMap::default(),
@@ -120,8 +120,8 @@ impl State {
         self.streams.get(&stream).ok_or(Error::NoStream { stream })
     }
 
-    /// Looks at all that appends and truncations of these streams look at: what no cache of the
-    /// processor has is fetched at the same time, and not one after the other.
+    /// Touches the memory that appends to these streams and truncations of them will read, so that
+    /// the processor's cache misses overlap.
     #[inline]
     pub(crate) fn touch_all(&self, streams: impl Iterator<Item = u64>) {
         if let Some(places) = self.sections.active().and_then(|active| active.directory.places()) {
@@ -148,7 +148,7 @@ impl State {
         self.streams.len()
     }
 
-    /// The streams behind an id, in order.
+    /// The streams above an id, in order.
     pub(crate) fn streams_after(&self, id: Option<u64>) -> impl Iterator<Item = (u64, &Stream)> {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         let ids = self.ids.range((from, Bound::Unbounded));
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// A record of a section comes; a section that is behind the last one begins.
+    /// A record of a section comes; a new section begins if the number is the next one.
     pub(crate) fn enter(
         &mut self,
         section: u32,
@@ -212,7 +212,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a change that the record with this LSN has; `enter` was called for the record.
+    /// Makes a change of the record with this LSN, for which `enter` was called.
     pub(crate) fn apply(
         &mut self,
         change: &Change<'_>,
@@ -312,7 +312,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a piece of a table, unless all streams are known.
+    /// Takes a piece of a table, unless all streams are known already.
     fn take_table(&mut self, change: &Change<'_>) -> std::result::Result<(), Broken> {
         if self.is_known() {
             return Ok(());
@@ -344,7 +344,7 @@ impl State {
         Ok(())
     }
 
-    /// A stream of a table, of which so many runs must still come. One that is known stays as it
+    /// Takes a stream of a table; `missing` runs of it must still come. A known stream stays as it
     /// is.
     fn take_stream(
         &mut self,
@@ -365,7 +365,7 @@ impl State {
         Ok(())
     }
 
-    /// What the log says is never believed: runs that do not fit would be computed with.
+    /// Bytes of the log are never trusted: arithmetic on runs that do not fit would go wrong.
     fn check_runs(&self, id: u64, stream: &Stream) -> std::result::Result<(), Broken> {
         let runs = stream.runs.as_slice();
         let is_sound = stream.first <= stream.next
@@ -379,8 +379,8 @@ impl State {
         }
     }
 
-    /// The end of an opening of a log that begins at `first`: what was truncated is forgotten, and
-    /// what lives is counted.
+    /// Ends the opening of a log that begins at `first`: forgets truncated sections, and counts
+    /// live bytes.
     pub(crate) fn finish(&mut self, first: Lsn) -> std::result::Result<(), Broken> {
         if !self.is_known() {
             return Err("the table of streams that it names is not complete".into());
@@ -404,7 +404,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a record lives, and in this section.
+    /// Whether a record is live and in this section.
     pub(crate) fn lives_in(&self, section: u32, stream: u64, number: u64) -> bool {
         self.stream(stream).is_ok_and(|found| {
             (found.first..found.next).contains(&number)
@@ -443,9 +443,9 @@ impl State {
 /// Where a record is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// In this record of the log.
+    /// This record of the log has it.
     Record(Lsn),
-    /// A page of this directory says where; none is a contradiction.
+    /// A page of this directory says where. If no page does, the log contradicts itself.
     Page { written: Arc<DirectoryAt>, section: u32, lsns: Range<Lsn>, run_end: u64 },
 }
 
@@ -457,7 +457,7 @@ fn out_of_bounds(stream: u64, number: u64, found: &Stream) -> Broken {
     format!("stream {stream}: {number} lies outside of {} to {}", found.first, found.next)
 }
 
-/// What a record of a stream takes in the log.
+/// About how many bytes a record of a stream takes in the log.
 pub(crate) fn cost(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len() as u64 + RECORD_BYTES).unwrap_or(u32::MAX)
 }
@@ -483,7 +483,7 @@ impl Sections {
         self.list.first_key_value().map(|(_, section)| section)
     }
 
-    /// The section that is written.
+    /// The section that records are appended to.
     pub(crate) fn active(&self) -> Option<&Section> {
         self.list.last_key_value().map(|(_, section)| section)
     }
@@ -492,7 +492,7 @@ impl Sections {
         self.list.last_entry().expect("a record was entered").into_mut()
     }
 
-    /// Notes where a record is; returns its section.
+    /// Notes where a record is, and returns its section.
     fn place(&mut self, stream: u64, number: u64, lsn: Lsn) -> u32 {
         let active = self.active_mut();
         let offset = u32::try_from(lsn.get() - active.first.get()).unwrap_or(u32::MAX);
@@ -509,7 +509,7 @@ impl Sections {
         }
     }
 
-    /// The directory of a section is in the log, as an opening sees it.
+    /// Notes that the directory of a section is in the log, as an opening reads it.
     fn is_written(&mut self, sealed: &Sealed) -> std::result::Result<(), Broken> {
         if self.active().is_none_or(|active| sealed.number >= active.number) {
             return Err(format!("section {} has a directory before its end", sealed.number));
@@ -537,7 +537,7 @@ impl Sections {
     }
 }
 
-/// The bounds of streams as they will be when the changes of a batch are made.
+/// The bounds of streams as they will be after the changes of a batch.
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     state: &'a State,
@@ -579,7 +579,7 @@ impl<'a> Ahead<'a> {
         Ok(next)
     }
 
-    /// The number from which on a truncation leaves records. One that was made is no error.
+    /// The first number that a truncation leaves. A truncation that was made already is no error.
     pub(crate) fn truncate_before(&mut self, stream: u64, to: u64) -> Result<u64> {
         let Bounds { first, next } = self.bounds(stream)?;
         if to > next {

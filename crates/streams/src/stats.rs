@@ -1,32 +1,32 @@
-//! What is counted of a log with streams.
+//! Statistics of a log with streams.
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
 use crate::error::Error;
 
-/// A log with streams as it is now.
+/// Statistics of a log with streams. Sizes are approximate: they count what records take in the
+/// log.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Streams that exist.
     pub streams: u64,
-    /// Bytes that the records that live take in the log.
+    /// Bytes that the live records take in the log.
     pub live_bytes: u64,
-    /// Bytes that all records take in the log, those of the housekeeping too.
+    /// Bytes that all records take in the log, with those of the housekeeping.
     pub log_bytes: u64,
     /// Sections of the log.
     pub sections: u64,
-    /// Records that were moved to the end of the log since it was opened.
+    /// Records that were moved to the end of the log since the log was opened.
     pub moved_records: u64,
     /// Their bytes.
     pub moved_bytes: u64,
-    /// Bytes of directories and of the table of streams, written since it was opened.
+    /// Bytes of directories and tables that were written since the log was opened.
     pub housekeeping_bytes: u64,
-    /// Bytes that live in the oldest section: what the front of the log waits for.
+    /// Bytes of the live records of the oldest section: the front can be freed when they are 0.
     pub front_live_bytes: u64,
-    /// Why the front of the log could not be moved or given back when that was tried last, or why
-    /// the directory or the table that must come before cannot be written; `None` if that
-    /// succeeded, or was not due yet. It is tried again with the next change. Records are as safe
-    /// as before, but the log grows.
+    /// Why the last attempt to move records, to free the front of the log, or to write a directory
+    /// or a table failed; `None` if it succeeded or was not due. The next change tries again.
+    /// Records are as safe as before, but the log grows.
     pub not_moved: Option<Error>,
 }

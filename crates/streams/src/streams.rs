@@ -1,6 +1,6 @@
-//! Streams that are open for writing: the public entry.
+//! Streams that are open for writing: the public entry point.
 //!
-//! *Owns*: opening and closing, and how callers wait for room. *May not touch*: the order of
+//! *Owns*: opening, closing, and how callers wait for buffer space. *May not touch*: the order of
 //! changes (`writer.rs`), reading (`reader.rs`).
 
 use std::fmt;
@@ -27,10 +27,10 @@ use crate::words::Bounds;
 use crate::writer::{Appended, Shared};
 
 /// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
-/// between threads by a reference or an [`Arc`]. Changes are made in the order in which the calls
-/// come; all that wait at the same time share one flush, whatever streams they are of.
+/// between threads by a reference or an [`Arc`]. Changes are made in the order of the calls, and
+/// callers that wait at the same time share one flush, whatever their streams.
 ///
-/// Dropping it makes durable what was appended and releases the lock, but ignores errors:
+/// Dropping it makes every change durable and releases the lock, but ignores errors:
 /// [`Streams::close`] returns them.
 ///
 /// After a failed write or sync every call that writes returns that error
@@ -44,12 +44,12 @@ impl Streams {
     /// Opens the streams in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log with other records, [`crate::Error::Newer`] and
-    /// [`crate::Error::Contradiction`] for what it holds; [`inkstone::Error::Invalid`] for options
-    /// that cannot be kept; those of [`Log::open`], [`inkstone::Error::Locked`] among them.
+    /// [`crate::Error::Foreign`] for a log that is not one of streams; [`crate::Error::Newer`] and
+    /// [`crate::Error::Contradiction`] for its records; [`inkstone::Error::Invalid`] for bad
+    /// options; those of [`Log::open`], such as [`inkstone::Error::Locked`].
     ///
     /// # Durability
-    /// Everything that the opened streams show is on stable storage on return.
+    /// On return everything that the streams show is on stable storage.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let options = options.settled()?;
         let path = path.as_ref();
@@ -170,7 +170,7 @@ impl Streams {
     /// those of [`Streams::apply`].
     ///
     /// # Durability
-    /// None on return: wait for the handle. The room is given back in the background.
+    /// None on return: wait for the handle. The space is freed in the background.
     pub fn truncate_before(&self, stream: u64, first: u64) -> Result<Written<'_>> {
         self.apply(Batch::new().truncate_before(stream, first))
     }
@@ -188,8 +188,8 @@ impl Streams {
         self.apply(Batch::new().truncate_after(stream, last))
     }
 
-    /// Truncates all records of a stream; the next one gets the number `first`, which may be any: a
-    /// snapshot was installed. The note stays.
+    /// Truncates all records of a stream; the next one gets the number `first`, which may be any,
+    /// as after the installation of a snapshot. The note stays.
     ///
     /// # Errors
     /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
@@ -211,13 +211,13 @@ impl Streams {
         self.apply(Batch::new().remove(stream))
     }
 
-    /// Makes all changes of a batch, or none. The call blocks while the log has no room in its
-    /// buffers.
+    /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full.
     ///
     /// # Errors
-    /// [`crate::Error::Empty`], [`crate::Error::TooLarge`]; what a change of the batch cannot be;
-    /// [`inkstone::Error::NoRoom`] when the disk is full (try again);
-    /// [`inkstone::Error::Poisoned`], [`inkstone::Error::Closed`]. Nothing has changed then.
+    /// [`crate::Error::Empty`], [`crate::Error::TooLarge`]; the error of the first change that is
+    /// invalid; [`inkstone::Error::NoRoom`] when the disk is full (try again);
+    /// [`inkstone::Error::Poisoned`], [`inkstone::Error::Closed`]. After an error nothing has
+    /// changed.
     ///
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
@@ -230,31 +230,31 @@ impl Streams {
         move |state, out| batch.encode(state, record_bytes_max, out)
     }
 
-    /// As [`Streams::apply`], but waits as a future where that would block. Works in any runtime or
+    /// As [`Streams::apply`], but where that would block, this awaits. Works in any runtime or
     /// none.
     ///
     /// # Errors
     /// As [`Streams::apply`].
     ///
     /// # Durability
-    /// None when it is ready: await the handle that it returns.
+    /// None on return: await the handle.
     pub async fn apply_async(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
         if !self.shared.options.log.has_own_thread() {
-            // Nobody else would make room.
+            // No other thread would make room.
             return self.apply(batch);
         }
         self.shared.append_async(self.encoder(batch)).await.map(Written::new)
     }
 
-    /// As [`Streams::apply`], for a caller who holds a lock of its own: where that would block, or
-    /// run callbacks, it is [`inkstone::Error::Busy`]. Then let go, wait by [`Log::make_room`] for
-    /// the bytes of the batch, and try again.
+    /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
+    /// run callbacks, this returns [`inkstone::Error::Busy`]. Then release the lock, call
+    /// [`Log::make_room`] with the bytes of the batch, and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
         self.shared.try_append(self.encoder(batch), |_, _, _| {}).map(Written::new)
     }
 
-    /// Where a stream begins and ends, with records that are not durable yet.
+    /// Where a stream begins and ends, including records that are not durable yet.
     ///
     /// # Errors
     /// [`crate::Error::NoStream`].
@@ -267,7 +267,7 @@ impl Streams {
         StreamsReader { source: Source::Writer(Arc::clone(&self.shared)) }
     }
 
-    /// Makes durable all changes that were made before.
+    /// Makes all earlier changes durable.
     ///
     /// # Errors
     /// [`inkstone::Error::Poisoned`].
@@ -279,7 +279,7 @@ impl Streams {
         Ok(())
     }
 
-    /// How large the streams are, and what was moved. All zeros in a forked child.
+    /// Sizes in bytes, and counts. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
         let Ok(order) = self.shared.order() else { return Stats::default() };
         let sections = &order.state.sections;
@@ -301,27 +301,27 @@ impl Streams {
         &self.shared
     }
 
-    /// The log below, for its own numbers. Nobody else may append to it or truncate it.
+    /// The log below, for its statistics. Do not append to it or truncate it.
     #[doc(hidden)]
     pub fn log(&self) -> &Log {
         &self.shared.log
     }
 
-    /// One step of the mover on this thread, for streams that were opened without one
-    /// ([`Options::own_mover`]): gives back the front of the log, or empties its oldest section.
-    /// False when there is nothing to do.
+    /// One step of the mover on this thread, for streams that were opened without a mover
+    /// ([`Options::own_mover`]): frees the front of the log, or empties its oldest section. False
+    /// when there is nothing to do.
     ///
     /// # Errors
     /// Those of the log.
     ///
     /// # Durability
-    /// What was moved is on stable storage on return.
+    /// On return the moved records are on stable storage.
     pub fn move_some(&self) -> Result<bool> {
         mover::move_some(&self.shared)
     }
 
-    /// Makes durable what was appended, and ends. Readers from [`Streams::reader`] go on
-    /// until the streams are opened for writing again.
+    /// Makes every change durable, and closes the log. Readers from [`Streams::reader`] keep
+    /// working until the streams are opened for writing again.
     ///
     /// # Errors
     /// Those of [`Log::close`].
@@ -329,17 +329,17 @@ impl Streams {
     /// # Durability
     /// On `Ok` every change is on stable storage.
     pub fn close(&self) -> Result<()> {
-        // The log first: others may append until it refuses, and a mover that waits for the log is
-        // let go, also where a callback closes that holds the log's turn.
+        // The log first: it refuses appends from then on, and it wakes a mover that waits for it,
+        // also where the caller is a callback that holds the log's turn.
         let closed = self.shared.log.close();
-        // Another thread is at it.
+        // Else another thread is closing it.
         if !matches!(closed, Err(inkstone::Error::Closed)) {
             self.end_mover();
         }
         Ok(closed?)
     }
 
-    /// Ends as a killed process would: nothing is written, the lock is free.
+    /// Ends as a killed process would: nothing is written, the lock is released.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.end_mover();
@@ -354,7 +354,8 @@ impl Streams {
         }
         self.shared.order_here().is_closing = true;
         self.shared.bell.notify_all();
-        // A callback that the mover's wait called may drop the streams: the mover ends after it.
+        // The mover's own wait may run the callback that drops the streams: then the mover ends
+        // after it.
         let mover = lock(&self.mover).take();
         if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {
             let _ = mover.join();
@@ -362,8 +363,8 @@ impl Streams {
     }
 }
 
-/// Asks a reader whose log there is, if any: opening a log for writing begins an epoch in it, and a
-/// foreign one is left as it is.
+/// Asks a reader whose log this is, if there is one: opening a log for writing would begin an epoch
+/// in it, and a foreign log stays as it is.
 fn ask(reader: inkstone::Result<Reader>, path: &Path) -> Result<()> {
     match reader {
         Ok(reader) if reader.first() <= reader.durable() => {
@@ -381,8 +382,8 @@ impl Drop for Streams {
     }
 }
 
-/// Changes that were made and are not necessarily durable yet: wait for them, await them, or have a
-/// callback called. It is the handle of the log's record ([`Append`]), whose rules apply.
+/// Changes that may not be durable yet: wait for them, await them, or have a callback called. It is
+/// the handle of the log's record ([`Append`]), and the same rules apply.
 #[must_use = "the changes are not durable before `wait` (or `.await`) returns Ok"]
 pub struct Written<'log> {
     append: Append<'log>,
@@ -400,7 +401,7 @@ impl<'log> Written<'log> {
         self.append.lsn()
     }
 
-    /// The numbers of the records that were appended, in the order of the batch.
+    /// The sequence numbers of the appended records, in the order of the batch.
     pub fn numbers(&self) -> &[u64] {
         &self.numbers
     }
@@ -417,7 +418,7 @@ impl<'log> Written<'log> {
         Ok(())
     }
 
-    /// Has `callback` called once when the changes are durable, or will not be: see
+    /// Calls `callback` once, when the changes are durable or have failed: see
     /// [`Append::on_durable`].
     pub fn on_durable(self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         self.append.on_durable(|outcome| callback(outcome.map(|_| ()).map_err(crate::Error::from)));

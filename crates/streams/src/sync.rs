@@ -1,8 +1,8 @@
-//! The locks and atomics of the streams, and waiting for one of them.
+//! The locks, atomics and threads of this crate, and sleeping on them.
 //!
-//! *Owns*: where they come from. *May not touch*: what they are used for. No other file of this
-//! crate names those of the standard library, so a build that explores interleavings
-//! (`--cfg inkstone_explore`) puts the explorer's in their place, as the log below does.
+//! *Owns*: where they come from. *May not touch*: their use. No other file of this crate names
+//! those of the standard library, so a build that explores interleavings (`--cfg inkstone_explore`)
+//! replaces them by the explorer's, as in the log below.
 
 #[cfg(inkstone_explore)]
 pub(crate) use shuttle::{
@@ -21,13 +21,12 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// Locks a mutex, also after a panic of its holder: what a lock guards in this crate is checked
-/// before it is changed.
+/// Locks a mutex, also after a panic of its holder: this crate checks a change before it makes it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a bell, at most so long.
+/// Waits for a bell, at most for `timeout`.
 pub(crate) fn wait_for<'a, T>(
     bell: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -53,7 +52,7 @@ impl Sleeper {
         Waker::from(Arc::clone(self))
     }
 
-    /// Sleeps until then, at most so long.
+    /// Sleeps until the waker is woken, at most for `timeout`.
     pub(crate) fn sleep_for(&self, timeout: Duration) {
         let mut is_woken = lock(&self.is_woken);
         if !*is_woken {

@@ -1,10 +1,10 @@
-//! The words of this crate: a record, the bounds of a stream, what it takes.
+//! The plain data of this crate: a record, the bounds of a stream, sizes.
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
 use inkstone::Lsn;
 
-/// The largest note of a stream.
+/// The largest note of a stream, in bytes.
 pub const NOTE_BYTES_MAX: usize = 4096 - 256;
 
 /// A record of a stream.
@@ -19,7 +19,7 @@ pub struct Record {
 /// Where a stream begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The number of the first record that is left; [`Bounds::next`] if there is none.
+    /// The number of the first record that is left; [`Bounds::next`] if the stream is empty.
     pub first: u64,
     /// The number that the next record gets. Records below it may not be durable yet.
     pub next: u64,
@@ -44,8 +44,8 @@ impl Bounds {
 pub struct Usage {
     /// The streams, by their ids.
     pub streams: Vec<StreamUsage>,
-    /// The sections, the oldest one first: the front of the log waits for it. The last one is
-    /// written.
+    /// The sections, oldest first. The oldest one keeps the front of the log from being freed;
+    /// records are appended to the last one.
     pub sections: Vec<SectionUsage>,
 }
 
@@ -59,9 +59,9 @@ pub struct StreamUsage {
     pub bounds: Bounds,
     /// The size of its note; 0 if it has none.
     pub note_bytes: usize,
-    /// Bytes that its records take in the log, about.
+    /// About how many bytes its records take in the log.
     pub bytes: u64,
-    /// How many of them lie in the oldest section.
+    /// How many of these bytes are in the oldest section.
     pub oldest_bytes: u64,
 }
 
@@ -71,10 +71,10 @@ pub struct StreamUsage {
 pub struct SectionUsage {
     /// Its number.
     pub number: u32,
-    /// Its first record in the log.
+    /// The LSN of its first record.
     pub first: Lsn,
-    /// Bytes of its records.
+    /// Bytes of its records, live or not.
     pub bytes: u64,
-    /// Bytes of those that live, about.
+    /// About how many bytes its live records take.
     pub live_bytes: u64,
 }

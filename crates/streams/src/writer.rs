@@ -1,11 +1,11 @@
-//! The one writer: the order of changes, and what a record of the log needs beside them.
+//! The one writer: the order of changes, and the rest of each record of the log.
 //!
-//! *Owns*: the lock under which changes are checked, appended, and made in memory, in one order.
-//! *May not touch*: what changes mean (`state.rs`), how callers wait (`streams.rs`), what is moved
-//! when (`mover.rs`).
+//! *Owns*: the lock under which a change is checked, appended and made in memory, in one order.
+//! *May not touch*: what changes mean (`state.rs`), how callers wait (`streams.rs`), moving
+//! (`mover.rs`).
 //!
-//! Under the lock the log is never waited for, and nothing of the user's runs: a record that finds
-//! no room is tried again when the log's own thread has made some.
+//! Under the lock nothing waits for the log, and no code of the user's runs: an append that finds
+//! no room is tried again once the log has made some.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) cache: Mutex<Cache>,
     order: Mutex<Order>,
-    /// The mover has something to do, or is to end.
+    /// Rung when the mover has work, or must end.
     pub(crate) bell: Condvar,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Order {
     pub(crate) marks: Marks,
     followers: Followers,
     pub(crate) is_closing: bool,
-    /// Why the mover's last step could not be made.
+    /// Why the mover's last step failed.
     pub(crate) not_moved: Option<Error>,
-    /// Why the last step of the housekeeping could not be made, unless the log has no room now.
+    /// Why the last step of housekeeping failed; a lack of buffer space is no failure.
     pub(crate) not_kept: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
@@ -57,11 +57,10 @@ pub(crate) struct Order {
     body: Vec<u8>,
 }
 
-/// Records that were appended to the end of the log and are not durable there yet: until then they
-/// are read where they were.
+/// Moved records that are not durable at their new place: until they are, readers use the old one.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
-    /// By the record to which they were moved: several threads may move at once.
+    /// By the record that has them now, since several threads may move at once.
     pub(crate) to: HashMap<Lsn, HashMap<(u64, u64), Lsn>>,
 }
 
@@ -110,8 +109,8 @@ impl Shared {
         Self { log, reader, path, directory, options, cache, order, bell: Condvar::new() }
     }
 
-    /// The lock of the writer, for a call of the user: not in a forked child, where another thread
-    /// of the parent may have had it.
+    /// The lock of the writer, for a call of the user. Refused in a forked child, since a thread of
+    /// the parent may have held the lock.
     pub(crate) fn order(&self) -> Result<MutexGuard<'_, Order>> {
         if self.is_forked() {
             return Err(inkstone::Error::Forked { path: self.path.clone() }.into());
@@ -119,7 +118,7 @@ impl Shared {
         Ok(self.order_here())
     }
 
-    /// The same where it is known that this is the process that opened the streams.
+    /// The same where this is known to be the process that opened the streams.
     pub(crate) fn order_here(&self) -> MutexGuard<'_, Order> {
         lock(&self.order)
     }
@@ -128,8 +127,8 @@ impl Shared {
         self.directory.is_forked()
     }
 
-    /// Appends a record of the changes that `encode` puts out, if the log has room for it now;
-    /// otherwise the error is [`inkstone::Error::Busy`]. `then` is called under the same lock.
+    /// Appends a record of the changes that `encode` writes, if the log has room for it now;
+    /// otherwise returns [`inkstone::Error::Busy`]. `then` runs under the same lock.
     pub(crate) fn try_append<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
@@ -157,9 +156,8 @@ impl Shared {
         Ok(Appended { append, what })
     }
 
-    /// Appends a record of the changes that `encode` puts out. While the log has no room, this
-    /// waits without the lock. In a callback, on the log's own thread, the wait does the log's
-    /// work.
+    /// Appends a record of the changes that `encode` writes. While the log has no room, this waits
+    /// without the lock. In a callback, on the log's own thread, the wait does the log's work.
     pub(crate) fn append<T>(
         &self,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
@@ -217,8 +215,8 @@ impl Shared {
         appended
     }
 
-    /// A step of the housekeeping. If the log has no room for its record now, it is made later; an
-    /// error of the log comes to the next caller.
+    /// A step of housekeeping. If the log has no room for its record now, a later append makes the
+    /// step; after a failure of the log the next caller gets the error.
     fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
         let mut out = LogOut {
             shared: self,
@@ -230,19 +228,19 @@ impl Shared {
         order.keeper.step(&mut order.state, &mut out)
     }
 
-    /// Waits for a record that is not appended yet: ready when it may be, when the cursor with this
-    /// mark has something to be told, or when no record will come.
+    /// Waits for a record that is not appended yet: ready when it may be there, when this cursor's
+    /// mark has a cut, or when no more records will come.
     pub(crate) fn follow<'a>(&'a self, stream: u64, number: u64, mark: &'a Mark) -> Following<'a> {
-        // No record has this LSN: it is ready when the log ends, and at no other time.
+        // No record gets this LSN, so this is ready only when the log ends.
         let end = self.log.durable_at(Lsn::new(u64::MAX));
         Following { shared: self, stream, number, mark, end, ticket: None }
     }
 
-    /// Where a record is read, as far as memory knows.
+    /// Where to read a record: at its place, or the page of a directory that has its place.
     pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
         let order = self.order()?;
         Ok(match order.state.locate(stream, number)? {
-            // Asked of the log: another thread may have given the old place back since.
+            // Asks the log, since another thread may have freed the old place by now.
             Located::Record(lsn) if lsn > self.log.durable() => {
                 Located::Record(order.moving.source(stream, number, lsn))
             }
@@ -253,7 +251,7 @@ impl Shared {
 }
 
 impl Order {
-    /// What the mover has to do.
+    /// The work that is due for the mover.
     pub(crate) fn work(&self, options: &Options) -> Option<Work> {
         due(&self.state, self.keeper.replay_from(&self.state), options)
     }
@@ -271,7 +269,7 @@ impl Order {
     }
 }
 
-/// An encoding that says how large it was.
+/// An encoder that also reports how many bytes it wrote.
 fn sized<T>(
     encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
     bytes: &mut usize,
@@ -283,7 +281,7 @@ fn sized<T>(
     }
 }
 
-/// A future that waits for the next record of a stream; nothing of it is left when it is dropped.
+/// A future that waits for the next record of a stream. Dropping it removes its waker.
 pub(crate) struct Following<'a> {
     shared: &'a Shared,
     stream: u64,
@@ -298,7 +296,7 @@ impl Future for Following<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Self { shared, stream, number, mark, end, ticket } = &mut *self;
-        // Before the look at the stream: whatever is appended before the end is shown.
+        // Polled before the look at the stream, so that every record before the end is returned.
         let end = Pin::new(end).poll(context);
         // Cloning a waker and dropping the clone run user code: both happen without the lock.
         let waker = context.waker().clone();
@@ -327,7 +325,7 @@ impl Drop for Following<'_> {
     }
 }
 
-/// The log, as records of changes go into it.
+/// Appends records of changes to the log.
 struct LogOut<'a, 'log> {
     shared: &'log Shared,
     next: &'a mut Lsn,
@@ -350,7 +348,7 @@ impl Out for LogOut<'_, '_> {
             Some(active) => active.number.checked_add(1).ok_or(inkstone::Error::UsedUp)?,
             None => 0,
         };
-        // The first record of all is the one from which an opening begins.
+        // In a new log an opening begins at the first record.
         let replay_from = if replay_from == Lsn::ZERO { lsn } else { replay_from };
         self.head.clear();
         put_head(self.head, Head { section, replay_from }, lsn);

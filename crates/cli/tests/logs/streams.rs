@@ -102,7 +102,7 @@ fn bad_use_of_streams_says_what_to_do_and_changes_nothing() {
         ("append queues --stream 9", "there is no stream 9 in queues: `inkstone streams queues`"),
         ("cat queues --stream 9", "there is no stream 9 in queues: `inkstone streams queues`"),
         ("streams queues --stream 9", "there is no stream 9"),
-        ("append plain --stream 7", "record 10 is none of a log with streams"),
+        ("append plain --stream 7", "record 10 is not a record of streams"),
         ("cat plain --stream 7", "`inkstone info plain` shows any log"),
         ("streams plain", "`inkstone info plain` shows any log"),
         ("streams missing", "there is no directory missing"),

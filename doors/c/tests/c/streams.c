@@ -182,10 +182,10 @@ static void every_change(const char *directory) {
     OK(inkstone_append_durable(log, "of somebody", 11, NULL, &error));
     inkstone_log_free(log);
     FAILS(inkstone_streams_open(place, options, &streams, &error), INKSTONE_FOREIGN,
-          "none of a log with streams");
+          "not a record of streams");
     CHECK(streams == NULL);
     FAILS(inkstone_streams_reader_open(place, NULL, &reader, &error), INKSTONE_FOREIGN,
-          "none of a log with streams");
+          "not a record of streams");
     FAILS(inkstone_streams_reader_open(in(directory, "none"), NULL, &reader, &error),
           INKSTONE_NO_LOG, "there is no log");
     OK(inkstone_options_set(options, "section_bytes", "1", &error));
