@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mistakes that a good engineer could make, each built into a copy of this crate: the model must
-# notice every one.
+# Mutations that a good engineer could make, each built into a copy of this crate: the model must
+# catch every one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# SlateDB's own tests on this log: those of custom WALs, and those of a database that run on a WAL
-# that is given. They are copied from the registry's source, never committed. The bodies of the
-# tests stay as they are; a database is opened with a log.
+# SlateDB's own tests on this log: those of custom WALs, and those of a database that accept a WAL.
+# They are copied from the registry's source, never committed. The tests stay as they are, but open
+# each database with a log.
 #
 #     doors/slatedb/own-tests.sh [arguments of cargo test]
 #     doors/slatedb/own-tests.sh copy                      # only copies them

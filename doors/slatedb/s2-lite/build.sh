@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# s2-lite with its write-ahead log on Inkstone: takes the crate's source as the registry gives it,
-# applies `inkstone.patch`, puts the databases of its tests on this log, and hands everything else
-# to cargo, in the copy:
+# s2-lite with its write-ahead log on Inkstone: takes the crate's source from the registry, applies
+# `inkstone.patch`, puts the databases of its tests on this log, and passes its arguments to cargo
+# in the copy:
 #
 #     doors/slatedb/s2-lite/build.sh build --bin server   # target/s2-lite/debug/server
 #     doors/slatedb/s2-lite/build.sh test                 # its own tests
@@ -15,7 +15,7 @@ copy=$target/source
 mkdir -p "$target/fetch/src"
 if [ -z "$(find "$copy/.patched" -newer "$here/inkstone.patch" -newer "$here/builder.rs" \
     -newer "$here/build.sh" 2>/dev/null)" ]; then
-    # A package that needs it alone: cargo fetches and checks its sum.
+    # A package whose only dependency is s2-lite, so that cargo fetches it and checks its checksum.
     cat >"$target/fetch/Cargo.toml" <<END
 [package]
 name = "fetch"
@@ -31,11 +31,11 @@ END
 print(next(package["manifest_path"] for package in json.load(sys.stdin)["packages"]
            if package["name"] == "s2-lite"))')
     rm -rf "$copy"
-    # Its lock file names what it was tested with.
+    # With its lock file, which names the versions that it was tested with.
     cp -r "$(dirname "$source")" "$copy"
     chmod -R u+w "$copy"
     cd "$copy"
-    # What its tests need of tokio is there for the server too, so that SlateDB is built once.
+    # The server gets the features of tokio that the tests need, so that SlateDB is built once.
     sed -i '/^\[dependencies.tokio\]$/,/^$/s/"sync"/"sync", "test-util"/' Cargo.toml
     cat >>Cargo.toml <<END
 
@@ -55,14 +55,14 @@ END
             case $file in tests/*) crate=s2_lite ;; esac
             sed -i -E "s/(slatedb::)?\bDb::builder\(/$crate::inkstone_builder::builder(/" "$file"
         done
-    # Where nothing is to be durable before a flush is asked for, the log has no thread.
+    # Where nothing may be durable before a flush, the log has no thread.
     sed -i 's/::builder(db_path/::with_interval(flush_interval, db_path/' \
         tests/backend/common/setup.rs
     sed -i 's/::builder("\/test"/::with_interval(settings.flush_interval, "\/test"/' \
         src/backend/streamer.rs
     sed -i 's/::builder("test", Arc::new(/::with_interval(None, "test", Arc::new(/' \
         src/backend/core.rs
-    # Some tests move a clock of their own, and a flush takes its time by the real one.
+    # Some tests advance a simulated clock, and a flush takes real time.
     sed -i 's/tokio::time::advance(/s2_lite::inkstone_builder::advance(/' tests/backend/common/*.rs
     echo 'pub mod inkstone_builder;' >>src/lib.rs
     cp "$here/builder.rs" src/inkstone_builder.rs

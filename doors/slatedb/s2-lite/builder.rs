@@ -1,4 +1,5 @@
-//! A database of s2-lite's own tests, on this log: one directory for each store and path.
+//! Builds the databases of s2-lite's own tests on this log, with one directory for each store and
+//! path.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -9,12 +10,12 @@ use slatedb::{Db, DbBuilder};
 
 type Stores = Vec<Arc<dyn ObjectStore>>;
 
-/// As `Db::builder`, with the log. Stores are kept, so that none gets another's number.
+/// As `Db::builder`, with the log. Stores are kept, so that no two get the same number.
 pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
     with_interval(Some(Duration::ZERO), path, store)
 }
 
-/// The same; without an interval rows become durable only when a flush is asked for.
+/// The same; without an interval, rows become durable only by a flush.
 pub fn with_interval<P: Into<Path> + Clone>(
     flush_interval: Option<Duration>,
     path: P,
@@ -35,8 +36,8 @@ pub fn with_interval<P: Into<Path> + Clone>(
     Db::builder(path, store).with_wal_writer(Box::new(wal))
 }
 
-/// As `tokio::time::advance`, in a test that has stopped its clock: each step takes some real time
-/// too, in which the log flushes.
+/// As `tokio::time::advance`, for a test that has paused its clock: each step also takes some real
+/// time, in which the log flushes.
 pub async fn advance(by: Duration) {
     std::thread::sleep(Duration::from_millis(2));
     tokio::time::advance(by).await;

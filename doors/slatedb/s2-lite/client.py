@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A client of s2-lite that shows what an acknowledgement is worth, and what it costs.
+"""A client of s2-lite that tests acknowledged appends, and measures them.
 
-    client.py write SERVER DIR WAL     appends until it is killed, and prints what is acknowledged
+    client.py write SERVER DIR WAL     appends until it is killed, and prints acknowledged records
     client.py read SERVER DIR WAL      prints the records that are there
     client.py measure SERVER DIR [ROUNDS [SECONDS]]   the WALs in turns, beside their floors
 

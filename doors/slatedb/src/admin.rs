@@ -1,6 +1,7 @@
 //! Clone and delete.
 //!
-//! *Owns*: the trait `WalAdmin`. *May not touch*: the logs of living writers, other than to read.
+//! *Owns*: the trait `WalAdmin`. *May not touch*: the logs of open writers, other than to read
+//! them.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::error::{data, of_io, of_log, unavailable};
 use crate::place::{UNFINISHED, begin_unfinished, is_marked, unmark};
 use crate::wals::{DatabaseWal, Wals, last_of};
 
-/// The lock of a log's writer, which whoever deletes takes.
+/// The lock of a log's writer, which a clone and a deletion take, too.
 const LOCK: &str = "inkstone.lock";
 
 impl DatabaseWal {
@@ -93,7 +94,7 @@ impl DatabaseWal {
             };
             begin_unfinished(&target)?;
         }
-        // Also without rows: the clone's manifest knows the id before the first.
+        // Also without rows, since the clone's manifest knows the id before the first.
         let options = to.tuning().log.clone().create(true).begin_at(first);
         let log = Log::open_in(target.clone(), options).map_err(of_log)?;
         if let Some(reader) = source {
@@ -105,7 +106,7 @@ impl DatabaseWal {
         unmark(&target, UNFINISHED)
     }
 
-    /// A log that is there already must be this clone: then it was asked for twice.
+    /// An existing log must be the same clone, made by an earlier call.
     fn is_copy(
         &self,
         source: Option<&Reader>,
@@ -113,9 +114,8 @@ impl DatabaseWal {
         first: Lsn,
         last: Lsn,
     ) -> Result<(), WalError> {
-        let other = || {
-            data(format!("{}: there is another log already; delete it, then clone", self.path()))
-        };
+        let other =
+            || data(format!("{}: another log is here already; delete it, then clone", self.path()));
         let Some(source) = source else { return Err(other()) };
         if made.first() != first || made.durable() != last {
             return Err(other());

@@ -1,13 +1,13 @@
-//! Errors of the log as errors of SlateDB's WAL.
+//! Maps errors of the log to errors of SlateDB's WAL.
 //!
-//! *Owns*: which is which. *May not touch*: anything else. Each error keeps its cause.
+//! *Owns*: the mapping. *May not touch*: anything else. Each error keeps its cause.
 
 use std::sync::Arc;
 
 use inkstone::Error;
 use slatedb::wal::WalError;
 
-/// What SlateDB gets for an error of the log.
+/// The error for SlateDB of an error of the log.
 pub(crate) fn of_log(error: Error) -> WalError {
     match &error {
         Error::Closed => WalError::Closed,
@@ -27,23 +27,23 @@ pub(crate) fn of_log(error: Error) -> WalError {
     }
 }
 
-/// What SlateDB gets for an error of the system.
+/// The error for SlateDB of an error of the system.
 pub(crate) fn of_io(error: inkstone::IoError) -> WalError {
     of_log(Error::from(error))
 }
 
-/// The bytes of a log, or the log itself, are not what the manifest or the format says.
+/// A log that does not match its manifest, or bytes that do not match the format.
 pub(crate) fn data(why: impl Into<String>) -> WalError {
     WalError::DataError(Arc::new(std::io::Error::new(std::io::ErrorKind::InvalidData, why.into())))
 }
 
-/// A call that makes no sense here.
+/// A call that SlateDB should not make.
 pub(crate) fn internal(why: impl Into<String>) -> WalError {
     let why = std::io::Error::new(std::io::ErrorKind::InvalidInput, why.into());
     WalError::InternalError(Arc::new(why))
 }
 
-/// Something that may be better when it is tried again.
+/// A failure that may pass: try again.
 pub(crate) fn unavailable(why: impl Into<String>) -> WalError {
     WalError::Unavailable(Arc::new(std::io::Error::other(why.into())))
 }

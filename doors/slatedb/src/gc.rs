@@ -1,6 +1,6 @@
-//! Garbage collection: everything before the lowest id that is referred to.
+//! Garbage collection: truncates everything before the lowest referenced id.
 //!
-//! *Owns*: the trait `WalGc`. *May not touch*: what is in a record.
+//! *Owns*: the trait `WalGc`. *May not touch*: the contents of a record.
 
 use std::ops::Bound;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use crate::blocking::blocking;
 use crate::error::of_log;
 use crate::wals::DatabaseWal;
 
-/// The lowest id of which a range speaks; `None` for a range without any.
+/// The lowest id of a range; `None` for an empty range.
 fn lowest(range: &WalFileRange) -> Option<u64> {
     let first = match range.0 {
         Bound::Included(first) => first,
@@ -30,7 +30,7 @@ fn lowest(range: &WalFileRange) -> Option<u64> {
 }
 
 impl DatabaseWal {
-    /// Truncates before `first`, as far as the files are older than `min_age`.
+    /// Truncates before `first`, but only files that are older than `min_age`.
     fn collect_before(&self, first: u64, min_age: Duration, dry_run: bool) -> Result<(), WalError> {
         let Some((reader, living)) = self.reader()? else { return Ok(()) };
         let mut first = Lsn::new(first);
@@ -50,7 +50,7 @@ impl DatabaseWal {
         let Some(directory) = self.find()? else { return Ok(()) };
         let log = match Log::open_in(directory, self.tuning().log.clone().create(false)) {
             Err(Error::NoLog { .. }) => return Ok(()),
-            // Of another process: it collects for itself.
+            // `Locked` by another process, which collects for itself.
             opened => opened.map_err(of_log)?,
         };
         let first = first.min(Lsn::new(log.last().get().saturating_add(1)));
@@ -67,7 +67,7 @@ impl WalGc for DatabaseWal {
         min_age: Duration,
         dry_run: bool,
     ) -> Result<(), WalError> {
-        // Nothing referred to at all is more likely a mistake than an empty database.
+        // No reference at all is more likely a mistake than an empty database.
         let Some(first) = referenced_ranges.iter().filter_map(lowest).min() else { return Ok(()) };
         let wal = self.clone();
         blocking(move || wal.collect_before(first, min_age, dry_run)).await

@@ -1,6 +1,6 @@
 //! Reads write batches in the order of their ids.
 //!
-//! *Owns*: where a reader stands, and the trait `WalIterator`. *May not touch*: writing.
+//! *Owns*: a reader's position, and the trait `WalIterator`. *May not touch*: writing.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,17 +18,17 @@ use crate::rows::decode;
 use crate::state::Shared;
 use crate::wals::DatabaseWal;
 
-/// So many bytes of records are decoded at a time.
+/// How many bytes of records are decoded at a time.
 const CHUNK_BYTES: usize = 1 << 20;
-/// So long a bounded range waits for a record that a writer in another process has made durable
-/// and not published yet.
+/// How long a bounded range waits for a record that a writer in another process has made durable
+/// but not published yet.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The write batches of a range.
 pub struct LogIterator {
-    /// Where it stands; elsewhere while `step` runs.
+    /// The position; while `step` runs, the step has it.
     place: Option<ReadPlace>,
-    /// A step that was begun and not awaited to its end goes on with the next call.
+    /// If a call is cancelled, the next one continues its step.
     step: Option<Pin<Box<Going>>>,
 }
 
@@ -41,9 +41,9 @@ struct ReadPlace {
     next: u64,
     /// One above the last id of the range; `None` goes on for ever.
     end: Option<u64>,
-    /// With the writer of this process whose log it reads.
+    /// With the writer, if it is one of this process.
     cursor: Option<(Cursor, Option<Arc<Shared>>)>,
-    /// The writer that counts what a restart replays.
+    /// The writer that counts the replayed bytes.
     counter: Option<Arc<Shared>>,
 }
 
@@ -89,7 +89,7 @@ impl ReadPlace {
                         let missing = WalError::WalTruncated(self.next);
                         return (self, Err(missing));
                     }
-                    // No writer has been here yet.
+                    // No writer has opened the log yet.
                     Ok(None) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
                     Ok(found) => self.cursor = found,
                     Err(error) => return (self, Err(error)),
@@ -113,7 +113,7 @@ impl ReadPlace {
                     return (self, Ok(Some(WalRows { rows, last_consumed_wal_file_id: last })));
                 }
                 Ok(None) => match &living {
-                    // A writer that has ended is asked no more: another one may have come.
+                    // The writer has ended: look for its successor.
                     Some(writer) if !writer.is_open() => {}
                     _ if self.end.is_some() => {
                         let missing = WalError::WalTruncated(self.next);
@@ -121,12 +121,12 @@ impl ReadPlace {
                     }
                     Some(writer) => match writer.log.durable_at(Lsn::new(self.next)).await {
                         Ok(_) => self.cursor = Some((cursor, living)),
-                        // The log has failed, and its writer may not know yet.
+                        // The log has failed, and the writer's state may not show it yet.
                         Err(_) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
                     },
                     None => self.cursor = Some((cursor, living)),
                 },
-                // The files of a log that was closed may belong to its next writer.
+                // The log was closed, and its files may belong to the next writer.
                 Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}
                 Err(error) => return (self, Err(error)),
             }
@@ -137,7 +137,7 @@ impl ReadPlace {
 /// Rows, the last id they are from, and the bytes of their records.
 type Gathered = (Vec<RowEntry>, u64, u64);
 
-/// The next records, as many as make a chunk. Beside a writer it waits a moment for the first.
+/// The next chunk of records. Beside a writer this waits a moment for the first one.
 fn gather(
     wal: &DatabaseWal,
     cursor: &mut Cursor,
@@ -155,7 +155,7 @@ fn gather(
         let record = match record {
             Ok(Some(record)) => record,
             Ok(None) => break,
-            // What was read is shown first, and the error with the next call.
+            // First come the records; the next call returns the error.
             Err(_) if gathered.is_some() => {
                 cursor.seek(Lsn::new(next));
                 break;

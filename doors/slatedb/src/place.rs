@@ -1,7 +1,7 @@
-//! Where the logs lie, and which of them this process writes.
+//! Where the logs are, and which of them this process writes.
 //!
-//! *Owns*: the names of the directories, the marker of what is not finished, the list of living
-//! writers. *May not touch*: what is in a log.
+//! *Owns*: the names of the directories, the markers, the list of open writers. *May not touch*:
+//! the contents of a log.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,33 +14,32 @@ use slatedb::wal::WalError;
 use crate::error::{of_io, unavailable};
 use crate::state::Shared;
 
-/// The marker: a clone or a deletion was begun here and not finished, and what lies beside it may
-/// go.
+/// The marker of an unfinished clone or deletion: the other files here may be removed.
 pub(crate) const UNFINISHED: &str = "slatedb.unfinished";
-/// The marker: a new database came here, and found the log of another one. Its manifest has no
-/// identity, so when it comes again it looks like the database whose log this is, if that one's
-/// manifest knows nothing of the log yet.
+/// The marker of a directory in which a new database found the log of another one. Manifests have
+/// no identity: when the new database opens again, it looks like the owner of the log, if the
+/// owner's manifest has no WAL id yet.
 pub(crate) const FOREIGN: &str = "slatedb.foreign";
 
-/// Directories by name: those of the system ([`OsPlace`]), or simulated ones in tests.
+/// Directories by name: real ones ([`OsPlace`]), or simulated ones in tests.
 pub trait Place: Send + Sync + 'static {
-    /// The directory, if it is there.
+    /// The directory, if it exists.
     ///
     /// # Errors
     /// Those of the system.
     fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError>;
 
-    /// The directory, created if need be, durably.
+    /// The directory; created if it does not exist, and then durable on return.
     ///
     /// # Errors
     /// Those of the system.
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError>;
 
-    /// The writers of this process, by the path of their log.
+    /// The open writers of this process, by the path of their log.
     fn living(&self) -> &Living;
 }
 
-/// The living writers of a process.
+/// The open writers of a process.
 #[derive(Default)]
 pub struct Living(Mutex<HashMap<PathBuf, Weak<Shared>>>);
 
@@ -60,7 +59,7 @@ impl Living {
     }
 }
 
-/// A directory of the system in which each log has a directory of its own.
+/// A real directory with a directory for each log.
 pub struct OsPlace {
     root: PathBuf,
 }
@@ -69,11 +68,11 @@ impl OsPlace {
     /// The directory `root`; it is created with the first log.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        // The process may go to another directory later.
+        // The process may change its working directory later.
         Self { root: std::path::absolute(&root).unwrap_or(root) }
     }
 
-    /// One path for all who write here, whatever they call it.
+    /// One path for all writers, however they spell it.
     fn path(&self, name: &str) -> PathBuf {
         std::fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone()).join(name)
     }
@@ -99,7 +98,7 @@ impl Place for OsPlace {
     }
 }
 
-/// The name of the directory of a database: its path, with `/` and what is no letter, digit, `-`,
+/// The name of a database's directory: its path, with every byte that is not a letter, digit, `-`,
 /// `_` or inner `.` as `%` and two hexadecimal digits. `%` alone is the empty path.
 pub(crate) fn directory_name(database: &str) -> String {
     let mut name = String::with_capacity(database.len() + 1);
@@ -125,7 +124,7 @@ pub(crate) fn mark(directory: &AnyDirectory, marker: &str) -> Result<(), WalErro
     }
 }
 
-/// Takes the marker away; durable on return.
+/// Removes the marker; durable on return.
 pub(crate) fn unmark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
     directory.remove(marker).and_then(|()| directory.sync()).map_err(of_io)
 }
@@ -141,8 +140,8 @@ pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
     Ok(())
 }
 
-/// Marks the directory as unfinished, and removes everything else but the lock; durable on return.
-/// The names of what was removed.
+/// Marks the directory as unfinished, and removes every other file but the lock; durable on return.
+/// Returns the names of the removed files.
 pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, WalError> {
     mark(directory, UNFINISHED)?;
     let empty = || {

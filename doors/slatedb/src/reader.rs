@@ -1,4 +1,4 @@
-//! The reader: ranges of WAL ids, in the process of the writer and in others.
+//! The reader: ranges of WAL ids, in the writer's process and in others.
 //!
 //! *Owns*: the trait `WalReader`. *May not touch*: writing.
 

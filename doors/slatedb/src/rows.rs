@@ -1,7 +1,7 @@
 //! A write batch as the bytes of a record.
 //!
 //! *Owns*: version 1 of the format, which docs/slatedb.md has byte by byte. *May not touch*: files.
-//! The log has checked the bytes; decoding refuses what no encoder of this version makes.
+//! The log has checked the checksums; decoding refuses bytes that no encoder of this version makes.
 
 use std::fmt;
 
@@ -16,22 +16,22 @@ const KIND: u8 = 0b11;
 const CREATED: u8 = 0b100;
 const EXPIRES: u8 = 0b1000;
 
-/// Bytes that are no record of this format, or rows that are no write batch.
+/// Bytes that are not a record of this format, or rows that are not one write batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Malformed {
-    /// A record of another version: a newer program wrote it.
+    /// A record of this other version: a newer program wrote it.
     Version(u8),
-    /// The record ends too early, at this row.
+    /// The record ends in its head or within this row, counted from 0.
     Short(u32),
     /// A row has flags that this version does not know.
     Flags(u8),
-    /// Bytes are left after the last row.
+    /// This many bytes follow the last row.
     Trailing(usize),
-    /// A record has no row.
+    /// A record without a row.
     Empty,
     /// A write batch has rows of two sequence numbers.
     Sequences(u64, u64),
-    /// A key, a value or the number of rows does not fit into 32 bits.
+    /// The length of a key or a value, or the number of rows, does not fit into 32 bits.
     TooLong(usize),
 }
 
@@ -56,10 +56,10 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The bytes of a write batch.
+/// Encodes a write batch as the bytes of a record.
 ///
 /// # Errors
-/// [`Malformed`] when the rows are no write batch.
+/// [`Malformed`] if the rows are not one write batch.
 pub fn encode(rows: &[RowEntry]) -> Result<Vec<u8>, Malformed> {
     let Some(first) = rows.first() else { return Err(Malformed::Empty) };
     let mut out = Vec::with_capacity(13 + rows.iter().map(row_bytes).sum::<usize>());
@@ -91,7 +91,7 @@ pub fn encode(rows: &[RowEntry]) -> Result<Vec<u8>, Malformed> {
     Ok(out)
 }
 
-/// The write batch in the bytes of a record; keys and values share its memory.
+/// Decodes the write batch of a record; keys and values share the record's memory.
 ///
 /// # Errors
 /// [`Malformed`] for bytes that [`encode`] does not make.
@@ -106,7 +106,7 @@ pub fn decode(record: Vec<u8>) -> Result<Vec<RowEntry>, Malformed> {
     if count == 0 {
         return Err(Malformed::Empty);
     }
-    // A row has at least five bytes: a wrong count takes no memory.
+    // A row has at least five bytes, so a wrong count allocates little.
     let mut rows = Vec::with_capacity((count as usize).min(bytes.len() / 5));
     for number in 0..count {
         rows.push(row(&mut bytes, seq).map_err(|flags| match flags {
@@ -117,7 +117,7 @@ pub fn decode(record: Vec<u8>) -> Result<Vec<RowEntry>, Malformed> {
     if bytes.is_empty() { Ok(rows) } else { Err(Malformed::Trailing(bytes.len())) }
 }
 
-/// The next row; the unknown flags, or nothing where the bytes end, as an error.
+/// The next row. The error is its unknown flags, or `None` if the bytes end too early.
 fn row(bytes: &mut Bytes, seq: u64) -> Result<RowEntry, Option<u8>> {
     let flags = bytes.try_get_u8().map_err(|_| None)?;
     if flags & KIND > TOMBSTONE || flags & !(KIND | CREATED | EXPIRES) != 0 {

@@ -1,9 +1,9 @@
-//! What one living writer and its observers share.
+//! What an open writer and its observers share.
 //!
 //! *Owns*: the log, the status, the order of events. *May not touch*: manifests, directories.
 //!
 //! The status changes under a lock. Listeners and waiting flushes are notified without a lock, one
-//! event after the other, in order.
+//! event at a time, in order.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,9 +20,9 @@ use crate::rows::encode;
 /// A log that this process writes.
 pub(crate) struct Shared {
     pub(crate) log: Log,
-    /// That of the manifest for which the writer began.
+    /// The epoch of the writer's manifest.
     pub(crate) epoch: u64,
-    /// Without threads of its own the log commits only in calls: a flush makes one.
+    /// A log without threads commits only in calls, so a flush makes one.
     has_threads: bool,
     replay_bytes_max: u64,
     state: Mutex<State>,
@@ -32,32 +32,32 @@ struct State {
     life: Life,
     flushed_id: u64,
     flushed_seq: Option<u64>,
-    /// What was appended and is not durable.
+    /// Bytes that were appended and are not durable.
     waiting_bytes: usize,
     waiting_rows: usize,
-    /// None any more once they were notified of the end: they hold parts of the database.
+    /// Empty once they were notified of the end, since they hold parts of the database.
     listeners: Vec<WalStatusListener>,
     events: VecDeque<WalEvent>,
     is_telling: bool,
     /// The last id of which the listeners were notified.
     told_id: u64,
     flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
-    /// The last id, and the bytes, of each part of what a restart would replay.
+    /// What a restart would replay, in parts: the last id and the bytes of each.
     parts: VecDeque<(u64, u64)>,
 }
 
-/// From the first state but one on every call gets the reason.
+/// In every state but the first, all calls return the reason.
 enum Life {
     Open,
-    /// The log is being closed, which decides on the reason.
+    /// The log is being closed; if that fails, its error becomes the reason.
     Closing(WalError),
     /// The listeners are to be notified once every appended batch has its outcome.
     Ending(WalError),
-    /// They were, or are by an event that waits.
+    /// They were notified, or an event for them is queued.
     Ended(WalError),
 }
 
-/// So many parts are told apart when it is asked how much a restart would replay.
+/// What a restart would replay is counted in about this many parts.
 const PARTS: u64 = 64;
 
 impl Shared {
@@ -96,17 +96,17 @@ impl Shared {
         self.state().life.reason().map_or(Ok(()), Err)
     }
 
-    /// Why the log refused: because the writer was fenced or closed, or by itself.
+    /// Why the log refused: the writer was fenced or closed, or the log's own error.
     fn refused(&self, error: inkstone::Error) -> WalError {
         self.state().life.reason().unwrap_or_else(|| of_log(error))
     }
 
-    /// Appends one batch as one record, and asks for its durability at once.
+    /// Appends a batch as one record, and asks for durability at once.
     pub(crate) async fn append(self: &Arc<Self>, rows: &[RowEntry]) -> Result<(), WalError> {
         self.check_open()?;
         let Some(seq) = rows.first().map(|row| row.seq) else { return Ok(()) };
         let record = encode(rows).map_err(|error| internal(error.to_string()))?;
-        // Before the log has it, so that the end is not told before its outcome.
+        // Before the log has it, so that listeners get its outcome before the end.
         let waiting = Waiting::begin(self, record.len(), rows.len());
         let handle = self.log.append_async(&record).await.map_err(|error| self.refused(error))?;
         self.note_replay(handle.lsn().get(), record.len() as u64);
@@ -114,7 +114,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Everything that was appended before: the last id, and the future of its durability.
+    /// The last appended id, and a future that is ready once everything up to it is durable.
     pub(crate) fn flush(self: &Arc<Self>) -> Result<(u64, FlushResultFuture), WalError> {
         let last = self.log.last().get();
         let told = {
@@ -140,7 +140,8 @@ impl Shared {
         Ok((last, Box::pin(completion)))
     }
 
-    /// A listener that comes too late is told of the end at once: SlateDB panics at an error here.
+    /// A listener that comes too late is notified of the end at once, since SlateDB panics at an
+    /// error here.
     pub(crate) fn subscribe(&self, listener: WalStatusListener) {
         let mut state = self.state();
         if !matches!(state.life, Life::Ended(_)) {
@@ -151,8 +152,8 @@ impl Shared {
         listener(WalEvent::WalClosed(status));
     }
 
-    /// Ends the writer for this reason. What was appended becomes durable, and the lock is free
-    /// when it returns, unless another thread is closing the log at that moment.
+    /// Ends the writer for this reason. On return all appends are durable and the lock is released,
+    /// unless another thread is still closing the log.
     pub(crate) fn close(&self, reason: WalError) -> Result<(), WalError> {
         {
             let mut state = self.state();
@@ -174,7 +175,7 @@ impl Shared {
         result
     }
 
-    /// Notes how many bytes a restart would replay for this id.
+    /// Counts the bytes that a restart would replay for this id.
     pub(crate) fn note_replay(&self, id: u64, bytes: u64) {
         let mut state = self.state();
         let part_bytes_max = self.replay_bytes_max / PARTS;
@@ -186,8 +187,8 @@ impl Shared {
         }
     }
 
-    /// Whether a restart would replay too much, when this id and those before it are in a memtable
-    /// that was frozen.
+    /// Whether a restart would replay too much after this id, up to which the rows are in frozen
+    /// memtables.
     pub(crate) fn is_replay_long(&self, replay_after: u64) -> bool {
         let mut state = self.state();
         let parts = &mut state.parts;
@@ -197,8 +198,8 @@ impl Shared {
         parts.iter().map(|(_, bytes)| bytes).sum::<u64>() >= self.replay_bytes_max
     }
 
-    /// Tells the listeners, and those who wait for a flush, what has come. If another thread is
-    /// telling, it tells this too.
+    /// Notifies the listeners and the waiting flushes. If another thread is notifying, it takes
+    /// these events, too.
     fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         state.end_if_due();
         if state.is_telling {
@@ -233,7 +234,7 @@ impl Shared {
             }
             drop(state);
             for tell in answered {
-                // Who dropped the future does not wait.
+                // An error: the future was dropped, so no one waits.
                 let _ = tell.send(answer.clone());
             }
             state = self.state();
@@ -242,11 +243,11 @@ impl Shared {
     }
 }
 
-/// A batch that is appended and not decided.
+/// A batch without an outcome yet.
 struct Waiting {
     shared: Arc<Shared>,
     bytes: usize,
-    /// None any more once it is decided.
+    /// 0 once the batch has its outcome.
     rows: usize,
 }
 
@@ -266,7 +267,8 @@ impl Waiting {
             Ok(lsn) => {
                 state.flushed_id = state.flushed_id.max(lsn.get());
                 state.flushed_seq = Some(seq);
-                // Also of a writer that is closing: its rows are durable, and are replayed.
+                // Without a reason also while the writer closes: its rows are durable, and will be
+                // replayed.
                 let status = WalStatus { closed_reason: None, ..state.status() };
                 state.events.push_back(WalEvent::WalFlushed(status));
             }
@@ -288,7 +290,7 @@ impl Waiting {
 }
 
 impl Drop for Waiting {
-    /// Of a batch that the log refused, or an append that was cancelled.
+    /// For a batch that the log refused, or an append that was cancelled.
     fn drop(&mut self) {
         if self.rows > 0 {
             let shared = Arc::clone(&self.shared);
@@ -299,7 +301,7 @@ impl Drop for Waiting {
 }
 
 impl Life {
-    /// Why the writer takes no calls any more.
+    /// Why the writer refuses calls.
     fn reason(&self) -> Option<WalError> {
         match self {
             Self::Open => None,
@@ -321,7 +323,7 @@ impl State {
         }
     }
 
-    /// Has the listeners told of the end, once everything before is decided.
+    /// Queues the end for the listeners, once every batch has its outcome.
     fn end_if_due(&mut self) {
         if let Life::Ending(reason) = &self.life
             && self.waiting_rows == 0

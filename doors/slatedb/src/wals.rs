@@ -1,6 +1,6 @@
-//! The logs of a directory, and what is tuned about them.
+//! The logs of a directory, and their tuning.
 //!
-//! *Owns*: who is which database. *May not touch*: the traits, which are in files of their own.
+//! *Owns*: which log is whose. *May not touch*: the traits, which have their own files.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,30 +13,31 @@ use crate::error::{of_io, of_log};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
 
-/// What may be chosen.
+/// Settings of the logs.
 #[derive(Debug, Clone)]
 pub struct Tuning {
-    /// How the logs are opened. By default a write batch has at most 32 MiB. The LSNs, and whether
-    /// a log is created, are set by this crate.
+    /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
+    /// `create`, `begin_at` and `expect_durable` itself.
     pub log: Options,
-    /// A memtable is flushed when a restart would replay so many bytes: 256 MiB by default.
+    /// A memtable is flushed when a restart would replay this many bytes: 256 MiB by default.
     pub replay_bytes_max: u64,
-    /// So long a new writer waits for one in another process that has the log open: 30 s by
+    /// How long a new writer waits for a writer in another process that has the log open: 30 s by
     /// default. The other one closes when it sees that its manifest is fenced.
     pub fence_within: Duration,
-    /// When a database that has had WAL ids begins with a new log: never, by default.
+    /// Whether a database that has had WAL ids may begin a new log: never, by default.
     pub new_log: NewLog,
 }
 
-/// When a database that has had WAL ids begins with a new, empty log, whose ids follow those.
+/// When a database that has had WAL ids may begin a new, empty log, whose ids follow the known
+/// ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NewLog {
-    /// Never: a log that is not there was lost, or its disk is not mounted.
+    /// Never: a missing log was lost, or its disk is not mounted.
     #[default]
     Never,
-    /// Where every row that the manifest knows of is in the tree: the way from another WAL.
+    /// If every row that the manifest knows of is in the tree, as when another WAL is replaced.
     AfterFlush,
-    /// Also where rows are lost with a log.
+    /// Always, also if rows are lost.
     AcceptLoss,
 }
 
@@ -51,7 +52,8 @@ impl Default for Tuning {
     }
 }
 
-/// A directory in which each database has a log; SlateDB's administrator of them. Cheap to clone.
+/// A directory with a log for each database, and SlateDB's administrator of these logs. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Wals {
     pub(crate) place: Arc<dyn Place>,
@@ -59,38 +61,39 @@ pub struct Wals {
 }
 
 impl Wals {
-    /// The logs below the directory `root`, which is created with the first log.
+    /// The logs below the directory `root`, which is created with the first log. Touches no file.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self::tuned(root, Tuning::default())
     }
 
-    /// The same, tuned.
+    /// As [`Wals::at`], with these settings.
     pub fn tuned(root: impl Into<PathBuf>, tuning: Tuning) -> Self {
         Self::in_place(Arc::new(OsPlace::new(root)), tuning)
     }
 
-    /// The logs of any place, for example a simulated one.
+    /// The logs of any [`Place`], for example a simulated one.
     pub fn in_place(place: Arc<dyn Place>, tuning: Tuning) -> Self {
         Self { place, tuning: Arc::new(tuning) }
     }
 
-    /// The log of the database at this path: what its builders take as writer, reader and
-    /// collector. Give the path that the database has.
+    /// The log of the database at this path, which the database's builders take as writer, reader
+    /// and collector. Use the same path as for the database.
     pub fn of(&self, database: impl Into<slatedb::object_store::path::Path>) -> DatabaseWal {
         let name = directory_name(database.into().as_ref());
         DatabaseWal { wals: self.clone(), name: name.into(), beside: Arc::default() }
     }
 }
 
-/// A reader, and the writer of this process if it is that one's log.
+/// A reader, and the writer if it is one of this process.
 pub(crate) type Found = (Reader, Option<Arc<Shared>>);
 
-/// The log of one database: its writer, reader and collector. Cheap to clone.
+/// The log of one database. Cheap to clone. Implements SlateDB's `WriterInit`, `WalReader` and
+/// `WalGc`; docs/slatedb.md has their errors.
 #[derive(Clone)]
 pub struct DatabaseWal {
     pub(crate) wals: Wals,
     pub(crate) name: Arc<str>,
-    /// Kept for whoever asks for the end of the log again and again.
+    /// Kept open for repeated calls of `last_id`.
     beside: Arc<Mutex<Option<Reader>>>,
 }
 
@@ -99,7 +102,7 @@ impl DatabaseWal {
         &self.wals.tuning
     }
 
-    /// Where the log is, for messages.
+    /// The path of the log, for messages.
     pub(crate) fn path(&self) -> String {
         match self.wals.place.find(&self.name) {
             Ok(Some(directory)) => directory.path().display().to_string(),
@@ -107,7 +110,7 @@ impl DatabaseWal {
         }
     }
 
-    /// The directory, if it is there and nothing in it is unfinished.
+    /// The directory, if it exists; an error if a clone or a deletion in it is unfinished.
     pub(crate) fn find(&self) -> Result<Option<AnyDirectory>, WalError> {
         let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
             return Ok(None);
@@ -124,7 +127,7 @@ impl DatabaseWal {
         Ok(self.wals.place.living().get(&directory).filter(|writer| writer.is_open()))
     }
 
-    /// A reader: of the writer in this process, or beside any other. `None` if there is no log.
+    /// A reader of the writer in this process, or of the files. `None` if there is no log.
     pub(crate) fn reader(&self) -> Result<Option<Found>, WalError> {
         if let Some(writer) = self.living()? {
             return Ok(Some((writer.log.reader(), Some(writer))));
@@ -158,8 +161,8 @@ impl DatabaseWal {
     }
 }
 
-/// The last record that is durable now. A reader beside a writer looks for what is new only when it
-/// is asked for the record after those that it knows.
+/// The last durable record. A reader beside a writer looks for new records only when it is asked
+/// for the one after those that it knows.
 pub(crate) fn last_of(reader: &Reader) -> Result<Lsn, WalError> {
     let mut cursor = reader.from(reader.durable().next().unwrap_or(Lsn::FIRST));
     cursor.next().map_err(of_log)?;

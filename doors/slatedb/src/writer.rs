@@ -1,6 +1,6 @@
 //! The writer: fencing, appending, flushing.
 //!
-//! *Owns*: how a writer begins, and the traits `WriterInit`, `WalWriter`, `WalObserver`. *May not
+//! *Owns*: how a writer opens, and the traits `WriterInit`, `WalWriter`, `WalObserver`. *May not
 //! touch*: the status (`state.rs`), reading (`iterator.rs`).
 
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::place::{FOREIGN, check_finished, is_marked, mark, unmark};
 use crate::state::Shared;
 use crate::wals::{DatabaseWal, NewLog};
 
-/// What a manifest says about the log.
+/// What a manifest knows of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// The writer's number: each opening of a database has a higher one.
     pub epoch: u64,
-    /// Everything up to this id is in the tree.
+    /// All rows up to this id are in the tree.
     pub replay_after: u64,
-    /// The id after the last that the manifest knows to be durable.
+    /// The id after the last one that the manifest knows to be durable.
     pub next_id: u64,
     /// The database began as a clone.
     pub is_clone: bool,
@@ -44,18 +44,18 @@ impl Seen {
         }
     }
 
-    /// No writer has ever opened this database: no log with rows can be its own.
+    /// No writer has opened this database before, so no log with rows can be its own.
     fn is_new(&self) -> bool {
         self.epoch <= 1 && !self.is_clone
     }
 
-    /// The last id that was durable.
+    /// The last id that the manifest knows to be durable; 0 if none.
     fn known_id(&self) -> u64 {
         self.replay_after.max(self.next_id.saturating_sub(1))
     }
 }
 
-/// The manifest of the writer that begins, as far as fencing needs it.
+/// The manifest of a writer that opens: the part that fencing needs.
 #[async_trait]
 pub trait ManifestView: Send {
     /// What it says.
@@ -75,22 +75,22 @@ impl ManifestView for WriterManifest {
     }
 }
 
-/// The longest pause before a lock is asked for again.
+/// The longest pause before the next attempt to lock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What an opening finds.
+/// The outcome of an attempt to open.
 enum Found {
     Open(Arc<Shared>),
-    /// Another process has the log, or a writer of this one that is about to end.
+    /// Another process has the log, or a writer of this process that is about to end.
     Locked(Error),
-    /// A later writer of this database has the log, or any writer of another one.
+    /// A later writer of this database has the log, or any writer of another database.
     Taken(u64),
-    /// A new database found rows, or one of which that was noted before.
+    /// The log is another database's: this one is new and the log has rows, or the marker says so.
     Foreign,
 }
 
 impl DatabaseWal {
-    /// Fences every other writer and begins; the iterator shows what is to be replayed.
+    /// Fences every other writer, and opens; the iterator returns the rows to replay.
     ///
     /// # Errors
     /// Those of `WriterInit::fence_and_init`.
@@ -99,7 +99,7 @@ impl DatabaseWal {
         &self,
         manifest: &mut dyn ManifestView,
     ) -> Result<(Writer, LogIterator), WalError> {
-        // None: for ever.
+        // None waits for ever.
         let until = Instant::now().checked_add(self.tuning().fence_within);
         let mut pause = Duration::from_millis(10);
         let writer = loop {
@@ -110,9 +110,8 @@ impl DatabaseWal {
                 Found::Open(shared) => Ok(Writer { shared }),
                 other => Err(other),
             };
-            // A newer epoch may have had the lock and let it go before this one got it. An opening
-            // that waits for the lock, or is not let in, may be fenced too: then `Fenced` is the
-            // answer.
+            // A newer epoch may have had the lock before this one got it. An opening that waits for
+            // the lock, or is refused, may be fenced too: then it returns `Fenced`.
             manifest.refresh().await?;
             match found {
                 Ok(writer) => break writer,
@@ -124,7 +123,7 @@ impl DatabaseWal {
                     let wal = self.clone();
                     return Err(blocking(move || wal.mark_foreign()).await);
                 }
-                // The other one goes when it sees its manifest.
+                // The other writer closes when it sees its manifest.
                 Err(_) => {}
             }
             blocking(move || std::thread::sleep(pause)).await;
@@ -163,8 +162,8 @@ impl DatabaseWal {
             if other.is_open() && other.epoch >= seen.epoch {
                 return Ok(Found::Taken(other.epoch));
             }
-            // An error is one of that writer's log, and it is told of it. What matters here is the
-            // lock.
+            // An error is that of the other writer's log, and that writer gets it. Only its lock
+            // matters here.
             let _ = other.close(WalError::Fenced);
         }
         let options = tuning.log.clone().create(false);
@@ -172,7 +171,7 @@ impl DatabaseWal {
         let opened = Log::open_in(directory.clone(), options.clone().expect_durable(known));
         let has_none = match &opened {
             Err(Error::NoLog { .. }) => true,
-            // So it is to a log that should hold rows, also where there is none.
+            // A log that must have rows is also `Corrupt` if it does not exist.
             Err(Error::Corrupt(_)) => self.reader().is_ok_and(|found| found.is_none()),
             _ => false,
         };
@@ -253,8 +252,8 @@ impl DatabaseWal {
 
     fn is_short(&self, known: u64, last: u64) -> WalError {
         data(format!(
-            "{}: the manifest knows WAL id {known} to be durable, the log here ends at {last}: the \
-             directory is another one's or older than the database; bring back the right one",
+            "{}: the manifest knows WAL id {known} to be durable, but the log here ends at {last}: \
+             this is another database's directory or an old copy; bring back the right one",
             self.path()
         ))
     }
@@ -319,7 +318,7 @@ impl WalWriter for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Nobody is left to be told; the next opening finds what is durable.
+        // No caller is left for an error; the next opening finds what is durable.
         let _ = self.shared.close(WalError::Closed);
     }
 }

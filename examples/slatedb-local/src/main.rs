@@ -6,8 +6,8 @@
 //!     cargo run -p slatedb-local -- DIR fill COUNT [BYTES]   # prints each row once it is durable
 //!     cargo run -p slatedb-local -- DIR follow               # another process: what it sees
 //!
-//! `fill` goes on after the rows of an earlier one, with values of so many bytes. Kill it in the
-//! middle (`kill -9`), and `scan`: each row that was printed is there, in the same order. SlateDB's
+//! `fill` continues after the rows of an earlier `fill`, with values of BYTES bytes. Kill it in the
+//! middle (`kill -9`), then `scan`: each printed row is there, in the same order. SlateDB's
 //! settings may come from the environment, as `SLATEDB_L0_SST_SIZE_BYTES=65536`.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn objects(directory: &Path) -> Outcome<Arc<dyn ObjectStore>> {
     let objects = directory.join("objects");
     std::fs::create_dir_all(&objects)?;
-    // Without `with_fsync` a power loss takes objects whose rows the log has given up already.
+    // Without `with_fsync` a power loss can take objects whose rows are no longer in the log.
     Ok(Arc::new(LocalFileSystem::new_with_prefix(objects)?.with_fsync(true)))
 }
 

@@ -1,7 +1,7 @@
-//! What stands in SlateDB's own tests in place of their WALs.
+//! Replaces the WALs of SlateDB's own tests.
 //!
-//! *Owns*: a builder that gives each database a log, and `BTreeMapWal`, the name of the WAL of
-//! their four tests of custom WALs, over a log. *May not touch*: what the tests look at.
+//! *Owns*: a builder that gives each database a log, and `BTreeMapWal` over a log, under the name
+//! of the WAL of their four tests of custom WALs. *May not touch*: what the tests check.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -22,8 +22,8 @@ use tempfile::TempDir;
 
 type Stores = Vec<Arc<dyn ObjectStore>>;
 
-/// As `Db::builder`, with the log of this store and path. Stores are kept, so that none gets
-/// another's number.
+/// As `Db::builder`, with the log of this store and path. Stores are kept, so that no two get the
+/// same number.
 pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
     static STORES: LazyLock<(TempDir, Mutex<Stores>)> =
         LazyLock::new(|| (tempfile::tempdir().unwrap(), Mutex::default()));
