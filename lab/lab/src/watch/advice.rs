@@ -1,7 +1,7 @@
-//! What a program's own settings can do about a cause.
+//! Which setting of the watched program answers a cause.
 //!
-//! *Owns*: the table of settings, each with its source; docs/watch.md shows the same table. *May
-//! not touch*: how much it would help (`predict`).
+//! *Owns*: the table of settings, each with its source; docs/watch.md has the same table. *May not
+//! touch*: how much a setting would help (`predict`).
 
 use std::borrow::Cow;
 
@@ -14,20 +14,20 @@ use super::cause::Cause;
 pub struct Advice {
     /// The program.
     pub program: Cow<'static, str>,
-    /// The setting, as its users write it.
+    /// The setting, as users write it.
     pub setting: Cow<'static, str>,
     /// What it does.
     pub effect: Cow<'static, str>,
-    /// Where that is written.
+    /// Its documentation.
     pub source: Cow<'static, str>,
 }
 
 /// One row of the table.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Beginnings of the names of its processes.
+    /// Prefixes of the names of its processes.
     names: &'static [&'static str],
-    /// A part of the paths of the files in question; empty: all.
+    /// A part of the paths that it applies to; empty for all.
     path: &'static str,
     /// The causes that it answers.
     causes: &'static [Cause],
@@ -38,7 +38,7 @@ const BLOCKS: &[Cause] = &[Cause::Grows, Cause::Reserved, Cause::ReservedBeyond,
 const POSTGRES: &[&str] = &["postgres", "postmaster"];
 const POSTGRES_WAL: &str = "https://www.postgresql.org/docs/current/runtime-config-wal.html";
 
-/// The settings, the first that fits is named.
+/// The settings. The first one that fits is named.
 pub const SETTINGS: &[Setting] = &[
     setting(
         ("PostgreSQL", POSTGRES, "pg_wal", BLOCKS),
@@ -132,12 +132,12 @@ const fn setting(
     Setting { names, path, causes, advice: Advice { program, setting, effect, source } }
 }
 
-/// The setting that answers this cause, if the program has one. A disk of its own helps only where
-/// somebody else's requests were in between.
+/// The setting that answers this cause, if the program has one. A separate disk helps only if
+/// others' requests were in progress.
 pub fn advice(process: &str, path: &str, cause: Cause, is_beside: bool) -> Option<Advice> {
     let fits = |setting: &&Setting| {
         let is_named = setting.names.iter().any(|name| process.starts_with(name));
-        // Any program may have SQLite in it: the file's name says it.
+        // Any program may embed SQLite, so the file's name decides.
         let is_it = is_named || setting.names.is_empty();
         let helps = setting.advice.program != "etcd" || is_beside;
         is_it && helps && path.contains(setting.path) && setting.causes.contains(&cause)

@@ -1,5 +1,5 @@
-//! Why the syncs of a file cost what they cost: from the state of the blocks that were written, the
-//! file's size, how it was written, and its bill.
+//! Why the syncs of a file cost what they do, judged by the state of the written blocks, the file's
+//! size, how it was written, and its bill.
 //!
 //! *Owns*: the causes, and their sentences. *May not touch*: how the facts were found.
 
@@ -10,18 +10,18 @@ use super::recording::{Place, SeenFile};
 use super::syncs::How;
 use super::tally::{Blocks, FileTally, SyncBill};
 
-/// Why one sync costs what it costs.
+/// Why one sync costs what it does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It writes over blocks that were written before: nothing is cheaper.
     Overwrites,
-    /// As before, but `fsync` also makes the time stamps durable.
+    /// It overwrites, but `fsync` also makes the time stamps durable.
     TimeStamps,
-    /// The same on ext4 without a journal, which writes the inode with each new time stamp.
+    /// It overwrites, on ext4 without a journal, which writes the inode with each new time stamp.
     InodeInPlace,
-    /// It writes over its own blocks, and yet waits for the journal: another change of the file
-    /// or of another one is in it.
+    /// It overwrites, but waits for the journal: another change of this file, or of another one, is
+    /// in it.
     OthersJournal,
     /// It grows: new blocks, a new size.
     Grows,
@@ -33,7 +33,7 @@ pub enum Cause {
     Holes,
     /// It is created, synced and removed again and again.
     CreatedAgain,
-    /// Its blocks are freed, or a clone shares them, and it takes new ones again and again.
+    /// Its blocks are freed or shared with a clone, so it takes new ones again and again.
     TakenAgain,
     /// The file system writes data to a new place each time.
     CopyOnWrite,
@@ -41,7 +41,7 @@ pub enum Cause {
     Shared,
     /// It is a directory: names change.
     Names,
-    /// Nothing had changed.
+    /// Nothing had changed since the last sync.
     NothingWritten,
     /// Its blocks could not be seen.
     #[default]
@@ -49,7 +49,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether blocks written ahead of time would make it cheaper.
+    /// Whether writing the blocks ahead of time would make it cheaper.
     pub fn is_about_blocks(self) -> bool {
         matches!(self, Self::Grows | Self::Reserved | Self::ReservedBeyond | Self::Holes)
     }
@@ -97,14 +97,15 @@ impl Cause {
     }
 }
 
-/// One first write of a block in this many is a cause.
+/// First writes of blocks are a cause if they are at least one write in this many.
 const FIRSTS_MIN: u64 = 50;
-/// The share of the syncs that must have waited for the journal before that is said.
+/// Waits for the journal are a cause from this share of the syncs on.
 const OFTEN: f64 = 0.2;
-/// If fewer waited, none did.
+/// Below this share of the syncs, waits for the journal are ignored.
 const SELDOM: f64 = 0.005;
 
-/// So many writes of metadata for each first write of a block are not the blocks' fault.
+/// With at least this many metadata writes for each first write of a block, first writes are not
+/// the cause.
 const INODES_MIN: f64 = 4.0;
 
 /// Finds the cause.
@@ -134,7 +135,7 @@ pub fn cause(
     let is_bare = is_bare(place);
     let has_log = place.has_journal || place.layer.file_system == "xfs";
     let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio | How::SyncWrite);
-    // A block's first write is the dear one, also if many cheap ones follow.
+    // The first write of a block is the expensive one, even if many cheap ones follow.
     let first = [
         (appended, Cause::Grows),
         (unwritten, Cause::Reserved),
@@ -143,7 +144,7 @@ pub fn cause(
         (shared, Cause::Shared),
     ];
     let firsts = appended + unwritten + beyond + hole + shared;
-    // Of several small writes into a block only the first one finds it new.
+    // Of several small writes to a block only the first one finds it new.
     let firsts_each = data_writes * firsts as f64 / all.max(1) as f64;
     let is_bare_inode = is_bare && metadata_writes >= OFTEN;
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
@@ -154,7 +155,7 @@ pub fn cause(
         {
             Cause::InodeInPlace
         }
-        // Where nothing waited for the journal, somebody had written them ahead after all.
+        // Where no sync waited for the journal, the blocks had been written ahead after all.
         Some(cause)
             if firsts > 0 && firsts * FIRSTS_MIN >= all && (waited >= SELDOM || !has_log) =>
         {
@@ -216,7 +217,7 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
     sentence
 }
 
-/// The bill of one sync in words: what it has none of is left out.
+/// The bill of one sync in words, without its zeros.
 pub fn words(bill: &SyncBill) -> String {
     let parts = [
         (bill.reads, "read", "reads"),

@@ -1,8 +1,8 @@
 //! Watches a program: finds its processes, threads, files and disks in /proc, and traces them.
 //!
-//! *Owns*: the trace's life, and every look at /proc. *May not touch*: the program: nothing is
-//! attached to it, nothing is written for it, and its files are opened for reading and only for the
-//! moment in which their blocks are looked up.
+//! *Owns*: the trace from start to end, and all reads of /proc. *May not touch*: the program.
+//! Nothing is attached to it, nothing is written into its files, and they are opened, for reading,
+//! only while their blocks are looked up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -24,14 +24,14 @@ use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
 use super::report::WatchedProcess;
 use super::syncs::{How, syncs_of};
 
-/// What is watched.
+/// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A process and those that it has started.
     Process(u32),
     /// All processes of this name.
     Name(String),
-    /// All processes that have files below this directory open, and those files only.
+    /// All processes that have files below this directory open, and only those files.
     Path(PathBuf),
 }
 
@@ -46,7 +46,7 @@ impl Target {
     }
 }
 
-/// Why nothing was watched.
+/// Why nothing could be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// There is no such program.
@@ -57,24 +57,24 @@ pub enum WatchError {
     Io(#[from] inkstone_io::Error),
 }
 
-/// How often the processes' threads and files are looked at.
+/// How often to look at the processes' threads and files.
 const LOOK: Duration = Duration::from_millis(500);
 /// The same for a program with many descriptors.
 const LOOK_SELDOM: Duration = Duration::from_secs(2);
 const MANY: usize = 1000;
-/// How often new syncs are looked at, for files that live for a moment.
+/// How often to look up the files of new syncs, since files may be removed soon.
 const TICK: Duration = Duration::from_millis(20);
 /// Events older than this have been read.
 const UNREAD_NS: u64 = 100_000_000;
-/// Where the file systems tell of each sync, calls are looked at for the first of these two in each
-/// of the second: every call of every program on the machine is slower meanwhile.
+/// Where the file systems report each sync, system calls are traced for the first of these two
+/// times in each of the second, since tracing slows every call of every program on the machine.
 const CALLS_FOR: Duration = Duration::from_secs(1);
 const CALLS_EVERY: Duration = Duration::from_secs(10);
-/// Writes to more descriptors than this are not looked at: only their bytes would be missed.
+/// Writes are traced for at most this many descriptors: of the others only the bytes are missed.
 const DESCRIPTORS_MAX: usize = 48;
-/// Files beyond this have no look at their blocks.
+/// The blocks of at most this many files are looked up.
 const FILES_MAX: usize = 4000;
-/// In `/proc/PID/stat`: a thread of the kernel.
+/// In `/proc/PID/stat`: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// A watched program.
@@ -83,13 +83,13 @@ pub struct Watched {
     processes: BTreeMap<u32, Process>,
     recording: Recording,
     by_inode: HashMap<(DeviceNumber, u64), usize>,
-    /// What each descriptor led to when it was last seen.
+    /// The file of each descriptor when it was last seen.
     links: HashMap<(u32, u32), (PathBuf, usize)>,
     places: HashMap<DeviceNumber, Option<usize>>,
     births: HashMap<usize, SystemTime>,
     warnings: BTreeSet<String>,
     trace: Option<SyncTrace>,
-    /// Since when calls are looked at, with the descriptors whose writes are.
+    /// Since when calls are traced, and the descriptors whose writes are traced.
     calls: Option<(Instant, (Vec<u32>, bool))>,
     last_calls: Instant,
     seen_events: usize,
@@ -100,7 +100,7 @@ pub struct Watched {
 #[derive(Debug, Clone)]
 struct Process {
     name: String,
-    /// With its number, this is one process for ever.
+    /// Its start: with its number, this identifies the process for ever.
     started: u64,
     io: Option<(u64, u64)>,
     last_io: Option<(u64, u64)>,
@@ -108,10 +108,11 @@ struct Process {
 }
 
 impl Watched {
-    /// Finds the program, and begins to trace it if this user may.
+    /// Finds the program, and begins to trace it if this user may do so.
     ///
     /// # Errors
-    /// There is no such program, or it cannot be watched; the trace could not begin.
+    /// [`WatchError::NotThere`]: there is no such program, or it cannot be watched.
+    /// [`WatchError::Io`]: the trace could not begin.
     pub fn start(target: Target) -> Result<Watched, WatchError> {
         let mut warnings: BTreeSet<String> = sweep_trace_instances().into_iter().collect();
         let mut watched = Watched {
@@ -173,7 +174,8 @@ impl Watched {
         }
     }
 
-    /// The disks of directories in which files will appear: of the path, or where the program runs.
+    /// Adds the disks where files will appear: that of the path, or those of the working
+    /// directories.
     fn add_homes(&mut self) {
         let homes: Vec<PathBuf> = match &self.target {
             Target::Path(path) => vec![path.clone()],
@@ -200,12 +202,13 @@ impl Watched {
         }
         self.trace = Some(SyncTrace::start(&devices)?);
         self.show_calls()?;
-        // Threads that were started while it began.
+        // Threads may have started meanwhile.
         self.look();
         Ok(())
     }
 
-    /// Watches until `until`, `stop`, or the program's end.
+    /// Watches until `until`, until `stop` is set, or until the program ends. False if it should
+    /// not continue.
     ///
     /// # Errors
     /// The trace.
@@ -364,7 +367,7 @@ impl Watched {
         self.recording.threads.extend(threads.map(|thread| (thread, process)));
     }
 
-    /// Files that live for a moment: looks where the newest syncs' descriptors lead.
+    /// Looks up the files of the newest syncs' descriptors, before they are removed.
     fn look_at_syncs(&mut self) {
         let Some(trace) = &self.trace else { return };
         let new = trace.after(self.seen_events);
@@ -387,8 +390,8 @@ impl Watched {
         }
     }
 
-    /// The process of a thread that syncs, if it is the program's: perhaps one that began since the
-    /// last look.
+    /// The process of a thread that syncs, if it is the program's. The thread may have started
+    /// since the last look.
     fn process_of_sync(&self, thread: u32, number: u32) -> Option<u32> {
         if let Some(&known) = self.recording.threads.get(&thread) {
             return Some(known);
@@ -441,7 +444,7 @@ impl Watched {
         self.recording.descriptors.push(seen);
     }
 
-    /// A number is used again for a new file, which was born at another time.
+    /// A new file can get a used inode number, but its time of birth differs.
     fn note_birth(&mut self, file: usize, facts: &fs::Metadata) {
         let Ok(born) = facts.created() else { return };
         let before = self.births.insert(file, born);
@@ -473,13 +476,13 @@ impl Watched {
         index
     }
 
-    /// The file system with this number; `None` if it is on no single disk.
+    /// The file system with this device number; `None` if it is not on a single disk.
     fn place(&mut self, device: DeviceNumber, directory: &Path) -> Option<usize> {
         if let Some(place) = self.places.get(&device) {
             return *place;
         }
         let found = place_of(device, directory);
-        // btrfs has a number for each of its subvolumes.
+        // btrfs has a device number for each subvolume.
         let same = |place: &Place, known: &Place| {
             let (new, known) = (&place.layer, &known.layer);
             new.device == known.device && new.start_bytes == known.start_bytes
@@ -508,7 +511,8 @@ impl Watched {
         self.recording.places.len() - 1
     }
 
-    /// The descriptors whose writes are looked at, and whether one is durable by itself.
+    /// The descriptors whose writes are traced, and whether writes to one of them are durable
+    /// without a sync.
     fn writes(&self) -> (Vec<u32>, bool) {
         let current = self.recording.descriptors.iter().filter(|seen| {
             let link = self.links.get(&(seen.process, seen.number));
@@ -542,7 +546,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Looks at calls for as long as is needed, and at the writes of new descriptors.
+    /// Traces calls only while needed, and the writes of new descriptors.
     fn choose_calls(&mut self) -> Result<(), WatchError> {
         match &self.calls {
             None if self.last_calls.elapsed() < CALLS_EVERY => Ok(()),
@@ -559,8 +563,8 @@ impl Watched {
         }
     }
 
-    /// Whether the file systems told of the beginning and the end of each sync that was seen, so
-    /// that calls need not be looked at.
+    /// Whether the file systems reported the start and the end of each sync so far, so that calls
+    /// need not be traced.
     fn is_told(&self) -> bool {
         let Some(trace) = &self.trace else { return false };
         let tells = |place: &Place| {
@@ -579,8 +583,8 @@ impl Watched {
             && all.all(|sync| sync.is_told && known(sync.file) && sync.how != How::Syncfs)
     }
 
-    /// Programs sync a directory by a descriptor that lives for a moment: the directories of the
-    /// files that were seen get their names here.
+    /// Programs open a directory for the moment of its sync. So the names of directories come from
+    /// the known files in them.
     fn add_parents(&mut self) {
         let parents: BTreeSet<(PathBuf, Option<usize>)> = self
             .recording
@@ -600,7 +604,7 @@ impl Watched {
         }
     }
 
-    /// What the files are at the end.
+    /// Notes the state of the files at the end.
     fn look_at_ends(&mut self) {
         self.add_parents();
         let by_file: HashMap<usize, (u32, u32)> =
@@ -630,23 +634,23 @@ impl Watched {
 
 /// All that was seen of a program.
 pub struct Seen {
-    /// The events and the facts.
+    /// The events, and the facts about files and disks.
     pub recording: Recording,
     /// The processes.
     pub processes: Vec<WatchedProcess>,
-    /// What to know about it.
+    /// What limits the recording.
     pub warnings: Vec<String>,
-    /// Whether syncs could be seen.
+    /// Whether syncs were traced.
     pub is_traced: bool,
 }
 
-/// The inode of the process numbers that the kernel's events have (PROC_PID_INIT_INO).
+/// The inode of the PID namespace that the kernel's events use (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Whether this user can see syncs here; otherwise why not.
+/// Whether this user can see syncs here; if not, the reason.
 fn can_watch() -> Result<(), String> {
     can_trace()?;
-    // A /proc that was mounted in the container shows no number of the kernel's own.
+    // A /proc that was mounted in the container does not show the kernel's own numbers.
     match fs::metadata("/proc/self/ns/pid").map(|facts| facts.ino()) {
         Ok(own) if own != FIRST_PID_NAMESPACE => {
             Err("this command runs in a container with process numbers of its own, and \
@@ -690,7 +694,7 @@ fn process_of(thread: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// Bytes of write calls, and bytes that went to disks.
+/// Bytes passed to write calls, and bytes written to disks.
 fn io_of(process: u32) -> Option<(u64, u64)> {
     let mut text = String::new();
     File::open(format!("/proc/{process}/io")).ok()?.read_to_string(&mut text).ok()?;
@@ -714,7 +718,7 @@ fn may_be_a_file(link: &Path) -> bool {
     link.is_absolute() && (!elsewhere || link.starts_with("/dev/shm"))
 }
 
-/// The path as descriptors' links have it.
+/// The path as the links of descriptors show it.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
@@ -728,7 +732,7 @@ fn without_mark(link: &Path) -> (PathBuf, bool) {
     }
 }
 
-/// A path as the process sees it, which may live in a container.
+/// A path in the view of the process, which may be in a container.
 fn below_root(process: u32, path: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{process}/root"));
     match path.strip_prefix("/") {
@@ -737,7 +741,7 @@ fn below_root(process: u32, path: &Path) -> PathBuf {
     }
 }
 
-/// The file is open for this moment only, and nothing is written out for the question.
+/// The file is open only for this moment, and the lookup writes nothing to the disk.
 fn state_of(path: &Path) -> Option<FileState> {
     let file = File::open(path).ok()?;
     let len_bytes = file.metadata().ok()?.len();

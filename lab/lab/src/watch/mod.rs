@@ -3,9 +3,9 @@
 //!
 //! *Owns*: the order of the steps, and the report's sentences. *May not touch*: the terminal.
 //!
-//! [`collect`] watches and gives a [`recording::Recording`]; everything after it is computed from
-//! that alone: [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause)
-//! (why). Then [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
+//! [`collect`] watches and makes a [`recording::Recording`]. The rest is computed from that alone:
+//! [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause) (why). Then
+//! [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
 
 pub mod advice;
 pub mod cause;
@@ -37,10 +37,10 @@ use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
 use syncs::{How, Sync, Syncs, syncs_of};
 use tally::{BesideReport, FileTally, SyncBill, tally};
 
-/// When the lab's own ways are measured for a prediction.
+/// When to measure the lab's own ways for a prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Predict {
-    /// If the disk was idle for most of the time.
+    /// If the disk was idle most of the time.
     #[default]
     Idle,
     /// Also on a busy disk.
@@ -52,32 +52,32 @@ pub enum Predict {
 /// How to watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
-    /// What.
+    /// What to watch.
     pub target: Target,
-    /// For how long.
+    /// How long to watch.
     pub time: Duration,
     /// When to measure for a prediction.
     pub predict: Predict,
-    /// A result of the lab on this disk, in place of a measurement.
+    /// A result of the lab on this disk, used instead of a measurement.
     pub lab: Option<LabResult>,
 }
 
-/// Files listed at most.
+/// The most files that are listed.
 const FILES_LISTED: usize = 16;
-/// Files open for writing and never synced that are listed.
+/// The most files that are listed as written and never synced.
 const UNSYNCED_LISTED: usize = 8;
-/// Others listed beside a file's syncs.
+/// The most neighbours that are listed for a file.
 const BESIDE_LISTED: usize = 4;
-/// A disk that is busier than this is not measured on without being asked.
+/// On a disk that is busier than this, nothing is measured unless the caller asks for it.
 const IDLE: f64 = 0.25;
-/// How often a growing report is shown.
+/// How often the report so far is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches a program and reports. `show` gets the report so far each second, if it is wanted, and
-/// answers whether anybody still looks.
+/// Watches a program and reports. If there is a `show`, it gets the report so far each second, and
+/// returns whether to continue.
 ///
 /// # Errors
-/// There is no such program, or it could not be traced.
+/// [`WatchError`]: there is no such program, or it cannot be traced.
 pub fn watch(
     options: &WatchOptions,
     stop: &AtomicBool,
@@ -235,7 +235,7 @@ fn disks(recording: &Recording, seconds: f64) -> Vec<DiskReport> {
     recording.places.iter().map(disk).collect()
 }
 
-/// The share of the time in which the disk had at least one request.
+/// The share of the time in which the disk had a request.
 fn busy(recording: &Recording, place: &recording::Place, seconds: f64) -> f64 {
     let (mut busy_ns, mut open, mut since_ns) = (0, 0u32, 0);
     for event in &recording.events {
@@ -338,7 +338,7 @@ impl One<'_> {
         let syncs = self.of_it.iter().filter(is_shown).count();
         let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
         if writes.clone().count() < syncs {
-            // Some were made where nobody looked.
+            // Some were made while calls were not traced.
             return None;
         }
         let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
@@ -362,7 +362,7 @@ impl One<'_> {
         }
     }
 
-    /// Whether the disk was asked for requests and shows none.
+    /// Whether the disk got bios and issued no request.
     fn is_passed_on(&self, place: &recording::Place) -> bool {
         let has = |device: &DeviceNumber| place.layer.numbers.contains(device);
         let (mut is_asked, mut is_shown) = (false, false);
@@ -392,7 +392,7 @@ fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: 
         let is_direct = is_direct(&seen.recording, &file.path);
         let (how, _) = file.calls.iter().max_by_key(|(_, calls)| calls.calls)?;
         let bill = file.bill?;
-        // What the calls do not show, the disk does.
+        // If the calls do not show the size, the disk does.
         let bytes = file.bytes_between.unwrap_or(bill.data_bytes as u64).max(1);
         Some((index, pair_of(file.cause, *how, is_direct, bytes)?))
     }) else {
@@ -415,7 +415,7 @@ fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: 
     let table = match (from_result, options.predict, disk) {
         (Some(Some(table)), ..) => Ok(table),
         (Some(None), ..) => Err(format!(
-            "that result has not both `{}` and `{}` on {} with {}",
+            "that result lacks `{}` or `{}` on {} with {}",
             pair.0.name(),
             pair.1.name(),
             file.device,
@@ -445,7 +445,7 @@ fn is_direct(recording: &Recording, path: &str) -> bool {
     of_it.map(|seen| seen.opened.direct).next_back().unwrap_or(false)
 }
 
-/// A directory on the disk that is not the program's.
+/// A directory on the disk for files of our own.
 fn scratch(disk: &DiskReport) -> PathBuf {
     let mounted = PathBuf::from(&disk.mounted);
     let temporary = PathBuf::from("/var/tmp");

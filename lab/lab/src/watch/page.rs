@@ -7,7 +7,7 @@ use crate::table::paragraph;
 
 use super::report::{FileReport, WatchReport};
 
-/// The width that an unknown terminal has.
+/// The width of the column of names.
 const NAME_COLUMNS: usize = 13;
 
 /// The report as text of at most `width` columns.
@@ -19,7 +19,7 @@ pub fn page(report: &WatchReport, width: usize) -> String {
     text.push_str(&wrapped(&report.finding, width));
     for (index, file) in report.files.iter().enumerate() {
         text.push('\n');
-        // The finding says why the first one costs what it costs.
+        // The finding has the reason for the first file.
         file_of(file, index > 0, width, &mut text);
     }
     if report.files_left_out > 0 {
@@ -167,7 +167,7 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
     }
 }
 
-/// Microseconds as people read them.
+/// Microseconds, in a unit that suits them.
 pub fn time(us: f64) -> String {
     match us {
         us if us < 1000.0 => format!("{us:.0} us"),
@@ -176,7 +176,7 @@ pub fn time(us: f64) -> String {
     }
 }
 
-/// Bytes as people read them.
+/// Bytes, in a unit that suits them.
 pub fn bytes(count: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (count, 0);
@@ -187,7 +187,7 @@ pub fn bytes(count: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// A row: a name, and words that stay right of it.
+/// A row: a name, and words that wrap to the right of it.
 fn row(name: &str, words: &str, width: usize) -> String {
     let mut text = String::new();
     paragraph(&mut text, width, &format!("  {name:NAME_COLUMNS$} "), words);

@@ -1,8 +1,8 @@
-//! By how much a program's syncs would become cheaper: the lab's own two ways of writing, the
-//! program's and the better one, side by side on the same disk.
+//! How much cheaper a program's syncs could be: the lab's way that writes as the program does
+//! beside the better way, on the same disk.
 //!
 //! *Owns*: which two ways stand for a cause, and the sentence. *May not touch*: how ways are
-//! measured (`run`), and the program's files: the lab's own are in a directory of their own.
+//! measured (`run`), or the program's files: the lab writes in a directory of its own.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -33,11 +33,11 @@ pub struct Prediction {
     pub speedup: f64,
     /// The 95% interval; `None` if there were too few rounds.
     pub interval: Option<(f64, f64)>,
-    /// The same as a sentence.
+    /// The prediction as a sentence.
     pub sentence: String,
 }
 
-/// The two ways: as it is, and as it could be.
+/// The two ways: what the program does, and what it could do.
 pub type Pair = (Writing, Writing);
 
 const ROUNDS: u32 = 16;
@@ -45,7 +45,7 @@ const PASS: Duration = Duration::from_millis(60);
 const COMMITS: u64 = 256;
 const FILE_BYTES_MIN: u64 = 1 << 20;
 
-/// The ways that stand for this cause; `None` if the lab knows no better one.
+/// The two ways for this cause; `None` if the lab has no better way.
 pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pair> {
     let access = match (is_direct, how) {
         (true, _) => Access::Direct,
@@ -66,7 +66,7 @@ pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pa
     let of = |reuse, preparation, durability| {
         let strategy = Strategy { preparation, reuse, access, durability, engine };
         let least = if is_direct { 4096 } else { WRITE_BYTES_MIN };
-        // The nearest: a sync of 4 KiB also writes a little of something else now and then.
+        // The nearest size: a sync of 4 KiB sometimes writes a little more.
         let write_bytes = (bytes * 2 / 3 + 1).next_power_of_two().clamp(least, WRITE_BYTES_MAX);
         let file_bytes = (write_bytes * COMMITS).max(FILE_BYTES_MIN);
         Writing { write_bytes, file_bytes, ..Writing::of(strategy) }
@@ -82,7 +82,7 @@ pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pa
         }
         _ => return None,
     };
-    // A mapping of a file that grows is a sparse one.
+    // A mapped file that grows is sparse.
     let preparation = match (access, preparation) {
         (Access::Mmap, Preparation::None | Preparation::KeepSize) => Preparation::Sparse,
         (_, preparation) => preparation,
@@ -92,10 +92,10 @@ pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pa
     (pair.0.check().is_ok() && pair.1.check().is_ok()).then_some(pair)
 }
 
-/// Measures the two ways in `directory`: some seconds.
+/// Measures the two ways in `directory`, for some seconds.
 ///
 /// # Errors
-/// Why nothing can be measured there, in words.
+/// The reason why nothing can be measured there, in words.
 pub fn measure(directory: &Path, pair: &Pair, stop: &AtomicBool) -> Result<Table, String> {
     let plan = Plan {
         rounds: ROUNDS,
@@ -109,7 +109,7 @@ pub fn measure(directory: &Path, pair: &Pair, stop: &AtomicBool) -> Result<Table
     Ok(table)
 }
 
-/// What a table with both ways says; `None` if it has not both of them.
+/// The prediction of a table; `None` if it lacks one of the ways.
 pub fn prediction(table: &Table, pair: &Pair, now_us: f64) -> Option<Prediction> {
     let (from, to) = (pair.0.name(), pair.1.name());
     let ways = (table.way(&from)?, table.way(&to)?);
@@ -136,7 +136,7 @@ pub fn prediction(table: &Table, pair: &Pair, now_us: f64) -> Option<Prediction>
     Some(Prediction { from, to, speedup: found.speedup, interval, sentence })
 }
 
-/// The table of a lab's result with both ways, measured on this disk and file system.
+/// The table in a result of the lab with both ways, on this disk and file system.
 pub fn table_of<'a>(
     result: &'a LabResult,
     pair: &Pair,

@@ -1,8 +1,8 @@
-//! What was seen of a program in one window of time: the kernel's events, its threads, files and
+//! What was seen of a program in one period: the kernel's events, the threads, files and
 //! descriptors, and the disks below them.
 //!
-//! *Owns*: this data. *May not touch*: how it was collected (`collect`), what it means (`syncs`,
-//! `tally`, `cause`).
+//! *Owns*: this data. *May not touch*: collecting it (`collect`), what it means (`syncs`, `tally`,
+//! `cause`).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,20 +13,20 @@ use inkstone_io::{Barriers, CopyOnWrite};
 
 use crate::bill::Layer;
 
-/// Everything that was seen between two moments.
+/// All that was seen in one period.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
     /// When it began and ended, on `CLOCK_MONOTONIC`.
     pub span_ns: Range<u64>,
-    /// When system calls were looked at.
+    /// When system calls were traced.
     pub calls_ns: Vec<Range<u64>>,
-    /// The system calls, and what happened on the disks, by whomever, by time.
+    /// The system calls, and the requests of all processes on the disks, ordered by time.
     pub events: Vec<TraceEvent>,
-    /// Events that are missing.
+    /// How many events were lost.
     pub lost: u64,
     /// The program's threads, io_uring's workers among them, each with its process.
     pub threads: HashMap<u32, u32>,
-    /// The files that it had open for writing, and directories.
+    /// The files that it had open for writing, and its directories.
     pub files: Vec<SeenFile>,
     /// Its descriptors of those files.
     pub descriptors: Vec<Descriptor>,
@@ -44,9 +44,9 @@ impl Recording {
 /// A file or a directory that the program had open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenFile {
-    /// The number of its file system, as `stat` gives it.
+    /// The device number of its file system, as in `stat`.
     pub device: DeviceNumber,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
     /// Its path when it was last seen.
     pub path: PathBuf,
@@ -54,20 +54,20 @@ pub struct SeenFile {
     pub is_directory: bool,
     /// Whether it was first seen after the start.
     pub is_new: bool,
-    /// How many different files with this number were seen: it was removed and created again.
+    /// How many different files had this inode number, if it was removed and created again.
     pub births: u64,
-    /// Whether its path led elsewhere, or nowhere, at the end.
+    /// Whether its path led to another file, or to none, at the end.
     pub is_gone: bool,
-    /// Its file system, if that is on a disk.
+    /// Its file system, as a place in `places`, if it is on a disk.
     pub place: Option<usize>,
-    /// What it was when it was first seen.
+    /// Its state when it was first seen.
     pub before: Option<FileState>,
-    /// What it was at the end.
+    /// Its state at the end.
     pub after: Option<FileState>,
 }
 
 impl SeenFile {
-    /// A file of which only its name is known.
+    /// A file that is known by name only.
     pub fn named(device: DeviceNumber, inode: u64, path: PathBuf, place: Option<usize>) -> Self {
         Self {
             device,
@@ -111,11 +111,11 @@ pub struct Descriptor {
 /// A file system with its disk.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Its number, as `stat` gives it.
+    /// Its device number, as in `stat`.
     pub device: DeviceNumber,
     /// The disk, and the areas on it.
     pub layer: Layer,
-    /// Since when it is traced: later than the start if its first file was opened later.
+    /// When its trace began: later than the start if its first file was opened later.
     pub since_ns: u64,
     /// Whether the disk can write past its cache.
     pub has_fua: bool,
@@ -131,6 +131,6 @@ pub struct Place {
     pub target: Option<PathBuf>,
     /// For a loop device: its file.
     pub loop_backing: Option<PathBuf>,
-    /// If it is in memory: what that is.
+    /// If it is in memory: the kind of memory.
     pub memory: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! What `inkstone watch` found, as people and programs read it.
+//! The report of `inkstone watch`, for people and programs.
 //!
-//! *Owns*: the contract of the JSON. *May not touch*: how any of it was found.
+//! *Owns*: the schema of the JSON. *May not touch*: how the data was found.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,33 @@ use super::predict::Prediction;
 use super::syncs::How;
 use super::tally::{BesideReport, SyncBill, SyncTime};
 
-/// The version of the JSON's form.
+/// The version of the JSON's schema.
 pub const WATCH_SCHEMA_VERSION: u32 = 1;
 
 /// What was seen of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchReport {
-    /// The version of this form.
+    /// The version of this schema.
     pub schema_version: u32,
     /// What was watched, in words.
     pub program: String,
     /// Its processes.
     pub processes: Vec<WatchedProcess>,
-    /// For how long.
+    /// How long it was watched, in seconds.
     pub seconds: f64,
     /// The most important finding, as a sentence.
     pub finding: String,
-    /// The files that were synced, those whose syncs took longest first.
+    /// The synced files, ordered by the total time of their syncs, longest first.
     pub files: Vec<FileReport>,
-    /// How many further files were synced, which are not listed.
+    /// How many more synced files are not listed.
     pub files_left_out: usize,
     /// The disks below them.
     pub disks: Vec<DiskReport>,
-    /// Files that grew or were opened for writing meanwhile, and that nobody synced.
+    /// Files that changed size or were opened for writing meanwhile, and were never synced.
     pub never_synced: Vec<String>,
-    /// What to know before these figures are used.
+    /// What limits these figures.
     pub warnings: Vec<String>,
-    /// Events that were lost: then there are no bills.
+    /// How many events were lost. If any were, there are no bills.
     pub lost_events: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct WatchedProcess {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Bytes that it passed to write calls, of files and of everything else; `None` if unknown.
+    /// Bytes that it passed to write calls, to files and to anything else; `None` if unknown.
     pub written_bytes: Option<u64>,
     /// Bytes that it caused to be written to disks.
     pub to_disk_bytes: Option<u64>,
@@ -66,7 +66,7 @@ pub struct FileReport {
     pub file_system: String,
     /// The disk.
     pub device: String,
-    /// What happened to its name meanwhile, if anything.
+    /// What happened to its name meanwhile.
     pub note: Option<String>,
     /// The syncs, by how they were asked for.
     pub calls: BTreeMap<How, Calls>,
@@ -76,15 +76,15 @@ pub struct FileReport {
     pub bill: Option<SyncBill>,
     /// Where the time of one sync went.
     pub time: Option<SyncTime>,
-    /// Whose requests were in progress within its syncs.
+    /// Whose requests were in progress during its syncs.
     pub beside: Vec<BesideReport>,
-    /// Why it costs what it costs.
+    /// Why its syncs cost what they do.
     pub cause: Cause,
     /// The same as a sentence.
     pub why: String,
-    /// What would help.
+    /// The setting that would help, if the program has one.
     pub advice: Option<Advice>,
-    /// By how much.
+    /// How much a change would help.
     pub prediction: Option<Prediction>,
 }
 
@@ -97,28 +97,28 @@ pub struct Calls {
     pub failed: u64,
     /// How many each second.
     pub per_second: f64,
-    /// Half of them took no longer than this, in microseconds.
+    /// The median, in microseconds.
     pub p50_us: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// The longest.
+    /// The longest, in microseconds.
     pub max_us: f64,
 }
 
-/// A disk, as far as it matters for syncs.
+/// A disk: what matters for syncs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskReport {
     /// Its name.
     pub device: String,
     /// The file system on it.
     pub file_system: String,
-    /// Where that is mounted.
+    /// Where it is mounted.
     pub mounted: String,
-    /// With which options.
+    /// The options of the mount.
     pub options: String,
     /// Whether it has a volatile cache, so that a sync needs a flush.
     pub volatile_cache: bool,
-    /// Whether it can write past that cache.
+    /// Whether it can write past its cache (FUA).
     pub fua: bool,
     /// The share of the time in which it had a request, from 0 to 1.
     pub busy: f64,

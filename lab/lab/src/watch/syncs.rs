@@ -1,10 +1,10 @@
-//! Which syncs a program asked for: each with its file, its thread, its beginning and its end.
+//! The syncs that a program asked for: each with its file, its thread, its start and its end.
 //!
-//! *Owns*: pairing calls with their ends, with the file systems' own events, and with io_uring's
-//! and Linux AIO's requests. *May not touch*: requests to the disk (`tally`).
+//! *Owns*: pairing calls with their ends, with the file systems' events, and with the requests of
+//! io_uring and Linux AIO. *May not touch*: requests to the disk (`tally`).
 //!
-//! A file is named by the file system's own event within the call (it has the inode, so a
-//! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
+//! The file system's event within the call names the file by its inode, which stays right if the
+//! descriptor is used again. Without an event the call's descriptor names the file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use super::recording::{Descriptor, Recording, SeenFile};
 pub enum How {
     Fsync,
     Fdatasync,
-    /// `sync_file_range`, which makes nothing durable by itself.
+    /// `sync_file_range`, which does not make anything durable by itself.
     SyncFileRange,
     /// `msync(MS_SYNC)`.
     Msync,
@@ -37,11 +37,11 @@ pub enum How {
     SyncWrite,
     RwfDsync,
     RingFsync,
-    /// A write of io_uring that is durable by itself.
+    /// A write of io_uring that is durable without a sync.
     RingWrite,
-    /// A sync that a worker of the kernel made for Linux AIO.
+    /// A sync by a kernel worker, for Linux AIO.
     Aio,
-    /// A durable write that no traced call accounts for: Linux AIO's, for example.
+    /// A durable write outside of any traced call, such as one of Linux AIO.
     Other,
 }
 
@@ -75,52 +75,53 @@ pub struct Sync {
     pub file: usize,
     /// The thread that asked.
     pub thread: u32,
-    /// The kernel's thread that did it, if it was another.
+    /// The kernel thread that made it, if it was another thread.
     pub worker: Option<u32>,
     /// When it began.
     pub start_ns: u64,
     /// When it had ended.
     pub end_ns: u64,
-    /// Whether only what reading needs became durable, and no time stamps.
+    /// Whether it was a data sync, which leaves time stamps out.
     pub data_only: bool,
     /// Whether it returned an error.
     pub failed: bool,
-    /// Whether the file system told of it, too.
+    /// Whether the file system reported it, too.
     pub is_told: bool,
 }
 
-/// A write call, as far as writes were seen.
+/// A write call that was traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
     /// Which file.
     pub file: usize,
-    /// How much; `None` where the call's arguments do not show it (`writev`).
+    /// How many bytes; `None` if the call's arguments do not show it (`writev`).
     pub bytes: Option<u64>,
-    /// Where, if the call says it.
+    /// The offset, if the call has one.
     pub position: Option<u64>,
 }
 
 /// All syncs of a recording, and the files that they name.
 #[derive(Debug, Clone, Default)]
 pub struct Syncs {
-    /// The recording's files, then those that only events name.
+    /// The recording's files, then files that only events name.
     pub files: Vec<SeenFile>,
-    /// The syncs by their beginning.
+    /// The syncs, ordered by their start.
     pub syncs: Vec<Sync>,
-    /// The writes that were seen.
+    /// The traced writes.
     pub writes: Vec<Write>,
-    /// The program's threads, each with its process; also those that lived for a moment.
+    /// The program's threads, each with its process, including short-lived ones.
     pub(super) threads: HashMap<u32, u32>,
-    /// The files by the numbers that events have.
+    /// The files by the inode numbers of events.
     pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
-    /// Calls whose file could not be named: they have no row.
+    /// How many calls have no row, since their file could not be named.
     pub unnamed: u64,
-    /// Files that were created, synced and removed under the same name, and how often.
+    /// How often files were created, synced and removed under the same name.
     pub again: HashMap<usize, u64>,
 }
 
 impl Syncs {
-    /// The file that an event names. btrfs's events have no device that `stat` knows.
+    /// The file that an event names. The events of btrfs have a device number that `stat` does not
+    /// show.
     pub(super) fn file_at(&self, device: DeviceNumber, inode: u64) -> Option<usize> {
         let at = |key| self.by_inode.get(&key).copied();
         at((Some(device), inode)).or(at((None, inode)))
@@ -133,8 +134,8 @@ const MS_SYNC: u32 = 4;
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 
-/// A call, or a request of a ring, that has not ended; or a file system's sync outside of any call
-/// that was seen: by a worker of io_uring, or of the kernel, or while calls were not looked at.
+/// A call, or a request of a ring, that has not ended; or a file system's sync outside of a traced
+/// call: by a worker of io_uring or of the kernel, or while calls were not traced.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// How it was asked for, if a call showed that.
@@ -145,11 +146,11 @@ struct Open {
     file: Option<usize>,
     bytes: Option<u64>,
     data_only: bool,
-    /// The file system told of it.
+    /// Whether the file system reported it.
     is_told: bool,
-    /// When the file system had done it, and whether that failed.
+    /// When the file system finished it, and whether it failed.
     synced: Option<(u64, bool)>,
-    /// It is the other half of a ring's request.
+    /// Whether it is the second half of a ring's request.
     is_taken: bool,
 }
 
@@ -175,10 +176,10 @@ impl Open {
     }
 }
 
-/// The file of a sync that no event and no look at /proc has named.
+/// The file of a sync that neither an event nor /proc has named.
 const UNKNOWN: usize = usize::MAX;
 
-/// Finds them.
+/// Finds the syncs of a recording.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
     let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
@@ -195,7 +196,7 @@ struct Finder<'a> {
     recording: &'a Recording,
     descriptors: HashMap<(u32, u32), Vec<Descriptor>>,
     kernel_workers: HashSet<u32>,
-    /// Inode numbers that several files of btrfs have: the call's descriptor names the file.
+    /// Inode numbers that several files of btrfs share: there the call's descriptor names the file.
     ambiguous: HashSet<u64>,
     calls: HashMap<u32, Open>,
     ring: HashMap<u64, Open>,
@@ -211,7 +212,7 @@ impl<'a> Finder<'a> {
         let mut ambiguous = HashSet::new();
         for (index, file) in recording.files.iter().enumerate() {
             by_inode.insert((Some(file.device), file.inode), index);
-            // btrfs's event has no device, and each subvolume has the same inode numbers.
+            // Events of btrfs have no device, and subvolumes use the same inode numbers.
             if recording.is_btrfs(file.place)
                 && by_inode.insert((None, file.inode), index).is_some()
             {
@@ -248,7 +249,7 @@ impl<'a> Finder<'a> {
     fn see(&mut self, event: &TraceEvent) {
         let (now_ns, thread) = (event.time_ns, event.tid);
         match event.what {
-            // Its descriptors are not known: it may be a process with others.
+            // Its descriptors are not known: it may be a process with its own ones.
             TraceKind::Fork { parent, child } if self.found.threads.contains_key(&parent) => {
                 self.found.threads.entry(child).or_insert(child);
             }
@@ -347,7 +348,7 @@ impl<'a> Finder<'a> {
         self.recording.calls_ns.iter().any(|span| span.contains(&now_ns))
     }
 
-    /// The ends of calls in progress will not be seen: what the file system tells is left.
+    /// The ends of calls in progress will not be traced: the file system's events remain.
     fn calls_are_hidden(&mut self) {
         for (thread, open) in std::mem::take(&mut self.calls) {
             if open.file.is_none() || !open.is_told {
@@ -367,7 +368,7 @@ impl<'a> Finder<'a> {
         since.or(all.first()).copied()
     }
 
-    /// A file system syncs this file in this thread.
+    /// A file system begins to sync this file in this thread.
     fn file(
         &mut self,
         now_ns: u64,
@@ -390,7 +391,7 @@ impl<'a> Finder<'a> {
         }
         let is_ours = self.found.threads.contains_key(&thread);
         let known = self.found.by_inode.get(&(device, inode)).copied();
-        // A worker may sync for anybody: only files that were seen open are ours.
+        // A worker may sync for any program: only files that the program had open count.
         let seen = self.recording.files.len();
         let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
         let file = match known.filter(is_known) {
@@ -408,8 +409,8 @@ impl<'a> Finder<'a> {
         self.kernel_workers.contains(&thread)
     }
 
-    /// The file with this inode. One that was never seen is what the descriptor led to when it was
-    /// last looked at, if that is gone: programs create the same file again and again.
+    /// The file with this inode. For an unknown inode it is the file that the descriptor last led
+    /// to, if that is gone: programs create the same file again and again.
     fn file_of(&mut self, device: Option<DeviceNumber>, inode: u64, open: &Open) -> usize {
         if let Some(&file) = self.found.by_inode.get(&(device, inode)) {
             return file;
@@ -436,7 +437,7 @@ impl<'a> Finder<'a> {
         file
     }
 
-    /// A row of its own for all files of a file system.
+    /// One row for all files of a file system.
     fn file_system_of(&mut self, file: usize) -> Option<usize> {
         let at = self.found.files[file].place?;
         let device = self.recording.places[at].device;
@@ -468,7 +469,7 @@ impl<'a> Finder<'a> {
             && !open.is_told
             && seen.is_some_and(|s| self.would_sync(s))
         {
-            // The number leads to another file by now, which was not opened so.
+            // The descriptor has another file by now, opened in another way.
             return;
         }
         let file = match how {
@@ -479,8 +480,8 @@ impl<'a> Finder<'a> {
         self.found.syncs.push(sync);
     }
 
-    /// Whether the file system tells of each durable write through this descriptor. A direct one
-    /// may be durable by FUA alone.
+    /// Whether the file system reports each durable write through this descriptor. A direct write
+    /// may be durable by FUA alone, without an event.
     fn would_sync(&self, seen: Descriptor) -> bool {
         let place = self.found.files[seen.file].place.map(|at| &self.recording.places[at]);
         let told = ["ext4", "xfs", "btrfs"];
@@ -536,7 +537,7 @@ impl<'a> Finder<'a> {
         self.found
     }
 
-    /// By which call each file, and the program, was synced most often while calls were looked at.
+    /// The call by which each file, and the program, was synced most often while calls were traced.
     fn learned(&self) -> HashMap<(Option<usize>, bool), How> {
         let mut counts: HashMap<(Option<usize>, bool), BTreeMap<How, u64>> = HashMap::new();
         for sync in self.found.syncs.iter().filter(|sync| sync.worker.is_none()) {
@@ -549,8 +550,8 @@ impl<'a> Finder<'a> {
         counts.into_iter().filter_map(|(key, of_it)| Some((key, most(of_it)?.0))).collect()
     }
 
-    /// When the flush ended that this thread asked for: file systems other than ext4 do not say
-    /// when a sync has ended.
+    /// When the flush ended that this thread asked for, since file systems other than ext4 do not
+    /// report the end of a sync.
     fn last_request_ns(&self, one: &Open) -> u64 {
         let events = &self.recording.events;
         let from = events.partition_point(|event| event.time_ns < one.start_ns);

@@ -1,20 +1,20 @@
 //! The bill of each file's syncs: which requests on the disk each sync caused, where its time went,
-//! and whose requests stood in between.
+//! and whose requests were in progress.
 //!
-//! *Owns*: that attribution. *May not touch*: why a file costs what it costs (`cause`).
+//! *Owns*: that attribution. *May not touch*: the reason for a file's cost (`cause`).
 //!
-//! **Data** is a write that the syncing thread submitted within the sync, or one on the file's
-//! blocks, by whomever. **A flush** is a sync's if it served a flush that the syncing thread asked
-//! for: the first that the device got after that. One flush may serve several syncs, and then is
-//! counted once, for the first.
+//! **Data** is a write that the syncing thread submitted within the sync, or any write on the
+//! file's blocks. **A flush** belongs to a sync if the syncing thread asked for one, and this was
+//! the first that the device got after that. A flush that serves several syncs is counted once, for
+//! the first.
 //!
 //! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since
-//! the journal's covers it. So a sync without a flush of its own waited for the last transaction
-//! that ended within it; and one that sent a flush did so if a transaction ended between its data
-//! and that flush. The transaction's writes and flushes are the sync's. (xfs): a sync that forced
-//! the log waited for the last log write that ended within it, and for those before that one which
-//! belong to the same checkpoint. (btrfs): the syncing thread writes the log tree and the
-//! superblock itself.
+//! the journal's flush covers it. So a sync without a flush of its own waited for the last
+//! transaction that ended within it. A sync that sent a flush waited if a transaction ended between
+//! its data and that flush. The transaction's writes and flushes belong to the sync. (xfs): a sync
+//! that forced the log waited for the last log write that ended within it, and for the earlier ones
+//! of the same checkpoint. (btrfs): the syncing thread writes the log tree and the superblock
+//! itself.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -31,30 +31,30 @@ use crate::stats::median;
 use super::recording::{FileState, Place, Recording};
 use super::syncs::{Sync, Syncs};
 
-/// What the syncs of one file cost: until `share`, the sums of all of them.
+/// The cost of the syncs of one file: sums until `share`, then means.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileTally {
-    /// What one of them costs on the disk.
+    /// What one sync costs on the disk.
     pub bill: SyncBill,
-    /// Where the time of one of them went.
+    /// Where the time of one sync went.
     pub time: SyncTime,
-    /// Others' requests that were in progress within one of them, by whose they were.
+    /// Others' requests that were in progress during a sync, by their owners.
     pub beside: BTreeMap<String, BesideReport>,
-    /// In which state the blocks were that were written.
+    /// The bytes written, by the state of their blocks before.
     pub blocks: Blocks,
-    /// How long each took that waited for the journal or the log.
+    /// How long each sync took that waited for the journal or the log.
     waited_ns: Vec<u64>,
-    /// How long each of the others took.
+    /// How long each of the other syncs took.
     other_ns: Vec<u64>,
 }
 
-/// What one sync costs on the disk, on average. Requests that serve several syncs are shared among
+/// What one sync costs on the disk, on average. A request that serves several syncs is shared among
 /// them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SyncBill {
-    /// Syncs that this is the mean of.
+    /// How many syncs this is the mean of.
     pub syncs: u64,
-    /// Writes of the file's data, those between syncs included.
+    /// Writes of the file's data, including those between syncs.
     pub data_writes: f64,
     /// Their bytes.
     pub data_bytes: f64,
@@ -79,24 +79,24 @@ pub struct SyncBill {
 /// Where the time of one sync went, on average, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SyncTime {
-    /// All of it.
+    /// The whole time.
     pub total_us: f64,
     /// In the device.
     pub device_us: f64,
     /// In the kernel's queue.
     pub queue_us: f64,
-    /// Waiting for the journal beyond that.
+    /// Waiting for the journal, outside of these two.
     pub journal_us: f64,
-    /// The median of the syncs that waited for the journal or log; `None` if none did.
+    /// The median of the syncs that waited for the journal or log; `None` if there were none.
     pub waited_p50_us: Option<f64>,
     /// The median of the others.
     pub other_p50_us: Option<f64>,
 }
 
-/// Another's requests that were in progress within a sync, on average.
+/// The requests of another process that were in progress during a sync, on average.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideReport {
-    /// Whose.
+    /// Whose requests.
     pub who: String,
     /// Reads and writes.
     pub transfers: f64,
@@ -113,18 +113,18 @@ pub struct Blocks {
     pub unwritten: u64,
     /// Reserved, not written, beyond the file's end.
     pub beyond: u64,
-    /// No blocks, beyond the file's end: it grows.
+    /// Without blocks, beyond the file's end: it grows.
     pub appended: u64,
-    /// No blocks, within the file's size.
+    /// Without blocks, within the file's size: a hole.
     pub hole: u64,
     /// Shared with another file.
     pub shared: u64,
-    /// Of a file whose blocks were not known before.
+    /// Blocks whose earlier state is unknown.
     pub unknown: u64,
 }
 
 impl FileTally {
-    /// Makes the mean of one sync out of the sums of all.
+    /// Turns the sums into the means of one sync.
     fn share(&mut self) {
         let median =
             |ns: &[u64]| median(&ns.iter().map(|&ns| ns as f64 / 1000.0).collect::<Vec<f64>>());
@@ -145,7 +145,7 @@ impl FileTally {
 }
 
 impl Blocks {
-    /// All of them.
+    /// The sum.
     pub fn all(&self) -> u64 {
         let Self { written, unwritten, beyond, appended, hole, shared, unknown } = *self;
         written + unwritten + beyond + appended + hole + shared + unknown
@@ -153,12 +153,12 @@ impl Blocks {
 }
 
 const BLOCK_BYTES: u64 = 4096;
-/// A request that took longer than this before a sync is not looked for.
+/// Requests that began longer than this before a sync are not searched.
 const LONG_NS: u64 = 1_000_000_000;
-/// From a direct write's beginning to its requests.
+/// The longest time from the start of a direct write to its requests.
 const DIRECT_NS: u64 = 1_000_000_000;
 
-/// Makes the bill of each of the files, by their place in `syncs.files`.
+/// Makes the bills of the files, in the order of `syncs.files`.
 pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
     let layers: Vec<Layer> = recording.places.iter().map(|place| place.layer.clone()).collect();
     let requests = pair(&recording.events, &layers);
@@ -219,16 +219,16 @@ struct Seen<'a> {
     recording: &'a Recording,
     syncs: &'a Syncs,
     requests: &'a [DeviceRequest],
-    /// By place, the flushes among the requests, in order.
+    /// For each place, its flushes, in order.
     flushes: Vec<Vec<usize>>,
-    /// By place, the writes into the journal or log.
+    /// For each place, its writes to the journal or log.
     journal: Vec<Vec<usize>>,
     pieces: Vec<Vec<Piece>>,
     transactions: Vec<Vec<Transaction>>,
-    /// By thread: its syncs, as places in `syncs.syncs`.
+    /// For each thread, its syncs, as indices of `syncs.syncs`.
     by_thread: HashMap<u32, Vec<usize>>,
     asked: HashMap<u32, Vec<Asked>>,
-    /// By thread: when it began to write to which file past the page cache.
+    /// For each thread, when it began to write to which file past the page cache.
     direct: HashMap<u32, Vec<(u64, usize)>>,
     forced: HashMap<u32, Vec<u64>>,
 }
@@ -240,7 +240,7 @@ impl<'a> Seen<'a> {
         let mut journal = vec![Vec::new(); places.len()];
         for (index, request) in requests.iter().enumerate() {
             if request.is_flush() {
-                // A flush empties the whole disk's cache, whichever partition asked for it.
+                // A flush empties the cache of the whole disk, whichever partition asked for it.
                 let disk = places[request.layer].layer.numbers.first();
                 let on_it = places.iter().zip(&mut flushes);
                 let on_it = on_it.filter(|(place, _)| place.layer.numbers.first() == disk);
@@ -313,7 +313,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The sync of this thread that was under way at this time.
+    /// The sync of this thread that was in progress at this time.
     fn sync_at(&self, thread: u32, time_ns: u64) -> Option<usize> {
         let all = self.by_thread.get(&thread)?;
         let after = all.partition_point(|&index| self.syncs.syncs[index].start_ns <= time_ns);
@@ -326,7 +326,7 @@ impl<'a> Seen<'a> {
         self.syncs.files[file].place
     }
 
-    /// The reads and writes that are the program's, without the journal's.
+    /// Adds the program's reads and writes, without the journal's.
     fn transfers(&self) -> HashMap<usize, Claim> {
         let all = self.requests.iter().enumerate();
         all.filter_map(|(index, request)| Some((index, self.transfer(request)?))).collect()
@@ -349,8 +349,8 @@ impl<'a> Seen<'a> {
                 claims.entry(index).or_insert(claim);
             };
             flushes.into_iter().for_each(|index| add(index, What::Flush));
-            // With a flush of its own it may have waited for a transaction that was past its own
-            // flush; but not if it changed no metadata.
+            // With a flush of its own it may have waited for a transaction that was already past
+            // its flush, but only if the sync changed metadata.
             let waited = match has_flush && is_only_data {
                 true => None,
                 false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
@@ -380,7 +380,7 @@ impl<'a> Seen<'a> {
                 let file = self.syncs.syncs[at].file;
                 Some(Claim { file, sync, what: What::Read })
             }
-            // Another program that writes to the same file, or to blocks that were this file's.
+            // Another program writes to the same file, or to blocks that were this file's.
             (RequestOp::Write, Some(_), _) if !self.may_be_ours(request) => None,
             (RequestOp::Write, Some(piece), _) => {
                 let of_it = sync.filter(|&at| self.syncs.syncs[at].file == piece.file);
@@ -392,7 +392,7 @@ impl<'a> Seen<'a> {
                 let what = if is_metadata { What::Metadata } else { What::Data };
                 Some(Claim { file, sync, what })
             }
-            // Where a file's blocks are not known (btrfs), the thread's last call says it.
+            // If the file's blocks are not known (btrfs), the thread's last call decides.
             (RequestOp::Write, None, None) => {
                 let all = self.direct.get(&request.tid)?;
                 let after = all.partition_point(|(time_ns, _)| *time_ns <= request.queued_ns);
@@ -406,7 +406,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether the program asked for it, or a worker of the kernel did, for whomever.
+    /// Whether the program asked for it, or a kernel worker, which may work for anyone.
     fn may_be_ours(&self, request: &DeviceRequest) -> bool {
         self.syncs.threads.contains_key(&request.tid) || is_worker(&request.comm)
     }
@@ -427,7 +427,7 @@ impl<'a> Seen<'a> {
         near.copied().find(|piece| piece.end > start)
     }
 
-    /// For each sync its own data writes.
+    /// The data writes of each sync.
     fn own_data(&self, claims: &HashMap<usize, Claim>) -> Vec<Vec<usize>> {
         let mut own = vec![Vec::new(); self.syncs.syncs.len()];
         for (&index, claim) in claims {
@@ -439,8 +439,8 @@ impl<'a> Seen<'a> {
         own
     }
 
-    /// The device's flushes that served this sync's own requests, and when the last pure flush was
-    /// asked for.
+    /// The device's flushes that served this sync's own requests, and when it last asked for a pure
+    /// flush.
     fn own_flushes(&self, sync: &Sync, place: usize, own: &[usize]) -> (Vec<usize>, Option<u64>) {
         let mut found = Vec::new();
         let mut asked_ns = None;
@@ -460,14 +460,14 @@ impl<'a> Seen<'a> {
         (found, asked_ns)
     }
 
-    /// The flush that served a request for one: the first that was sent after it.
+    /// The flush that served a request for one: the first that was issued after it.
     fn flush_for(&self, place: usize, asked_ns: u64) -> Option<usize> {
         let flushes = &self.flushes[place];
         let at = flushes.partition_point(|&index| self.requests[index].issue_ns < asked_ns);
         flushes.get(at).copied()
     }
 
-    /// The flushes that the block layer made of a write's PREFLUSH and FUA.
+    /// The flushes that the block layer made from a write's PREFLUSH and FUA.
     fn around(&self, index: usize) -> Vec<usize> {
         let request = &self.requests[index];
         let place = &self.recording.places[request.layer];
@@ -483,7 +483,7 @@ impl<'a> Seen<'a> {
         [before, after].into_iter().flatten().collect()
     }
 
-    /// The requests of the journal or log that this sync waited for; `None` if for none.
+    /// The requests of the journal or log that this sync waited for; `None` if it did not wait.
     fn waited(
         &self,
         sync: &Sync,
@@ -523,8 +523,8 @@ impl<'a> Seen<'a> {
         Some(self.with_flushes(writes))
     }
 
-    /// The last log write that ended in time, and those before it of the same checkpoint, whose
-    /// first write flushes.
+    /// The last log write that ended in time, and the earlier ones of its checkpoint, whose first
+    /// write has a flush.
     fn checkpoint(&self, journal: &[usize], forced_ns: u64, end_ns: u64) -> Vec<usize> {
         let from = journal.partition_point(|&at| self.requests[at].issue_ns < forced_ns);
         let in_time = |&&at: &&usize| self.requests[at].complete_ns.is_some_and(|ns| ns <= end_ns);
@@ -557,7 +557,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Where each sync's time went, and whose requests stood in between.
+    /// Adds where each sync's time went, and whose requests were in progress.
     fn times(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
         let mut of_sync: Vec<Vec<usize>> = vec![Vec::new(); self.syncs.syncs.len()];
         for (&index, claim) in claims {
@@ -626,7 +626,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// In which state the blocks of the data writes were before.
+    /// Adds the bytes of the data writes by the earlier state of their blocks.
     fn blocks(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
         let mut data: Vec<(usize, usize)> = claims
             .iter()
@@ -671,7 +671,7 @@ fn state_of<'a>(before: &FileState, logical: u64, blocks: &'a mut Blocks) -> &'a
             true => &mut blocks.beyond,
             false => &mut blocks.unwritten,
         },
-        // Data in memory had no blocks yet.
+        // Delayed data had no blocks yet.
         Some(extent) if extent.state != ExtentState::Delayed => &mut blocks.written,
         _ if is_beyond => &mut blocks.appended,
         _ => match before.len_bytes {
@@ -693,10 +693,10 @@ fn pieces_of(places: &[Place], syncs: &Syncs) -> Vec<Vec<Piece>> {
         let Some(place) = file.place else { continue };
         let layer = &places[place].layer;
         if layer.file_system == "btrfs" {
-            // FIEMAP counts in btrfs's own addresses.
+            // On btrfs FIEMAP returns logical addresses.
             continue;
         }
-        // The blocks of a file that shrank may be another file's.
+        // The blocks of a file that shrank may belong to another file now.
         let len = |state: &Option<FileState>| state.as_ref().map(|state| state.len_bytes);
         let shrank = len(&file.after).is_some_and(|after| Some(after) < len(&file.before));
         let before = file.before.as_ref().filter(|_| !shrank);
@@ -724,7 +724,7 @@ fn cut(range: &Range<u64>, within: &Range<u64>) -> Option<Range<u64>> {
     (start < end).then_some(start..end)
 }
 
-/// The length of all ranges together, overlaps once.
+/// The total length of the ranges, with overlaps counted once.
 fn length(ranges: &mut [Range<u64>]) -> u64 {
     ranges.sort_unstable_by_key(|range| range.start);
     let (mut all, mut until) = (0, 0);

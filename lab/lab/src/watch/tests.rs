@@ -1,4 +1,4 @@
-//! The pure part, on events made by hand: which syncs, their bills, their causes, their sentences.
+//! Syncs, bills, causes and sentences of events that are made by hand.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const JOURNAL: u32 = 50;
 const OTHER: u32 = 60;
 const FD: u32 = 5;
 const INODE: u64 = 12;
-/// The file's blocks begin here; the journal's are far behind.
+/// The file's blocks begin here, far before the journal's.
 const FILE_SECTOR: u64 = 800;
 const JOURNAL_SECTOR: u64 = 100_000;
 
@@ -280,7 +280,7 @@ fn the_file_is_the_one_that_the_file_system_names_not_the_descriptors() {
     recording.events = with(event(1100, THREAD, sync(13)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs.len(), found.syncs[0].file), (1, 1));
-    // A number that nobody has seen: a file that was gone at once.
+    // An unknown inode: the file was removed at once.
     recording.events = with(event(1100, THREAD, sync(14)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs[0].file, found.files.len()), (2, 3));
