@@ -5,14 +5,14 @@ use std::time::Duration;
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).unwrap_or("tour.log".into());
 
-    // Open. The first opening makes the log; the second one finds what is there.
+    // Open. The first opening makes the log; a later one finds its records.
     let log = Log::open(&path, Options::default())?;
     println!("{}", log.recovery());
 
     // Append and wait: the record is durable when the call returns.
     let first = log.append_durable(b"one order")?;
 
-    // Append now and wait later: what is waited for together shares a flush.
+    // Append now and wait later: concurrent waiters share a flush.
     let second = log.append(b"another order")?;
     let batch = log.append_batch(&["all of these", "or none"])?;
     let kept = second.wait()?;
@@ -30,12 +30,12 @@ fn main() -> Result<()> {
         println!("followed: {}", record.lsn);
     }
 
-    // Truncate: what nobody needs any more, and what must be taken back.
+    // Truncate: at the front, and at the end.
     log.truncate_before(kept)?;
     log.truncate_after(kept)?;
     log.close()?;
 
-    // Recover. After a kill or a power cut this is all there is to do.
+    // Recover. After a kill or a power cut, opening is all there is to do.
     let log = Log::open(&path, Options::default())?;
     println!("{}: {} to {}", log.recovery(), log.first(), log.last());
     log.close()
