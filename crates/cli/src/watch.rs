@@ -1,7 +1,7 @@
 //! `inkstone watch`.
 //!
-//! *Owns*: its arguments, and how a growing report is redrawn. *May not touch*: watching, the
-//! page's text.
+//! *Owns*: its arguments, and redrawing the report so far. *May not touch*: watching, the page's
+//! text.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -24,15 +24,15 @@ use crate::{signals, stdout};
 const EXAMPLES: &str = "\
 Examples:
   sudo inkstone watch --name etcd          what one fdatasync of etcd costs here, and why
-  sudo inkstone watch 1234 --seconds 30    a process, and those that it has started
+  sudo inkstone watch 1234 --seconds 30    a process and its descendants
   sudo inkstone watch --path /var/lib/postgresql --live
   sudo inkstone watch --name mysqld --json watch.json
   sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
 
-Nothing is attached to the program: the kernel's trace events are read in an instance of our own,
-which is removed at the end. Where the disk is idle, two ways of writing are measured afterwards,
-for a prediction: some MiB in a directory of our own in the root of the file system, removed
-again; `--predict never` leaves that out. Exits with 1 if there is no such program.
+Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
+and removes that at the end. If the disk is idle, it then measures two ways of writing for a
+prediction: some MiB in its own directory in the root of the file system, removed afterwards;
+`--predict never` omits that. Exits with 1 if there is no such program.
 Without root: bytes written, and the state of the files' blocks.";
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ Without root: bytes written, and the state of the files' blocks.";
     group(ArgGroup::new("what").args(["process", "name", "path"]).required(true))
 )]
 pub(crate) struct WatchArguments {
-    /// A process, with those that it has started
+    /// A process and its descendants
     #[arg(value_name = "PID")]
     process: Option<u32>,
     /// All processes of this name
@@ -59,20 +59,21 @@ pub(crate) struct WatchArguments {
     /// Write the report as JSON; `-` writes to stdout instead of the page
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A result of `inkstone lab write --json` on this disk, to say how much a change would help
+    /// A result of `inkstone lab write --json` on this disk, used to predict how much a change
+    /// would help
     #[arg(long, value_name = "FILE")]
     lab: Option<PathBuf>,
-    /// When to measure how much a change would help: some seconds, in a directory of our own on the
-    /// same file system
+    /// When to measure how much a change would help: for some seconds, in a separate directory on
+    /// the same file system
     #[arg(long, value_name = "WHEN", default_value = "idle")]
     predict: When,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum When {
-    /// If the disk was idle for most of the time
+    /// If the disk was idle most of the time
     Idle,
-    /// Also if it is busy
+    /// Also if the disk is busy
     Always,
     /// Not at all
     Never,
@@ -104,7 +105,7 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     let columns = width(std::io::stdout().is_terminal());
     let is_terminal = std::io::stdout().is_terminal();
     let mut redraw = |report: &WatchReport| {
-        // To the top, and what is below it away: only where that means something.
+        // On a terminal, clears the screen first.
         let top = if is_terminal { "\x1b[H\x1b[2J" } else { "\n" };
         stdout::print(format!("{top}{}", page(report, columns)));
         let out = stdout::Stdout::new();

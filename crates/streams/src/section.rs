@@ -203,7 +203,7 @@ impl Places {
                 last.offsets[from..from + (numbers.end - numbers.start) as usize].to_vec()
             }
             _ => numbers
-                .map(|number| self.find(stream, number).expect("what lives here has a place here"))
+                .map(|number| self.find(stream, number).expect("a live record has a place"))
                 .collect(),
         }
     }

@@ -355,7 +355,7 @@ impl Out for LogOut<'_, '_> {
         let bytes = (self.head.len() + changes.len()) as u64;
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
         let append = self.shared.log.try_append_parts_under_lock(&parts)?;
-        assert_eq!(append.lsn(), lsn, "somebody else writes to the log of these streams");
+        assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");
         self.append = Some(append);

@@ -1,4 +1,4 @@
-//! What calls of streams do and refuse, in a directory of the real file system.
+//! What calls of streams do and refuse, in a real directory.
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
@@ -57,7 +57,7 @@ fn bad_use_gets_an_error_that_says_what_was_expected_and_changes_nothing() {
     assert_eq!(streams.bounds(7).unwrap(), Bounds { first: 100, next: 101 });
     assert_eq!(reader.get(7, 100).unwrap(), b"one");
 
-    // A truncation that was made is no error; the last number of all cannot be given.
+    // A truncation that was made already is no error; the highest number of all cannot be used.
     streams.truncate_before(7, 3).unwrap().wait().unwrap();
     streams.restart_at(7, u64::MAX - 1).unwrap().wait().unwrap();
     assert_eq!(streams.append(7, b"last").unwrap().numbers(), [u64::MAX - 1]);
@@ -95,8 +95,7 @@ fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
     assert!(matches!(refused, Err(Error::Log(inkstone::Error::Invalid(_)))), "{refused:?}");
 }
 
-/// What a person asks who wonders why the log is so large: in the process that writes and beside
-/// it.
+/// What explains the size of a log, in the process that writes and beside it.
 #[test]
 fn the_usage_says_which_streams_keep_the_oldest_section() {
     let directory = directory();
@@ -129,8 +128,8 @@ fn the_usage_says_which_streams_keep_the_oldest_section() {
     ));
 }
 
-/// What is read beside writers is what was written, while records are moved under the readers, and
-/// an opening finds the same.
+/// Readers beside writers get the written records while these are moved, and an opening finds the
+/// same.
 #[test]
 fn many_threads_write_and_read_while_records_are_moved() {
     let directory = directory();
@@ -197,7 +196,7 @@ fn many_threads_write_and_read_while_records_are_moved() {
                                 assert_eq!(found.bytes, record(stream, found.number));
                                 read += 1;
                             }
-                            // It was truncated under the reader.
+                            // It was truncated meanwhile.
                             Err(Error::Truncated { .. }) => break,
                             Err(error) => panic!("{error}"),
                         }
@@ -281,7 +280,7 @@ fn a_lone_writer_pays_one_group_for_each_change_whatever_the_housekeeping_does()
     }
     let stats = streams.log().stats();
     let groups = stats.groups - before;
-    // The change of a segment, and the mover, may bring a group of their own.
+    // A change of segment, and the mover, may write further groups.
     assert!(groups <= 2000 + 4 * stats.segments + 8, "{groups} groups, {stats:?}");
     assert!(streams.stats().housekeeping_bytes > 0);
 }
@@ -372,8 +371,8 @@ fn a_forked_child_gets_an_error_and_never_waits_for_a_lock_of_its_parent() {
     assert_eq!(again.bounds(1).unwrap().next, next);
 }
 
-/// The same of a reader that could as well be another process's, whose lock other threads of the
-/// parent have most of the time; and of a cursor, also for what it had read ahead.
+/// The same for a reader from `open`, whose lock other threads of the parent hold most of the time,
+/// and for a cursor, also with records that it has read ahead.
 #[test]
 fn a_forked_child_gets_an_error_from_a_reader_of_another_process() {
     let directory = directory();
@@ -419,7 +418,7 @@ fn a_forked_child_gets_an_error_from_a_reader_of_another_process() {
     }
 }
 
-/// Who is to append to a log asks first: the damage of a record does not make it anybody's.
+/// `has_streams`, before an append: damage of one record does not change the answer.
 #[test]
 fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
     let directory = directory();
@@ -439,8 +438,8 @@ fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
     assert!(has_streams(&log));
 }
 
-/// A section that was written with large records has a directory that does not fit into small ones.
-/// The log grows, and `Stats::not_moved` has the reason.
+/// After `record_bytes_max` was lowered, a large section's directory does not fit. The log grows,
+/// and `Stats::not_moved` has the reason.
 #[test]
 fn what_the_housekeeping_cannot_write_is_told() {
     let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
@@ -450,7 +449,7 @@ fn what_the_housekeeping_cannot_write_is_told() {
         let options = Options::new().log(log).section_bytes(2 << 20).own_mover(false);
         Streams::open_in(Arc::clone(&directory), options).unwrap()
     };
-    // 2.8 MB of which nothing lives.
+    // 2.8 MB without a live record.
     let churn = |streams: &Streams| {
         for _ in 0..400 {
             let next = streams.bounds(0).unwrap().next;
@@ -485,12 +484,12 @@ fn what_the_housekeeping_cannot_write_is_told() {
     assert_eq!(streams.log().first(), inkstone::Lsn::FIRST);
 }
 
-/// Streams whose records no thread moves.
+/// Streams without a mover.
 fn still(log: inkstone::Options) -> Options {
     Options::new().log(log).section_bytes(16 << 10).own_mover(false)
 }
 
-/// Appends so many bytes to stream 2 and truncates them, so that the log goes on.
+/// Appends this many bytes to stream 2 and truncates them, so that the log grows.
 fn churn(streams: &Streams, bytes: usize) {
     let record = [7; 1000];
     for _ in 0..bytes / record.len() {
@@ -537,7 +536,7 @@ fn the_housekeeping_fits_the_smallest_records_that_are_allowed() {
             .wait()
             .unwrap();
     }
-    // Every record lives, one stream after the other: the directory is large.
+    // Every record is live, one stream after the other, so the directory is large.
     let mut batch = Batch::new();
     for stream in 1000..1400 {
         batch.create(stream, 1);
@@ -629,7 +628,7 @@ fn a_callback_may_drop_the_streams_while_records_are_moved() {
     }
 }
 
-/// Without threads the appending thread makes room itself, and calls back what became durable.
+/// Without threads the appending thread makes room itself, and runs the callbacks.
 #[test]
 fn a_callback_may_use_the_streams_while_a_log_without_threads_makes_room() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -656,8 +655,8 @@ fn a_callback_may_use_the_streams_while_a_log_without_threads_makes_room() {
     }
 }
 
-/// Two threads that append to one stream and truncate it, and leave records of others behind, so
-/// that the mover is at work. Those of the first stream are waited for, if `waits`.
+/// Two threads append to one stream and truncate it, and leave records of other streams, so that
+/// the mover works. If `waits`, they wait for the records of the first stream.
 fn moving(
     streams: &Arc<Streams>,
     waits: bool,
@@ -743,7 +742,7 @@ fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
         let mut batch = Batch::new();
         (0..250).for_each(|_| _ = batch.append(u64::MAX, b"tiny"));
         streams.apply(&batch).unwrap().wait().unwrap();
-        // Records of the log by themselves: the most that a directory has to name.
+        // One record of the log each: the most that a directory has to name.
         (0..100).for_each(|_| drop(streams.append(u64::MAX, b"").unwrap()));
     }
     let before = streams.stats();
@@ -757,8 +756,8 @@ fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
     streams.close().unwrap();
 }
 
-/// A record far from the others of its stream is read alone, by a reader that has just come: a hint
-/// says where it lies in its file.
+/// A new reader reads a record far from the others of its stream in one read: a hint has its
+/// position.
 #[test]
 fn a_record_between_large_ones_is_one_short_read() {
     const RECORDS: u64 = 60;
@@ -792,12 +791,12 @@ fn a_record_between_large_ones_is_one_short_read() {
         (cost.reads, cost.read_bytes)
     };
     let ((reads, bytes), (again, again_bytes)) = (read(), read());
-    // One of each two reads asks whether another process has written meanwhile.
+    // Every second read checks whether another process has written meanwhile.
     assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
     assert!(again <= RECORDS && again_bytes < 200_000, "again {again} and {again_bytes}");
 }
 
-/// A flush may have many sections: those of one that never waits are given back all the same.
+/// One flush may have many sections, if the writer never waits: they are freed, too.
 #[test]
 fn sections_that_share_a_flush_do_not_pile_up() {
     let disk = SimDisk::new(6, DiskOptions::default());
@@ -814,8 +813,8 @@ fn sections_that_share_a_flush_do_not_pile_up() {
     streams.close().unwrap();
 }
 
-/// The directories of a copy of a log have hints for the files of the other log. They are
-/// forgotten, so that a record is not searched through its segment each time.
+/// In a copy of a log the directories have hints for the files of the other log. A reader drops
+/// them, so that each search does not scan the segment.
 #[test]
 fn a_record_of_a_copied_log_is_one_short_read_the_second_time() {
     const RECORDS: u64 = 400;

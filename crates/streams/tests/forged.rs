@@ -1,5 +1,5 @@
-//! A directory that is wrong is noticed: each bit of its pages is changed in a log that is sound
-//! otherwise, and no reader gets a wrong record.
+//! A wrong directory is detected: each bit of its pages is changed in an otherwise sound log, and
+//! no reader gets a wrong record.
 //!
 //! *Owns*: logs with one record changed. *May not touch*: the crate's insides.
 
@@ -62,7 +62,7 @@ fn change_at(record: &[u8], kind: u8) -> Option<usize> {
     (record[at] == kind).then_some(at)
 }
 
-/// Whether all records are what they were; an error if one is another.
+/// Whether all records can be read; an error if one has changed.
 fn read(records: &[Vec<u8>]) -> Result<(), Error> {
     let directory = directory(2);
     let log = Log::open_in(Arc::clone(&directory), log_options()).unwrap();
@@ -115,7 +115,7 @@ fn no_bit_of_a_directory_is_believed() {
     every_bit_of_a_page_that_is_wrong_is_told();
 }
 
-/// Hints only save time: where they are wrong, or no hints at all, each record is found.
+/// Hints only save time: if they are wrong, or not hints at all, each record is still found.
 #[test]
 fn no_hint_that_is_wrong_keeps_a_record_from_being_read() {
     let records = sound();

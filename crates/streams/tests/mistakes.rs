@@ -1,8 +1,7 @@
-//! Mistakes that can be built in are caught by the model, and the same seeds are sound without
-//! them. Others fall to the explorer (`proof/explore`) and to `forged.rs`.
+//! The model catches these mutations, and the same seeds are sound without them. The explorer
+//! (`proof/explore`) and `forged.rs` catch others.
 //!
-//! *Owns*: which mistakes there are, and how many states it takes. *May not touch*: the crate's
-//! insides.
+//! *Owns*: the list of mutations, and counting states. *May not touch*: the crate's insides.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]

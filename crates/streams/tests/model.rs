@@ -1,7 +1,7 @@
-//! The whole contract against a model, with the power cut within and after every call, and again
-//! after what was found, two deep.
+//! The whole contract against a model, with the power cut within and after every call, and cut
+//! again after each recovery, two deep.
 //!
-//! `INKSTONE_STREAMS_STATES=1000000 cargo test --release -p inkstone-streams --test model` looks at
+//! `INKSTONE_STREAMS_STATES=1000000 cargo test --release -p inkstone-streams --test model` tests
 //! that many states.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]

@@ -213,7 +213,8 @@ mod tests {
         assert_eq!(encode(&[row, other]), Err(Malformed::Sequences(0x0102, 7)));
     }
 
-    /// `INKSTONE_SLATE_FUZZ=10000000 cargo test -p inkstone-slatedb --lib any_bytes` tries so many.
+    /// `INKSTONE_SLATE_FUZZ=10000000 cargo test -p inkstone-slatedb --lib any_bytes` tries that
+    /// many.
     #[test]
     fn any_bytes_are_a_batch_or_an_error_and_a_batch_is_its_bytes() {
         let wanted =

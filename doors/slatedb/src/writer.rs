@@ -277,7 +277,7 @@ pub struct Writer {
 
 #[cfg(not(feature = "slatedb-0-17"))]
 type Flushed = slatedb::wal::WalFlushResult;
-/// 0.17 gives the future alone.
+/// 0.17 returns only the future.
 #[cfg(feature = "slatedb-0-17")]
 type Flushed = slatedb::wal::FlushResultFuture;
 

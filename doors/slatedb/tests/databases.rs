@@ -1,5 +1,5 @@
-//! Whole databases on the files of the system: fencing, followers, directories that are not the
-//! database's, and what else a test with a model of a manifest does not see.
+//! Whole databases on real files: fencing, followers, directories of other databases, and all else
+//! that a model of a manifest does not cover.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -87,7 +87,7 @@ async fn a_second_database_fences_the_first_and_has_its_rows() {
     close(&second).await;
 }
 
-/// Another process on the same directories: it knows none of the writers here.
+/// As another process on the same directories, which does not know the writers here.
 struct Elsewhere(OsPlace, Living);
 
 impl Place for Elsewhere {
@@ -173,7 +173,7 @@ async fn an_earlier_writer_that_comes_late_leaves_the_later_one_alone() {
     later.append(&[row(1, 2, 9)]).await.unwrap();
     later.close().await.unwrap();
     come_late().await;
-    // Nobody took the log for a foreign one meanwhile.
+    // The log was not taken for a foreign one meanwhile.
     wal.begin(&mut Manifest(seen(4))).await.unwrap();
 }
 
@@ -276,14 +276,14 @@ async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
         .unwrap();
     close(&db).await;
 
-    // An older copy is refused also where a loss is accepted: it may be moved away.
+    // An older copy is refused even if a loss is accepted: the user may move it away.
     let accepting = || Tuning { new_log: NewLog::AcceptLoss, ..Tuning::default() };
     let wrong = [Wals::at(&old), Wals::tuned(&old, accepting())];
     for wrong in [&wrong[0], &wrong[1], &Wals::at(directory.path().join("lost"))] {
         let error = open(&store, wrong).await.map(drop).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Data, "{error}");
     }
-    // A new database that is tried again does not become the log's own by that.
+    // A new database does not become the log's owner by a second attempt.
     let new = self::store();
     for _ in 0..3 {
         let error = open(&new, &Wals::at(&main)).await.map(drop).expect_err("refused");
@@ -293,7 +293,7 @@ async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
     let right = open(&store, &Wals::at(&main)).await.unwrap();
     assert_eq!(keys(&right).await, ["a", "b", "c"]);
     close(&right).await;
-    // Who accepts the loss goes on, with the ids after those that are lost.
+    // Accepting the loss works, and ids follow the lost ones.
     let lost = Wals::tuned(directory.path().join("lost"), accepting());
     let accepted = open(&store, &lost).await.unwrap();
     assert_eq!(keys(&accepted).await, ["a", "b"]);
@@ -312,7 +312,7 @@ async fn a_database_moves_to_this_log_and_back() {
     let db = own().await.unwrap();
     put(&db, "a").await.unwrap();
     db.close().await.unwrap();
-    // Without a word it looks like a log that was lost.
+    // Without `NewLog` it looks like a lost log.
     let error = open(&store, &Wals::at(directory.path())).await.map(drop).expect_err("refused");
     assert!(error.to_string().contains("NewLog::AfterFlush"), "{error}");
     let tuned = |new_log| Wals::tuned(directory.path(), Tuning { new_log, ..Tuning::default() });

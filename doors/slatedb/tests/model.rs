@@ -1,8 +1,8 @@
-//! The traits by themselves against a model, on a simulated disk: appends, flushes, fences by a
-//! second writer, manifests that move, collection, clones, deletions; the power is cut within and
-//! after every call, and what is found is gone on with.
+//! The traits against a model, on a simulated disk: appends, flushes, fences by a second writer,
+//! manifests that move, collection, clones, deletions. The power is cut within and after every
+//! call, and each history continues from the recovered state.
 //!
-//! `INKSTONE_SLATE_STATES=500000 cargo test -p inkstone-slatedb --test model` looks at so many
+//! `INKSTONE_SLATE_STATES=500000 cargo test -p inkstone-slatedb --test model` tests that many
 //! states.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -35,9 +35,9 @@ struct Tally {
 /// What must be, and what may be.
 #[derive(Debug, Clone)]
 struct Model {
-    /// The batches that were appended, by id from 1 on; what a crash took is cut off.
+    /// The appended batches, by id from 1 on, without those that a crash took.
     batches: Vec<Vec<RowEntry>>,
-    /// The last id that was told to be durable.
+    /// The last id that was reported durable.
     told: u64,
     /// What the manifest says.
     seen: Seen,
@@ -89,7 +89,7 @@ struct Living {
 }
 
 impl Living {
-    /// Begins on this disk, and compares what is replayed with what may be there.
+    /// Opens on this disk, and compares the replayed rows with the allowed ones.
     fn begin(disk: &SimDisk, model: &Model, tally: &mut Tally) -> Result<Self, String> {
         let wals = process(disk);
         Self::begin_in(disk, wals, model.clone(), tally)
@@ -158,7 +158,7 @@ impl World<'_> {
             let op = self.rng.u8(0..32);
             living = self.call(living, op).map_err(|why| format!("call {op}: {why}"))?;
             living.note_told();
-            // Within the call: what was told before, and perhaps all that it has done.
+            // Within the call: all that was reported before, and perhaps the call's own effect.
             let mut within = living.model.clone();
             within.told = before.told.min(within.told);
             within.seen = Seen { epoch: within.seen.epoch, ..before.seen };
@@ -397,10 +397,10 @@ fn every_crash_leaves_what_was_told() {
     );
 }
 
-/// Writes, flushes and collects until the disk fails; then nothing waits for ever, the listeners
-/// were told once and last why it ended, and what was told is there.
+/// Writes, flushes and collects until the disk fails. Then no call waits for ever, the listeners
+/// get the reason once and last, and every reported batch is there.
 fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
-    // A sync that reports success and saves nothing is beyond any log.
+    // No log survives a sync that reports success and saves nothing.
     let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][seed as usize % 2];
     let options = DiskOptions { after_effect: Some(after), ..DiskOptions::default() };
     let (disk, mut rng) = (SimDisk::new(seed, options), fastrand::Rng::with_seed(seed));
@@ -487,7 +487,7 @@ fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
         disk.change_options(|options| options.rates = FaultRates::default());
         let wal = process(&disk).of("main");
         let begin = || now(wal.begin(&mut Manifest(Seen { epoch: 2, ..model.seen })));
-        // A failed sync may be reported to who syncs the file next.
+        // A failed sync may be reported to the next caller that syncs the file.
         let (_writer, mut replayed) = begin()
             .or_else(|_| begin())
             .or_else(|_| begin())

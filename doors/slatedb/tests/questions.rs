@@ -1,4 +1,4 @@
-//! What SlateDB's contract leaves open, and what is so today: see questions.md.
+//! Questions that SlateDB's contract leaves open, and today's behaviour: see questions.md.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

@@ -56,7 +56,7 @@ fn what_cannot_be_watched_is_said() {
     if Path::new("/proc/2/comm").exists()
         && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd")
     {
-        refused(at, "watch 2", 1, "a thread of the kernel");
+        refused(at, "watch 2", 1, "is a kernel thread");
     }
 }
 

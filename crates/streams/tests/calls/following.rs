@@ -1,9 +1,9 @@
-//! What a cursor is told: of records that were cut behind it, of the end of the log, of errors.
+//! What a cursor reports: truncations of records that it has passed, the end of the log, errors.
 //!
-//! *Owns*: cursors of this process, and of readers as another process has them. *May not touch*:
-//! the crate's insides.
+//! *Owns*: cursors in the writer's process, and cursors of readers as in another process. *May not
+//! touch*: the crate's insides.
 //!
-//! A test that waits for what must come gives up after a minute: then it did not come.
+//! A test that waits for an event fails after a minute.
 
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -25,7 +25,7 @@ fn directory_of(disk: &SimDisk) -> AnyDirectory {
     AnyDirectory::new(disk.directory("/streams"))
 }
 
-/// A real one: beside a simulated one a reader learns of a group by the next one.
+/// A real directory: in a simulated one a reader learns of a group only by the next one.
 fn real() -> (tempfile::TempDir, AnyDirectory) {
     let directory = directory();
     let held = AnyDirectory::new(OsDirectory::open(directory.path()).unwrap());
@@ -53,7 +53,7 @@ fn cursor(directory: &AnyDirectory, streams: &Streams, is_beside: bool, from: u6
     reader.read(1, from)
 }
 
-/// All that comes now, and what comes then.
+/// All records that are there, and the error after them.
 fn shown(cursor: &mut StreamCursor) -> (Vec<String>, Option<Error>) {
     let mut records = Vec::new();
     loop {
@@ -117,8 +117,8 @@ fn a_cursor_before_the_cut_shows_what_is_there_now_and_is_told_nothing() {
     assert!(shown(&mut cursor).1.is_none());
 }
 
-/// As a truncation of the records from its first number on, and then of those before it.
-/// A reader that has not looked since then learns of the cut when the cursor is made.
+/// A restart is like a truncation from its number on, then of the records before. A reader that has
+/// not looked since then learns of the cut when the cursor is made.
 #[test]
 fn a_cursor_is_told_nothing_of_what_was_cut_before_it_was_made() {
     for is_beside in [false, true] {
@@ -151,7 +151,7 @@ fn a_restart_is_told_where_numbers_come_again_or_are_left_out() {
         let (_, error) = shown(&mut cursor);
         assert!(matches!(error, Some(Error::Truncated { first: 30, .. })), "{error:?}");
         cursor.seek(30);
-        // Numbers that nobody has seen, right behind those that were shown.
+        // Numbers right after those that were shown.
         streams.restart_at(1, 30).unwrap().wait().unwrap();
         append(&streams, 1, "newest");
         assert_eq!(shown(&mut cursor).0, ["30: newest"]);
@@ -239,7 +239,7 @@ fn a_follower_that_waits_is_woken_by_a_cut_and_by_a_removal() {
     }
 }
 
-/// Nobody appends to the stream that they follow, and nobody to any other after the failure.
+/// No thread appends to the stream that they follow, nor to any other after the failure.
 #[test]
 fn a_follower_of_an_idle_stream_ends_when_the_log_fails_or_is_closed() {
     for fails in [true, false] {
@@ -290,7 +290,7 @@ fn a_follower_that_is_dropped_or_polled_again_leaves_nothing_behind() {
     assert_eq!(counts.0.load(Ordering::Relaxed), 0);
 }
 
-/// A record that contradicts those before it, behind a change that does not.
+/// A record whose first change is valid and whose second contradicts earlier records.
 fn contradiction(streams: &Streams) -> Vec<u8> {
     let lsn = streams.append(1, b"the pattern").unwrap();
     let lsn = {
@@ -307,7 +307,7 @@ fn contradiction(streams: &Streams) -> Vec<u8> {
     wrong
 }
 
-/// The first half of a record must not be believed when its second half is wrong, and not later.
+/// The first half of a record must never be believed if its second half is wrong.
 #[test]
 fn a_reader_beside_the_writer_says_each_time_that_a_record_is_wrong() {
     let (_held, directory) = real();
@@ -360,8 +360,8 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
     log.close().unwrap();
 }
 
-/// While a follower waits for a record to be durable, the record is truncated and its place given
-/// back: the follower gets the error of its stream, not that of the log.
+/// While a follower waits for a record to be durable, the record is truncated and its place freed:
+/// the follower gets the error of its stream, not that of the log.
 #[test]
 fn a_follower_is_told_of_its_stream_where_the_front_passes_the_record_it_waits_for() {
     let directory = directory();

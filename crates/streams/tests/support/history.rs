@@ -1,5 +1,5 @@
 //! Random histories of streams on a simulated disk, with the power cut within and after every call,
-//! and again after what was found, two deep.
+//! and cut again after each recovery, two deep.
 //!
 //! *Owns*: how a history is made, cut and judged. *May not touch*: what streams must hold
 //! (`model.rs`), the crate's insides.
@@ -23,7 +23,7 @@ fn open(disk: &SimDisk, options: &Options) -> Result<Streams, String> {
     Streams::open_in(directory, options.clone()).map_err(|error| format!("does not open: {error}"))
 }
 
-/// What was looked at.
+/// What was tested.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) states: u64,
@@ -168,11 +168,11 @@ impl History<'_> {
         Ok(true)
     }
 
-    /// Makes all durable and compares; then, as often, lets the mover work.
+    /// Makes everything durable and compares; as often, then runs the mover.
     fn look_or_move(&mut self, subject: &mut Subject) -> Result<bool, String> {
         match subject.streams.sync() {
             Ok(()) => subject.acknowledge(),
-            // A change that nobody waited for has failed since.
+            // A change that was not waited for has failed since.
             Err(Error::Log(inkstone::Error::Poisoned { .. })) if self.fails => {
                 self.tally.failed += 1;
                 return Ok(false);
@@ -193,7 +193,7 @@ impl History<'_> {
                     StreamsReader::open_in(directory, self.options).map_err(|e| e.to_string())?
                 }
             };
-            // It may lag by what was not promised yet; what it shows is a model that was.
+            // It may lag behind; it shows an earlier model.
             let seen = Model::of(&mirror)?;
             if seen == *last {
                 self.tally.mirrored += 1;

@@ -57,7 +57,7 @@ pub(crate) fn process_with(disk: &SimDisk, tuning: Tuning) -> Wals {
     Wals::in_place(Arc::new(SimPlace { disk: disk.clone(), living: Living::default() }), tuning)
 }
 
-/// A manifest of which the test is the store.
+/// A manifest that the test stores.
 pub(crate) struct Manifest(pub(crate) Seen);
 
 #[async_trait]
@@ -85,7 +85,7 @@ impl ManifestView for Fenced {
     }
 }
 
-/// The outcome of a future that waits for nobody else.
+/// The outcome of a future that needs no other task.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
@@ -93,13 +93,13 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The id that a flush answers with, and its future.
+/// The id that a flush returns, and its future.
 #[cfg(not(feature = "slatedb-0-17"))]
 pub(crate) fn parts(flush: slatedb::wal::WalFlushResult) -> (Option<u64>, FlushResultFuture) {
     (Some(flush.wal_id), flush.completion)
 }
 
-/// 0.17 gives the future alone.
+/// 0.17 returns only the future.
 #[cfg(feature = "slatedb-0-17")]
 pub(crate) fn parts(flush: FlushResultFuture) -> (Option<u64>, FlushResultFuture) {
     (None, flush)

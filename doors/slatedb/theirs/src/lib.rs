@@ -88,8 +88,8 @@ impl WriterInit for BTreeMapWal {
     }
 }
 
-/// Their WAL has what was appended when `append` returns, and their tests look at once; so this one
-/// waits for the flush there.
+/// In their WAL a batch is there when `append` returns, and their tests check at once; so this one
+/// waits for the flush.
 struct AtOnce(
     Box<dyn WalWriter>,
     #[allow(dead_code, reason = "it keeps the directory")] Arc<TempDir>,

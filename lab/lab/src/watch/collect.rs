@@ -27,7 +27,7 @@ use super::syncs::{How, syncs_of};
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A process and those that it has started.
+    /// A process and its descendants.
     Process(u32),
     /// All processes of this name.
     Name(String),
@@ -161,7 +161,7 @@ impl Watched {
             Target::Process(id) => match stat_of(*id) {
                 None => refuse(format!("there is no process {id}: `pidof NAME` shows numbers")),
                 Some(stat) if stat.is_kernels => refuse(format!(
-                    "process {id} ({}) is a thread of the kernel: it works for others and syncs \
+                    "process {id} ({}) is a kernel thread: it works for others and syncs \
                      nothing by itself; watch the program that it works for",
                     stat.name
                 )),
@@ -231,7 +231,7 @@ impl Watched {
             }
             if self.trace.as_ref().is_some_and(SyncTrace::is_full) {
                 self.warnings.insert(
-                    "the disk was so busy that the memory for events is full: this is what was \
+                    "the disk was so busy that the buffer for events is full: this is what was \
                      seen until then"
                         .into(),
                 );
@@ -331,7 +331,7 @@ impl Watched {
         all.extend(stats.filter(|(_, stat)| !stat.is_kernels));
         let kept: BTreeSet<u32> = match &self.target {
             Target::Process(root) => {
-                // Numbers rise, but may begin again: look until nothing is added.
+                // Process numbers may wrap around, so repeat until nothing is added.
                 let mut kept = BTreeSet::from([*root]);
                 loop {
                     let more: Vec<u32> = all

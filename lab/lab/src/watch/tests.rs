@@ -39,7 +39,7 @@ fn flags(rwbs: &str) -> RequestFlags {
     RequestFlags::parse(rwbs.as_bytes())
 }
 
-/// A request from its bio to its end, at three times of its own.
+/// A request: its bio, its issue and its end, at three given times.
 fn request(
     at: u64,
     tid: u32,
@@ -185,7 +185,7 @@ fn committed(at: u64, number: u64) -> Vec<TraceEvent> {
         },
     );
     let mut flushes = [flush(at + 120, JOURNAL, "jbd2/loop0-8"), flush(at + 160, 0, "kworker/0:1")];
-    // The block layer makes them: nobody asked for them by a bio.
+    // The block layer makes them, without a bio.
     for all in &mut flushes {
         all.remove(0);
     }
