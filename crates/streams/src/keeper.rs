@@ -4,10 +4,10 @@
 //! where an opening must begin. *May not touch*: when a step is made (`writer.rs`), what records
 //! mean (`state.rs`).
 //!
-//! With each `step_bytes` of the log goes one page of a directory and one piece of the table, each
-//! an eighth as large, if they are due. While several directories are due, a step has up to eight
-//! pages. Small steps avoid pauses and bursts. An opening reads about one section and what was
-//! appended while one directory and one table were written.
+//! A step comes with each `step_bytes` of the log: one page of a directory and one piece of the
+//! table, each an eighth as large, if they are due. While several directories are due, a step has
+//! up to eight pages. Small steps avoid pauses and bursts. An opening reads about one section and
+//! what was appended while one directory and one table were written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //!
 //! A moved record is appended like any other. The index names its new place at once, and readers
 //! use the old place until the new one is durable. The front of the log is freed only once every
-//! record is durable that makes it dead.
+//! record that makes it dead is durable.
 
 use std::collections::HashMap;
 

@@ -332,7 +332,7 @@ impl Streams {
         // The log first: it refuses appends from then on, and it wakes a mover that waits for it,
         // also where the caller is a callback that holds the log's turn.
         let closed = self.shared.log.close();
-        // Else another thread is closing it.
+        // After `Closed` another thread closes the log, and ends the mover.
         if !matches!(closed, Err(inkstone::Error::Closed)) {
             self.end_mover();
         }
