@@ -152,7 +152,7 @@ impl Shared {
         listener(WalEvent::WalClosed(status));
     }
 
-    /// Ends the writer for this reason. On return all appends are durable and the lock is released,
+    /// Ends the writer for this reason. On `Ok` all appends are durable and the lock is released,
     /// unless another thread is still closing the log.
     pub(crate) fn close(&self, reason: WalError) -> Result<(), WalError> {
         {
