@@ -60,11 +60,6 @@ impl SharedPageReader {
     }
 
     /// Never called here.
-    pub fn is_same(&self, _other: &Self) -> bool {
-        match *self {}
-    }
-
-    /// Never called here.
     pub fn is_kept(&self) -> bool {
         match *self {}
     }

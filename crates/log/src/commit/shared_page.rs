@@ -13,15 +13,15 @@
 //! Where several waiters come back at once for the next group, they want the processors until its
 //! write begins; a reader that was woken then cost eight threads a fifth of their rate on two
 //! processors. So readers *poll* there, in this process (`following.rs`) and in others
-//! (`read/news.rs`): they look again by themselves after a moment, and are woken by the thread that
-//! begins that write, which takes some microseconds longer for it. In all other cases the
+//! (`read/publisher.rs`): they look again by themselves after a moment, and are woken by the thread
+//! that begins that write, which takes some microseconds longer for it. In all other cases the
 //! publication wakes them.
 //!
 //! Before the publication, and under the lock, the writer copies the bytes of the durable group
 //! into shared memory, so that groups follow each other there. It copies them only for a reader
 //! that asked a moment ago.
 //!
-//! A publication says nothing that its reader may believe without looking (`read/fresh.rs`). Of a
+//! A publication says nothing that its reader may believe without looking (`read/recent.rs`). Of a
 //! truncation it says only that there was one: the reader looks into the files then, where cuts and
 //! truncations are groups and headers (`read/view.rs`).
 

@@ -18,9 +18,9 @@ use inkstone_format::{Kind, Lsn, Stop};
 
 use crate::commit::following::Watch;
 use crate::error::{Error, Result};
-use crate::read::news::Belief;
-use crate::read::recent::RecentGroups;
+use crate::read::publisher::Belief;
 use crate::read::source::Source;
+use crate::read::tail_walk::TailWalk;
 use crate::read::view::{Asked, Now, may_be_the_writer};
 use crate::recovery::beside::{Pauses, TRIES};
 use crate::recovery::recover::damage;
@@ -61,7 +61,7 @@ pub struct Cursor {
     /// What the source has answered when it was asked last.
     seen: Option<Asked>,
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
-    recent: Option<RecentGroups>,
+    tail: Option<TailWalk>,
     place: Option<CursorPlace>,
     /// The record that was found last. It stands here, and not in what the calls below return,
     /// since a result that may be an error is copied at each of them: a sixth of the time that
@@ -99,12 +99,12 @@ impl Cursor {
     pub(crate) fn new(source: Source, next: Lsn) -> Self {
         let cuts = source.now().cuts;
         let found = RecordAt { lsn: Lsn::ZERO, at: 0, payload_bytes: 0 };
-        Self { source, next, cuts, seen: None, recent: None, place: None, found }
+        Self { source, next, cuts, seen: None, tail: None, place: None, found }
     }
 
     /// Forgets where it reads, and what was read ahead.
     fn leave(&mut self) {
-        (self.recent, self.place) = (None, None);
+        (self.tail, self.place) = (None, None);
     }
 
     /// The LSN of the record that comes next.
@@ -145,8 +145,8 @@ impl Cursor {
     #[inline]
     fn record(&self) -> Option<Record<'_>> {
         let found = &self.found;
-        let bytes = match (&self.recent, &self.place) {
-            (Some(recent), _) => recent.payload(found.at, found.payload_bytes),
+        let bytes = match (&self.tail, &self.place) {
+            (Some(tail), _) => tail.payload(found.at, found.payload_bytes),
             (None, Some(place)) => place.walk.payload(found.at, found.payload_bytes),
             (None, None) => return None,
         };
@@ -202,7 +202,7 @@ impl Cursor {
             {
                 now.durable = durable;
                 if self.next > durable {
-                    self.recent.take_if(|recent| recent.is_read());
+                    self.tail.take_if(|tail| tail.is_read());
                     return Ok(None);
                 }
             }
@@ -350,15 +350,15 @@ impl Cursor {
     }
 
     /// Walks to the next record in memory; `false` if it is not there.
-    fn find_recent(&mut self) -> Result<bool> {
+    fn find_in_tail(&mut self) -> Result<bool> {
         let lsn = self.next;
-        let mut found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
+        let mut found = self.tail.as_mut().and_then(|tail| tail.find(lsn));
         if found.is_none() {
-            self.recent = self.source.recent(lsn).map(RecentGroups::new);
-            found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
+            self.tail = self.source.tail_run(lsn).map(TailWalk::new);
+            found = self.tail.as_mut().and_then(|tail| tail.find(lsn));
         }
         let Some(found) = found else {
-            self.recent = None;
+            self.tail = None;
             return Ok(false);
         };
         // Nothing is read ahead from the files any more.
@@ -370,7 +370,7 @@ impl Cursor {
 
     /// Walks to the next record, which is durable.
     fn find(&mut self, durable: Lsn) -> Result<()> {
-        if self.find_recent()? {
+        if self.find_in_tail()? {
             return Ok(());
         }
         loop {

@@ -18,8 +18,8 @@ use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
 use crate::read::finder::Finder;
 use crate::read::place::Place;
-use crate::read::recent::RecentGroups;
 use crate::read::source::Source;
+use crate::read::tail_walk::TailWalk;
 use crate::read::view::View;
 use crate::report::Recovery;
 use crate::watermarks::Watermarks;
@@ -196,10 +196,10 @@ impl Reader {
     #[doc(hidden)]
     pub fn places(&self, lsns: &[Lsn]) -> Vec<Place> {
         let Some(tail) = self.source.tail() else { return Vec::new() };
-        let mut groups: Option<RecentGroups> = None;
+        let mut groups: Option<TailWalk> = None;
         let place = |lsn: &Lsn| {
             groups.as_mut().and_then(|groups| groups.place(*lsn)).or_else(|| {
-                groups = tail.run(*lsn).map(RecentGroups::new);
+                groups = tail.run(*lsn).map(TailWalk::new);
                 groups.as_mut()?.place(*lsn)
             })
         };

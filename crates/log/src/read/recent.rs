@@ -1,71 +1,182 @@
-//! A position in the tail: records read from memory in order.
+//! The bytes that a reader beside a writer of another process has just read, and what they prove.
 //!
-//! *Owns*: stepping from record to record in the groups that the log keeps in memory. *May not
-//! touch*: whether a record may be shown, and where the records are that are not here
-//! (`cursor.rs`).
+//! *Owns*: reading only what is new of the head, once; the checks that a publication must pass
+//! before it is believed. *May not touch*: what was seen (`view.rs`); when to read
+//! (`publisher.rs`).
 //!
-//! The bytes are those from which the groups were written. This process has encoded them, and no
-//! disk has had them in between, so no checksum is computed again. Everything else is as in a file:
-//! padding and control frames are passed, a batch lies in one group, and a group comes whole.
+//! A publication claims that the log is durable up to a byte. The reader walks to that byte over
+//! whole, sound groups, from the place that it knows. The publication is believed if a group ends
+//! exactly there, with the LSN, the epoch and the first record that it names. Before that byte only
+//! promises count, as without a publication. Anything else refutes it: nothing is shown, nothing is
+//! reported, and the log is observed as if there were no publication. So a lie costs time.
+//!
+//! The bytes themselves come from the memory that the writer shares with the publication, or from
+//! the file. They pass the same checks. What shared memory refutes is read from the file before it
+//! is believed to be refuted.
+//!
+//! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back
+//! to the beginning of the last group that it has shown, so those of the two last readings are
+//! kept.
 
-use inkstone_format::{Lsn, Mark, Skim, Skimmed};
+use std::sync::Arc;
 
-use crate::read::place::Place;
-use crate::tail::TailRun;
+use inkstone_format::limits::BLOCK_BYTES;
+use inkstone_format::{Decoder, Lsn, SegmentNumber, Step, Tail};
+use inkstone_io::{File, SharedPageReader};
 
-/// A position in groups that are kept in memory.
-#[derive(Debug)]
-pub(crate) struct RecentGroups {
-    /// Held, so that its memory is not used again.
-    run: TailRun,
-    mark: Mark,
+use crate::commit::shared_page::Published;
+use crate::recovery::beside::Promised;
+use crate::segment::Segment;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// The most that is read at once, unless a group is larger.
+const MOST_BYTES: u64 = 256 << 10;
+
+/// Bytes of one segment, from a multiple of the block on.
+pub(crate) struct Recent {
+    of: Option<SegmentNumber>,
+    at: u64,
+    bytes: Vec<u8>,
+    /// Where the last reading began.
+    from: u64,
 }
 
-impl RecentGroups {
-    pub(crate) fn new(run: TailRun) -> Self {
-        Self { mark: run.from, run }
+/// What a reading has proved.
+pub(crate) struct Proved {
+    /// The end of a group; everything before it is durable.
+    pub(crate) settled: Tail,
+    pub(crate) durable: Lsn,
+}
+
+impl Recent {
+    pub(crate) fn new() -> Self {
+        Self { of: None, at: 0, bytes: Vec::new(), from: 0 }
     }
 
-    /// Walks to the record with this LSN, which is not before its position; `None` if it is not
-    /// here yet, or in later groups.
-    #[inline]
-    pub(crate) fn find(&mut self, lsn: Lsn) -> Option<Skimmed> {
-        let (bytes, from) = (self.run.bytes(), self.run.from.at);
+    /// Forgets the bytes: they may have been read before they were written.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    /// Reads on from `settled` towards the end that was published in this segment. `None` if the
+    /// publication is refuted.
+    pub(crate) fn read_on(
+        &mut self,
+        segment: &Segment,
+        file: &Arc<dyn File>,
+        settled: Tail,
+        published: &Published,
+        page: &SharedPageReader,
+    ) -> Option<Proved> {
+        self.prove(segment, file, settled, published, Some(page)).or_else(|| {
+            self.forget();
+            self.prove(segment, file, settled, published, None)
+        })
+    }
+
+    fn prove(
+        &mut self,
+        segment: &Segment,
+        file: &Arc<dyn File>,
+        settled: Tail,
+        published: &Published,
+        page: Option<&SharedPageReader>,
+    ) -> Option<Proved> {
+        let header = &segment.header;
+        if published.end > header.segment_bytes {
+            return None;
+        }
+        let begin = settled.end;
+        self.keep(header.number, begin);
+        self.fill(file, published.end.min(begin + MOST_BYTES), page)?;
+        let mut decoder =
+            Decoder::new(header, header.segment_bytes).with_end(published.end).from_tail(settled);
+        let mut promised = Promised::new(segment, settled);
         loop {
-            match self.mark.skim_own(&self.run.identity, bytes, from) {
-                Skim::Record(record) => {
-                    let found = self.mark.lsn;
-                    self.mark = record.next;
-                    if found == lsn {
-                        return Some(record);
+            match decoder.step(&self.bytes, self.at) {
+                Step::NeedBytes { at, bytes } => {
+                    let needed = at + bytes as u64;
+                    if needed > published.end || promised.settled.end > begin {
+                        break;
                     }
+                    let end = needed.max(self.end() + MOST_BYTES);
+                    self.fill(file, published.end.min(end), page)?;
                 }
-                Skim::Passed(next) => self.mark = next,
-                Skim::NeedBytes(_) => return None,
-                Skim::Unsound => {
-                    debug_assert!(false, "bytes in memory that are no group: {:?}", self.mark);
-                    return None;
+                Step::GroupStart(group) => promised.begin(&group),
+                Step::GroupEnd(tail) if tail.end == published.end => {
+                    let is_it = tail.epoch == published.epoch
+                        && tail.next_lsn.before() == Some(published.durable)
+                        && tail.first_live == published.first;
+                    if is_it {
+                        segment.note(&tail);
+                    }
+                    return is_it.then_some(Proved { settled: tail, durable: published.durable });
                 }
+                Step::GroupEnd(tail) => promised.end(tail),
+                Step::Frame(_) => {}
+                Step::Stop(_) => break,
             }
         }
+        let settled = promised.settled;
+        let durable = settled.next_lsn.before()?;
+        (settled.end > begin).then_some(Proved { settled, durable })
     }
 
-    /// The place of the record with this LSN, if [`RecentGroups::find`] would find it.
-    pub(crate) fn place(&mut self, lsn: Lsn) -> Option<Place> {
-        let at = self.find(lsn)?.at;
-        Some(Place::new(self.run.identity.segment(), &Mark { at, lsn, ..self.mark }))
+    /// Keeps what is needed to read on from byte `begin`.
+    fn keep(&mut self, number: SegmentNumber, begin: u64) {
+        let is_here = self.of == Some(number)
+            && (self.at..=self.end()).contains(&begin)
+            && self.from <= begin;
+        if is_here {
+            let keep = self.from / BLOCK * BLOCK;
+            self.bytes.drain(..(keep.saturating_sub(self.at)) as usize);
+            self.at = self.at.max(keep);
+        } else {
+            self.bytes.clear();
+            self.at = begin / BLOCK * BLOCK;
+        }
+        if self.bytes.len() as u64 <= MOST_BYTES {
+            self.bytes.shrink_to(4 * MOST_BYTES as usize);
+        }
+        self.of = Some(number);
+        self.from = begin;
     }
 
-    /// The bytes of the record at byte `at`, which was found here.
-    #[inline]
-    pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
-        let from =
-            (at - self.run.from.at) as usize + self.run.identity.version().frame_header_bytes();
-        &self.run.bytes()[from..from + payload_bytes]
+    /// Reads until the bytes before `end` are in memory; `None` if they are not to be had.
+    fn fill(
+        &mut self,
+        file: &Arc<dyn File>,
+        end: u64,
+        page: Option<&SharedPageReader>,
+    ) -> Option<()> {
+        let (from, number) = (self.end(), self.of?);
+        if from >= end {
+            return Some(());
+        }
+        let had = self.bytes.len();
+        self.bytes.resize((end - self.at) as usize, 0);
+        let new = &mut self.bytes[had..];
+        if page.is_some_and(|page| page.copy_recent(number.get(), from, new)) {
+            return Some(());
+        }
+        let read = file.read_at(new, from);
+        (read.ok()? as u64 == end - from).then_some(())
     }
 
-    /// Whether all that will ever come here was read.
-    pub(crate) fn is_read(&self) -> bool {
-        self.run.is_whole() && (self.mark.at - self.run.from.at) as usize == self.run.bytes().len()
+    /// Copies the bytes from `at` on; false if not all of them are here.
+    pub(crate) fn copy(&self, number: SegmentNumber, at: u64, to: &mut [u8]) -> bool {
+        let from = at.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
+        let bytes = from.and_then(|from| self.bytes.get(from..)?.get(..to.len()));
+        match bytes.filter(|_| self.of == Some(number)) {
+            Some(bytes) => {
+                to.copy_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
     }
 }

@@ -6,18 +6,17 @@
 
 use std::sync::Arc;
 
-use inkstone_format::Lsn;
-use inkstone_io::{Access, AnyDirectory, AnyEngine, File, OpenFile};
+use inkstone_format::{Lsn, SegmentNumber};
+use inkstone_io::{Access, AlignedBuf, AnyDirectory, AnyEngine, File, OpenFile};
 
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 use crate::names;
-use crate::read::behind::Behind;
 use crate::read::view::{Asked, Now, View};
 use crate::segment::{Link, Segment};
 use crate::sync::{Instant, lock};
 use crate::tail::{GroupTail, TailRun};
-use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
+use crate::walk::ahead::{Ahead, Means, Piece, Pieces, Stretch, engine};
 
 /// The source of a reader's records.
 #[derive(Clone)]
@@ -78,7 +77,7 @@ impl Source {
 
     /// The groups in memory in which this record, which is durable, lies.
     #[inline]
-    pub(crate) fn recent(&self, lsn: Lsn) -> Option<TailRun> {
+    pub(crate) fn tail_run(&self, lsn: Lsn) -> Option<TailRun> {
         let Self::Living(shared) = self else { return None };
         let tail = self.tail()?;
         if !tail.has_come_to(lsn) {
@@ -213,11 +212,7 @@ impl Source {
 
     /// Pieces of the log in order, from this stretch on.
     pub(crate) fn pieces(&self, stretch: Stretch) -> Box<dyn Pieces> {
-        let ahead = Ahead::growing(Box::new(self.clone()), stretch.clone());
-        match self {
-            Self::Living(_) => Box::new(ahead),
-            Self::View(view) => Box::new(Behind::new(Arc::clone(view), stretch, ahead)),
-        }
+        Box::new(Ahead::growing(Box::new(self.clone()), stretch))
     }
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
@@ -248,6 +243,15 @@ impl Source {
 }
 
 impl Means for Source {
+    fn recent_piece(
+        &self,
+        number: SegmentNumber,
+        at: u64,
+        spare: &mut Option<AlignedBuf>,
+    ) -> Result<Option<Piece>> {
+        self.view().map_or(Ok(None), |view| view.recent_piece(number, at, spare))
+    }
+
     fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
         engine(self.directory(), threads)
     }

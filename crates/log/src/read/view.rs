@@ -18,25 +18,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Lsn, Reason, SegmentNumber, Tail};
-use inkstone_io::{AnyDirectory, File};
+use inkstone_io::{AlignedBuf, AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
 use crate::error::{Corruption, Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::options::Options;
-use crate::read::fresh::Fresh;
-use crate::read::news::{Belief, News};
+use crate::read::publisher::{Belief, JUST_NOW, Publisher, SILENCE};
+use crate::read::recent::Recent;
 use crate::recovery::beside::{
     KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
 };
-use crate::recovery::newest::{Successors, successors};
+use crate::recovery::newest::{Successors, is_last, successors};
 use crate::report::Recovery;
 use crate::segment::kept::KeptFiles;
-use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
+use crate::walk::ahead::Piece;
+
+/// If no more than this is left of the head, nothing is read ahead.
+const LITTLE_BYTES: u64 = 256 << 10;
 
 /// What a reader must know before it reads the next record.
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +87,8 @@ struct Seen {
     /// changed.
     untouched: Option<Untouched>,
     /// What the writer publishes, and what was read because of it.
-    news: News,
-    fresh: Fresh,
+    publisher: Publisher,
+    recent: Recent,
 }
 
 impl View {
@@ -107,8 +111,8 @@ impl View {
             head: found.head,
             _cached: found.cached,
             untouched: found.untouched,
-            news: News::new(),
-            fresh: Fresh::new(),
+            publisher: Publisher::new(),
+            recent: Recent::new(),
         };
         let (seen, kept, version) = (Mutex::new(seen), KeptFiles::default(), AtomicU64::new(0));
         Ok(Self { directory, options, recovery, seen, kept, version })
@@ -156,101 +160,76 @@ impl View {
     pub(crate) fn ask(&self, lsn: Lsn) -> Result<Asked> {
         let mut seen = lock(&self.seen);
         if lsn > seen.durable {
-            self.refresh(lsn, &mut seen)?;
+            self.refresh(lsn, &mut seen, JUST_NOW)?;
         }
         if lsn <= seen.durable {
             self.mind_truncations(&mut seen)?;
         }
-        Ok(Asked { version: self.version(), now: seen.now(), belief: Some(seen.news.belief()) })
+        Ok(Asked {
+            version: self.version(),
+            now: seen.now(),
+            belief: Some(seen.publisher.belief()),
+        })
     }
 
     /// Looks for records after those that are known, as far as `wanted`, with as few reads as
-    /// possible.
-    fn refresh(&self, wanted: Lsn, seen: &mut Seen) -> Result<()> {
-        if self.take_news_up_to(wanted, seen) {
+    /// possible. If nothing is published and the writer was alive `within` this time, there are
+    /// none.
+    fn refresh(&self, wanted: Lsn, seen: &mut Seen, within: Duration) -> Result<()> {
+        if self.take_news_up_to(wanted, seen) || seen.publisher.is_trusted(within) {
             return Ok(());
         }
-        // A system call on a path; to ask for the lock takes seven.
-        let is_alive =
-            |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_published_by_the_living();
-        if !(seen.news.is_trusted() && is_alive(seen)) {
-            let lives = writer_lives(&self.directory)?;
-            if !lives || !seen.news.is_trusted() {
-                self.look(seen, lives)?;
-            }
-        }
-        Ok(())
+        self.look(seen, Self::mind_the_living)
     }
 
     /// For records that are known: looks for truncations if some are published that are not known,
-    /// or if the log was not observed for a second. So a truncated record is shown for no longer
-    /// than that.
+    /// or if nothing was asked for a second. So a truncated record is shown for no longer than
+    /// that.
     fn mind_truncations(&self, seen: &mut Seen) -> Result<()> {
-        if let Some(published) =
-            seen.news.published().filter(|published| !seen.news.is_checked(published))
-        {
+        let published = seen.publisher.published();
+        let unchecked = published.filter(|published| !seen.publisher.is_checked(published));
+        if let Some(published) = unchecked {
             while !seen.knows_truncations(&published) && self.take_news(seen) {}
             if !seen.knows_truncations(&published) {
                 // A cut, or a lie.
-                seen.news.note(false);
-                let lives = writer_lives(&self.directory)?;
-                self.look(seen, lives)?;
+                self.look(seen, Self::mind_the_living)?;
             }
-            seen.news.note_checked(&published);
+            seen.publisher.note_checked(&published);
         }
-        if !seen.news.is_recent() {
-            let lives = writer_lives(&self.directory)?;
-            self.look(seen, lives)?;
+        if !seen.publisher.is_recent() {
+            self.look(seen, Self::mind_the_living)?;
         }
         Ok(())
     }
 
-    /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a
-    /// second later.
-    fn refresh_to_wait(&self, wanted: Lsn, seen: &mut Seen) -> Result<Now> {
-        if !self.take_news_up_to(wanted, seen) && !seen.news.is_trusted() {
-            let lives = writer_lives(&self.directory)?;
-            self.look(seen, lives)?;
-        }
-        Ok(seen.now())
-    }
-
-    /// Observes what may be new, and then compares it with what is published; but not if the writer
-    /// publishes as before.
-    fn look(&self, seen: &mut Seen, lives: bool) -> Result<()> {
-        if lives && seen.news.is_still(|| self.directory.read_shared_page(names::LOCK)) {
-            return Ok(());
-        }
+    /// Observes what may be new, beside a writer that lives by `living`, and then compares it with
+    /// what is published.
+    fn look(&self, seen: &mut Seen, living: fn(&Self, &mut Seen) -> Result<()>) -> Result<()> {
         let before = seen.durable;
+        let lives = writer_lives(&self.directory)?;
         if lives {
             seen.untouched = None;
-            self.mind_the_living(seen)?;
+            living(self, seen)?;
         } else {
             self.mind_the_dead(seen)?;
+            seen.publisher.lose();
         }
-        self.compare_news(seen, lives);
+        seen.publisher.note_look();
+        self.take_news(seen);
+        if lives {
+            seen.publisher.find(|| self.directory.read_shared_page(names::LOCK));
+            self.take_news(seen);
+        }
         if seen.durable != before {
-            seen.news.note_records();
+            seen.publisher.note_records();
         }
         Ok(())
-    }
-
-    /// Called after an observation.
-    fn compare_news(&self, seen: &mut Seen, lives: bool) {
-        seen.news.note_look();
-        if !lives {
-            seen.news.lose();
-            return;
-        }
-        self.take_news(seen);
-        seen.news.find(|| self.directory.read_shared_page(names::LOCK));
-        self.take_news(seen);
     }
 
     /// As [`View::take_news`], until the wanted record is known or all that is published now: one
     /// reading may prove a part of it.
     fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen) -> bool {
-        let end = seen.news.published().map(|published| (published.segment, published.end));
+        let end = seen.publisher.published().map(|published| (published.segment, published.end));
         let mut came = false;
         while self.take_news(seen) {
             came = true;
@@ -263,41 +242,42 @@ impl View {
         came
     }
 
-    /// Reads what was published as new, if it is in the known head or leads to it; true if more of
-    /// the log is known then. A publication that proves wrong changes nothing, nor does one of a
-    /// writer that is dead by now: the next one may have cut what it published.
+    /// Reads what was published as new; true if more of the log is known then. If the log is not as
+    /// it is published, it is observed as if nothing were.
     fn take_news(&self, seen: &mut Seen) -> bool {
-        let published = seen.news.published();
-        let entered = published
-            .is_some_and(|published| self.enter_successors(seen, published.segment).is_some());
-        let segment = Arc::clone(&seen.segments.head().segment);
-        let published = published.filter(|published| published.segment == segment.number());
-        let Some(published) = published.filter(|published| published.end >= seen.settled.end)
-        else {
-            seen.news.note(false);
-            return entered;
-        };
-        if published.end == seen.settled.end {
-            let is_same =
-                published.durable == seen.durable && published.epoch == seen.settled.epoch;
-            seen.news.note(is_same && published.first == seen.segments.first_live);
-            return entered;
+        let taken = self.prove_news(seen);
+        seen.publisher.note(taken.is_some());
+        if taken.is_none() {
+            seen.recent.forget();
         }
-        let file = segment.cached_file(&self.directory).ok();
-        let shared = seen.news.shared_page().map(Arc::clone);
-        let settled = seen.settled;
-        let proved = file.and_then(|file| {
-            seen.fresh.read_on(&segment, &file, settled, &published, shared.as_deref())
-        });
+        taken.unwrap_or(false)
+    }
+
+    /// Reads what was published as new, if it is in the known head or leads to it. `None` if there
+    /// is none, or it proves wrong, or its writer is dead by now: the next one may have cut what it
+    /// published.
+    fn prove_news(&self, seen: &mut Seen) -> Option<bool> {
+        let published = seen.publisher.published()?;
+        let has_entered = self.enter_successors(seen, published.segment).is_some();
+        let segment = Arc::clone(&seen.segments.head().segment);
+        if published.segment != segment.number() || published.end < seen.settled.end {
+            return None;
+        }
+        if published.end == seen.settled.end {
+            let is_same = published.durable == seen.durable
+                && published.epoch == seen.settled.epoch
+                && published.first == seen.segments.first_live;
+            return is_same.then_some(has_entered);
+        }
+        let file = segment.cached_file(&self.directory).ok()?;
+        let (settled, page) = (seen.settled, seen.publisher.page().map(Arc::clone)?);
+        let proved = seen.recent.read_on(&segment, &file, settled, &published, &page)?;
         // Asked after the bytes were read: no other writer had come by then.
-        let proved = proved.filter(|_| seen.news.is_published_by_the_living());
-        seen.news.note(proved.is_some());
-        let Some(proved) = proved else {
-            seen.fresh.forget();
-            return entered;
-        };
+        if !seen.publisher.is_alive() {
+            return None;
+        }
         self.advance_by_news(seen, proved.settled, proved.durable);
-        true
+        Some(true)
     }
 
     /// Enters the segments up to the one that was published, if they follow the known head; `None`
@@ -314,8 +294,8 @@ impl View {
             headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
         let (first, head) = (headers.first()?, *headers.last()?);
         let settled = *Segment::new(head).decoder(None, &*last.file).ok()?.tail();
-        // As in `take_news`.
-        if first.first_lsn <= seen.durable || !seen.news.is_published_by_the_living() {
+        // As in `prove_news`.
+        if first.first_lsn <= seen.durable || !seen.publisher.is_alive() {
             return None;
         }
         for (header, end) in headers.iter().zip(ends) {
@@ -333,9 +313,9 @@ impl View {
     fn advance_by_news(&self, seen: &mut Seen, settled: Tail, durable: Lsn) {
         let before = seen.durable;
         self.advance(seen, settled, durable, settled.first_live);
-        seen.news.note_look();
+        seen.publisher.note_look();
         if seen.durable > before {
-            seen.news.note_records();
+            seen.publisher.note_records();
         }
     }
 
@@ -345,15 +325,8 @@ impl View {
     /// As [`View::ask`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        let lives = writer_lives(&self.directory)?;
-        if lives {
-            seen.untouched = None;
-            self.observe_again(&mut seen)?;
-        } else {
-            self.mind_the_dead(&mut seen)?;
-        }
-        seen.fresh.forget();
-        self.compare_news(&mut seen, lives);
+        seen.recent.forget();
+        self.look(&mut seen, Self::observe_again)?;
         Ok(seen.now())
     }
 
@@ -367,15 +340,16 @@ impl View {
         if is_same { Ok(()) } else { self.observe_again(seen) }
     }
 
-    /// A writer lives: it continues in the known head, or has begun another segment.
+    /// A writer lives: it continues in the known head, or has begun another segment. Counted for a
+    /// reader without a shared page: 41 system calls an observation, and 100 if it observes
+    /// everything again.
     fn mind_the_living(&self, seen: &mut Seen) -> Result<()> {
         let segment = Arc::clone(&seen.segments.head().segment);
         let walked = walk_head(&segment, &seen.head, Some(seen.settled));
-        // Listed after the walk: without a newer segment, no cut had removed what the walk read.
-        let listing = Listing::of(&self.directory)?;
-        let is_old = listing.segments.iter().max() != Some(&segment.number());
+        // Asked after the walk: without a newer segment, no cut had removed what the walk read.
+        let is_last = is_last(&self.directory, &self.options, &segment.header)?;
         // If anything is wrong there, observing everything gives the better error.
-        let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.observe_again(seen) };
+        let Some(walked) = walked.ok().filter(|_| is_last) else { return self.observe_again(seen) };
         self.advance(seen, walked.settled, walked.tail.promise, walked.tail.first_live);
         Ok(())
     }
@@ -450,15 +424,17 @@ impl View {
         let mut now = self.now();
         while now.durable < lsn && now.first <= lsn && now.cuts == cuts {
             let mut seen = lock(&self.seen);
-            let quiet = seen.news.quiet();
-            now = self.refresh_to_wait(lsn, &mut seen)?;
+            let quiet = seen.publisher.quiet();
+            // If the writer is killed, it may be seen a second later.
+            self.refresh(lsn, &mut seen, SILENCE)?;
+            now = seen.now();
             let left = until
                 .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
             if now.durable < lsn {
-                let rest = seen.news.rest(quiet);
+                let rest = seen.publisher.rest(quiet);
                 drop(seen);
                 rest.sleep(left);
             }
@@ -466,18 +442,33 @@ impl View {
         Ok(())
     }
 
-    /// The byte of this segment before which everything is durable, if it is the head and that is
-    /// known.
-    pub(crate) fn end_of_durable(&self, number: SegmentNumber) -> Option<u64> {
+    /// The piece at byte `at` of this segment, if that is the head and little of it is left: read
+    /// up to the byte that is durable and no further, or copied from what was read a moment ago.
+    pub(crate) fn recent_piece(
+        &self,
+        number: SegmentNumber,
+        at: u64,
+        spare: &mut Option<AlignedBuf>,
+    ) -> Result<Option<Piece>> {
         let seen = lock(&self.seen);
-        let is_head = seen.segments.head().segment.number() == number;
+        let segment = &seen.segments.head().segment;
         let is_known = seen.settled.next_lsn.before().is_some_and(|last| last >= seen.durable);
-        (is_head && is_known).then_some(seen.settled.end)
-    }
-
-    /// Copies bytes of this segment that were read a moment ago; false if they are not in memory.
-    pub(crate) fn copy_fresh(&self, number: SegmentNumber, at: u64, to: &mut [u8]) -> bool {
-        lock(&self.seen).fresh.copy(number, at, to)
+        let left =
+            seen.settled.end.checked_sub(at).filter(|left| (1..=LITTLE_BYTES).contains(left));
+        let Some(left) = left.filter(|_| is_known && segment.number() == number) else {
+            return Ok(None);
+        };
+        let len = left as usize;
+        let enough = spare.take().filter(|spare| spare.len() >= len);
+        let mut memory =
+            enough.unwrap_or_else(|| AlignedBuf::zeroed(len.next_multiple_of(BLOCK_BYTES)));
+        if !seen.recent.copy(number, at, &mut memory[..len]) {
+            let file = segment.cached_file(&self.directory)?;
+            drop(seen);
+            let read = file.read_at(&mut memory[..len], at)?;
+            return Ok(Some(Piece { memory, len: read, proof: None }));
+        }
+        Ok(Some(Piece { memory, len, proof: None }))
     }
 }
 
@@ -524,7 +515,7 @@ impl Seen {
         self.settled = found.settled;
         (self.head, self._cached) = (found.head, found.cached);
         self.untouched = found.untouched;
-        self.fresh.forget();
+        self.recent.forget();
     }
 }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict,
+    Copies, GroupStart, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
@@ -167,6 +167,34 @@ pub(crate) struct HeadWalk {
     walk: Walk,
 }
 
+/// The groups of the head that are whole, as far as they were walked, and which of them a promise
+/// covers: those are durable.
+pub(crate) struct Promised<'s> {
+    segment: &'s Segment,
+    /// The end of the last durable group.
+    pub(crate) settled: Tail,
+    open: Vec<Tail>,
+}
+
+impl<'s> Promised<'s> {
+    pub(crate) fn new(segment: &'s Segment, settled: Tail) -> Self {
+        Self { segment, settled, open: Vec::new() }
+    }
+
+    pub(crate) fn begin(&mut self, group: &GroupStart) {
+        let promised_end = group.header.promise.end;
+        let count = self.open.partition_point(|tail| tail.end <= promised_end);
+        if let Some(tail) = self.open.drain(..count).next_back() {
+            self.settled = tail;
+            self.segment.note(&tail);
+        }
+    }
+
+    pub(crate) fn end(&mut self, tail: Tail) {
+        self.open.push(tail);
+    }
+}
+
 /// Walks the whole groups of the head, from `from` on if it is given.
 pub(crate) fn walk_head(
     segment: &Segment,
@@ -179,23 +207,18 @@ pub(crate) fn walk_head(
         None => decoder,
     };
     let bytes = if from.is_some() { NEWS_BYTES } else { WALK_READ_BYTES };
-    let mut settled = *decoder.tail();
+    let mut promised = Promised::new(segment, *decoder.tail());
     let window = Window::new(Arc::clone(file), bytes.min(segment.header.segment_bytes as usize));
     let mut walk = Walk::new(window, decoder);
-    let mut open: Vec<Tail> = Vec::new();
     loop {
         match walk.step()? {
-            Item::GroupStart(group) => {
-                let promised_end = group.header.promise.end;
-                let count = open.partition_point(|tail| tail.end <= promised_end);
-                if let Some(tail) = open.drain(..count).next_back() {
-                    settled = tail;
-                    segment.note(&tail);
-                }
-            }
-            Item::GroupEnd => open.push(*walk.decoder.tail()),
+            Item::GroupStart(group) => promised.begin(&group),
+            Item::GroupEnd => promised.end(*walk.decoder.tail()),
             Item::Frame(_) => {}
-            Item::Stop(stop) => return Ok(HeadWalk { tail: stop.tail, settled, stop, walk }),
+            Item::Stop(stop) => {
+                let settled = promised.settled;
+                return Ok(HeadWalk { tail: stop.tail, settled, stop, walk });
+            }
         }
     }
 }

@@ -112,6 +112,17 @@ pub(crate) trait Means: Send {
     /// The handle through which all of a stretch is read fastest, and whether the file is in the
     /// page cache.
     fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)>;
+
+    /// The piece at byte `at` of a segment that another process writes, if the reader comes right
+    /// behind that: then nothing is read ahead, and perhaps the piece is in memory.
+    fn recent_piece(
+        &self,
+        _number: SegmentNumber,
+        _at: u64,
+        _spare: &mut Option<AlignedBuf>,
+    ) -> Result<Option<Piece>> {
+        Ok(None)
+    }
 }
 
 impl Means for AnyDirectory {
@@ -309,9 +320,12 @@ impl Pieces for Ahead {
     fn piece(
         &mut self,
         at: u64,
-        spare: Option<AlignedBuf>,
+        mut spare: Option<AlignedBuf>,
         prover: Option<Prover>,
     ) -> Result<Piece> {
+        if let Some(piece) = self.means.recent_piece(self.now.number, at, &mut spare)? {
+            return Ok(piece);
+        }
         let here = (self.now.number, at);
         let begun = self.flights.front().map_or(self.next, |flight| (flight.number, flight.at));
         if begun != here {
