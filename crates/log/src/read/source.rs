@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::{Lsn, SegmentNumber};
+use inkstone_format::Lsn;
 use inkstone_io::{Access, AlignedBuf, AnyDirectory, AnyEngine, File, OpenFile};
 
 use crate::commit::shared::Shared;
@@ -245,11 +245,11 @@ impl Source {
 impl Means for Source {
     fn recent_piece(
         &self,
-        number: SegmentNumber,
+        stretch: &Stretch,
         at: u64,
         spare: &mut Option<AlignedBuf>,
     ) -> Result<Option<Piece>> {
-        self.view().map_or(Ok(None), |view| view.recent_piece(number, at, spare))
+        self.view().map_or(Ok(None), |view| view.recent_piece(stretch, at, spare))
     }
 
     fn open_engine(&self, threads: usize) -> Result<AnyEngine> {

@@ -30,14 +30,14 @@ use crate::options::Options;
 use crate::read::publisher::{Belief, JUST_NOW, Publisher, SILENCE};
 use crate::read::recent::Recent;
 use crate::recovery::beside::{
-    KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
+    HeadWalk, KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
 };
 use crate::recovery::newest::{Successors, is_last, successors};
 use crate::report::Recovery;
 use crate::segment::kept::KeptFiles;
 use crate::segment::{Link, Segment, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
-use crate::walk::ahead::Piece;
+use crate::walk::ahead::{PIECE_BYTES, Piece, Stretch};
 
 /// If no more than this is left of the head, nothing is read ahead.
 const LITTLE_BYTES: u64 = 256 << 10;
@@ -347,11 +347,14 @@ impl View {
         let segment = Arc::clone(&seen.segments.head().segment);
         let walked = walk_head(&segment, &seen.head, Some(seen.settled));
         // Asked after the walk: without a newer segment, no cut had removed what the walk read.
-        let is_last = is_last(&self.directory, &self.options, &segment.header)?;
-        // If anything is wrong there, observing everything gives the better error.
-        let Some(walked) = walked.ok().filter(|_| is_last) else { return self.observe_again(seen) };
-        self.advance(seen, walked.settled, walked.tail.promise, walked.tail.first_live);
-        Ok(())
+        match (walked, is_last(&self.directory, &self.options, &segment.header)) {
+            (Ok(HeadWalk { tail, settled, .. }), Ok(true)) => {
+                self.advance(seen, settled, tail.promise, tail.first_live);
+                Ok(())
+            }
+            // If anything is wrong there, observing everything gives the better error.
+            _ => self.observe_again(seen),
+        }
     }
 
     /// More of the known head is durable: the groups before `settled`.
@@ -442,31 +445,31 @@ impl View {
         Ok(())
     }
 
-    /// The piece at byte `at` of this segment, if that is the head and little of it is left: read
-    /// up to the byte that is durable and no further, or copied from what was read a moment ago.
+    /// The piece at byte `at` of this stretch, if that is of the head, and was not durable yet when
+    /// the stretch was made, or little of it is left: read up to the byte that is durable and no
+    /// further, or copied from what was read a moment ago.
     pub(crate) fn recent_piece(
         &self,
-        number: SegmentNumber,
+        stretch: &Stretch,
         at: u64,
         spare: &mut Option<AlignedBuf>,
     ) -> Result<Option<Piece>> {
         let seen = lock(&self.seen);
-        let segment = &seen.segments.head().segment;
+        let segment = Arc::clone(&seen.segments.head().segment);
         let is_known = seen.settled.next_lsn.before().is_some_and(|last| last >= seen.durable);
-        let left =
-            seen.settled.end.checked_sub(at).filter(|left| (1..=LITTLE_BYTES).contains(left));
-        let Some(left) = left.filter(|_| is_known && segment.number() == number) else {
+        let is_here = is_known && segment.number() == stretch.number;
+        let is_new = stretch.end.is_none_or(|end| at >= end);
+        let left = seen.settled.end.saturating_sub(at);
+        if !is_here || left == 0 || !(is_new || left <= LITTLE_BYTES) {
             return Ok(None);
-        };
-        let len = left as usize;
+        }
+        let mut len = left.min(PIECE_BYTES as u64) as usize;
         let enough = spare.take().filter(|spare| spare.len() >= len);
         let mut memory =
             enough.unwrap_or_else(|| AlignedBuf::zeroed(len.next_multiple_of(BLOCK_BYTES)));
-        if !seen.recent.copy(number, at, &mut memory[..len]) {
-            let file = segment.cached_file(&self.directory)?;
+        if !seen.recent.copy(stretch.number, at, &mut memory[..len]) {
             drop(seen);
-            let read = file.read_at(&mut memory[..len], at)?;
-            return Ok(Some(Piece { memory, len: read, proof: None }));
+            len = segment.cached_file(&self.directory)?.read_at(&mut memory[..len], at)?;
         }
         Ok(Some(Piece { memory, len, proof: None }))
     }

@@ -113,11 +113,11 @@ pub(crate) trait Means: Send {
     /// page cache.
     fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)>;
 
-    /// The piece at byte `at` of a segment that another process writes, if the reader comes right
+    /// The piece at byte `at` of a stretch that another process writes, if the reader comes right
     /// behind that: then nothing is read ahead, and perhaps the piece is in memory.
     fn recent_piece(
         &self,
-        _number: SegmentNumber,
+        _stretch: &Stretch,
         _at: u64,
         _spare: &mut Option<AlignedBuf>,
     ) -> Result<Option<Piece>> {
@@ -323,7 +323,7 @@ impl Pieces for Ahead {
         mut spare: Option<AlignedBuf>,
         prover: Option<Prover>,
     ) -> Result<Piece> {
-        if let Some(piece) = self.means.recent_piece(self.now.number, at, &mut spare)? {
+        if let Some(piece) = self.means.recent_piece(&self.now, at, &mut spare)? {
             return Ok(piece);
         }
         let here = (self.now.number, at);

@@ -15,7 +15,8 @@ pub(super) use crate::history::small;
 use crate::watched::{Call, watched};
 use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
-use inkstone_io::OpenFile;
+use inkstone_io::{File as _, OpenFile};
+use inkstone_sim::hooked::{FileCall, Hook};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
     AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk,
@@ -219,6 +220,117 @@ fn what_the_caller_knows_to_be_durable_must_be_there() {
     log.abandon();
     assert_eq!(open_expecting(10).unwrap().durable().get(), 10);
     assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
+}
+
+/// Without a shared page. The files that are only prepared are new, or were segments.
+#[test]
+fn a_look_reads_one_block_of_each_file_that_is_only_prepared() {
+    for truncates in [false, true] {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = open(&disk, small());
+        append(&log, 1..=100, 0);
+        if truncates {
+            log.truncate_before(Lsn::new(90)).unwrap();
+        }
+        let segments = || -> u64 {
+            let names = disk.directory("/log").list().unwrap();
+            names.iter().filter(|name| name.ends_with(".ink")).count() as u64
+        };
+        let (begun, made) = (segments(), disk.counters().creations);
+        log.prepare_now().unwrap();
+        let (prepared, made) = (segments() - begun, disk.counters().creations - made);
+        assert!(prepared > 0 && (made < prepared) == truncates, "{prepared} prepared, {made} made");
+        let mut cursor = read(&disk).from(Lsn::new(95));
+        assert!(is_log(&shown(&mut cursor), 95, 0) && cursor.next_lsn().get() >= 100);
+        let before = disk.counters();
+        assert!(cursor.next().unwrap().is_none());
+        let done = disk.counters().since(&before);
+        assert_eq!((done.listings, done.opens, done.reads), (1, prepared, 1 + prepared));
+    }
+}
+
+/// Without a shared page. A look and a cursor read it in pieces that are too small at first, four
+/// times in all. What comes behind it in the file is zeros, or will be written again.
+#[test]
+fn a_reader_that_comes_right_behind_reads_no_further_than_what_is_durable() {
+    const RECORD_BYTES: u64 = 700 << 10;
+    let options = || small().segment_bytes(32 << 20).record_bytes_max(1 << 20);
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, options());
+    let append = |lsn: u64| log.append_durable(&vec![lsn as u8; RECORD_BYTES as usize]).unwrap();
+    append(1);
+    let reader = Reader::open_in(Arc::new(disk.directory("/log")), options()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    for lsn in 2..=30 {
+        append(lsn);
+        let before = disk.counters();
+        assert_eq!(cursor.next().unwrap().map(|record| record.lsn.get()), Some(lsn - 1));
+        let read = disk.counters().since(&before).read_bytes;
+        assert!(read < RECORD_BYTES * 17 / 4, "{read} bytes for LSN {}", lsn - 1);
+    }
+}
+
+/// Called before each call of a directory and its files.
+struct Meanwhile<F>(F);
+
+impl<F: Fn(&Call<'_>) + Send + Sync + 'static> Hook for Meanwhile<F> {
+    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
+        (self.0)(call);
+        Ok(())
+    }
+}
+
+/// A reader walks the last segment, and then asks whether it still is. Before the one or the other
+/// the writer cuts, or begins a segment, also with a number above that of a file of another
+/// program.
+#[test]
+fn a_segment_that_begins_during_a_look_is_found_and_no_cut_record_is_shown() {
+    let walks = |call: &Call<'_>| matches!(call, Call::OfFile { call: FileCall::Read, .. });
+    let asks = |call: &Call<'_>| matches!(call, Call::List);
+    let moments: [fn(&Call<'_>) -> bool; 2] = [walks, asks];
+    for (moment, (cuts, passes)) in moments.into_iter().flat_map(|moment| {
+        [(true, false), (false, false), (false, true)].map(|deed| (moment, deed))
+    }) {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = Arc::new(open(&disk, small()));
+        append(&log, 1..=10, 0);
+        let (writer, is_due) = (Arc::clone(&log), Arc::new(AtomicBool::new(false)));
+        let (asked, place) = (Arc::clone(&is_due), disk.directory("/log"));
+        let meanwhile = Meanwhile(move |call: &Call<'_>| {
+            if !moment(call) || !asked.swap(false, Ordering::Relaxed) {
+                return;
+            }
+            if cuts {
+                writer.truncate_after(Lsn::new(5)).unwrap();
+                append(&writer, 6..=8, 1);
+                return;
+            }
+            if passes {
+                let file = place.open("00000000000000000002.ink", &OpenFile::new_file()).unwrap();
+                file.set_len(64 << 10).unwrap();
+            }
+            append(&writer, 13..=80, 0);
+        });
+        let directory = disk.directory("/log").hooked(Arc::new(meanwhile));
+        let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
+        let mut cursor = reader.from(Lsn::FIRST);
+        assert_eq!(shown(&mut cursor).len(), 9);
+        append(&log, 11..=12, 0);
+        is_due.store(true, Ordering::Relaxed);
+        let next = cursor.next().map(|record| record.map(|record| record.lsn.get()));
+        assert!(!is_due.load(Ordering::Relaxed), "the moment did not come");
+        if cuts {
+            let is_told =
+                matches!(next, Err(Error::TruncatedAfter { last, .. }) if last.get() == 5);
+            assert!(is_told, "{next:?}");
+            let seen = shown(&mut cursor);
+            assert!(is_log(&seen, 6, 1) && seen.len() == 2, "{}", seen.len());
+        } else {
+            assert_eq!((next.unwrap(), reader.durable().get()), (Some(10), 79), "{passes}");
+            assert!(is_log(&shown(&mut cursor), 11, 0));
+            assert_eq!(cursor.next_lsn().get(), 80);
+        }
+    }
 }
 
 /// The log's directory, for a look that takes longer than the writer takes for a segment, as on a
