@@ -220,7 +220,7 @@ pub(crate) fn shared_page_of_holder(held: &Held, name: &str) -> Option<SharedPag
     let file = held.open_file(name, OFlags::RDONLY, 0).ok()?;
     match content(&file) {
         Content::Note { process, descriptor: Some(descriptor) } => {
-            SharedPageReader::open(process, descriptor, &file)
+            SharedPageReader::open(process, descriptor, file)
         }
         _ => None,
     }

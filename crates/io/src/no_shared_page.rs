@@ -55,12 +55,17 @@ impl SharedPage {
 pub enum SharedPageReader {}
 
 impl SharedPageReader {
-    pub(crate) fn open(_process: u32, _descriptor: u32, _lock: &File) -> Option<Self> {
+    pub(crate) fn open(_process: u32, _descriptor: u32, _lock: File) -> Option<Self> {
         None
     }
 
     /// Never called here.
     pub fn is_kept(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called here.
+    pub fn has_lost_its_lock(&self) -> bool {
         match *self {}
     }
 

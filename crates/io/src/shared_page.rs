@@ -300,13 +300,15 @@ pub struct SharedPageReader {
     inode: u64,
     /// The descriptor of the process that made it.
     kept: String,
+    /// The lock's file, which led here, if its file system says that it has a name.
+    lock: Option<File>,
 }
 
 impl SharedPageReader {
     /// Opens the page that the note in a lock's file names; `None` if there is none that may be
     /// read.
-    pub(crate) fn open(process: u32, descriptor: u32, lock: &File) -> Option<Self> {
-        let lock = fstat(lock).ok()?;
+    pub(crate) fn open(process: u32, descriptor: u32, lock: File) -> Option<Self> {
+        let of = fstat(&lock).ok()?;
         let path = format!("/proc/{process}/fd/{descriptor}");
         // By then this may be another process, with anything at that number. A path alone opens
         // nothing, so it does no harm.
@@ -314,7 +316,7 @@ impl SharedPageReader {
         let place: OwnedFd =
             retry(|| above_standard(openat(CWD, &path, there, Mode::empty())?)).ok()?;
         let facts = fstat(&place).ok()?;
-        let trusted = [lock.st_uid, geteuid().as_raw(), 0];
+        let trusted = [of.st_uid, geteuid().as_raw(), 0];
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile
             || facts.st_size != MEMORY_BYTES as i64
             || !trusted.contains(&facts.st_uid)
@@ -330,10 +332,12 @@ impl SharedPageReader {
         if !fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK) {
             return None;
         }
-        let reader = Self { mapped: Mapped::new(&file).ok()?, inode: facts.st_ino, kept: path };
+        let mapped = Mapped::new(&file).ok()?;
+        let lock = (of.st_nlink > 0).then_some(lock);
+        let reader = Self { mapped, inode: facts.st_ino, kept: path, lock };
         let page = reader.mapped.page();
-        let of = (page.device.load(Ordering::Relaxed), page.inode.load(Ordering::Relaxed));
-        (of == sys::identity(&lock) && !reader.has_ended()).then_some(reader)
+        let named = (page.device.load(Ordering::Relaxed), page.inode.load(Ordering::Relaxed));
+        (named == sys::identity(&of) && !reader.has_ended()).then_some(reader)
     }
 
     /// Whether the process that made the page still has it, and has not ended it: it was not
@@ -341,6 +345,13 @@ impl SharedPageReader {
     pub fn is_kept(&self) -> bool {
         !self.has_ended()
             && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
+    }
+
+    /// Whether the lock's file was removed, or replaced by another: then a process that knows
+    /// nothing of this one may hold a lock there. One system call.
+    pub fn has_lost_its_lock(&self) -> bool {
+        let is_removed = |lock| fstat(lock).map_or(true, |facts| facts.st_nlink == 0);
+        self.lock.as_ref().is_some_and(is_removed)
     }
 
     /// Whether nothing will be published any more. False after a kill: only the lock tells that.
@@ -422,6 +433,7 @@ mod tests {
     }
 
     fn open(shared_page: &SharedPage, lock: &File) -> Option<SharedPageReader> {
+        let lock = lock.try_clone().expect("cloned");
         SharedPageReader::open(std::process::id(), shared_page.descriptor() as u32, lock)
     }
 
@@ -573,10 +585,25 @@ mod tests {
     }
 
     #[test]
+    fn its_lock_is_lost_when_that_file_is_removed() {
+        let lock = tempfile::NamedTempFile::new().expect("a file");
+        let shared_page = published(lock.as_file());
+        let reader = open(&shared_page, lock.as_file()).expect("there");
+        assert!(!reader.has_lost_its_lock());
+        let _still_open = lock.reopen().expect("open");
+        lock.close().expect("removed");
+        assert!(reader.has_lost_its_lock() && reader.is_kept());
+        let nameless = lock_file();
+        let reader = open(&published(&nameless), &nameless).expect("there");
+        assert!(!reader.has_lost_its_lock(), "it never had a name");
+    }
+
+    #[test]
     fn only_a_sealed_page_of_ours_is_a_shared_page() {
         let lock = lock_file();
         let open = |file: &OwnedFd| {
-            SharedPageReader::open(std::process::id(), file.as_raw_fd() as u32, &lock)
+            let lock = lock.try_clone().expect("cloned");
+            SharedPageReader::open(std::process::id(), file.as_raw_fd() as u32, lock)
         };
         let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
@@ -596,9 +623,10 @@ mod tests {
         assert!(open(&plain).is_none(), "a file on a disk");
         let (end, _other) = std::io::pipe().expect("a pipe");
         assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");
-        assert!(SharedPageReader::open(u32::MAX, 3, &lock).is_none(), "no such process");
+        let lock = || lock.try_clone().expect("cloned");
+        assert!(SharedPageReader::open(u32::MAX, 3, lock()).is_none(), "no such process");
         assert!(
-            SharedPageReader::open(std::process::id(), u32::MAX, &lock).is_none(),
+            SharedPageReader::open(std::process::id(), u32::MAX, lock()).is_none(),
             "no such descriptor"
         );
     }

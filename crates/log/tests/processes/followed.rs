@@ -48,6 +48,11 @@ pub(crate) fn expect(cursor: &mut Cursor, lsn: u64, life: u64) {
     panic!("LSN {lsn} does not come");
 }
 
+/// How many reads of files this thread has made.
+fn files_read() -> u64 {
+    counted("/proc/thread-self/io", "syscr")
+}
+
 /// A number that the kernel counts for this process or thread.
 fn counted(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap();
@@ -123,7 +128,6 @@ fn a_reader_that_keeps_up_reads_no_file() {
     let log = Log::open(directory.path(), Options::new().own_thread(false)).unwrap();
     let reader = Reader::open(directory.path(), &Options::new()).unwrap();
     let mut cursor = reader.from(Lsn::FIRST);
-    let files_read = || counted("/proc/thread-self/io", "syscr");
     // To ask counts too.
     let asked = (0..2).map(|_| files_read()).reduce(|first, second| second - first).unwrap();
     for lsn in 1..=2000 {
@@ -270,6 +274,33 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
     };
     assert!(matches!(cut, Error::TruncatedAfter { last, .. } if last.get() == 30), "{cut}");
     (31..=50).for_each(|lsn| expect(&mut cursor, lsn, 4));
+}
+
+/// What a killed writer has published last agrees with the log until the next one has promised
+/// something.
+#[test]
+fn a_reader_goes_over_from_the_page_of_a_killed_writer_to_that_of_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut writer = Killed(in_another_process("followed::the_writer", path));
+    while !path.join("life-1").exists() {
+        assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut cursor = Reader::open(path, &small()).unwrap().from(Lsn::FIRST);
+    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 1));
+    assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the shared page");
+    writer.0.kill().unwrap();
+    writer.0.wait().unwrap();
+    let _log = Log::open(path, small().own_thread(false)).unwrap();
+    assert!(cursor.next().unwrap().is_none());
+    let asked = (0..2).map(|_| files_read()).reduce(|first, second| second - first).unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(1));
+        let before = files_read();
+        assert!(cursor.next().unwrap().is_none());
+        assert_eq!(files_read() - before, asked, "it looks each time, as if there were no page");
+    }
 }
 
 /// Run by the test below.
