@@ -1,5 +1,5 @@
-// The log: opening, closing (Log.Close), appending, watermarks, truncation. Before it the gate,
-// which keeps a handle alive while calls use it.
+// The log: opening, closing (Log.Close), appending, watermarks, truncation. The gate comes first: a
+// gate keeps a handle alive while calls use the handle.
 
 package inkstone
 

@@ -30,9 +30,9 @@ Examples:
   sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
-and removes that at the end. If the disk is idle, it then measures two ways of writing for a
-prediction: some MiB in its own directory in the root of the file system, removed afterwards;
-`--predict never` omits that. Exits with 1 if there is no such program.
+and removes the instance at the end. If the disk is idle, watch then measures two ways of writing
+for a prediction: some MiB in its own directory in the root of the file system (for / in /var/tmp),
+removed afterwards; `--predict never` omits that. Exits with 1 if there is no such program.
 Without root: bytes written, and the state of the files' blocks.";
 
 #[derive(Debug, Args)]

@@ -206,7 +206,7 @@ impl Change<'_> {
     }
 }
 
-/// Encodes runs, each by its distance from the one before it. Short runs make openings faster: a
+/// Encodes runs, each by its distance from the one before it. Few bytes make openings faster: a
 /// large table is mostly runs, and an opening reads all that was written since the table began.
 fn put_runs(out: &mut Vec<u8>, runs: &[Run]) {
     put(out, runs.len() as u64);

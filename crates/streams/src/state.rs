@@ -184,7 +184,8 @@ impl State {
         }
     }
 
-    /// A record of a section comes; a new section begins if the number is the next one.
+    /// A record of a section comes. The first record begins a section, and so does a record with
+    /// the next number.
     pub(crate) fn enter(
         &mut self,
         section: u32,

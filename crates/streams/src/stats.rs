@@ -23,7 +23,7 @@ pub struct Stats {
     pub moved_bytes: u64,
     /// Bytes of directories and tables that were written since the log was opened.
     pub housekeeping_bytes: u64,
-    /// Bytes of the live records of the oldest section: the front can be freed when they are 0.
+    /// Bytes of the live records of the oldest section: the front is not freed before they are 0.
     pub front_live_bytes: u64,
     /// Why the last attempt to move records, to free the front of the log, or to write a directory
     /// or a table failed; `None` if it succeeded or was not due. The next change tries again.

@@ -230,8 +230,8 @@ impl Streams {
         move |state, out| batch.encode(state, record_bytes_max, out)
     }
 
-    /// As [`Streams::apply`], but where that would block, this awaits. Works in any runtime or
-    /// none.
+    /// As [`Streams::apply`], but awaits where that blocks. Works in any runtime or none. In a log
+    /// without its own thread ([`inkstone::Options::own_thread`]) this call blocks, too.
     ///
     /// # Errors
     /// As [`Streams::apply`].
@@ -332,7 +332,7 @@ impl Streams {
         // The log first: it refuses appends from then on, and it wakes a mover that waits for it,
         // also where the caller is a callback that holds the log's turn.
         let closed = self.shared.log.close();
-        // After `Closed` another thread closes the log, and ends the mover.
+        // `Closed`: another call is closing the log, and that call ends the mover.
         if !matches!(closed, Err(inkstone::Error::Closed)) {
             self.end_mover();
         }

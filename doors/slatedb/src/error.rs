@@ -7,7 +7,7 @@ use std::sync::Arc;
 use inkstone::Error;
 use slatedb::wal::WalError;
 
-/// The error for SlateDB of an error of the log.
+/// Maps an error of the log.
 pub(crate) fn of_log(error: Error) -> WalError {
     match &error {
         Error::Closed => WalError::Closed,
@@ -27,7 +27,7 @@ pub(crate) fn of_log(error: Error) -> WalError {
     }
 }
 
-/// The error for SlateDB of an error of the system.
+/// Maps an error of the system.
 pub(crate) fn of_io(error: inkstone::IoError) -> WalError {
     of_log(Error::from(error))
 }

@@ -39,7 +39,7 @@ type Step = Result<Option<WalRows>, WalError>;
 struct ReadPlace {
     wal: DatabaseWal,
     next: u64,
-    /// One above the last id of the range; `None` never ends.
+    /// One above the last id of the range; `None` if the range has no end.
     end: Option<u64>,
     /// With the writer, if it is one of this process.
     cursor: Option<(Cursor, Option<Arc<Shared>>)>,

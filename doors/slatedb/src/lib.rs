@@ -35,10 +35,10 @@
 //!   `Fenced`. A writer in another process closes when it sees that its manifest is fenced. The new
 //!   writer waits for the lock, and keeps checking whether it is fenced itself. With the lock it
 //!   checks once more, since locks may be granted in another order than epochs.
-//! - **A lost or old log** is detected by the manifest: it has a WAL id that was durable, and the
-//!   log must reach that id (`Options::expect_durable`). So a lost directory, or an old copy, is an
-//!   error and not a shorter database. If the manifest has ids, a new log begins only where the
-//!   caller allows it ([`NewLog`]).
+//! - **A lost or old log** is detected by the manifest: the manifest has a WAL id that was durable,
+//!   and the log must reach that id (`Options::expect_durable`). So a lost directory, or an old
+//!   copy, is an error and not a shorter database. If the manifest has ids, a new log begins only
+//!   where the caller allows it ([`NewLog`]).
 //! - **GC** finds the lowest id that a manifest refers to, and calls `truncate_before`. Unused rows
 //!   between two checkpoints stay. GC works in the writer's process, or without a writer.
 //! - **A reader** in the writer's process reads the writer's log; elsewhere it reads the files

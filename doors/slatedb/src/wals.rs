@@ -37,7 +37,7 @@ pub enum NewLog {
     Never,
     /// If every row that the manifest knows of is in the tree, as when another WAL is replaced.
     AfterFlush,
-    /// Always, also if rows are lost.
+    /// If there is no log, also if rows are lost with it. A log that ends too early stays an error.
     AcceptLoss,
 }
 

@@ -83,7 +83,8 @@ enum Found {
     Open(Arc<Shared>),
     /// Another process has the log, or a writer of this process that is about to end.
     Locked(Error),
-    /// A later writer of this database has the log, or any writer of another database.
+    /// A writer of this process with this epoch has the log, and our epoch is not higher: a later
+    /// writer of this database, or a writer of another database.
     Taken(u64),
     /// The log is another database's: this one is new and the log has rows, or the marker says so.
     Foreign,
@@ -123,7 +124,7 @@ impl DatabaseWal {
                     let wal = self.clone();
                     return Err(blocking(move || wal.mark_foreign()).await);
                 }
-                // The other writer closes when it sees its manifest.
+                // The other writer closes when it sees that its manifest is fenced.
                 Err(_) => {}
             }
             blocking(move || std::thread::sleep(pause)).await;
@@ -171,7 +172,7 @@ impl DatabaseWal {
         let opened = Log::open_in(directory.clone(), options.clone().expect_durable(known));
         let has_none = match &opened {
             Err(Error::NoLog { .. }) => true,
-            // A log that must have rows is also `Corrupt` if it does not exist.
+            // With `expect_durable` a missing log is `Corrupt`, and not `NoLog`.
             Err(Error::Corrupt(_)) => self.reader().is_ok_and(|found| found.is_none()),
             _ => false,
         };

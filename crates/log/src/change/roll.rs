@@ -134,7 +134,7 @@ impl HeldTurn<'_> {
                 self.events.push(shared.sealed(old(), last));
             }
         } else if !self.open_group.is_empty() {
-            let encoded = self.encode_group();
+            let encoded = self.end_group();
             let file = Arc::clone(&lock(&shared.writer).file);
             let bytes = &encoded.memory[..encoded.len];
             shared.seal_later(Seal::of(bytes, encoded.offset, old(), file, last));

@@ -59,12 +59,12 @@ impl HeldTurn<'_> {
         let number = State::close_group(self);
         let since = self.counted.close_group();
         self.shared.unclaimed.store(false, Ordering::Relaxed);
-        let encoded = self.encode_group();
+        let encoded = self.end_group();
         Group { number, encoded, waiters, since }
     }
 
     /// Ends the open group, with a promise of what is durable now.
-    pub(crate) fn encode_group(&mut self) -> Encoded {
+    pub(crate) fn end_group(&mut self) -> Encoded {
         let pads = self.shared.pads();
         let state: &mut State = self;
         let promise = Promise { lsn: state.durable(), end: state.open_group.at() };

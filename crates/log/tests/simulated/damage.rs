@@ -96,7 +96,7 @@ fn the_log_holds_every_kind_of_frame_and_is_sound() {
     assert_eq!(count.sound, 1);
 }
 
-/// Every bit is flipped below this test, where a segment is decoded (`inkstone-format`).
+/// The tests of `inkstone-format` flip every bit of a segment (`tests/bytes/damage.rs`).
 #[test]
 fn a_flipped_bit_of_every_byte_of_the_last_segment() {
     let count = flips(HEAD, 0..SEGMENT_BYTES, false);

@@ -97,15 +97,15 @@ impl Cause {
     }
 }
 
-/// First writes of blocks are a cause if they are at least one write in this many.
+/// First writes of blocks are a cause if at least one of this many written bytes is theirs.
 const FIRSTS_MIN: u64 = 50;
 /// Waits for the journal are a cause from this share of the syncs on.
 const OFTEN: f64 = 0.2;
 /// Below this share of the syncs, waits for the journal are ignored.
 const SELDOM: f64 = 0.005;
 
-/// With at least this many metadata writes for each first write of a block, first writes are not
-/// the cause.
+/// On ext4 without a journal: with more metadata writes than this for each first write of a
+/// reserved block or of a hole, first writes are not the cause.
 const INODES_MIN: f64 = 4.0;
 
 /// Finds the cause.

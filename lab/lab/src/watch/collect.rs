@@ -207,8 +207,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Watches until `until`, until `stop` is set, or until the program ends. False if it should
-    /// not continue.
+    /// Watches until `until`. Returns false earlier if `stop` is set, the program ends, or the
+    /// buffer for events is full.
     ///
     /// # Errors
     /// The trace.

@@ -54,7 +54,8 @@ pub struct SeenFile {
     pub is_directory: bool,
     /// Whether it was first seen after the start.
     pub is_new: bool,
-    /// How many different files had this inode number, if it was removed and created again.
+    /// How many different files had this inode number: more than 1 if the file was removed and
+    /// created again.
     pub births: u64,
     /// Whether its path led to another file, or to none, at the end.
     pub is_gone: bool,

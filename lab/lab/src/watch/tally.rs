@@ -93,7 +93,8 @@ pub struct SyncTime {
     pub other_p50_us: Option<f64>,
 }
 
-/// The requests of another process that were in progress during a sync, on average.
+/// Others' requests (another process's, or the kernel's) that were in progress during a sync, on
+/// average.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideReport {
     /// Whose requests.
@@ -153,7 +154,7 @@ impl Blocks {
 }
 
 const BLOCK_BYTES: u64 = 4096;
-/// Requests that began longer than this before a sync are not searched.
+/// Requests that began more than this before a sync are left out.
 const LONG_NS: u64 = 1_000_000_000;
 /// The longest time from the start of a direct write to its requests.
 const DIRECT_NS: u64 = 1_000_000_000;
@@ -326,7 +327,7 @@ impl<'a> Seen<'a> {
         self.syncs.files[file].place
     }
 
-    /// Adds the program's reads and writes, without the journal's.
+    /// The program's reads and writes, without the journal's, by their places in `requests`.
     fn transfers(&self) -> HashMap<usize, Claim> {
         let all = self.requests.iter().enumerate();
         all.filter_map(|(index, request)| Some((index, self.transfer(request)?))).collect()
