@@ -39,7 +39,7 @@ fn rows(tables: &[Table], width: usize, out: &mut String) {
     column("of", 6, &|table, _| table.way(FLOOR)?.figure("bytes per write").map(bytes));
     column("log/floor", 0, &|_, log| log.relative.as_ref().map(|found| found.words()));
     latencies(&logs, US, [1, 4, 3, 31], &mut grid);
-    figures(&logs, &mut grid);
+    figures(&logs, "/commit", &mut grid);
     for (index, log) in logs.iter().enumerate() {
         if let Some(reason) = &log.missing {
             grid.reason(index, reason);

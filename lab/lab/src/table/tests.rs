@@ -61,20 +61,33 @@ fn the_head_of_a_table_has_its_unit() {
 /// So have its further columns: the times and the counts of a table of MiB are for each MiB.
 #[test]
 fn the_head_of_a_further_figure_has_its_unit() {
-    let mut run = samples::run();
+    let mut run = Table { unit: Unit::OperationsPerS, ..samples::run() };
     for (name, unit, head) in [
         ("system time", Unit::NsPerMib, "system time, us/MiB"),
         ("page faults", Unit::PerMib, "page faults/MiB"),
         ("user time", Unit::NsPerOp, "user time, us/op"),
         ("sync p50", Unit::Ns, "sync p50, us"),
+        ("CPU time", Unit::NsPerLine, "CPU time, us/line"),
+        ("reads", Unit::PerSecond, "reads/s"),
+        ("reads", Unit::Percent, "reads %"),
         ("records per flush", Unit::PerFlush, "records per flush"),
         ("memory", Unit::Bytes, "memory"),
     ] {
         run.ways.iter_mut().for_each(|way| way.figures = vec![figure(name, unit, 1e6)]);
-        let text = render_table(&run, 200);
-        let ends = |row: &str| row.trim_end().ends_with(head) || row.contains(&format!("{head}  "));
-        assert!(ends(row(&text, "way")), "{head}\n{text}");
+        assert_head(&run, head);
     }
+    let of_one = [figure("reads", Unit::PerSecond, 1.0), figure("reads", Unit::Percent, 50.0)];
+    (run.ways[0].figures, run.ways[1].figures) = of_one.map(|one| vec![one]).into();
+    ["reads/s", "reads %"].iter().for_each(|head| assert_head(&run, head));
+    run.unit = Unit::NsPerCommit;
+    run.ways[0].figures = vec![figure("minor faults", Unit::PerOp, 1.0)];
+    assert_head(&run, "minor faults/commit");
+}
+
+fn assert_head(table: &Table, head: &str) {
+    let text = render_table(table, 250);
+    let heads = row(&text, "way").trim_end();
+    assert!(heads.split("  ").any(|one| one.trim() == head), "{head}\n{text}");
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     };
     grid.column("95%", 8, cells(table, interval));
     bills(table, &mut grid);
-    figures(&table.ways, &mut grid);
+    let operation = if table.unit == Unit::NsPerCommit { "/commit" } else { "/op" };
+    figures(&table.ways, operation, &mut grid);
     grid.column("durable", 3, cells(table, |way| durable(way).into()));
     for (index, way) in table.ways.iter().enumerate() {
         if let Some(reason) = &way.missing {
@@ -200,11 +201,12 @@ pub(super) fn tilde(bill: &Bill, text: String) -> String {
     if bill.source == BillSource::Trace { text } else { format!("~{text}") }
 }
 
-/// For what a figure is one: the end of the head of its column.
-fn each(unit: Unit) -> &'static str {
+/// For what a figure is one: the end of the head of its column. `operation` is the end for an
+/// operation.
+fn each(unit: Unit, operation: &'static str) -> &'static str {
     match unit {
         Unit::NsPerCommit => "/commit",
-        Unit::NsPerOp | Unit::PerOp => "/op",
+        Unit::NsPerOp | Unit::PerOp => operation,
         Unit::NsPerMib | Unit::PerMib | Unit::BytesPerMib => "/MiB",
         Unit::NsPerLine => "/line",
         Unit::PerFile => "/file",
@@ -213,11 +215,12 @@ fn each(unit: Unit) -> &'static str {
     }
 }
 
-/// A column for each name of a further figure, in order of first appearance.
-pub(super) fn figures(ways: &[Way], grid: &mut Grid) {
+/// A column for each name and unit of a further figure, in order of first appearance. In a table of
+/// commits an `operation` is `/commit`, elsewhere `/op`.
+pub(super) fn figures(ways: &[Way], operation: &'static str, grid: &mut Grid) {
     let mut known: Vec<(&str, Unit)> = Vec::new();
     for Figure { name, unit, .. } in ways.iter().flat_map(|way| &way.figures) {
-        if !known.iter().any(|(other, _)| other == name) {
+        if !known.contains(&(name, *unit)) {
             known.push((name, *unit));
         }
     }
@@ -226,12 +229,13 @@ pub(super) fn figures(ways: &[Way], grid: &mut Grid) {
             Unit::Percent => format!("{name} %"),
             // Its name says it: records per flush.
             Unit::PerFlush => name.to_owned(),
-            unit if unit.is_time() => format!("{name}, us{}", each(unit)),
-            unit => format!("{name}{}", each(unit)),
+            unit if unit.is_time() => format!("{name}, us{}", each(unit, operation)),
+            unit => format!("{name}{}", each(unit, operation)),
         };
         let cell = |way: &Way| {
-            let value = way.figure(name).filter(|_| way.missing.is_none());
-            value.map_or_else(String::new, |value| figure(unit, value))
+            let found = way.figures.iter().find(|one| one.name == name && one.unit == unit);
+            let found = found.filter(|_| way.missing.is_none());
+            found.map_or_else(String::new, |found| figure(unit, found.value))
         };
         grid.column(&head, rank, ways.iter().map(cell));
     }
