@@ -248,7 +248,7 @@ fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
         file.prepare(Preparation::Zeros, BYTES as u64).expect("zeros");
         let mut engine = open(kind, 4);
         let mut addresses = Vec::new();
-        for round in 0..40 {
+        for round in 0..100 {
             let buffer = filled(BYTES, round);
             addresses.push(buffer.as_ptr().addr());
             let written = run(&mut engine, &file, write(buffer, 0, Persist::Later));
@@ -262,7 +262,7 @@ fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
         }
         addresses.sort_unstable();
         addresses.dedup();
-        assert!(addresses.len() < 20, "the allocator gave no address again: this shows nothing");
+        assert!(addresses.len() < 50, "the allocator gave no address again: this shows nothing");
     }
 }
 

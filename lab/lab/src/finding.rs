@@ -407,7 +407,7 @@ pub(crate) mod tests {
     fn of_equal_ways_one_is_called_the_fastest_in_at_most_one_run_of_twenty() {
         let mut random = fastrand::Rng::with_seed(37);
         let (mut named, mut alone) = (0, 0);
-        const RUNS: u32 = 80;
+        const RUNS: u32 = 200;
         for _ in 0..RUNS {
             let ways: Vec<Way> =
                 (0..15).map(|n| noisy(&mut random, &format!("reuse{n} fsync"), 100.0, 7)).collect();
