@@ -190,6 +190,13 @@ impl Held {
         Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
     }
 
+    /// Which file the name leads to: its device and inode.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn identity(&self, name: &str) -> io::Result<(u64, u64)> {
+        let facts = retry(|| Ok(statat(&self.descriptor, name, AtFlags::empty())?))?;
+        Ok(sys::identity(&facts))
+    }
+
     /// Renames within it, and replaces a file of the new name.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         retry(|| Ok(renameat(&self.descriptor, from, &self.descriptor, to)?))

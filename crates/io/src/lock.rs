@@ -216,11 +216,11 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
 }
 
 /// The page on which the process publishes that the note names.
-pub(crate) fn shared_page_of_holder(held: &Held, name: &str) -> Option<SharedPageReader> {
+pub(crate) fn shared_page_of_holder(held: &Arc<Held>, name: &str) -> Option<SharedPageReader> {
     let file = held.open_file(name, OFlags::RDONLY, 0).ok()?;
     match content(&file) {
         Content::Note { process, descriptor: Some(descriptor) } => {
-            SharedPageReader::open(process, descriptor, file)
+            SharedPageReader::open(process, descriptor, &file, held, name)
         }
         _ => None,
     }

@@ -5,9 +5,11 @@
 
 use std::fs::File;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fork::ForkMark;
+use crate::held::Held;
 
 /// How many numbers a shared page has.
 pub const PAGE_WORDS: usize = 5;
@@ -55,7 +57,13 @@ impl SharedPage {
 pub enum SharedPageReader {}
 
 impl SharedPageReader {
-    pub(crate) fn open(_process: u32, _descriptor: u32, _lock: File) -> Option<Self> {
+    pub(crate) fn open(
+        _process: u32,
+        _descriptor: u32,
+        _lock: &File,
+        _held: &Arc<Held>,
+        _name: &str,
+    ) -> Option<Self> {
         None
     }
 

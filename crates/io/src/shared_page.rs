@@ -31,7 +31,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{
@@ -44,6 +44,7 @@ use rustix::thread::futex::{self, Flags};
 
 use crate::descriptor::above_standard;
 use crate::fork::ForkMark;
+use crate::held::Held;
 use crate::prepare::Allocate;
 use crate::recent::{RECENT_BYTES, Recent, RecentPage, Shared, Words};
 use crate::size_signal::NoSizeSignal;
@@ -300,15 +301,23 @@ pub struct SharedPageReader {
     inode: u64,
     /// The descriptor of the process that made it.
     kept: String,
-    /// The lock's file, which led here, if its file system says that it has a name.
-    lock: Option<File>,
+    /// The lock's file, which led here: its directory, name and identity.
+    held: Arc<Held>,
+    lock: String,
+    identity: (u64, u64),
 }
 
 impl SharedPageReader {
     /// Opens the page that the note in a lock's file names; `None` if there is none that may be
-    /// read.
-    pub(crate) fn open(process: u32, descriptor: u32, lock: File) -> Option<Self> {
-        let of = fstat(&lock).ok()?;
+    /// read, or if the file does not have this name any more.
+    pub(crate) fn open(
+        process: u32,
+        descriptor: u32,
+        lock: &File,
+        held: &Arc<Held>,
+        name: &str,
+    ) -> Option<Self> {
+        let of = fstat(lock).ok()?;
         let path = format!("/proc/{process}/fd/{descriptor}");
         // By then this may be another process, with anything at that number. A path alone opens
         // nothing, so it does no harm.
@@ -332,12 +341,18 @@ impl SharedPageReader {
         if !fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK) {
             return None;
         }
-        let mapped = Mapped::new(&file).ok()?;
-        let lock = (of.st_nlink > 0).then_some(lock);
-        let reader = Self { mapped, inode: facts.st_ino, kept: path, lock };
+        let reader = Self {
+            mapped: Mapped::new(&file).ok()?,
+            inode: facts.st_ino,
+            kept: path,
+            held: Arc::clone(held),
+            lock: name.to_owned(),
+            identity: sys::identity(&of),
+        };
         let page = reader.mapped.page();
         let named = (page.device.load(Ordering::Relaxed), page.inode.load(Ordering::Relaxed));
-        (named == sys::identity(&of) && !reader.has_ended()).then_some(reader)
+        let is_it = named == reader.identity && !reader.has_lost_its_lock();
+        (is_it && !reader.has_ended()).then_some(reader)
     }
 
     /// Whether the process that made the page still has it, and has not ended it: it was not
@@ -347,11 +362,10 @@ impl SharedPageReader {
             && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
     }
 
-    /// Whether the lock's file was removed, or replaced by another: then a process that knows
-    /// nothing of this one may hold a lock there. One system call.
+    /// Whether the lock's file was removed, moved away or replaced by another: then a process that
+    /// knows nothing of this one may hold a lock there. One system call.
     pub fn has_lost_its_lock(&self) -> bool {
-        let is_removed = |lock| fstat(lock).map_or(true, |facts| facts.st_nlink == 0);
-        self.lock.as_ref().is_some_and(is_removed)
+        !self.held.identity(&self.lock).is_ok_and(|identity| identity == self.identity)
     }
 
     /// Whether nothing will be published any more. False after a kill: only the lock tells that.
@@ -424,17 +438,40 @@ mod tests {
     use super::*;
     use inkstone_host::in_forked_child;
 
-    fn lock_file() -> File {
-        tempfile::tempfile().expect("a file")
+    const NAME: &str = "lock";
+
+    /// A lock's file, in a directory of its own.
+    struct LockFile {
+        directory: tempfile::TempDir,
+        held: Arc<Held>,
+        file: File,
+    }
+
+    impl std::ops::Deref for LockFile {
+        type Target = File;
+
+        fn deref(&self) -> &File {
+            &self.file
+        }
+    }
+
+    fn lock_file() -> LockFile {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = Arc::new(Held::open(directory.path()).expect("held"));
+        let file = File::create_new(directory.path().join(NAME)).expect("a file");
+        LockFile { directory, held, file }
     }
 
     fn published(lock: &File) -> SharedPage {
         SharedPage::of(lock, ForkMark::new().expect("a mark")).expect("a shared page")
     }
 
-    fn open(shared_page: &SharedPage, lock: &File) -> Option<SharedPageReader> {
-        let lock = lock.try_clone().expect("cloned");
-        SharedPageReader::open(std::process::id(), shared_page.descriptor() as u32, lock)
+    fn open(shared_page: &SharedPage, lock: &LockFile) -> Option<SharedPageReader> {
+        open_at(std::process::id(), shared_page.descriptor(), lock)
+    }
+
+    fn open_at(process: u32, descriptor: RawFd, lock: &LockFile) -> Option<SharedPageReader> {
+        SharedPageReader::open(process, descriptor as u32, &lock.file, &lock.held, NAME)
     }
 
     #[test]
@@ -585,26 +622,31 @@ mod tests {
     }
 
     #[test]
-    fn its_lock_is_lost_when_that_file_is_removed() {
-        let lock = tempfile::NamedTempFile::new().expect("a file");
-        let shared_page = published(lock.as_file());
-        let reader = open(&shared_page, lock.as_file()).expect("there");
-        assert!(!reader.has_lost_its_lock());
-        let _still_open = lock.reopen().expect("open");
-        lock.close().expect("removed");
-        assert!(reader.has_lost_its_lock() && reader.is_kept());
-        let nameless = lock_file();
-        let reader = open(&published(&nameless), &nameless).expect("there");
-        assert!(!reader.has_lost_its_lock(), "it never had a name");
+    fn its_lock_is_lost_when_that_file_is_removed_moved_away_or_replaced() {
+        let deeds: [fn(&std::path::Path) -> io::Result<()>; 3] = [
+            |lock| std::fs::remove_file(lock),
+            |lock| std::fs::rename(lock, lock.with_extension("away")),
+            |lock| {
+                let other = lock.with_extension("other");
+                File::create_new(&other)?;
+                std::fs::rename(other, lock)
+            },
+        ];
+        for deed in deeds {
+            let lock = lock_file();
+            let shared_page = published(&lock);
+            let reader = open(&shared_page, &lock).expect("there");
+            assert!(!reader.has_lost_its_lock());
+            deed(&lock.directory.path().join(NAME)).expect("done");
+            assert!(reader.has_lost_its_lock() && reader.is_kept());
+            assert!(open(&shared_page, &lock).is_none(), "nor is it opened anew");
+        }
     }
 
     #[test]
     fn only_a_sealed_page_of_ours_is_a_shared_page() {
         let lock = lock_file();
-        let open = |file: &OwnedFd| {
-            let lock = lock.try_clone().expect("cloned");
-            SharedPageReader::open(std::process::id(), file.as_raw_fd() as u32, lock)
-        };
+        let open = |file: &OwnedFd| open_at(std::process::id(), file.as_raw_fd(), &lock);
         let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
         for (file, what) in [(memory_file(100), "too short"), (memory(), "zeros")] {
@@ -618,17 +660,13 @@ mod tests {
         }
         fcntl_add_seals(&random, SealFlags::SHRINK).expect("sealed");
         assert!(open(&random).is_none(), "random bytes");
-        let plain = OwnedFd::from(lock_file());
+        let plain = OwnedFd::from(lock_file().file);
         ftruncate(&plain, MEMORY_BYTES as u64).expect("its size");
         assert!(open(&plain).is_none(), "a file on a disk");
         let (end, _other) = std::io::pipe().expect("a pipe");
         assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");
-        let lock = || lock.try_clone().expect("cloned");
-        assert!(SharedPageReader::open(u32::MAX, 3, lock()).is_none(), "no such process");
-        assert!(
-            SharedPageReader::open(std::process::id(), u32::MAX, lock()).is_none(),
-            "no such descriptor"
-        );
+        assert!(open_at(u32::MAX, 3, &lock).is_none(), "no such process");
+        assert!(open_at(std::process::id(), -1, &lock).is_none(), "no such descriptor");
     }
 
     #[test]
@@ -646,7 +684,7 @@ mod tests {
             open(&shared_page, &lock).is_none(),
             "neither ours, root's, nor that of the lock's owner"
         );
-        rustix::fs::fchown(&lock, Some(other), None).expect("given away");
+        rustix::fs::fchown(&*lock, Some(other), None).expect("given away");
         assert!(open(&shared_page, &lock).is_some(), "root follows the log of another user");
     }
 

@@ -112,26 +112,34 @@ fn a_follower_lists_the_directory_for_no_new_segment() {
 /// Beside another lock file a second writer may be at work, and publish where this reader does not
 /// look. So after a second it goes by the files, though the page agrees and its writer lives.
 #[test]
-fn a_reader_whose_lock_file_was_removed_looks_at_the_files_after_a_second() {
-    let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
-    let directory = || Arc::new(disk.directory("/log").hooked(Arc::clone(&publishing)));
-    let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
-    (1..=20).for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
-    let reader = Reader::open_in(directory(), small()).unwrap();
-    let mut cursor = reader.from(Lsn::FIRST);
-    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 0));
-    assert!(cursor.next().unwrap().is_none(), "now it knows the shared page");
-    let mut looks_after_a_second = || {
-        std::thread::sleep(Duration::from_millis(1010));
-        let before = publishing.listings.load(Ordering::Relaxed);
-        assert!(cursor.next().unwrap().is_none());
-        publishing.listings.load(Ordering::Relaxed) > before
-    };
-    // After five seconds it looks in any case, and they may pass where a machine is slow.
-    let is_quiet = (0..20).any(|_| !looks_after_a_second());
-    assert!(is_quiet, "it looks each time, also while the lock file is there");
-    std::fs::remove_file(publishing.elsewhere.path().join(LOCK)).unwrap();
-    assert!(looks_after_a_second());
+fn a_reader_whose_lock_file_was_removed_or_moved_away_looks_at_the_files_after_a_second() {
+    for is_moved in [false, true] {
+        let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
+        let directory = || Arc::new(disk.directory("/log").hooked(Arc::clone(&publishing)));
+        let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
+        let append = |lsn| log.append_durable(&record(lsn, 0)).unwrap().get();
+        (1..=20).for_each(|lsn| assert_eq!(append(lsn), lsn));
+        let reader = Reader::open_in(directory(), small()).unwrap();
+        let mut cursor = reader.from(Lsn::FIRST);
+        (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 0));
+        assert!(cursor.next().unwrap().is_none(), "now it knows the shared page");
+        let mut looks_after_a_second = || {
+            std::thread::sleep(Duration::from_millis(1010));
+            let before = publishing.listings.load(Ordering::Relaxed);
+            assert!(cursor.next().unwrap().is_none());
+            publishing.listings.load(Ordering::Relaxed) > before
+        };
+        // After five seconds it looks in any case, and they may pass where a machine is slow.
+        let is_quiet = (0..20).any(|_| !looks_after_a_second());
+        assert!(is_quiet, "it looks each time, also while the lock file is there");
+        let lock = publishing.elsewhere.path().join(LOCK);
+        if is_moved {
+            std::fs::rename(&lock, lock.with_extension("away")).unwrap();
+        } else {
+            std::fs::remove_file(lock).unwrap();
+        }
+        assert!(looks_after_a_second(), "moved away: {is_moved}");
+    }
 }
 
 /// Several threads want the processors until the next write begins: who polls is woken then, and
