@@ -11,7 +11,7 @@ use std::process::{Child, Output, Stdio};
 
 use crate::support::{Words, command, fed, good, json, run, said, with_times};
 
-pub(crate) const PAGE: &str = include_str!("../../../../docs/exit-codes.md");
+pub(crate) const PAGE: &str = include_str!("../../../docs/exit-codes.md");
 
 /// Exit codes by command and column.
 pub(crate) type Table = BTreeMap<(String, String), String>;

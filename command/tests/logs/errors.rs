@@ -127,7 +127,7 @@ fn the_command_has_no_mistakes_in_it() {
     for arguments in ["powerloss mistakes", "powerloss sim --seeds 1 --mistake no-sync"] {
         assert_eq!(run(directory.path(), arguments).status.code(), Some(2), "{arguments}");
     }
-    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).expect("a file of mistakes");
     let quoted = read("proof/mistakes/log/mistake.rs");
     let of_log: Vec<&str> =

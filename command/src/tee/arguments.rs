@@ -122,7 +122,7 @@ pub(crate) struct TeeArguments {
 
 const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the \
                        command with it in a clone of the repository: `cargo install --locked \
-                       --path crates/cli --features zstd`";
+                       --path command --features zstd`";
 
 const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
 const COMPRESSIONS: &[(&str, Option<Compression>)] = &[
