@@ -670,6 +670,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs root"]
     fn another_users_page_is_not_believed() {
         if !geteuid().is_root() {
             eprintln!(

@@ -294,6 +294,7 @@ fn dirty_pages(file: &OsFile) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_full_disk_has_its_lock_and_no_room() {
     if !can_run("a_full_disk_has_its_lock_and_no_room", &["mkfs.ext4"]) {
         return;
@@ -329,6 +330,7 @@ fn a_full_disk_has_its_lock_and_no_room() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
     let test = "a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so";
     if !can_run(test, &["mkfs.ext4", "mount"]) {
@@ -361,6 +363,7 @@ fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_read_only_file_system_that_has_no_sync_is_clean() {
     let test = "a_read_only_file_system_that_has_no_sync_is_clean";
     if !can_run(test, &[]) {

@@ -384,6 +384,7 @@ fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_full_file_system_is_an_error_after_a_short_write() {
     const BYTES: usize = 64 << 10;
     if !can_run("a_full_file_system_is_an_error_after_a_short_write", &[]) {

@@ -489,31 +489,4 @@ mod tests {
         let found = called_different(100, 300, 20, Noise { sd: 0.05, spikes: 0.03 }, 1.1);
         assert!(found >= 90.0, "{found}%");
     }
-
-    /// The whole table, about 15 minutes. Only people run it: `cargo test --release -p inkstone-lab
-    /// --lib -- --ignored --nocapture simulation`.
-    #[test]
-    #[ignore = "takes 15 minutes; the two tests above run a part of it"]
-    fn simulation() {
-        for (sd, spikes) in [
-            (0.03, 0.0),
-            (0.05, 0.05),
-            (0.1, 0.0),
-            (0.1, 0.1),
-            (0.15, 0.08),
-            (0.2, 0.0),
-            (0.2, 0.1),
-        ] {
-            for rounds in [5, 7, 10, 20, 30] {
-                let noise = Noise { sd, spikes };
-                let equal = called_different(10_000, RESAMPLES, rounds, noise, 1.0);
-                let ten = called_different(1_000, RESAMPLES, rounds, noise, 1.1);
-                println!(
-                    "sd {sd:4} spikes {spikes:4} n {rounds:2}: equal {equal:4.1}%, 10% found \
-                     {ten:5.1}%"
-                );
-                assert!(equal <= 5.0, "{equal}");
-            }
-        }
-    }
 }

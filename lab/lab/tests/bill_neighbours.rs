@@ -15,6 +15,7 @@ use support::{Neighbour, can_bill, not_run, plan, writing};
 
 /// On a device that another process writes to and syncs all the time, a commit's bill is its own.
 #[test]
+#[ignore = "needs root and tracefs"]
 fn neighbours_on_the_same_device_are_not_in_the_bill() {
     const NAME: &str = "neighbours_on_the_same_device_are_not_in_the_bill";
     const BILLED: u64 = 200;

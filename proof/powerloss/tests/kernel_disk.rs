@@ -31,6 +31,7 @@ fn machine() -> Machine {
 /// A scan of all directories, or the kernel, which closes a loop device's file a little after the
 /// device is detached.
 #[test]
+#[ignore = "needs root"]
 fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
     if !can_run("a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment") {
         return;
@@ -96,6 +97,7 @@ fn waits(process: u32) -> String {
 /// A thread that waits for the disk when the kill comes would wait for ever: the disk's server was
 /// killed with it.
 #[test]
+#[ignore = "needs root"]
 fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
     if !can_run("a_killed_process_does_not_wait_for_the_disk_that_it_served") {
         return;

@@ -5,9 +5,6 @@
 //!
 //! *Owns*: making that happen with plain files, and checking what had reached the disk. *May not
 //! touch*: a log.
-//!
-//! What the kernel does without our help: `cargo test --release -p inkstone-powerloss --test
-//! skipped_sync -- --ignored --nocapture`
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +32,6 @@ enum Maker {
     OursBelowAnOverlay,
     /// By a thread that has given up root since the file was created.
     OursWithoutRoot,
-    Bare,
 }
 
 type Done<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -52,16 +48,13 @@ fn commit(directory: &OsDirectory, times: u64) -> inkstone_io::Result<()> {
 }
 
 /// Writes new files beside another file's commits; then syncs the directory, and last the files.
-fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> Done<()> {
+fn make(directory: &OsDirectory, maker: Maker, apart: Duration) -> Done<()> {
     let mut sevens = AlignedBuf::zeroed(FILE_BYTES);
     sevens.fill(7);
     let mut ours = Vec::new();
     let mut writers = Vec::new();
     for name in NEW {
-        match maker {
-            Maker::Bare => drop(fs::File::create_new(path.join(name))?),
-            _ => ours.push(directory.open(name, &OpenFile::new_file())?),
-        }
+        ours.push(directory.open(name, &OpenFile::new_file())?);
         writers.push(directory.open(name, &OpenFile::existing().access(Access::Direct))?);
     }
     thread::scope(|scope| -> Done<()> {
@@ -86,9 +79,6 @@ fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> 
         synced.map_err(|_| "a thread panicked")??;
     } else {
         sync()?;
-    }
-    if maker == Maker::Bare {
-        NEW.iter().try_for_each(|name| fs::File::open(path.join(name))?.sync_all())?;
     }
     Ok(())
 }
@@ -132,7 +122,7 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Done<bool> {
         return Err("`sync -f` failed".into());
     }
     let apart = Duration::from_micros(fastrand::Rng::with_seed(seed).u64(..300));
-    make(&directory, &path, maker, apart)?;
+    make(&directory, maker, apart)?;
     let reached = disk.image();
     drop((old, directory));
     over.map_or(Ok(()), Mount::unmount)?;
@@ -185,11 +175,4 @@ fn a_new_file_that_was_synced_is_there_below_an_overlay() {
 #[test]
 fn a_new_file_that_was_synced_after_giving_up_root_is_there() {
     none_is_lost(Maker::OursWithoutRoot, 30);
-}
-
-#[test]
-#[ignore = "shows what the kernel does, and fails where it does it; the command is at the top of \
-            this file"]
-fn a_new_file_that_was_synced_is_there_without_our_help() {
-    none_is_lost(Maker::Bare, 200);
 }

@@ -93,6 +93,7 @@ fn a_segment(path: &Path) -> PathBuf {
 
 /// O_DIRECT reads of blocks of 4 KiB are `EINVAL` here.
 #[test]
+#[ignore = "needs root and mkfs.xfs"]
 fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
     if !can_run("large_sectors", &["mkfs.xfs"]) {
         return;
@@ -173,17 +174,20 @@ fn without_fallocate(kind: &str) {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext2"]
 fn a_log_on_ext2_does_without_fallocate() {
     without_fallocate("ext2");
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext3"]
 fn a_log_on_ext3_does_without_fallocate() {
     without_fallocate("ext3");
 }
 
 /// The name of the file system says nothing about the journal below it.
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn an_overlay_over_a_journal_is_asked() {
     if !can_run("overlay", &["mkfs.ext4"]) {
         return;
@@ -202,6 +206,7 @@ fn an_overlay_over_a_journal_is_asked() {
 
 /// The bytes themselves go through the journal, and O_DIRECT through the page cache without a word.
 #[test]
+#[ignore = "needs root, mkfs.ext4 and tune2fs"]
 fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
     if !can_run("data=journal", &["mkfs.ext4", "tune2fs"]) {
         return;
@@ -228,6 +233,7 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
 
 /// What a log asks goes by what is known of the file system.
 #[test]
+#[ignore = "needs root"]
 fn each_real_file_system_is_asked_as_far_as_it_is_known() {
     for (kind, mib, args, asks) in [
         ("ext4", 64, EXT4, Asks::ReservedBlocks),
@@ -250,6 +256,7 @@ fn each_real_file_system_is_asked_as_far_as_it_is_known() {
 
 /// A `cp --reflink` of the segment in use: its overwrites then need metadata, and stay correct.
 #[test]
+#[ignore = "needs root and mkfs.xfs"]
 fn a_reflink_of_the_active_segment_changes_nothing() {
     if !can_run("reflink", &["mkfs.xfs", "cp"]) {
         return;

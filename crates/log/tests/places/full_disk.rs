@@ -107,6 +107,7 @@ fn full_disk(kind: &str, mib: usize, args: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_full_ext4_loses_nothing_and_goes_on_when_there_is_room() {
     if can_run("a_full_ext4", &["mkfs.ext4"]) {
         full_disk("ext4", 64, EXT4);
@@ -114,6 +115,7 @@ fn a_full_ext4_loses_nothing_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.xfs"]
 fn a_full_xfs_loses_nothing_and_goes_on_when_there_is_room() {
     if can_run("a_full_xfs", &["mkfs.xfs"]) {
         full_disk("xfs", XFS_MIB, XFS);
@@ -129,6 +131,7 @@ fn close(log: Log) {
 
 /// On btrfs an overwrite needs room. What is appended poisons; everything else works.
 #[test]
+#[ignore = "needs root and mkfs.btrfs"]
 fn a_full_btrfs_is_opened_read_and_shortened() {
     if !can_run("a_full_btrfs", &["mkfs.btrfs"]) {
         return;
@@ -203,6 +206,7 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
 /// The names of a small directory lie in its inode on xfs. The one that does not fit there needs a
 /// block.
 #[test]
+#[ignore = "needs root and mkfs.xfs"]
 fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
     if !can_run("a_name_that_needs_room", &["mkfs.xfs"]) {
         return;
@@ -257,6 +261,7 @@ fn removed_and_open(below: &Path) -> (usize, u64) {
 
 /// Readers have every file open: the log's own reader, and one that sleeps, as in another process.
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_full_ext4_has_room_again_whoever_has_the_files_open() {
     if !can_run("a_full_ext4_has_room_again", &["mkfs.ext4"]) {
         return;

@@ -252,6 +252,7 @@ fn a_file_that_has_the_name_of_a_free_one_stays_too() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_file_system_mounted_over_the_directory() {
     if !inkstone_io::is_root() {
         not_run("a_file_system_mounted_over_the_directory", "it needs root");

@@ -132,6 +132,7 @@ fn child_uses_a_log_without_proc() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_log_works_where_there_is_no_proc() {
     if !inkstone_io::is_root() {
         not_run("a_log_works_where_there_is_no_proc", "it needs root");
@@ -162,6 +163,7 @@ pub(crate) fn overlay(place: &Path, option: &str) -> inkstone_io::Result<Mount> 
 }
 
 #[test]
+#[ignore = "needs root"]
 fn an_overlay_that_never_syncs_is_warned_about() {
     let test = "an_overlay_that_never_syncs_is_warned_about";
     if !inkstone_io::is_root() {
@@ -299,6 +301,7 @@ fn child_gives_up_root() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_daemon_that_gives_up_root_keeps_its_log() {
     for (kind, mib, args) in [("btrfs", 128, BTRFS), ("ext4", 64, EXT4)] {
         let test = format!("a_daemon_that_gives_up_root_keeps_its_log on {kind}");

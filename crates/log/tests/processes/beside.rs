@@ -201,22 +201,20 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
     }
 }
 
-/// An ignored test of this program, in a process of its own, with the directory.
+/// A `child_` test of this program, in a process of its own, with the directory.
 pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, path)
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
 }
 
-/// Run by that test, in a process of its own: `--exact beside::the_writer --ignored`, with the
-/// directory in the environment.
+/// The other process of the next test, which names the directory.
 #[test]
-#[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
-fn the_writer() {
-    let path = std::env::var(DIRECTORY).expect("run by another test");
+fn child_writes() {
+    let Ok(path) = std::env::var(DIRECTORY) else { return };
     write(Path::new(&path), small().idle(Duration::from_millis(2)), 2000, true);
 }
 
@@ -226,7 +224,7 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     let path = directory.path();
     Log::open(path, small()).unwrap().close().unwrap();
     let reader = Reader::open(path, &small()).unwrap();
-    let mut writer = in_another_process("beside::the_writer", path);
+    let mut writer = in_another_process("beside::child_writes", path);
     let followed = follow(&mut reader.from(Lsn::FIRST), 2000, 8);
     assert!(writer.wait().unwrap().success());
     assert!(is_recycled(path));
@@ -237,12 +235,10 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     log.close().unwrap();
 }
 
-/// Run by that test, in a process of its own: `--exact beside::the_writer_to_be_killed --ignored`,
-/// with the directory in the environment.
+/// The other process of the next test, which names the directory.
 #[test]
-#[ignore = "the other process of what_a_killed_process_had_acknowledged_is_shown_at_once"]
-fn the_writer_to_be_killed() {
-    let path = std::env::var(DIRECTORY).expect("run by another test");
+fn child_writes_until_it_is_killed() {
+    let Ok(path) = std::env::var(DIRECTORY) else { return };
     let path = Path::new(&path);
     // It never promises by itself, so the last record is in no promise.
     let log = Log::open(path, small().own_thread(false)).unwrap();
@@ -257,7 +253,7 @@ fn the_writer_to_be_killed() {
 fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut writer = in_another_process("beside::the_writer_to_be_killed", path);
+    let mut writer = in_another_process("beside::child_writes_until_it_is_killed", path);
     while !path.join("acknowledged").exists() {
         assert!(writer.try_wait().unwrap().is_none(), "the writer ended");
         std::thread::sleep(Duration::from_millis(5));

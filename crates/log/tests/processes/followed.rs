@@ -28,8 +28,9 @@ impl Drop for Killed {
     }
 }
 
-fn given() -> std::path::PathBuf {
-    std::env::var(DIRECTORY).expect("run by another test").into()
+/// The directory, in a process that a test has started.
+fn given() -> Option<std::path::PathBuf> {
+    std::env::var(DIRECTORY).ok().map(Into::into)
 }
 
 pub(crate) fn shared_page_of(path: &Path) -> Option<inkstone_io::SharedPageReader> {
@@ -67,9 +68,8 @@ const RECORD_BYTES: usize = 3000;
 
 /// Run by the test below.
 #[test]
-#[ignore = "the other process of who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes"]
-fn the_follower() {
-    let path = given();
+fn child_follows() {
+    let Some(path) = given() else { return };
     let reader = Reader::open(&path, &Options::new()).unwrap();
     let mut cursor = reader.from(Lsn::FIRST);
     // The first one is there: from then on it follows.
@@ -97,7 +97,7 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     let path = directory.path();
     let log = Log::open(path, Options::new()).unwrap();
     log.append_durable(&[1; RECORD_BYTES]).unwrap();
-    let mut follower = Killed(in_another_process("followed::the_follower", path));
+    let mut follower = Killed(in_another_process("followed::child_follows", path));
     while !path.join("follows").exists() {
         assert!(follower.0.try_wait().unwrap().is_none(), "the follower ended");
         std::thread::sleep(Duration::from_millis(5));
@@ -227,9 +227,8 @@ fn a_lone_writer_wakes_who_polls_with_its_publication() {
 
 /// Run by the test below.
 #[test]
-#[ignore = "the other process of a_reader_goes_on_when_writers_are_killed_and_records_cut"]
-fn the_writer() {
-    let path = given();
+fn child_writes_and_cuts() {
+    let Some(path) = given() else { return };
     let mut log = Log::open(&path, small()).unwrap();
     let life = log.recovery().epoch.unwrap().get();
     if log.last().get() >= 40 {
@@ -252,19 +251,19 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
     Log::open(path, small()).unwrap().close().unwrap();
     let reader = Reader::open(path, &small()).unwrap();
     let mut cursor = reader.from(Lsn::FIRST);
-    let mut writer = Killed(in_another_process("followed::the_writer", path));
+    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
     (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 2));
     assert!(cursor.next_within(SHORT).unwrap().is_none());
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     assert!(shared_page_of(path).is_none(), "a killed writer leaves nothing behind");
     assert!(cursor.next_within(SHORT).unwrap().is_none());
-    let mut writer = Killed(in_another_process("followed::the_writer", path));
+    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
     (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     // It cuts first.
-    let _writer = Killed(in_another_process("followed::the_writer", path));
+    let _writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
     let cut = loop {
         match cursor.next_within(Duration::from_secs(60)) {
             Ok(None) => {}
@@ -282,7 +281,7 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
 fn a_reader_goes_over_from_the_page_of_a_killed_writer_to_that_of_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut writer = Killed(in_another_process("followed::the_writer", path));
+    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
     while !path.join("life-1").exists() {
         assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");
         std::thread::sleep(Duration::from_millis(5));
@@ -305,10 +304,8 @@ fn a_reader_goes_over_from_the_page_of_a_killed_writer_to_that_of_the_next() {
 
 /// Run by the test below.
 #[test]
-#[ignore = "the other process of \
-            records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown"]
-fn the_writer_in_two_steps() {
-    let path = given();
+fn child_writes_in_two_steps() {
+    let Some(path) = given() else { return };
     let log = Log::open(&path, small().segment_bytes(1 << 20)).unwrap();
     for (step, records) in [("first", 1..=20), ("second", 21..=40)] {
         for lsn in records {
@@ -327,7 +324,7 @@ fn the_writer_in_two_steps() {
 fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let mut writer = Killed(in_another_process("followed::the_writer_in_two_steps", path));
+    let mut writer = Killed(in_another_process("followed::child_writes_in_two_steps", path));
     let mut wait_for = |step: &str| {
         while !path.join(step).exists() {
             assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");

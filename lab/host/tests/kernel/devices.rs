@@ -10,6 +10,7 @@ use inkstone_host::{
 };
 
 #[test]
+#[ignore = "needs root"]
 fn attach_and_detach_leave_nothing() {
     if !can_run("attach_and_detach_leave_nothing", &[]) {
         return;
@@ -57,6 +58,7 @@ fn attach_and_detach_leave_nothing() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn many_attach_at_once() {
     if !can_run("many_attach_at_once", &[]) {
         return;
@@ -80,6 +82,7 @@ fn many_attach_at_once() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_busy_mount_and_its_device_say_so() {
     if !can_run("a_busy_mount_and_its_device_say_so", &["mkfs.ext4"]) {
         return;
@@ -143,6 +146,7 @@ fn debugfs_extents(device: &str, block_bytes: u64) -> Vec<Range<u64>> {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.ext4 and debugfs"]
 fn the_ext4_journal_is_where_debugfs_says() {
     if !can_run("the_ext4_journal_is_where_debugfs_says", &["mkfs.ext4", "debugfs"]) {
         return;
@@ -163,6 +167,7 @@ fn the_ext4_journal_is_where_debugfs_says() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn journals_that_are_not_there_or_not_understood() {
     if !can_run("journals_that_are_not_there_or_not_understood", &["mkfs.ext4"]) {
         return;
@@ -182,6 +187,7 @@ fn journals_that_are_not_there_or_not_understood() {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.xfs and xfs_db"]
 fn the_xfs_log_is_where_xfs_db_says() {
     if !can_run("the_xfs_log_is_where_xfs_db_says", &["mkfs.xfs", "xfs_db"]) {
         return;
@@ -200,6 +206,7 @@ fn the_xfs_log_is_where_xfs_db_says() {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.btrfs and btrfs"]
 fn btrfs_data_is_where_btrfs_says() {
     if !can_run("btrfs_data_is_where_btrfs_says", &["mkfs.btrfs", "btrfs"]) {
         return;

@@ -30,6 +30,7 @@ fn child_waits_to_be_killed() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_sweep_takes_back_what_a_killed_lab_left() {
     if !can_run("a_sweep_takes_back_what_a_killed_lab_left", &["mkfs.ext4"]) {
         return;
@@ -79,6 +80,7 @@ fn child_sweeps_as_an_ordinary_user() {
 }
 
 #[test]
+#[ignore = "needs root and setpriv"]
 fn an_ordinary_user_sweeps_what_is_theirs_and_says_what_is_not() {
     let test = "an_ordinary_user_sweeps_what_is_theirs_and_says_what_is_not";
     if !can_run(test, &["setpriv"]) {

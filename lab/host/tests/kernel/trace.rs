@@ -50,6 +50,7 @@ fn issued(trace: &Trace, op: RequestOp) -> usize {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.btrfs"]
 fn a_trace_is_of_its_own_device_only() {
     if !can_run_trace("a_trace_is_of_its_own_device_only", &["mkfs.btrfs"]) {
         return;
@@ -68,6 +69,7 @@ fn a_trace_is_of_its_own_device_only() {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn many_events_are_all_seen() {
     if !can_run_trace("many_events_are_all_seen", &["mkfs.ext4"]) {
         return;
@@ -92,6 +94,7 @@ fn many_events_are_all_seen() {
 }
 
 #[test]
+#[ignore = "needs root and tracefs"]
 fn a_dropped_trace_leaves_nothing() {
     const PLACE: &str = "/sys/kernel/tracing/instances";
     if !can_run_trace("a_dropped_trace_leaves_nothing", &[]) {
@@ -112,6 +115,7 @@ fn a_dropped_trace_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn an_fsync_through_a_ring_is_seen_to_be_punted() {
     let test = "an_fsync_through_a_ring_is_seen_to_be_punted";
     if !can_run_trace(test, &["mkfs.ext4"]) {
@@ -165,6 +169,7 @@ fn child_traces_without_tracefs() {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn tracefs_is_mounted_privately_where_it_is_not() {
     let test = "tracefs_is_mounted_privately_where_it_is_not";
     if !can_run_trace(test, &["unshare", "umount", "mkfs.ext4"]) {

@@ -144,11 +144,13 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_with_a_journal() {
     overwrites_cost_one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.xfs"]
 fn xfs() {
     overwrites_cost_one_write_and_one_flush("xfs", ImageKind::Xfs);
 }
@@ -170,6 +172,7 @@ fn ext4_without_a_journal_has_no_journal_writes_at_all() {
 
 /// What the trace shows of writes without a sync is that they are not durable, whatever they claim.
 #[test]
+#[ignore = "needs root and tracefs"]
 fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
     use {Access::Buffered, Reuse::Reuse as Old};
     if !can_bill("a_way_that_does_not_sync_is_seen_not_to_be_durable") {

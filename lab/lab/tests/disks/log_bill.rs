@@ -107,16 +107,19 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_with_a_journal() {
     one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.xfs"]
 fn xfs() {
     one_write_and_one_flush("xfs", ImageKind::Xfs);
 }
 
 #[test]
+#[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_without_a_journal() {
     one_write_and_one_flush("ext4_without_a_journal", ImageKind::Ext4NoJournal);
 }

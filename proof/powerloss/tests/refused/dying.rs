@@ -36,6 +36,7 @@ fn read(path: &Path) -> Told {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_log_on_a_mount_for_reading_only_is_read_without_a_doubt() {
     if !can_run("a_log_on_a_mount_for_reading_only", &["mkfs.ext4"]) {
         return;
@@ -53,6 +54,7 @@ fn a_log_on_a_mount_for_reading_only_is_read_without_a_doubt() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_log_on_an_ext4_after_an_error_is_read_and_what_was_not_flushed_is_said() {
     if !can_run("a_log_on_an_ext4_after_an_error", &["mkfs.ext4"]) {
         return;
@@ -86,6 +88,7 @@ fn a_log_on_an_ext4_after_an_error_is_read_and_what_was_not_flushed_is_said() {
 }
 
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_log_on_a_full_disk_is_read_without_a_doubt() {
     if !can_run("a_log_on_a_full_disk", &["mkfs.ext4"]) {
         return;

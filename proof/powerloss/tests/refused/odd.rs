@@ -355,6 +355,7 @@ fn answers(thing: Thing) -> Vec<i32> {
 }
 
 #[test]
+#[ignore = "needs root and /dev/fuse"]
 fn what_a_file_system_lacks_and_a_log_can_do_without_is_no_error() {
     if !can_mount("what_a_file_system_lacks") {
         return;
@@ -395,6 +396,7 @@ fn what_a_file_system_lacks_and_a_log_can_do_without_is_no_error() {
 }
 
 #[test]
+#[ignore = "needs root and /dev/fuse"]
 fn what_a_file_system_lacks_and_a_writer_needs_keeps_no_reader_away() {
     if !can_mount("what_a_file_system_lacks_and_a_writer_needs") {
         return;
