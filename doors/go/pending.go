@@ -140,7 +140,7 @@ const lonely = 64
 // that is alone waits on a thread in C, which writes the group itself and has nobody to wake. Where
 // several wait, the library calls back: a thread in C keeps a processor of Go's scheduler, which
 // takes that back only after a while. 64 goroutines that each waited in C had a quarter of the rate
-// of 64 threads of C (docs/notebook/doors.md).
+// of 64 threads of C (docs/results.md).
 func (l *Log) isAlone() bool {
 	if l.waiting.Add(1) > 1 {
 		l.company.Store(lonely)

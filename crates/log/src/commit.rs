@@ -69,7 +69,7 @@
 //! - Waking readers while the waiters of a group come back: on two processors that took a fifth of
 //!   the rate of eight writers (`shared_page.rs`).
 //!
-//! The figures are from a throwaway commit path and from docs/notebook/log.md.
+//! The figures are from a throwaway commit path and from docs/results.md.
 //!
 //! # The files
 //!

@@ -202,7 +202,7 @@ pages back, so sync_file_range happens to flush: this is not promised";
 impl Plain {
     /// What it may claim on this file system, and why that differs from other file systems.
     ///
-    /// These were seen first and explained then; docs/notebook/powerloss.md shows how.
+    /// These were seen first and explained then; docs/results.md shows how.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
             (Self::Replace, FsKind::Ext4NoJournal) => {
