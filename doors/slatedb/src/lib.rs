@@ -72,3 +72,8 @@ pub use rows::{Malformed, decode, encode};
 pub use wals::{DatabaseWal, NewLog, Tuning, Wals};
 #[doc(hidden)]
 pub use writer::{ManifestView, Seen, Writer};
+
+/// The program of the page that users begin with.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/slatedb.md")]
+struct Page;
