@@ -23,7 +23,7 @@ judge; 1 a file is not readable.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArguments {
-    /// The result to compare with, as `inkstone lab --json` or `inkstone bench --json` wrote it
+    /// The result to compare with, as `inkstone lab --json` wrote it
     first: PathBuf,
     /// The result to judge
     second: PathBuf,

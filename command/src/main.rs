@@ -9,7 +9,6 @@
 #[macro_use]
 mod stdout;
 
-mod bench;
 mod columns;
 mod compare;
 mod lab;
@@ -23,7 +22,6 @@ mod select;
 mod signals;
 mod tee;
 mod threads;
-mod tune;
 mod watch;
 mod writer;
 
@@ -45,11 +43,6 @@ struct Arguments {
 enum Command {
     /// Measure every durable way of writing a file on this disk
     Lab(Box<lab::LabArguments>),
-    /// Measure the log beside a bare overwrite of a written file
-    Bench(bench::BenchArguments),
-    /// Measure for two seconds which way of writing is fastest here, and save the choice beside the
-    /// log
-    Tune(tune::TuneArguments),
     /// Show what one sync of a running program costs on its disk, why, and what would make it
     /// cheaper
     Watch(watch::WatchArguments),
@@ -80,8 +73,6 @@ fn main() -> ExitCode {
     }
     let outcome = match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
-        Command::Bench(bench) => bench::bench(&bench, &stop),
-        Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Watch(arguments) => watch::watch(&arguments, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Tee(tee) => tee::tee(*tee),

@@ -13,7 +13,7 @@ use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::export::to_csv;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{Bill, Disk, LabResult, Way};
-use inkstone_lab::table::{self, render_bench, render_claims};
+use inkstone_lab::table::{self, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::{columns, stdout};
@@ -38,7 +38,6 @@ pub(crate) enum View {
     Tables,
     Bills,
     BillsAndTimelines,
-    Bench,
     Claims,
 }
 
@@ -136,7 +135,6 @@ pub(crate) fn render(result: &LabResult, view: View) -> String {
     let width = width(std::io::stdout().is_terminal());
     match view {
         View::Tables => disks(result) + &table::render(result, width),
-        View::Bench => render_bench(result, width),
         View::Claims => render_claims(result, width),
         View::Bills | View::BillsAndTimelines => {
             let bills = result.tables.iter().map(|table| table::render_bill(table, width));

@@ -75,9 +75,6 @@ completions
     done completions bash
 man
     done man
-bench
-    done bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --quiet
-    signal bench --threads 1 --size 128B --seconds 600 --bill-commits 0
 lab write
     done lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet
     signal lab write --size 64KiB --rounds 1000 --bill-commits 0

@@ -1,5 +1,5 @@
-//! The lab and `bench` as people use them: what they print, what they refuse, what they leave
-//! behind. What an experiment computes is tested in `lab/lab`.
+//! The lab as people use it: what it prints, what it refuses, what it leaves behind. What an
+//! experiment computes is tested in `lab/lab`.
 
 use crate::support::{
     directory, good, good_json, json, names, not_run, refused, run, said, signal, spawn, text,
@@ -51,11 +51,6 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         ("lab claims --only nonsense", "no claim is called \"nonsense\"", 2),
         ("lab report missing.json", "missing.json", 1),
         ("lab compare missing.json missing.json", "missing.json: ", 1),
-        ("bench --threads 0", "1 to 1024", 2),
-        ("bench --threads many", "1 to 1024", 2),
-        ("bench --size 1GiB", "256KiB", 2),
-        ("bench --seconds 0", "more than 0s", 2),
-        ("bench missing", "missing", 1),
     ] {
         let output = run(at, arguments);
         let told = said(&output);
@@ -171,37 +166,4 @@ fn a_page_from_a_result_beside_it_and_what_cannot_be_drawn_is_said() {
     let lines = slow["lines"].as_array().expect("lines").iter();
     let slower = lines.filter(|line| line["change"] == "slower").map(|line| &line["name"]);
     assert_eq!(slower.collect::<Vec<_>>(), ["reuse fdatasync"]);
-}
-
-#[test]
-fn bench_has_a_line_for_each_row_with_its_floor() {
-    let directory = directory();
-    let at = directory.path();
-    let bench = "bench --seconds 100ms --bill-commits 0 --quiet --size 128B --threads";
-    let json = good_json(at, format!("{bench} 1,4,async --json -"));
-    assert_eq!(json["schema_version"], 3);
-    let tables = json["tables"].as_array().expect("tables");
-    assert_eq!(tables.len(), 3);
-    for table in tables {
-        let [floor, log] = table["ways"].as_array().expect("ways").as_slice() else {
-            panic!("{table}")
-        };
-        assert!(log["missing"].is_null(), "{log}");
-        let rounds = log["rounds"].as_array().expect("rounds");
-        let has_all = rounds.iter().all(|round| round["commits"].as_u64() > Some(0));
-        assert!(rounds.len() >= 5 && has_all, "{log}");
-        assert_eq!(floor["rounds"].as_array().map(Vec::len), Some(rounds.len()));
-        // A busy disk may leave too few rounds for an interval.
-        assert!(log["relative"]["speedup"].as_f64() > Some(0.0), "{log}");
-        let commits: u64 = rounds.iter().filter_map(|round| round["commits"].as_u64()).sum();
-        // Each commit with a wait is timed; commits without a wait have no latency.
-        let is_async = log["name"].as_str().is_some_and(|name| name.starts_with("async"));
-        let timed = if is_async { None } else { Some(commits) };
-        assert_eq!(log["latency"]["count"].as_u64(), timed, "{log}");
-    }
-    let out = text(&good(at, format!("{bench} 1,2"), b""));
-    for word in ["1 thread, 128B", "2 threads, 128B", "log/floor"] {
-        assert!(out.contains(word), "{word}: {out}");
-    }
-    assert_eq!(names(at), [""; 0]);
 }

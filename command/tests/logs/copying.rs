@@ -56,7 +56,6 @@ fn a_copy_leaves_what_is_not_its_own() {
     for (name, must_be_refused) in [
         ("inkstone.lock", false),
         ("inkstone.room", false),
-        ("inkstone.tuned", false),
         ("inkstone.incomplete", true),
         ("salvage.json", true),
         ("salvage.json.new", false),

@@ -68,7 +68,6 @@ const ON_A_LOG: &[(&str, &str)] = &[
     ("truncate --dry-run", "truncate LOG --keep-for 1d --dry-run"),
     ("salvage", "salvage LOG NEW"),
     ("copy", "copy LOG NEW"),
-    ("tune --dry-run", "tune LOG --dry-run"),
 ];
 
 /// A state of the log, and where stdout goes; the last column is a signal.

@@ -49,7 +49,7 @@ fn what_cannot_be_written_is_an_error_of_the_command() {
     {
         ended(line, &limited(at, 0, line, true, b""), 2);
     }
-    for line in ["append new -q", "copy log copied", "salvage corrupt saved", "tune log"] {
+    for line in ["append new -q", "copy log copied", "salvage corrupt saved"] {
         ended(line, &limited(at, 8, line, false, &all), 1);
     }
     for name in ["copied", "saved"] {

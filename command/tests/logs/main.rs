@@ -22,4 +22,3 @@ mod retention;
 mod signals;
 mod still_reader;
 mod streams;
-mod tune;

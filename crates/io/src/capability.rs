@@ -124,10 +124,6 @@ pub struct Capabilities {
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
     pub journal: Option<bool>,
-    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its
-    /// device's number on xfs: another file system on the same device has a different one. `None`
-    /// if there is none.
-    pub file_system_id: Option<u64>,
 }
 
 impl Capabilities {
@@ -152,9 +148,8 @@ impl Capabilities {
         let (direct, dsync_writes) =
             if in_memory { (DioAlignment::Refused, true) } else { tried_unnamed(held) };
         let journal = device.as_ref().filter(|_| file_system == "ext4").and_then(has_journal);
-        let answer = fstatvfs(held).ok();
         let mut mount = mount_facts(mount, file_system);
-        if let Some(answer) = &answer {
+        if let Ok(answer) = fstatvfs(held) {
             mount.read_only = answer.f_flag.contains(StatVfsMountFlags::RDONLY);
         }
         Ok(Self {
@@ -166,7 +161,6 @@ impl Capabilities {
             dsync_writes,
             in_memory,
             journal,
-            file_system_id: answer.map(|answer| answer.f_fsid).filter(|id| *id != 0),
         })
     }
 

@@ -92,7 +92,7 @@ pub use read::place::Place;
 pub use read::reader::Reader;
 pub use report::Recovery;
 pub use stats::{Stats, Times};
-pub use strategy::{rule, tuned};
+pub use strategy::rule;
 pub use watermarks::{DurableAt, Watermarks};
 
 /// The example of the package's README.

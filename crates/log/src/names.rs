@@ -11,7 +11,6 @@
 //! | `inkstone.room` | reserved room: released when a control group needs room on a full disk (`commit/room.rs`) |
 //! | `inkstone.incomplete` | the directory holds an unfinished copy, which cannot be opened (`inspect/making.rs`) |
 //! | `salvage.json` | beside a salvaged log: which LSN became which (`inspect/salvage.rs`) |
-//! | `inkstone.tuned` | the way of writing that `inkstone tune` chose (`strategy/tuned.rs`) |
 //!
 //! Only `.ink` files are read as a log, so a half-prepared file never looks like a segment.
 
@@ -83,7 +82,6 @@ mod tests {
             LOCK,
             ROOM,
             INCOMPLETE,
-            "inkstone.tuned",
             "a.b.ink",
         ] {
             assert_eq!(parse(name), None, "{name}");

@@ -27,7 +27,6 @@ use crate::segment::listing::Listing;
 use crate::segment::pool::{ObtainError, Pool, check_limit, open_for_groups};
 use crate::segment::{Link, Segment, Segments};
 use crate::strategy::choose;
-use crate::strategy::tuned::Stored;
 use crate::sync::lock;
 use crate::walk::window::Window;
 
@@ -37,7 +36,7 @@ pub(crate) fn open_shared(
     options: Options,
 ) -> Result<(Shared, Recovery, Choice)> {
     let found = directory.capabilities()?;
-    let mut choice = choose(&options, found.as_ref(), Stored::of(&directory, found.as_ref()))?;
+    let mut choice = choose(&options, found.as_ref())?;
     let mut options = options.settled(&choice);
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {

@@ -37,7 +37,7 @@ pub struct Options {
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
     pub(crate) pad_groups: bool,
-    /// `None` is filled in when the log is opened, as tuned or by rule (`strategy.rs`).
+    /// `None` is filled in when the log is opened, by rule (`strategy.rs`).
     pub(crate) preparation: Option<Preparation>,
     pub(crate) access: Option<Access>,
     pub(crate) durability: Option<Durability>,
@@ -206,23 +206,21 @@ impl Options {
 
     /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really
     /// written, so that a commit changes no metadata) or [`Preparation::Fallocate`] (quick to
-    /// prepare, slower to write). If not set: as tuned ([`crate::tuned`]), else by rule: zeros
-    /// where the file system overwrites in place.
+    /// prepare, slower to write). If not set: zeros where the file system overwrites in place.
     pub fn preparation(self, preparation: Preparation) -> Self {
         Self { preparation: Some(preparation), ..self }
     }
 
     /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page
-    /// cache). If not set: as tuned ([`crate::tuned`]), else by rule: direct where O_DIRECT works
-    /// and the file system overwrites in place.
+    /// cache). If not set: direct where O_DIRECT works and the file system overwrites in place.
     pub fn access(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
     }
 
     /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`,
     /// `ODsync` or `OSync`. All are equally durable; which is fastest depends on the file system
-    /// and the device (`inkstone lab`). If not set: as tuned for that access ([`crate::tuned`]),
-    /// else by rule: `RwfDsync` with direct access, else `Fdatasync`.
+    /// and the device (`inkstone lab`). If not set: `RwfDsync` with direct access, else
+    /// `Fdatasync`.
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self }
     }
@@ -271,8 +269,8 @@ impl Options {
 
     /// How many files of obsolete segments are kept so that their blocks can be used again. 0
     /// deletes them. Further ones stay for a second, or until the log is closed, so that a log that
-    /// truncates several at once can still use them. If not set: as tuned ([`crate::tuned`]), else
-    /// by rule: 2, or none where the file system writes every block to a new place.
+    /// truncates several at once can still use them. If not set: 2, or none
+    /// where the file system writes every block to a new place.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }
     }

@@ -1,14 +1,13 @@
 //! Chooses the way of writing for a log, by rule and without I/O, and says why.
 //!
-//! *Owns*: the rule, and the precedence: the options first, then what was tuned ([`tuned`]), then
-//! the rule. *May not touch*: files; `inkstone-io` knows what file system and device can do.
+//! *Owns*: the rule, and the precedence: the options first, then the rule. *May not touch*: files;
+//! `inkstone-io` knows what file system and device can do.
 //!
 //! The rule follows what the lab measured (docs/lab.md): where a file system overwrites in place, a
 //! write past the page cache that carries its own durability is fastest; where it writes every
 //! block to a new place, preparing and reusing blocks gains little.
 
 mod direct;
-pub mod tuned;
 
 use inkstone_io::{
     Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation,
@@ -19,29 +18,15 @@ use crate::choice::{Asks, Choice, in_words};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use direct::no_direct;
-use tuned::Stored;
 
-/// Fills in what the options leave open: as tuned, else by file system and device. `found` is
-/// `None` if nothing is known about them.
+/// Fills in what the options leave open, by file system and device. `found` is `None` if nothing is
+/// known about them.
 ///
 /// # Errors
 /// [`Error::Invalid`] when the options contradict each other, or ask for something that does not
 /// work here.
-pub(crate) fn choose(
-    options: &Options,
-    found: Option<&Capabilities>,
-    stored: Stored,
-) -> Result<Choice> {
-    let mut warnings = found.map_or_else(Vec::new, warnings);
-    let (base, mut reason, how) = match (stored.usable(found), found) {
-        (Ok(Some(tuned)), _) => (tuned.strategy, tuned.in_words(), "as tuned"),
-        (not_used, found) => {
-            warnings
-                .extend(not_used.err().map(|why| format!("{} is not used: {why}", tuned::FILE)));
-            let (rule, reason) = found.map_or_else(unknown, by_rule);
-            (rule, reason, "by rule")
-        }
-    };
+pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<Choice> {
+    let (base, mut reason) = found.map_or_else(unknown, by_rule);
     let access = options.access.unwrap_or(base.access);
     // If the durability is not set, it follows from the access, also from one that was asked for.
     let open = if access == base.access { base.durability } else { durability_for(access, found) };
@@ -58,7 +43,7 @@ pub(crate) fn choose(
     };
     if strategy != base {
         let words = asked(options, &base, &strategy);
-        reason = format!("asked for {words}; {how} it would be {} ({reason})", in_words(&base));
+        reason = format!("asked for {words}; by rule it would be {} ({reason})", in_words(&base));
     }
     strategy.check().map_err(Error::Invalid)?;
     // If the kernel does not report it, a caller that asks for direct access may try.
@@ -70,10 +55,11 @@ pub(crate) fn choose(
             "access direct: {why}; leave the access open, or use buffered"
         )));
     }
+    let warnings = found.map_or_else(Vec::new, warnings);
     Ok(Choice { strategy, reason, asks: asks(found), warnings })
 }
 
-/// The way of writing that the rule chooses here, ignoring what was tuned, and why.
+/// The way of writing that the rule chooses here, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
     Choice { strategy, reason, asks: asks(Some(found)), warnings: warnings(found) }
@@ -211,7 +197,6 @@ mod tests {
             dsync_writes: true,
             in_memory: file_system == "tmpfs",
             journal: None,
-            file_system_id: None,
         }
     }
 
@@ -219,9 +204,8 @@ mod tests {
 
     #[test]
     fn the_rule_goes_by_what_blocks_do() {
-        let chosen = |found: Capabilities| {
-            choose(&Options::default(), Some(&found), Stored::None).expect("a choice")
-        };
+        let chosen =
+            |found: Capabilities| choose(&Options::default(), Some(&found)).expect("a choice");
         let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
         assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, None));
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
@@ -247,7 +231,7 @@ mod tests {
         let memory = chosen(on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never));
         assert!(memory.warnings[0].contains("memory (tmpfs)"), "{:?}", memory.warnings);
         assert_eq!(memory.asks, Asks::Never);
-        let none = choose(&Options::default(), None, Stored::None).expect("a choice");
+        let none = choose(&Options::default(), None).expect("a choice");
         assert!(none.reason.contains("nothing is known"), "{none}");
         assert_eq!(none.asks, Asks::EachGroup);
     }
@@ -273,8 +257,8 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_done_or_refused_and_said() {
         let ext4 = on("ext4", SECTORS, CopyOnWrite::Never);
-        let buffered = choose(&Options::new().access(Access::Buffered), Some(&ext4), Stored::None)
-            .expect("buffered works");
+        let buffered =
+            choose(&Options::new().access(Access::Buffered), Some(&ext4)).expect("buffered works");
         assert_eq!(
             buffered.strategy.durability,
             Durability::Fdatasync,
@@ -286,14 +270,14 @@ mod tests {
                 .starts_with("asked for buffered; by rule it would be zeros, reuse, direct")
         );
         let tmpfs = on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never);
-        let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs), Stored::None)
-            .expect_err("no O_DIRECT");
+        let refused =
+            choose(&Options::new().access(Access::Direct), Some(&tmpfs)).expect_err("no O_DIRECT");
         assert!(refused.to_string().contains("has no O_DIRECT"), "{refused}");
         let not_told = on("old", DioAlignment::NotTold, CopyOnWrite::Never);
-        choose(&Options::new().access(Access::Direct), Some(&not_told), Stored::None)
+        choose(&Options::new().access(Access::Direct), Some(&not_told))
             .expect("a caller that asks for it may try");
-        let none = choose(&Options::new().free_segments_max(0), Some(&ext4), Stored::None)
-            .expect("no recycling works");
+        let none =
+            choose(&Options::new().free_segments_max(0), Some(&ext4)).expect("no recycling works");
         assert_eq!(none.strategy.reuse, Reuse::New);
     }
 }

@@ -1100,13 +1100,13 @@ inkstone_code inkstone_options_set_file_mode(inkstone_options *options, uint32_t
 // value that does not fit, is INKSTONE_INVALID, and the message says what would. The names:
 //
 // - access: how files are read and written: "buffered" or "direct" (past the page cache). By
-//   default as tuned, else by rule.
+//   default as the rule chooses here.
 // - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
 //   512 MiB, 1 MiB by default.
 // - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
-//   or "o-sync". All are equally durable. By default as tuned, else by rule.
+//   or "o-sync". All are equally durable. By default as the rule chooses here.
 // - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
-//   used again. By default as tuned, else by rule.
+//   used again. By default as the rule chooses here.
 // - idle_us: how long the log must have been idle before its own thread writes a promise of what
 //   is durable: 100000 by default.
 // - linger_us: how long the log's own thread gathers records that nobody waits for before it
@@ -1114,8 +1114,8 @@ inkstone_code inkstone_options_set_file_mode(inkstone_options *options, uint32_t
 // - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may
 //   harm bytes that do not change. "false", the default: it starts where the last one ended.
 // - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no
-//   metadata) or "fallocate" (quick to prepare, slower to write). By default as tuned, else by
-//   rule.
+//   metadata) or "fallocate" (quick to prepare, slower to write). By default as the rule
+//   chooses here.
 // - prepare_ahead: "true", the default: a thread of the log prepares segments before they are
 //   needed. "false": none does.
 // - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4

@@ -9,7 +9,7 @@
 //! changed all of them (the median of their distances from their own centres), and how the second
 //! run as a whole changed (the median of their shifts). One slow way, or one slow baseline, does
 //! not move a median. With fewer than `LEVEL_MIN` ways a median is not a level, and the table's
-//! baseline is used: of `inkstone bench` that is the bare overwrite.
+//! baseline is used: of the log's load that is the bare overwrite.
 //!
 //! **The shift** of a way is the Hodges-Lehmann shift: the median of all differences between a
 //! round of the second result and a round of the first, as logarithms. Its own error comes from the

@@ -9,14 +9,13 @@
 //! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
 //! experiments of the articles with their statements, and the parts that [`command`] runs. All of
 //! them take turns over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends
-//! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@bench`]
-//! measures the log itself beside the bare overwrite that it cannot beat, [`mod@tune`] chooses the
-//! log's way of writing in two seconds, [`mod@compare`] compares two results, and [`disks`] several
-//! disks. [`mod@watch`] makes the bill of a program that runs already.
+//! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@log`]
+//! measures the log itself beside the bare overwrite that it cannot beat, [`mod@compare`] compares
+//! two results, and [`disks`] several disks. [`mod@watch`] makes the bill of a program that runs
+//! already.
 #![forbid(unsafe_code)]
 
 mod atlas;
-pub mod bench;
 pub mod bill;
 pub mod billing;
 pub mod claims;
@@ -30,6 +29,7 @@ pub mod finding;
 pub mod histogram;
 pub mod image;
 pub mod labels;
+pub mod log;
 pub mod machine;
 pub mod pass;
 pub mod progress;
@@ -41,7 +41,6 @@ pub mod site;
 pub mod stage;
 pub mod stats;
 pub mod table;
-pub mod tune;
 pub mod warnings;
 pub mod watch;
 pub mod writing;

@@ -170,22 +170,6 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         })
     }
 
-    /// One commit: the way's write of this number, and its sync.
-    ///
-    /// # Errors
-    /// The error of either.
-    pub(crate) fn commit(
-        &mut self,
-        writing: &Writing,
-        file: &Arc<LabFile>,
-        number: u64,
-    ) -> Result<(), WayError> {
-        let offset = number * writing.write_bytes;
-        self.write(writing, file, number, offset)?;
-        self.sync(writing, file, number, offset)?;
-        Ok(())
-    }
-
     fn write(
         &mut self,
         writing: &Writing,

@@ -41,7 +41,6 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::options::Options;
 use crate::strategy::choose;
-use crate::strategy::tuned::Stored;
 
 /// Reads the whole log in `path` and reports every segment and every damaged place that can be
 /// found.
@@ -84,15 +83,14 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
-/// The way of writing that a log in `path` uses where its options leave it open, as tuned or by
-/// rule, and why.
+/// The way of writing that a log in `path` uses where its options leave it open, and why.
 ///
 /// # Errors
 /// When the directory is missing.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
     let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
     let found = directory.capabilities()?;
-    choose(&Options::default(), found.as_ref(), Stored::of(&directory, found.as_ref()))
+    choose(&Options::default(), found.as_ref())
 }
 
 /// The directory in which a new log is made.

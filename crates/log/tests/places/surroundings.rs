@@ -45,7 +45,7 @@ fn check(output: &Output) -> String {
 #[test]
 fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
-    for name in ["inkstone.tuned", "00000000000000000099.free", "00000000000000000099.new"] {
+    for name in ["00000000000000000099.free", "00000000000000000099.new"] {
         run("mkfifo", &[made.path().join(name).to_str().unwrap()]);
     }
     let path = made.path().to_owned();
@@ -53,18 +53,13 @@ fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
     std::thread::spawn(move || {
         let log = Log::open(&path, options()).unwrap();
         log.append_durable(b"record").unwrap();
-        let warnings = log.choice().warnings.concat();
         log.close().unwrap();
         drop(log);
         drop(Reader::open(&path, &options()).unwrap());
         drop(inspect::choice(&path).unwrap());
-        done.send(warnings).unwrap();
+        done.send(()).unwrap();
     });
-    let warnings = waits.recv_timeout(Duration::from_secs(60)).expect("an opening that hangs");
-    assert!(
-        warnings.contains("inkstone.tuned is not used") && warnings.contains("a pipe"),
-        "{warnings}"
-    );
+    waits.recv_timeout(Duration::from_secs(60)).expect("an opening that hangs");
 }
 
 /// Run by [`files_and_directories_have_the_mode_that_was_asked_for`].

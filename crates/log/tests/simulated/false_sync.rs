@@ -43,7 +43,6 @@ fn on(file_system: &str) -> Capabilities {
         dsync_writes: true,
         in_memory: false,
         journal: None,
-        file_system_id: None,
     }
 }
 

@@ -4,7 +4,6 @@
 //! [`Progress`].
 
 mod all;
-mod bench;
 mod claims;
 mod numbered;
 mod parts;
@@ -15,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use all::{Tier, all};
-pub use bench::bench;
 pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
 pub use numbered::{NumberedOptions, numbered};
 pub use parts::part;

@@ -19,10 +19,10 @@ use inkstone_io::{
     Preparation, Request,
 };
 
-use crate::bench;
-use crate::bench::load::Loaded;
 use crate::finding::place_words;
 use crate::histogram::Recorder;
+use crate::log::load::Loaded;
+use crate::log::options;
 use crate::pass::Limits;
 use crate::result::{Figure, Finding, Table, Unit, Way, figure};
 use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, timed};
@@ -341,17 +341,10 @@ fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Res
 
 /// A writer on our log.
 fn ours<'a>(scene: &Scene<'a>, plan: Plan) -> Result<impl TakesTurns + 'a, WayError> {
-    let options = bench::options(plan.segment_bytes, RECORD_BYTES);
+    let options = options(plan.segment_bytes, RECORD_BYTES);
     let path = scene.site.directory.path().join(LOG);
     let keep_bytes = LIVE / 2 * plan.segment_bytes;
-    let mut log = Loaded::open(
-        path,
-        options,
-        bench::Load::Closed(1),
-        RECORD_BYTES,
-        keep_bytes,
-        scene.pace.seed,
-    )?;
+    let mut log = Loaded::open(path, options, 1, RECORD_BYTES, keep_bytes, scene.pace.seed)?;
     // A new log begins with smaller segments, and recycles one only when one is obsolete.
     let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
     log.run(scene.session.stop, Limits { commits: aged, time: AGE_MAX })?;

@@ -1,16 +1,16 @@
 //! E5: a key-value store's log with its blocks reserved ahead and without (article 3): threads that
 //! each wait for their 128-byte record, on our log and on a plain file.
 //!
-//! *Owns*: the loads, and the statement. *May not touch*: the measuring (`crate::bench`), the plain
+//! *Owns*: the loads, and the statement. *May not touch*: the measuring (`crate::log`), the plain
 //! file's groups (`e5_group`).
 
 use std::time::Duration;
 
 use inkstone_io::Preparation;
 
-use crate::bench::beside::{FLOOR, Question, beside_floor};
-use crate::bench::{Load, ROOM_NEEDED_BYTES};
 use crate::finding::place_words;
+use crate::log::ROOM_NEEDED_BYTES;
+use crate::log::beside::{FLOOR, Question, beside_floor};
 use crate::result::{Finding, Table};
 use crate::rounds::Trial;
 use crate::table::numbers::sig3;
@@ -43,11 +43,10 @@ pub(super) fn log(records: Option<u64>) -> Trial {
             scene,
             &Question {
                 names: ("log", OURS),
-                load: Load::Closed(THREADS),
+                threads: THREADS,
                 record_bytes: RECORD_BYTES,
                 time: pace.budget.map_or(TIME, |budget| budget.mul_f64(SHARE)),
                 records,
-                bill_commits: 0,
             },
         );
         log.notes.push(match records {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
-use crate::bench::load::{Loaded, Slice};
-use crate::bench::{KEEP_BYTES, Load, options};
 use crate::crowd::together;
 use crate::histogram::Recorder;
+use crate::log::load::{Loaded, Slice};
+use crate::log::{KEEP_BYTES, options};
 use crate::pass::Limits;
 use crate::result::{Figure, Table, Unit, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, timed};
@@ -222,8 +222,7 @@ fn logged<'a>(
     // A recycled segment is written already, which would make both ways equal.
     let options =
         options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
-    let mut log =
-        Loaded::open(path, options, Load::Closed(THREADS), RECORD_BYTES, KEEP_BYTES, seed)?;
+    let mut log = Loaded::open(path, options, THREADS, RECORD_BYTES, KEEP_BYTES, seed)?;
     let commits = records.saturating_mul(u64::from(THREADS));
     Ok(timed(move |turn, latency| {
         let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };

@@ -3,7 +3,6 @@
 //! *Owns*: the order of the parts, the heading of a run, the closing lines. *May not touch*:
 //! numbers (they come from the result), terminals, files.
 
-mod bench;
 mod bill;
 mod claims;
 mod fallocate;
@@ -15,7 +14,6 @@ pub(crate) mod samples;
 mod tests;
 mod ways;
 
-pub use bench::render_bench;
 pub use bill::{render_bill, render_timeline};
 pub use claims::render_claims;
 pub use fallocate::render_fallocate;

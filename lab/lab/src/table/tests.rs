@@ -226,14 +226,3 @@ fn knees_figures_and_reasons_stand_in_their_place() {
     tied.ways.iter_mut().for_each(|way| way.rounds.truncate(2));
     assert!(!render_table(&tied, 120).contains("best"), "two rounds show nothing");
 }
-
-#[test]
-fn a_bench_has_a_row_for_each_load_with_its_floor() {
-    let mut table = pool();
-    table.ways.truncate(2);
-    table.ways[0].name = crate::bench::beside::FLOOR.into();
-    table.ways[1].name = "1 thread, 128B".into();
-    let text = render_bench(&LabResult { tables: vec![table], ..LabResult::default() }, 140);
-    let words = ["60,000", "30,000", "2.00 [1.94..2.07]", "12.3"];
-    assert_says(row(&text, "1 thread, 128B"), &words, &text);
-}

@@ -13,10 +13,9 @@ use std::time::Duration;
 use crate::support::{can_bill, not_run};
 use inkstone::{Log, Options};
 use inkstone_io::Directory;
-use inkstone_lab::bench::Load;
-use inkstone_lab::bench::bill::{LogBill, by_trace};
-use inkstone_lab::bench::load::{Task, Worker};
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
+use inkstone_lab::log::bill::{LogBill, by_trace};
+use inkstone_lab::log::load::{Task, Worker};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::result::Kind;
 use inkstone_lab::site::OpenSite;
@@ -49,13 +48,12 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let stop = AtomicBool::new(false);
-    let task =
-        Task { log: &log, path: &path, load: Load::Closed(1), keep_bytes: u64::MAX, stop: &stop };
-    let mut workers = Worker::all(Load::Closed(1), RECORD_BYTES, 1);
+    let task = Task { log: &log, path: &path, keep_bytes: u64::MAX, stop: &stop };
+    let mut worker = Worker::new(RECORD_BYTES, 1);
     // The first commit may include what the creation of the log left in the file system.
-    task.run(&mut workers, Limits { commits: 1, time: Duration::MAX })?;
+    task.run(std::slice::from_mut(&mut worker), Limits { commits: 1, time: Duration::MAX })?;
     let limits = Limits { commits: commits(), time: Duration::MAX };
-    let bill = by_trace(&open.site, &task, &mut workers, limits)?;
+    let bill = by_trace(&open.site, &task, &mut worker, limits)?;
     let stats = log.stats();
     assert_eq!((stats.pool_empty, stats.segments_fallocated), (0, 0), "a file was always ready");
     log.close().expect("closed");

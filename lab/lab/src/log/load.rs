@@ -1,4 +1,4 @@
-//! The load on a log while it is measured: threads append and wait, or one thread only appends.
+//! The load on a log while it is measured: threads append, and each waits for its record.
 //!
 //! *Owns*: the loops between two readings of the clock. *May not touch*: what the figures mean.
 
@@ -13,7 +13,7 @@ use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
 use crate::stage::WayError;
 
-use super::{FRAME_BYTES, Load, refused};
+use super::{FRAME_BYTES, refused};
 
 /// One thread of a load, with its measurements. It lives through all rounds of a way.
 #[derive(Debug)]
@@ -35,14 +35,8 @@ impl Worker {
         Self { record, latency: Recorder::new(), spans: None, thread: None }
     }
 
-    /// Bytes of its record.
-    pub(super) fn record_bytes(&self) -> usize {
-        self.record.len()
-    }
-
     /// A worker for each thread of the load.
-    pub fn all(load: Load, record_bytes: u64, seed: u64) -> Vec<Self> {
-        let threads = if let Load::Closed(threads) = load { threads } else { 1 };
+    pub fn all(threads: u32, record_bytes: u64, seed: u64) -> Vec<Self> {
         (0..threads).map(|number| Self::new(record_bytes, seed + u64::from(number))).collect()
     }
 }
@@ -65,8 +59,6 @@ pub struct Task<'a> {
     pub log: &'a Log,
     /// Its directory.
     pub path: &'a Path,
-    /// The load.
-    pub load: Load,
     /// How many bytes of records it keeps: older ones are truncated now and then, as in a service.
     /// `u64::MAX` keeps all.
     pub keep_bytes: u64,
@@ -84,11 +76,8 @@ impl Task<'_> {
             Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
         let all = together(workers, |index, worker| {
             worker.thread = this_thread();
-            let done = match self.load {
-                Load::Closed(_) => self.closed_loop(worker, share, index == 0),
-                Load::Async => self.append_only(worker, share),
-            };
-            done.map(|commits| (commits, monotonic_ns()))
+            let commits = self.closed_loop(worker, share, index == 0)?;
+            Ok((commits, monotonic_ns()))
         })?;
         let mut slice =
             Slice { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Slice::default() };
@@ -143,37 +132,12 @@ impl Task<'_> {
         }
         Ok(commits)
     }
-
-    /// Appends without waiting, and syncs at the end.
-    fn append_only(&self, worker: &mut Worker, limits: Limits) -> Result<u64, WayError> {
-        /// Between two readings of the clock.
-        const BURST: u64 = 64;
-        let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
-        let keep = self.keep_records(worker.record_bytes() as u64).max(BURST);
-        let mut commits = 0;
-        let mut now_ns = monotonic_ns();
-        while commits < limits.commits && now_ns < end_ns {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(WayError::Interrupted);
-            }
-            let mut last = 0;
-            for _ in 0..BURST.min(limits.commits - commits) {
-                last = self.log.append(&worker.record).map_err(refused)?.lsn().get();
-                commits += 1;
-            }
-            self.give_up_what_is_old(last, keep)?;
-            now_ns = monotonic_ns();
-        }
-        self.log.sync().map_err(refused)?;
-        Ok(commits)
-    }
 }
 
 /// A log of the lab's own under a load, for all turns of a way. Dropping it removes its directory.
 pub(crate) struct Loaded {
     pub(crate) log: Log,
     path: PathBuf,
-    load: Load,
     workers: Vec<Worker>,
     keep_bytes: u64,
 }
@@ -209,19 +173,13 @@ impl Loaded {
     pub(crate) fn open(
         path: PathBuf,
         options: Options,
-        load: Load,
+        threads: u32,
         record_bytes: u64,
         keep_bytes: u64,
         seed: u64,
     ) -> Result<Self, WayError> {
         let log = super::open(&path, options)?;
-        Ok(Self { log, path, load, workers: Worker::all(load, record_bytes, seed), keep_bytes })
-    }
-
-    /// What a round of it is, and who does it.
-    pub(crate) fn task<'a>(&'a mut self, stop: &'a AtomicBool) -> (Task<'a>, &'a mut [Worker]) {
-        let Self { log, path, load, workers, keep_bytes } = self;
-        (Task { log, path, load: *load, keep_bytes: *keep_bytes, stop }, workers)
+        Ok(Self { log, path, workers: Worker::all(threads, record_bytes, seed), keep_bytes })
     }
 
     /// Runs one round.
@@ -231,8 +189,8 @@ impl Loaded {
     pub(crate) fn run(&mut self, stop: &AtomicBool, limits: Limits) -> Result<Ran, WayError> {
         self.workers.iter_mut().for_each(|worker| worker.latency.clear());
         let before = self.log.stats();
-        let (task, workers) = self.task(stop);
-        let slice = task.run(workers, limits)?;
+        let task = Task { log: &self.log, path: &self.path, keep_bytes: self.keep_bytes, stop };
+        let slice = task.run(&mut self.workers, limits)?;
         let after = self.log.stats();
         let mut latency = Recorder::new();
         self.workers.iter().for_each(|worker| latency.merge(&worker.latency));
@@ -276,23 +234,15 @@ mod tests {
     fn what_is_old_is_given_up_however_short_the_rounds_are() {
         let directory = tempfile::tempdir().expect("a directory");
         let stop = AtomicBool::new(false);
-        for load in [Load::Closed(2), Load::Async] {
-            let path = directory.path().join(load.to_string().replace(' ', "-"));
-            let log = Log::open(&path, Options::small()).expect("a log");
-            let task = Task {
-                log: &log,
-                path: &path,
-                load,
-                keep_bytes: 100 * (8 + FRAME_BYTES),
-                stop: &stop,
-            };
-            let mut workers = Worker::all(load, 8, 1);
-            for _ in 0..20 {
-                let limits = Limits { commits: 64, time: Duration::from_secs(600) };
-                task.run(&mut workers, limits).expect("nothing fails");
-            }
-            let kept = log.last().get() - log.first().get();
-            assert!((100..400).contains(&kept), "{load}: {kept} of {} are kept", log.last());
+        let path = directory.path();
+        let log = Log::open(path, Options::small()).expect("a log");
+        let task = Task { log: &log, path, keep_bytes: 100 * (8 + FRAME_BYTES), stop: &stop };
+        let mut workers = Worker::all(2, 8, 1);
+        for _ in 0..20 {
+            let limits = Limits { commits: 64, time: Duration::from_secs(600) };
+            task.run(&mut workers, limits).expect("nothing fails");
         }
+        let kept = log.last().get() - log.first().get();
+        assert!((100..400).contains(&kept), "{kept} of {} are kept", log.last());
     }
 }

@@ -1,12 +1,11 @@
-//! The requests that a log's commits caused at the device, and separately those that prepared
-//! segments.
+//! The requests that the commits of a log's lone writer caused at the device, and separately those
+//! that prepared segments.
 //!
-//! *Owns*: who caused each request: a committing thread of the log, or another. *May not touch*:
+//! *Owns*: who caused each request: the committing thread, or another. *May not touch*:
 //! how events become requests, and what a request was (`crate::bill`).
 //!
-//! **Who.** The load's threads commit, each for itself or for its group. The log's thread for files
-//! (`inkstone-files`) never commits: its writes and syncs are preparation, and so are the journal's
-//! writes for it.
+//! **Who.** The writer commits, for itself. The log's thread for files (`inkstone-files`) never
+//! commits: its writes and syncs are preparation, and so are the journal's writes for it.
 //!
 //! **A journal write that a commit waited for.** Place and time are not enough: the preparation's
 //! syncs make the journal write while commits run. But a sync that waits for a journal commit
@@ -25,12 +24,11 @@ use crate::bill::requests::pair;
 use crate::bill::{Evidence, Layer, bill_of};
 use crate::billing::Layers;
 use crate::pass::{CommitSpan, Limits};
-use crate::result::{CrossCheck, Figure, Kind, LayerBill, Tally, Unit, figure};
+use crate::result::{CrossCheck, Kind, LayerBill, Tally};
 use crate::site::Site;
 use crate::stage::WayError;
 use crate::table::numbers::bytes;
 
-use super::Load;
 use super::load::{Task, Worker};
 
 /// The requests of a log to its device.
@@ -62,20 +60,6 @@ impl LogBill {
     /// How many requests of this kind prepared segments.
     pub fn apart(&self, kind: Kind) -> u64 {
         self.apart.get(&kind).map_or(0, |tally| tally.requests)
-    }
-
-    /// What a commit costs.
-    pub(super) fn figures(&self) -> Vec<Figure> {
-        let per = |name, kinds: &[Kind]| {
-            let count: u64 = kinds.iter().map(|&kind| self.own(kind)).sum();
-            figure(name, Unit::PerOp, count as f64 / self.commits.max(1) as f64)
-        };
-        vec![
-            per("data writes", &[Kind::DataWrite]),
-            per("flushes", &[Kind::Flush]),
-            per("journal writes", &[Kind::JournalWrite, Kind::MetadataWrite]),
-            per("reads", &[Kind::DataRead, Kind::OtherRead]),
-        ]
     }
 
     /// The whole as a sentence.
@@ -114,37 +98,29 @@ impl LogBill {
     }
 }
 
-/// The log's own thread, which commits records without a waiter.
-const COMMITTER: &str = "inkstone";
-
-/// Runs the load under trace and makes its bill.
+/// Runs the load of one writer under trace and makes its bill.
 ///
 /// # Errors
 /// Those of the load or the trace; there is no block device.
 pub fn by_trace(
     site: &Site,
     task: &Task<'_>,
-    workers: &mut [Worker],
+    worker: &mut Worker,
     limits: Limits,
 ) -> Result<LogBill, WayError> {
     let Some(mut layers) = Layers::of(site) else {
         return Err(WayError::Invalid("there is no block device to watch".into()));
     };
     layers.0.truncate(1);
-    for worker in workers.iter_mut() {
-        worker.spans = Some(Vec::new());
-    }
+    worker.spans = Some(Vec::new());
     let changes_before = task.log.stats().segments;
-    let traced =
-        layers.traced(|layer| add_files(layer, task.path), || task.run(workers, limits))?;
+    let traced = layers.traced(
+        |layer| add_files(layer, task.path),
+        || task.run(std::slice::from_mut(worker), limits),
+    )?;
     let (trace, layers, slice) = (&traced.trace, &traced.layers, traced.done);
-    let mut committing: Vec<u32> = workers.iter().filter_map(|worker| worker.thread).collect();
-    if task.load != Load::Closed(1) {
-        committing.extend(threads_named(COMMITTER));
-    }
-    let mut spans: Vec<CommitSpan> =
-        workers.iter_mut().filter_map(|w| w.spans.take()).flatten().collect();
-    spans.sort_unstable_by_key(|span| span.start_ns);
+    let committing: Vec<u32> = worker.thread.into_iter().collect();
+    let spans = worker.spans.take().unwrap_or_default();
     let (bill, _) = bill_of(&Evidence {
         trace,
         layers,
@@ -168,9 +144,7 @@ pub fn by_trace(
     let both = of_layer.of(&[Kind::Flush, Kind::ForeignFlush]).requests;
     all.own.insert(Kind::Flush, Tally { requests: own, bytes: 0 });
     all.apart.insert(Kind::Flush, Tally { requests: both.saturating_sub(own), bytes: 0 });
-    if task.load == Load::Closed(1) {
-        waited(trace, layers, &spans, &committing, &flushes, &mut all);
-    }
+    waited(trace, layers, &spans, &committing, &flushes, &mut all);
     Ok(all)
 }
 
@@ -187,15 +161,6 @@ fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), WayError> {
         }
     }
     Ok(())
-}
-
-/// Threads of this process with this name.
-fn threads_named(name: &str) -> Vec<u32> {
-    let named = |thread: &u32| {
-        let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
-        comm.is_ok_and(|comm| comm.trim_end() == name)
-    };
-    inkstone_host::own_threads().into_iter().filter(named).collect()
 }
 
 /// Counts each kind of request, by the committing threads and by others.

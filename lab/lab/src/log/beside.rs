@@ -13,7 +13,6 @@ use inkstone_host::{BlockStat, LabEngine, LabFile, block_stat};
 use inkstone_io::{Directory, Preparation, Reuse};
 
 use crate::pass::{Limits, Recorders, Writer};
-use crate::progress::Progress;
 use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
 use crate::site::Site;
@@ -21,9 +20,8 @@ use crate::stage::{Session, WayError, incompressible, stage};
 use crate::stats::relative;
 use crate::writing::{Writing, size_name};
 
-use super::bill::{LogBill, by_trace};
 use super::load::{Loaded, Ran, Slice};
-use super::{FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, options};
+use super::{FLOOR_BYTES, KEEP_BYTES, SEGMENT_BYTES, options};
 
 /// A turn is short, so that both see the disk in the same state; many rounds make the interval
 /// narrow.
@@ -32,8 +30,6 @@ const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 200;
 /// Before the first round: warms caches, buffers, and the log's estimate of a commit.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// A bill of many slow commits ends after this time.
-const BILL_TIME: Duration = Duration::from_secs(60);
 
 /// The name of the floor.
 pub(crate) const FLOOR: &str = "raw floor";
@@ -43,14 +39,12 @@ pub(crate) const FLOOR: &str = "raw floor";
 pub(crate) struct Question<'a> {
     /// The name of the table, and of the log in it.
     pub(crate) names: (&'a str, &'a str),
-    pub(crate) load: Load,
+    pub(crate) threads: u32,
     pub(crate) record_bytes: u64,
     /// How long to measure the log; the floor takes the same time again.
     pub(crate) time: Duration,
     /// Ends a turn after this many records of each thread instead.
     pub(crate) records: Option<u64>,
-    /// Commits in the bill; 0 = none.
-    pub(crate) bill_commits: u64,
 }
 
 /// Rounds, and the time of a turn, that make up this time.
@@ -60,14 +54,9 @@ fn rounds_of(time: Duration) -> (u32, Duration) {
     (rounds, time / rounds)
 }
 
-/// The steps that a question reports to its progress.
-pub(crate) fn steps_of(time: Duration) -> u64 {
-    2 * u64::from(rounds_of(time).0)
-}
-
 /// Measures the log beside its floor.
 pub(crate) fn beside_floor(scene: &mut Scene<'_>, question: &Question<'_>) -> Table {
-    let Question { names: (name, ours), load, record_bytes, time, records, .. } = *question;
+    let Question { names: (name, ours), threads, record_bytes, time, records } = *question;
     let seed = scene.pace.seed;
     let (rounds, turn) = match records {
         Some(_) => (ROUNDS_MIN, Duration::MAX),
@@ -87,12 +76,10 @@ pub(crate) fn beside_floor(scene: &mut Scene<'_>, question: &Question<'_>) -> Ta
     };
     let ways =
         vec![Running::new(FLOOR, "floor", None, floor), Running::new(ours, "log", None, log)];
-    let each = if load == Load::Async {
-        "synced at the end"
-    } else {
-        "each durable before its append returns"
-    };
-    let title = format!("{load}, records of {}, {each}", size_name(record_bytes));
+    let title = format!(
+        "{threads} threads, records of {}, each durable before its append returns",
+        size_name(record_bytes)
+    );
     let frame = Frame::of(name, title, Unit::OperationsPerS, FLOOR);
     let pace = Pace { rounds, budget: None, seed };
     let mut table = scene.measure_at(&pace, frame, ways);
@@ -124,11 +111,9 @@ struct OnLog<'a> {
     loaded: Loaded,
     site: &'a Site,
     limits: Limits,
-    bill_commits: u64,
     /// What the timed turns showed, and the device's counters meanwhile.
     seen: Ran,
     counted: BlockStat,
-    bill: Option<LogBill>,
     /// How long the last turn took.
     last: Rc<std::cell::Cell<Duration>>,
 }
@@ -142,17 +127,16 @@ impl<'a> OnLog<'a> {
         time: Duration,
         (seed, last): (u64, Rc<std::cell::Cell<Duration>>),
     ) -> Result<(Self, Ran), WayError> {
-        let Question { load, record_bytes, records, bill_commits, .. } = *question;
-        let name = format!("log-{}-{record_bytes}", load.to_string().replace(' ', "-"));
+        let Question { threads, record_bytes, records, .. } = *question;
+        let name = format!("log-{threads}-{record_bytes}");
         let path = session.directory.path().join(name);
         let options = options(SEGMENT_BYTES, record_bytes);
-        let mut loaded = Loaded::open(path, options, load, record_bytes, KEEP_BYTES, seed)?;
-        let threads = if let Load::Closed(threads) = load { u64::from(threads) } else { 1 };
-        let commits = records.map_or(u64::MAX, |records| records * threads);
+        let mut loaded = Loaded::open(path, options, threads, record_bytes, KEEP_BYTES, seed)?;
+        let commits = records.map_or(u64::MAX, |records| records * u64::from(threads));
         let warm = loaded.run(session.stop, Limits { commits: u64::MAX, time: WARM_UP })?;
         let limits = Limits { commits, time };
         let (seen, counted) = (Ran::default(), BlockStat::default());
-        Ok((Self { loaded, site, limits, bill_commits, seen, counted, bill: None, last }, warm))
+        Ok((Self { loaded, site, limits, seen, counted, last }, warm))
     }
 }
 
@@ -171,39 +155,20 @@ impl TakesTurns for OnLog<'_> {
         Ok(Sample::of(commits, total_ns).with(vec![figure("CPU time", Unit::NsPerOp, cpu_ns)]))
     }
 
-    fn count(&mut self, session: &Session<'_>, _: &mut Progress) -> Result<(), WayError> {
-        let has_device = self.site.capabilities.device.is_some();
-        if self.bill_commits > 0 && self.site.trace.is_ok() && has_device {
-            let limits = Limits { commits: self.bill_commits, time: BILL_TIME };
-            let (task, workers) = self.loaded.task(session.stop);
-            self.bill = Some(by_trace(self.site, &task, workers, limits)?);
-        }
-        Ok(())
-    }
-
     fn finish(&mut self, way: &mut Way, notes: &mut Vec<String>) {
         let Ran { slice, latency, groups, segments, pool_empty, .. } = &self.seen;
         way.latency = (latency.count() > 0).then(|| latency.finish());
         let per_flush = slice.commits as f64 / (*groups).max(1) as f64;
         way.figures.push(figure("records per flush", Unit::PerFlush, per_flush));
-        match &self.bill {
-            Some(bill) => way.figures.extend(bill.figures()),
-            None if slice.commits > 0 && self.site.capabilities.device.is_some() => {
-                let per = |name, count: u64| {
-                    figure(name, Unit::PerOp, count as f64 / slice.commits as f64)
-                };
-                way.figures.push(per("~ writes", self.counted.writes));
-                way.figures.extend(self.counted.flushes.map(|count| per("~ flushes", count)));
-                way.figures.push(per("~ reads", self.counted.reads));
-            }
-            None => {}
+        if slice.commits > 0 && self.site.capabilities.device.is_some() {
+            let per =
+                |name, count: u64| figure(name, Unit::PerOp, count as f64 / slice.commits as f64);
+            way.figures.push(per("~ writes", self.counted.writes));
+            way.figures.extend(self.counted.flushes.map(|count| per("~ flushes", count)));
+            way.figures.push(per("~ reads", self.counted.reads));
         }
         notes.push(format!("the log's way: {}", self.loaded.log.choice()));
         notes.push(format!("{segments} segment changes, {pool_empty} of them found no file ready"));
-        if let Some(bill) = &self.bill {
-            notes.push(format!("bill by trace, in a pass of its own: {}", bill.words()));
-            notes.extend(bill.notes.iter().cloned());
-        }
     }
 }
 
