@@ -7,7 +7,7 @@ use inkstone_powerloss::mistake::Mistake;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct MistakeArgument {
-    /// Build a mistake into the log, to see it caught (proof/powerloss/mistakes.md lists the names)
+    /// Build a mistake into the log, to see it caught (`.ci/mistaken table` lists the names)
     #[cfg(inkstone_mistakes)]
     #[arg(long, value_name = "NAME", value_parser = str::parse::<Mistake>)]
     mistake: Option<Mistake>,

@@ -5,8 +5,6 @@
 mod any;
 mod kill;
 mod mistake;
-#[cfg(inkstone_mistakes)]
-mod mistakes;
 mod recording;
 mod run;
 mod shared;
@@ -44,9 +42,6 @@ enum PowerlossCommand {
     Kill(kill::KillArguments),
     /// Crash any program that writes, and compare what a reader finds with what was acknowledged
     Any(any::AnyArguments),
-    /// Build mistakes into the log, and show which lab notices each, and how fast
-    #[cfg(inkstone_mistakes)]
-    Mistakes(mistakes::MistakesArguments),
     /// The writer that a lab starts
     #[command(hide = true)]
     Writer(writer::WriterArguments),
@@ -67,8 +62,6 @@ pub(crate) fn powerloss(
         PowerlossCommand::Faults(faults) => run::faults(faults, stop),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
-        #[cfg(inkstone_mistakes)]
-        PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
     }
 }

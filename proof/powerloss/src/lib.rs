@@ -22,7 +22,7 @@
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
 //! | [`history`], [`model`], [`verdict`] | operations on a log, what each means, comparing a log with it |
 //! | [`raft`] | the same of a raft log |
-//! | [`mistake`], [`mistakes`] | mistakes to be caught, and which class of faults catches which |
+//! | [`mistake`] | mistakes to be caught |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 
@@ -38,7 +38,6 @@ pub mod kill;
 pub mod log_run;
 pub mod medium;
 pub mod mistake;
-pub mod mistakes;
 pub mod model;
 pub mod process;
 pub mod raft;

@@ -1,7 +1,7 @@
 //! Mistakes built into the log. The log has none: only the copy of it that `.ci/mistaken` makes.
 //!
 //! *Owns*: what a mistake is in either build, and building it in. *May not touch*: what a mistake
-//! does (`proof/mistakes/` at the root of the repository), which lab catches it (`mistakes.rs`).
+//! does (`proof/mistakes/` at the root of the repository), which lab catches it.
 
 use std::sync::Arc;
 

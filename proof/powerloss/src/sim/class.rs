@@ -1,8 +1,7 @@
 //! The classes of faults: which disk, which log, which history and which states each is about.
 //!
 //! *Owns*: the names, and one seed of one class from start to end. *May not touch*: how many seeds
-//! are run, by how many threads, and what is said about it (`lab.rs`; over a log with a mistake,
-//! `crate::mistakes`).
+//! are run, by how many threads, and what is said about it (`lab.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

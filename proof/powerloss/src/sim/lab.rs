@@ -188,7 +188,7 @@ impl Shared<'_> {
 }
 
 /// Runs a unit; a panic is a failure like any other.
-pub(crate) fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
+pub fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
     catch_unwind(AssertUnwindSafe(|| unit.run(operations))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

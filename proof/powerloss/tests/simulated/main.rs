@@ -9,6 +9,4 @@ mod corpus;
 mod lab;
 /// What only the copy of the tree can show that `.ci/mistaken` makes.
 #[cfg(inkstone_mistakes)]
-mod mistaken {
-    mod table;
-}
+mod mistaken;

@@ -1,8 +1,8 @@
 //! Every mistake that can be built in is caught, by a promise that is seen broken; and the same
 //! history without it keeps every promise, over the same seeds.
 //!
-//! *Owns*: one history per mistake. proof/powerloss/mistakes.md lists them, and a test of
-//! `inkstone-powerloss` keeps that list true. *May not touch*: the crate's insides.
+//! *Owns*: one history per mistake. `.ci/mistaken table` prints what catches each. *May not touch*:
+//! the crate's insides.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,209 @@
+//! Every mistake of the log is caught: by a class of faults within some states, by a test that was
+//! made for it, or by the explorer. `.ci/mistaken table` prints which, and after how many states.
+//!
+//! *Owns*: what catches which mistake. *May not touch*: how a mistake is built in (`mistake.rs`),
+//! what a class is about (`sim/class.rs`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use inkstone::mistake::Mistake;
+use inkstone_io::NamedChoice;
+use inkstone_powerloss::sim::class::{FaultClass, Look, Unit};
+use inkstone_powerloss::sim::lab::attempt;
+
+/// A class that sees no broken promise in so many states does not catch the mistake.
+const STATES_MAX: u64 = 60_000;
+
+/// What catches a mistake.
+enum By {
+    /// A class of faults.
+    Class(FaultClass),
+    /// A test of the log, made for it: its file in `crates/log/tests`, and its name.
+    Test(&'static str, &'static str),
+    /// `.ci/explore mistakes`, since the mistake is about threads.
+    Explorer,
+}
+
+/// Each class catches some of them: a blind one would be noticed.
+fn by(mistake: Mistake) -> By {
+    use FaultClass as C;
+    use Mistake as M;
+    const DIRECTED: &str = "simulated/mistaken/directed.rs";
+    By::Class(match mistake {
+        M::NoSync
+        | M::TailRewritten
+        | M::RemovesFirst
+        | M::CloseForgets
+        | M::TruncationNotSynced => C::Torn512,
+        M::SyncsFirst => C::Torn4096,
+        M::PromiseTooHigh => C::Lost,
+        M::FirstGroupEarly => C::Garbage,
+        M::NoDirectorySync => C::Names,
+        M::NoIdentity => C::Recycled,
+        M::CutsBelowPromise | M::SpareNotJudged => C::Misdirected,
+        M::NoPromise | M::LooksOneBlockAhead => C::Rot,
+        M::PromisedBytesIgnored | M::ExpectIgnored => C::Lying,
+        M::ReadsPageCache
+        | M::WatermarkOnFailure
+        | M::PoisonForgotten
+        | M::CutEpochNotSynced
+        | M::PaddingForgotten => C::Faults,
+        M::OverBudget
+        | M::CutBeforeRecord
+        | M::ReadsPastWatermark
+        | M::SizeNotAllocated
+        | M::NoRoomPoisons => C::Full,
+        M::RenamedFirst
+        | M::EpochNotRaised
+        | M::HeadByLsn
+        | M::HalfGroups
+        | M::BatchSplit
+        | M::HeaderNotSynced
+        | M::FlagForgotten => C::Rough,
+        M::EpochNotSynced
+        | M::ShowsUnsynced
+        | M::TailNotRead
+        | M::WatermarkOffByOne
+        | M::TruncationForgottenAtRoll
+        | M::RecyclesAnySize => C::Killed,
+        M::ZerosUnsynced | M::NamedEndIgnored | M::SyncForgets | M::NoLastPromise => C::Recovery,
+        M::RetriesSync
+        | M::RecyclesPinned
+        | M::SyncErrorIgnored
+        | M::CutUntold
+        | M::CutKeepsPlace
+        | M::StaleWindow
+        | M::ShowsUnpromised
+        | M::TruncatedShown
+        | M::LockFileRemoved => C::Readers,
+        M::WatermarkEarly => C::Threads,
+        // No class sees these.
+        M::FollowerToldOk => {
+            return By::Test(DIRECTED, "a_follower_that_is_told_ok_for_another_group");
+        }
+        M::TurnNotHanded => {
+            return By::Test(
+                DIRECTED,
+                "a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole",
+            );
+        }
+        M::CallbackEarly => {
+            return By::Test(
+                DIRECTED,
+                "a_callback_before_its_group_is_written_tells_of_what_no_disk_has",
+            );
+        }
+        M::AwaitedEarly => return By::Test(DIRECTED, "an_lsn_that_is_awaited_too_early_is_lost"),
+        M::CloseSwallowsErrors => {
+            return By::Test(
+                "simulated/mistaken/recovery.rs",
+                "a_close_that_says_ok_after_a_failure_loses_what_was_let_go",
+            );
+        }
+        M::HeaderFailureRetried => {
+            return By::Test(
+                "simulated/mistaken/recovery.rs",
+                "a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes",
+            );
+        }
+        M::TruncationNeedsRoom => {
+            return By::Test(
+                "simulated/mistaken/recovery.rs",
+                "a_truncation_that_needs_a_segment_leaves_a_full_disk_full",
+            );
+        }
+        M::GetUnsummed => {
+            return By::Test(
+                "simulated/reading.rs",
+                "a_get_that_sums_nothing_shows_what_was_never_appended",
+            );
+        }
+        M::AheadUnsummed => {
+            return By::Test(
+                "simulated/reading.rs",
+                "reading_ahead_without_sums_shows_what_was_never_appended",
+            );
+        }
+        M::TailAboveWatermark => {
+            return By::Test(
+                "simulated/tail.rs",
+                "a_tail_that_shows_what_is_above_the_watermark_shows_what_is_lost",
+            );
+        }
+        M::TailKeptOverCut => {
+            return By::Test(
+                "simulated/tail.rs",
+                "a_tail_that_is_kept_over_a_cut_shows_what_was_cut_off",
+            );
+        }
+        M::HintBelieved => {
+            return By::Test(
+                "processes/followed.rs",
+                "a_hint_that_is_believed_shows_what_is_not_there",
+            );
+        }
+        M::WakesUnderLock
+        | M::CutFuturesForgotten
+        | M::ChangeBeforeWatermark
+        | M::PlaceNotAskedAgain
+        | M::ForkMarkNotAsked
+        | M::ChildPromises
+        | M::WakeUpLost
+        | M::PoisonUntold => return By::Explorer,
+    })
+}
+
+/// States that the class opens, from seed 1 on, until it sees a broken promise.
+fn hunt(class: FaultClass, mistake: Mistake) -> Option<u64> {
+    let mut states = 0;
+    for seed in 1.. {
+        let stop = Arc::default();
+        let unit = Unit { class, seed, look: Look::Glance, mistake: Some(mistake), stop };
+        let (looked, result) = attempt(&unit, &unit.history());
+        states += looked.states;
+        if result.is_err() {
+            return Some(states.max(1));
+        }
+        if states > STATES_MAX {
+            break;
+        }
+    }
+    None
+}
+
+/// Whether there is such a test, and it is about the mistake.
+fn is_about(file: &str, test: &str, mistake: Mistake) -> bool {
+    let path = format!("{}/../../crates/log/tests/{file}", env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let body = source.split_once(&format!("fn {test}() {{\n"));
+    let body = body.and_then(|(_, rest)| rest.split("#[test]").next());
+    body.is_some_and(|body| body.contains(&format!("Mistake::{mistake:?}")))
+}
+
+#[test]
+fn every_mistake_is_caught() {
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let judge = |mistake: Mistake| match by(mistake) {
+        By::Class(class) => hunt(class, mistake).map(|states| format!("{class}, {states} states")),
+        By::Test(file, test) => is_about(file, test, mistake).then(|| test.to_owned()),
+        By::Explorer => Some(".ci/explore mistakes".to_owned()),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            scope.spawn(|| {
+                while let Some(&mistake) = Mistake::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    rows.lock().unwrap().push((mistake, judge(mistake)));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap();
+    rows.sort_by_key(|(mistake, _)| Mistake::ALL.iter().position(|known| known == mistake));
+    for (mistake, caught) in &rows {
+        let caught = caught.as_deref().unwrap_or("NOT CAUGHT");
+        println!("{:<28} {caught:<40} {}", mistake.name(), mistake.summary());
+    }
+    let missed: Vec<_> = rows.iter().filter(|row| row.1.is_none()).map(|row| row.0).collect();
+    assert!(missed.is_empty(), "nothing catches {missed:?}");
+}
