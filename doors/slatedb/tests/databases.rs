@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use inkstone::{AnyDirectory, IoError};
 use inkstone_slatedb::{Living, NewLog, OsPlace, Place, Seen, Tuning, Wals};
-use slatedb::admin::AdminBuilder;
 use slatedb::config::{
-    CloseOptions, DbReaderOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
+    CloseOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
-use slatedb::{CloneSourceSpec, CloseReason, Db, DbReader, ErrorKind, GarbageCollectorBuilder};
+use slatedb::{CloseReason, Db, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, row};
 
 fn settings() -> Settings {
@@ -328,37 +327,6 @@ async fn a_database_moves_to_this_log_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clone_opens_and_has_what_its_source_had() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path());
-    let db = open(&store, &wals).await.unwrap();
-    put(&db, "a").await.unwrap();
-    // All rows are in the tree: nothing is copied.
-    db.close().await.unwrap();
-    clone("db", "flushed", &store, &wals).await;
-    let db = open(&store, &wals).await.unwrap();
-    put(&db, "b").await.unwrap();
-    db.create_checkpoint(slatedb::config::CheckpointScope::Durable, &Default::default())
-        .await
-        .unwrap();
-    clone("db", "living", &store, &wals).await;
-    close(&db).await;
-    for (name, expected) in [("flushed", &["a"][..]), ("living", &["a", "b"])] {
-        let builder = Db::builder(name, Arc::clone(&store)).with_settings(settings());
-        let db = builder.with_wal_writer(Box::new(wals.of(name))).build().await.unwrap();
-        assert_eq!(keys(&db).await, expected, "{name}");
-        put(&db, "c").await.unwrap();
-        close(&db).await;
-    }
-}
-
-async fn clone(from: &str, to: &str, store: &Arc<dyn ObjectStore>, wals: &Wals) {
-    let admin = AdminBuilder::new(to, Arc::clone(store)).with_wal_admin(Arc::new(wals.clone()));
-    let source = CloneSourceSpec::new(from);
-    admin.build().create_clone_builder_from_source(source).build().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_look_at_another_processs_log_shows_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let wal = Wals::at(directory.path()).of("db");
@@ -421,43 +389,6 @@ async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
         }
         close(&db).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn collection_bounds_the_log_beside_a_checkpoint_and_a_reader_follows() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wal = Wals::at(directory.path()).of("db");
-    let db = open(&store, &Wals::at(directory.path())).await.unwrap();
-    let options = DbReaderOptions {
-        manifest_poll_interval: Duration::from_millis(20),
-        ..DbReaderOptions::default()
-    };
-    let reader = DbReader::builder("db", Arc::clone(&store))
-        .with_options(options)
-        .with_wal_reader(Arc::new(wal.clone()))
-        .build()
-        .await
-        .unwrap();
-    for number in 0..30 {
-        let key = format!("{number:02}");
-        put(&db, &key).await.unwrap();
-        if number % 10 == 5 {
-            db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
-        }
-        let until = std::time::Instant::now() + Duration::from_secs(20);
-        while reader.get(&key).await.unwrap().is_none() {
-            assert!(std::time::Instant::now() < until, "{key} is not seen");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-    reader.close().await.unwrap();
-    collect(&store, &Wals::at(directory.path())).await;
-    let first = wal.iterator((1..2).into()).await.unwrap().next().await;
-    assert!(matches!(first, Err(WalError::WalTruncated(1))), "{:?}", first.err());
-    close(&db).await;
-    let db = open(&store, &Wals::at(directory.path())).await.unwrap();
-    assert_eq!(keys(&db).await.len(), 30);
-    close(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
