@@ -213,8 +213,8 @@ struct FilesystemsArguments {
     /// Show each way's whole bill: kinds of writes, submitters, both layers of the loop device
     #[arg(long)]
     bills: bool,
-    /// Show the bills, and every request of three commits of each way
-    #[arg(long)]
+    /// Keep every request of three commits of each way in the JSON: `lab report` draws them
+    #[arg(long, requires = "json")]
     timeline: bool,
     #[command(flatten)]
     selection: Selection,
@@ -429,11 +429,7 @@ fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::R
     selection.or_size(IMAGE_FILE_BYTES);
     let mut plan = running.plan("filesystems", selection.ways_or(Selection::quick)?)?;
     plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
-    let view = match (*bills, *timeline) {
-        (_, true) => View::BillsAndTimelines,
-        (true, false) => View::Bills,
-        (false, false) => View::Tables,
-    };
+    let view = if *bills { View::Bills } else { View::Tables };
     let files: u64 = plan.ways.iter().map(|writing| writing.file_bytes).sum();
     let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
     let images = Images {
