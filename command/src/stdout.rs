@@ -167,6 +167,18 @@ pub(crate) fn note(line: &str) {
     to_stderr(&format!("{line}\n"));
 }
 
+/// Draws a line of progress over the one before. Only a terminal shows it.
+pub(crate) fn redraw(line: &str) {
+    if std::io::stderr().is_terminal() {
+        to_stderr(&format!("\r\x1b[K{line}"));
+    }
+}
+
+/// Removes that line.
+pub(crate) fn erase() {
+    redraw("");
+}
+
 /// Writes a text to stderr, escape sequences included. What stderr has not taken when a signal
 /// comes is left out.
 pub(crate) fn to_stderr(text: &str) {

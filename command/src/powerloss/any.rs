@@ -12,8 +12,9 @@ use inkstone_powerloss::any::{self, AnyOptions};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 
-use super::shared::{campaign, certificate_file, conclude};
+use super::shared::{campaign, conclude, json_file};
 use crate::parse::{duration, names};
+use crate::stdout::{erase, redraw};
 
 const HELP: &str = "The writer gets a directory: {dir} in its command. It makes one item after \
 another durable there. It prints and flushes one line for each item, when and only when the item \
@@ -30,7 +31,7 @@ Examples:
   inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader \
 'examples/any-log/sqlite/reader.sh {dir}'
   inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 \
---certificate mine.json
+--json mine.json
 
 Each runs in a shell and in its own process group, which it must not leave: SIGKILL goes to the \
 whole group. A kill keeps the page cache, so this shows nothing about syncs; --fs does.";
@@ -70,14 +71,14 @@ pub(crate) struct AnyArguments {
     /// How long a writer may print nothing, and how long a reader may take
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     limit: Duration,
-    /// Write the certificate to this file, as JSON
+    /// Write the result to this file, as JSON
     #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let file = certificate_file(arguments.certificate.as_deref())?;
+    let file = json_file(arguments.json.as_deref())?;
     let options = AnyOptions {
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
@@ -88,8 +89,10 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     };
     let kinds = arguments.kind.into_iter().collect();
     let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;
-    match any::run(&options, &campaign, stop) {
-        Ok(certificate) => conclude(&[certificate], file, stop),
+    let ran = any::run(&options, &campaign, stop, &mut redraw);
+    erase();
+    match ran {
+        Ok(result) => conclude(&[result], file, stop),
         Err(RunError::Command(words)) => {
             complain!("{words}");
             Ok(ExitCode::from(2))

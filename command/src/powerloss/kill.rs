@@ -11,13 +11,14 @@ use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::kill;
 
 use super::mistake::MistakeArgument;
-use super::shared::{campaign, certificate_file, conclude};
+use super::shared::{campaign, conclude, json_file};
+use crate::stdout::{erase, redraw};
 
 const EXAMPLES: &str = "\
 Examples:
   inkstone powerloss kill                       500 kills in the current directory, less than a \
 minute
-  inkstone powerloss kill /var/lib/db --rounds 5000 --certificate kill.json
+  inkstone powerloss kill /var/lib/db --rounds 5000 --json kill.json
 
 A kill keeps the page cache, so this shows nothing about syncs.";
 
@@ -34,18 +35,20 @@ pub(crate) struct KillArguments {
     /// Seed of what each round does; the exact moments also depend on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the certificate to this file, as JSON
+    /// Write the result to this file, as JSON
     #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    json: Option<PathBuf>,
     #[command(flatten)]
     mistake: MistakeArgument,
 }
 
 /// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let KillArguments { directory, rounds, seed, certificate, mistake } = arguments;
-    let file = certificate_file(certificate.as_deref())?;
+    let KillArguments { directory, rounds, seed, json, mistake } = arguments;
+    let file = json_file(json.as_deref())?;
     let campaign = campaign(Vec::new(), *seed, directory)?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
-    conclude(&[kill::run(&campaign, *rounds, stop)?], file, stop)
+    let result = kill::run(&campaign, *rounds, stop, &mut redraw);
+    erase();
+    conclude(&[result?], file, stop)
 }

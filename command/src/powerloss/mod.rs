@@ -34,7 +34,7 @@ enum PowerlossCommand {
     Record(recording::RecordArguments),
     /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
-    /// Show a recording or a certificate in words
+    /// Show a recording in words
     Show(recording::ShowArguments),
     /// Use a log on the kernel's own file systems while their disk fails (root)
     Faults(run::FaultsArguments),

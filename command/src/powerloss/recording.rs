@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use inkstone_powerloss::certificate::Certificate;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
@@ -82,9 +81,9 @@ pub(crate) struct ReplayArguments {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArguments {
-    /// A recording or a certificate
+    /// A recording
     file: PathBuf,
-    /// Print every entry of a recording
+    /// Print every entry
     #[arg(long)]
     entries: bool,
 }
@@ -157,16 +156,9 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     Ok(if broken == 0 && states > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Describes a recording or a certificate in words.
+/// Describes a recording in words.
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.file;
-    let bytes = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
-    if bytes.first().is_some_and(|byte| *byte == b'[') {
-        let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{} is not a certificate", file.display()))?;
-        tell(&certificates);
-        return Ok(ExitCode::SUCCESS);
-    }
     let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (number, entry) in recording.entries.iter().enumerate() {

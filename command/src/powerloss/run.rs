@@ -18,8 +18,9 @@ use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
 use super::mistake::MistakeArgument;
-use super::shared::{all_or, campaign, certificate_file, conclude};
+use super::shared::{all_or, campaign, conclude, json_file};
 use crate::parse::names;
+use crate::stdout::{erase, redraw};
 
 /// Unless somebody says otherwise.
 const PROJECTED: u64 = 6000;
@@ -36,9 +37,9 @@ struct KernelArguments {
     /// Where to mount file systems
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the certificates to this file, as JSON
+    /// Write the results to this file, as JSON
     #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 impl KernelArguments {
@@ -55,7 +56,7 @@ Examples:
   sudo inkstone powerloss run                 60 mounted states on each file system: about a minute
   sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected \
 100000
-  sudo inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
+  sudo inkstone powerloss run --mounted 1000 --projected 100000 --json result.json
   sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, \
 truncations, purges
 
@@ -89,7 +90,7 @@ pub(crate) struct RunArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
-    let file = certificate_file(kernel.certificate.as_deref())?;
+    let file = json_file(kernel.json.as_deref())?;
     let campaign = kernel.campaign(Some(keep.clone()))?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
     let wanted = log_run::Wanted {
@@ -98,8 +99,9 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
         subject: if *raft { Subject::Raft } else { Subject::Log },
     };
-    let note = &mut |line: &str| crate::stdout::note(line);
-    conclude(&log_run::run(&campaign, &wanted, stop, note)?, file, stop)
+    let results = log_run::run(&campaign, &wanted, stop, &mut redraw);
+    erase();
+    conclude(&results?, file, stop)
 }
 
 #[derive(Debug, Args)]
@@ -108,7 +110,7 @@ Examples:
   sudo inkstone powerloss faults                              each fault on each file system, 4 \
 times
   sudo inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
-  sudo inkstone powerloss faults --rounds 50 --certificate faults.json
+  sudo inkstone powerloss faults --rounds 50 --json faults.json
 
 Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or \
 nothing could run.")]
@@ -137,7 +139,7 @@ pub(crate) struct FaultsArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let FaultsArguments { kernel, faults, ways, rounds, states, mistake } = arguments;
-    let file = certificate_file(kernel.certificate.as_deref())?;
+    let file = json_file(kernel.json.as_deref())?;
     let campaign = Campaign { mistake: mistake.chosen(), ..kernel.campaign(None)? };
     let wanted = faults_lab::Wanted {
         faults: all_or(faults),
@@ -145,10 +147,10 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
         rounds: *rounds,
         sampled: *states,
     };
-    let note = &mut |line: &str| crate::stdout::note(line);
-    let shown = faults_lab::run(&campaign, &wanted, stop, note)?;
-    let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
-    conclude(&certificates, file, stop)
+    let shown = faults_lab::run(&campaign, &wanted, stop, &mut redraw);
+    erase();
+    let results: Vec<_> = shown?.into_iter().map(|(result, _)| result).collect();
+    conclude(&results, file, stop)
 }
 
 #[derive(Debug, Args)]
@@ -184,11 +186,11 @@ pub(crate) fn strategies(
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     let StrategiesArguments { kernel, strategies, states, keep } = arguments;
-    let file = certificate_file(kernel.certificate.as_deref())?;
+    let file = json_file(kernel.json.as_deref())?;
     let campaign = kernel.campaign(keep.clone())?;
     let (strategies, states) = (all_or(strategies), *states as usize);
-    let note = &mut |line: &str| crate::stdout::note(line);
-    let shown = strategies_lab::run(&campaign, &strategies, states, stop, note)?;
-    let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
-    conclude(&certificates, file, stop)
+    let shown = strategies_lab::run(&campaign, &strategies, states, stop, &mut redraw);
+    erase();
+    let results: Vec<_> = shown?.into_iter().map(|(result, _)| result).collect();
+    conclude(&results, file, stop)
 }

@@ -1,4 +1,4 @@
-//! What the subcommands share: the settings of a run, and where certificates go.
+//! What the subcommands share: the settings of a run, and where results go.
 //!
 //! *Owns*: these, and the exit code. *May not touch*: crash states.
 
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::campaign::Campaign;
-use inkstone_powerloss::certificate::Certificate;
 use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::result::{RunResult, in_words};
 
 use super::writer::program;
 
@@ -38,38 +38,33 @@ pub(super) fn again() -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Creates the file for certificates: an error is better found before the work than after it.
-pub(super) fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
-    let create = |path: &Path| {
-        File::create(path).with_context(|| format!("write the certificate {}", path.display()))
-    };
+/// Creates the file for `--json`: an error is better found before the work than after it.
+pub(super) fn json_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
+    let create =
+        |path: &Path| File::create(path).with_context(|| format!("write {}", path.display()));
     path.map(create).transpose()
 }
 
-pub(super) fn tell(certificates: &[Certificate]) {
-    certificates.iter().for_each(|certificate| say!("{certificate}\n"));
-}
-
-/// Prints the certificates, and writes them to the file if there is one, as a list. 0: every
+/// Prints the results, and writes them to the file if there is one, as a list. 0: every
 /// promise held; 1: one was broken, or nothing was checked; 130: nothing was checked before a
 /// signal came.
 pub(super) fn conclude(
-    certificates: &[Certificate],
+    results: &[RunResult],
     file: Option<File>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    tell(certificates);
+    say!("{}", in_words(results));
     if let Some(mut file) = file {
-        serde_json::to_writer_pretty(&mut file, certificates)?;
+        serde_json::to_writer_pretty(&mut file, results)?;
         file.write_all(b"\n")?;
     }
-    if !certificates.iter().all(Certificate::is_clean) {
+    if !results.iter().all(RunResult::is_clean) {
         return Ok(ExitCode::FAILURE);
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(130));
     }
-    if certificates.iter().all(|certificate| certificate.states() == 0) {
+    if results.iter().all(|result| result.states() == 0) {
         say!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
         return Ok(ExitCode::FAILURE);
     }

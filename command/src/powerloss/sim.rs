@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its arguments, the line of progress. *May not touch*: states, their judgement.
 
-use std::io::{IsTerminal, stderr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,19 +9,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_host::process_cpu_ns;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 
 use super::mistake::MistakeArgument;
-use super::shared::{again, certificate_file, conclude};
+use super::shared::{again, conclude, json_file};
 use crate::parse::duration;
+use crate::stdout::{erase, redraw};
 
 const EXAMPLES: &str = "\
 Examples:
   inkstone powerloss sim                            every class, ten seconds in all
-  inkstone powerloss sim --states 1500000 --certificate sim.json
+  inkstone powerloss sim --states 1500000 --json sim.json
   inkstone powerloss sim --class torn-512,recovery --seeds 20";
 
 #[derive(Debug, Args)]
@@ -58,9 +57,9 @@ pub(crate) struct SimArguments {
     /// Run only these operations of each history: numbers, or none
     #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
-    /// Write the certificate to this file, as JSON
+    /// Write the result to this file, as JSON
     #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    json: Option<PathBuf>,
     /// List the classes
     #[arg(long)]
     list: bool,
@@ -114,32 +113,13 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         operations: arguments.operations.clone().map(|numbers| numbers.0),
         command: again(),
     };
-    let file = certificate_file(arguments.certificate.as_deref())?;
-    let before_ns = process_cpu_ns();
-    let has_terminal = stderr().is_terminal();
-    let report = run(&plan, stop, &mut |now| {
-        if has_terminal {
-            draw(&now, until);
-        }
-    });
-    if has_terminal {
-        crate::stdout::to_stderr("\r\x1b[K");
-    }
-    let certificate = report.certificate;
-    let covered: u64 = certificate.classes.iter().map(|class| class.covered).sum();
-    let looked = certificate.states() + covered;
-    // Processor time, not elapsed time: other processes may use the cores too.
-    let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
-    let outcome = conclude(&[certificate], file, stop);
-    say!(
-        "{} threads, {busy:.1} s of processor time; a core opens or covers {:.0} states a minute",
-        plan.jobs,
-        looked as f64 * 60.0 / busy.max(0.01)
-    );
-    outcome
+    let file = json_file(arguments.json.as_deref())?;
+    let report = run(&plan, stop, &mut |now| redraw(&progress(&now, until)));
+    erase();
+    conclude(&[report.result], file, stop)
 }
 
-fn draw(now: &Now, until: Until) {
+fn progress(now: &Now, until: Until) -> String {
     let seconds = now.elapsed.as_secs_f64();
     let left = match until {
         Until::Seeds(seeds) => format!("of {seeds} seeds of each class"),
@@ -147,7 +127,5 @@ fn draw(now: &Now, until: Until) {
         Until::Time(time) => format!("of {:.0} s", time.as_secs_f64()),
     };
     let (states, units) = (now.states, now.units);
-    crate::stdout::to_stderr(&format!(
-        "\r\x1b[K{states} states, {units} histories, {seconds:.0} s {left}"
-    ));
+    format!("{states} states, {units} histories, {seconds:.0} s {left}")
 }

@@ -4,11 +4,11 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{command, directory, good, json, names, refused, text};
+use crate::support::{command, directory, good, json, names, refused, run, said, text};
 
-/// The certificate in a file.
-fn certificate(file: &std::path::Path) -> serde_json::Value {
-    json(&std::fs::read(file).expect("a certificate"))[0].clone()
+/// The result in a file.
+fn result(file: &std::path::Path) -> serde_json::Value {
+    json(&std::fs::read(file).expect("a result"))[0].clone()
 }
 
 #[test]
@@ -50,20 +50,34 @@ fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_run_fits_on_a_screen_and_draws_no_progress_on_a_pipe() {
+    let directory = directory();
+    let at = directory.path();
+    let output = run(at, "powerloss sim --for 1s --json sim.json");
+    let (told, drawn) = (text(&output.stdout), said(&output));
+    assert!(told.lines().count() <= 10 && told.contains("every promise held in "), "{told}");
+    assert_eq!((output.status.code(), drawn.as_str()), (Some(0), ""));
+    let classes = result(&at.join("sim.json"))["classes"].clone();
+    for class in classes.as_array().expect("classes") {
+        assert!(told.contains(class["name"].as_str().expect("a name")), "{class}: {told}");
+    }
+}
+
+#[test]
 fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
     let directory = directory();
     let at = directory.path();
-    let asked = "powerloss kill --rounds 60 --seed 7 --certificate kill.json";
+    let asked = "powerloss kill --rounds 60 --seed 7 --json kill.json";
     let words = text(&good(at, asked, b""));
-    let certificate = certificate(&at.join("kill.json"));
-    let classes = certificate["classes"].as_array().expect("classes");
+    let result = result(&at.join("kill.json"));
+    let classes = result["classes"].as_array().expect("classes");
     let states: u64 = classes.iter().map(|class| class["states"].as_u64().expect("a number")).sum();
-    assert_eq!(states, 60, "each round ends in one state: {certificate}");
-    assert_eq!((&certificate["lab"], &certificate["seed"]), (&"kill".into(), &7.into()));
+    assert_eq!(states, 60, "each round ends in one state: {result}");
+    assert_eq!((&result["lab"], &result["seed"]), (&"kill".into(), &7.into()));
     for class in ["opening", "time", "acknowledgements", "while stopped", "continued"] {
         let is_it =
             |one: &serde_json::Value| one["name"].as_str().is_some_and(|n| n.contains(class));
-        assert!(classes.iter().any(is_it), "{class}: {certificate}");
+        assert!(classes.iter().any(is_it), "{class}: {result}");
     }
     assert!(words.contains("every promise held in 60 states"), "{words}");
     // Something was acknowledged, and second writers were tried: else nothing was tested.
@@ -76,7 +90,6 @@ fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
 #[cfg(inkstone_mistakes)]
 mod mistaken {
     use super::*;
-    use crate::support::run;
 
     #[test]
     fn a_broken_promise_is_exit_1_and_its_command_shows_it_again() {

@@ -25,17 +25,13 @@ fn any(at: &Path, writer: &str, reader: &str, more: &str) -> Output {
 #[test]
 fn a_log_that_holds() {
     let directory = directory();
-    let more = "--rounds 20 --certificate any.json";
+    let more = "--rounds 20 --json any.json";
     let output = any(directory.path(), WRITER, READER, more);
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), said(&output));
-    let certificate =
-        &json(&std::fs::read(directory.path().join("any.json")).expect("a certificate"))[0];
-    assert_eq!(certificate["classes"][0]["name"], "killed with SIGKILL");
-    assert_eq!(certificate["classes"][0]["states"], 20);
-    assert!(
-        certificate["not_run"][0].as_str().expect("words").contains("page cache"),
-        "{certificate}"
-    );
+    let result = &json(&std::fs::read(directory.path().join("any.json")).expect("a result"))[0];
+    assert_eq!(result["classes"][0]["name"], "killed with SIGKILL");
+    assert_eq!(result["classes"][0]["states"], 20);
+    assert!(result["not_run"][0].as_str().expect("words").contains("page cache"), "{result}");
     let told = text(&output.stdout);
     assert!(told.contains("20 kills, ") && told.contains(" lines acknowledged, "), "{told}");
     assert_eq!(names(directory.path()), ["any.json"]);

@@ -54,8 +54,8 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
     // ext4 twice, since its journal makes it the one that most differs with what was hit.
     let rounds = if kind == FsKind::Ext4 { 2 } else { 1 };
     let wanted = wanted(Fault::ALL, Way::ALL, rounds);
-    let (certificate, tallies) = shown(&campaign(parent, kind), &wanted);
-    assert!(certificate.is_clean(), "{certificate}");
+    let (result, tallies) = shown(&campaign(parent, kind), &wanted);
+    assert!(result.is_clean(), "{result}");
     assert_eq!(tallies.len(), Fault::ALL.len());
     let mut poisoned = 0;
     for (fault, tally) in &tallies {
@@ -67,17 +67,14 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
             Fault::WriteData | Fault::WriteDataForEver => kind == FsKind::Btrfs,
             _ => false,
         };
-        assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {certificate}");
+        assert!(tally.fired == rounds || can_pass_by, "{kind}, {fault}: {result}");
         // A state in which a disk that drops its cache has lost something counts for nothing. A
         // fault that passed by is no evidence.
         let looked = tally.states == 3 * tally.fired || fault.is_beyond_assumptions();
-        assert!(
-            looked && tally.counts.of("acknowledged") >= rounds,
-            "{kind}, {fault}: {certificate}"
-        );
+        assert!(looked && tally.counts.of("acknowledged") >= rounds, "{kind}, {fault}: {result}");
         poisoned += tally.counts.of("poisoned");
     }
-    assert!(poisoned >= 6 * rounds, "{certificate}");
+    assert!(poisoned >= 6 * rounds, "{result}");
 }
 
 #[test]
@@ -87,10 +84,10 @@ fn a_full_file_system_is_met_and_left_behind() {
     }
     let directory = tempfile::tempdir().unwrap();
     let wanted = wanted(&[Fault::FileSystemFull], Way::ALL, 3);
-    let (certificate, tallies) = shown(&campaign(directory.path(), FsKind::Ext4), &wanted);
-    assert!(certificate.is_clean(), "{certificate}");
+    let (result, tallies) = shown(&campaign(directory.path(), FsKind::Ext4), &wanted);
+    assert!(result.is_clean(), "{result}");
     let tally = &tallies[&Fault::FileSystemFull];
-    assert!(tally.fired >= 3 && tally.counts.of("refused, then continued") > 0, "{certificate}");
+    assert!(tally.fired >= 3 && tally.counts.of("refused, then continued") > 0, "{result}");
 }
 
 /// What strace saw of the syncs of one file: `Some(true)`: failed; and of the log's openings in

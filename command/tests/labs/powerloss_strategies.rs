@@ -11,13 +11,13 @@ use super::powerloss_kernel::here;
 use crate::support::{directory, run as command, said, side_by_side, text};
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::campaign::Campaign;
-use inkstone_powerloss::certificate::Certificate;
 use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::result::RunResult;
 use inkstone_powerloss::strategies::plain::{Claim, Plain};
 use inkstone_powerloss::strategies::row::{Row, Verdict};
 use inkstone_powerloss::strategies::run;
 
-fn shown(at: &Path, kind: FsKind, strategies: &[Plain], states: usize) -> (Certificate, Vec<Row>) {
+fn shown(at: &Path, kind: FsKind, strategies: &[Plain], states: usize) -> (RunResult, Vec<Row>) {
     let campaign = Campaign { keep_in: Some(at.to_path_buf()), ..campaign(at, kind) };
     run(&campaign, strategies, states, &AtomicBool::new(false), &mut |_| {}).unwrap().remove(0)
 }
@@ -28,9 +28,9 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
         here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]);
     side_by_side(&kinds, |&kind| {
         let place = directory();
-        let (certificate, rows) = shown(place.path(), kind, Plain::ALL, 8);
-        assert!(certificate.is_clean(), "{certificate}");
-        assert_eq!((certificate.classes.len(), rows.len()), (Plain::ALL.len(), Plain::ALL.len()));
+        let (result, rows) = shown(place.path(), kind, Plain::ALL, 8);
+        assert!(result.is_clean(), "{result}");
+        assert_eq!((result.classes.len(), rows.len()), (Plain::ALL.len(), Plain::ALL.len()));
         for row in &rows {
             let looked = row.not_run.is_none() && row.states >= 6 && row.plainest == 4;
             // What claims nothing is caught by the plainest loss of power already.
@@ -51,9 +51,9 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
 fn holes_before_an_fdatasync_are_found_and_shown_again() {
     for kind in here("holes_before_an_fdatasync", &[FsKind::Ext4NoJournal]) {
         let place = directory();
-        let (certificate, rows) = shown(place.path(), kind, &[Plain::AppendBatchFdatasync], 60);
+        let (result, rows) = shown(place.path(), kind, &[Plain::AppendBatchFdatasync], 60);
         let row = &rows[0];
-        assert!(row.short().contains("held in 60; a hole in "), "{certificate}");
+        assert!(row.short().contains("held in 60; a hole in "), "{result}");
         assert!(row.holes > Some(0) && row.verdict() == Verdict::Held, "{row}");
         // The command that the lab names shows it again.
         let again = row.command.as_ref().unwrap();

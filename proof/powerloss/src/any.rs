@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 use inkstone_sim::survival::{Broken, Must};
 
 use crate::campaign::Campaign;
-use crate::certificate::{Certificate, Counts};
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
 use crate::process::{Heard, Process};
+use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 
 const PLACEHOLDER: &str = "{dir}";
@@ -62,31 +62,33 @@ pub fn run(
     options: &AnyOptions,
     campaign: &Campaign,
     stop: &AtomicBool,
-) -> Result<Certificate, RunError> {
+    progress: &mut dyn FnMut(&str),
+) -> Result<RunResult, RunError> {
     let subject = format!("what `{}` writes and `{}` reads", options.writer, options.reader);
-    let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, certificate| {
+    let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
-        crash(options, campaign, &mut medium, certificate, stop)
+        crash(options, campaign, &mut medium, result, stop, progress)
     })?;
-    if let Some((certificate, ())) = ran.pop() {
-        return Ok(certificate);
+    if let Some((result, ())) = ran.pop() {
+        return Ok(result);
     }
     let began = Instant::now();
     let mut medium = Killed::new(&campaign.parent, LIVES)?;
-    let mut certificate = campaign.begin("any", medium.file_system.clone(), &subject);
+    let mut result = campaign.begin("any", medium.file_system.clone(), &subject);
     let not_shown = "power loss: the writes of a killed writer stay in the page cache";
-    certificate.not_run.push(not_shown.into());
-    crash(options, campaign, &mut medium, &mut certificate, stop)?;
-    certificate.seconds = began.elapsed().as_secs_f64();
-    Ok(certificate)
+    result.not_run.push(not_shown.into());
+    crash(options, campaign, &mut medium, &mut result, stop, progress)?;
+    result.seconds = began.elapsed().as_secs_f64();
+    Ok(result)
 }
 
 fn crash(
     options: &AnyOptions,
     campaign: &Campaign,
     medium: &mut impl Medium,
-    certificate: &mut Certificate,
+    result: &mut RunResult,
     stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
     let mut any = Any {
         options,
@@ -100,16 +102,16 @@ fn crash(
         first_line: None,
     };
     let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
-    runner::run(&plan, medium, &mut any, certificate, stop, &mut |_| {})?;
+    runner::run(&plan, medium, &mut any, result, stop, progress)?;
     // A run that was stopped may have ended before the first line.
     let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
-    if any.counts.of(ACKNOWLEDGED) == 0 && certificate.is_clean() && !is_stopped {
+    if any.counts.of(ACKNOWLEDGED) == 0 && result.is_clean() && !is_stopped {
         return Err(RunError::Command(format!(
             "--writer acknowledged no line in {} rounds, so nothing was tested: {}",
             options.rounds, options.writer
         )));
     }
-    certificate.counts = any.counts;
+    result.counts = any.counts;
     Ok(())
 }
 

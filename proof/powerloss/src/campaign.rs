@@ -1,18 +1,18 @@
 //! The settings of a lab that starts processes, and its run on one file system after the other,
 //! each with a machine of its own.
 //!
-//! *Owns*: the turn, the certificate of each, and that a machine is removed whatever happened on
+//! *Owns*: the turn, the result of each, and that a machine is removed whatever happened on
 //! it. *May not touch*: what is run.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::certificate::Certificate;
 use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
 use crate::medium::RunError;
 use crate::mistake::Mistake;
 use crate::process::Program;
+use crate::result::RunResult;
 
 #[derive(Debug, Clone)]
 pub struct Campaign {
@@ -30,42 +30,42 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    pub fn begin(&self, lab: &str, file_system: String, subject: &str) -> Certificate {
+    pub fn begin(&self, lab: &str, file_system: String, subject: &str) -> RunResult {
         let command = self.command.clone();
-        let begun = Certificate::begin(lab, file_system, subject.to_owned(), command);
-        Certificate { seed: self.seed, ..begun }
+        let begun = RunResult::begin(lab, file_system, subject.to_owned(), command);
+        RunResult { seed: self.seed, ..begun }
     }
 
     /// Runs `one` on each file system until `stop` is set. A file system that cannot be had here is
-    /// named in its certificate.
+    /// named in its result.
     pub fn on_each<T: Default>(
         &self,
         lab: &str,
         subject: &str,
         stop: &AtomicBool,
-        mut one: impl FnMut(&Machine, FsKind, &mut Certificate) -> Result<T, RunError>,
-    ) -> Result<Vec<(Certificate, T)>, RunError> {
+        mut one: impl FnMut(&Machine, FsKind, &mut RunResult) -> Result<T, RunError>,
+    ) -> Result<Vec<(RunResult, T)>, RunError> {
         let mut all = Vec::new();
         for &kind in &self.kinds {
             let started = Instant::now();
-            let mut certificate = self.begin(lab, kind.to_string(), subject);
+            let mut result = self.begin(lab, kind.to_string(), subject);
             let done = match missing().or_else(|| missing_for(kind)) {
                 Some(why) => {
-                    certificate.not_run.push(why);
+                    result.not_run.push(why);
                     Ok(T::default())
                 }
                 None => {
                     let machine = Machine::new(&self.parent)?;
-                    let done = one(&machine, kind, &mut certificate);
+                    let done = one(&machine, kind, &mut result);
                     // The result counts all the same; the next start removes what is left.
                     let left = machine.remove().err();
                     let said = |why| format!("{kind}: its disks could not be removed: {why}");
-                    certificate.not_run.extend(left.map(said));
+                    result.not_run.extend(left.map(said));
                     done
                 }
             };
-            certificate.seconds = started.elapsed().as_secs_f64();
-            all.push((certificate, done?));
+            result.seconds = started.elapsed().as_secs_f64();
+            all.push((result, done?));
             if stop.load(Ordering::Relaxed) {
                 break;
             }

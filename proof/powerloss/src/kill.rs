@@ -21,13 +21,13 @@ use inkstone::{Error, Log, Lsn, Reader, Verdict as Opened};
 use inkstone_host::Signal;
 
 use crate::campaign::Campaign;
-use crate::certificate::{Certificate, Counts};
 use crate::in_use::lines::{Call, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::Usage;
 use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
 use crate::process::{Heard, Process, whole};
+use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
@@ -37,12 +37,17 @@ const RECORDS_MAX: u64 = 3000;
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Kills so many writers, until a promise was broken, or `stop` is set.
-pub fn run(campaign: &Campaign, rounds: u64, stop: &AtomicBool) -> Result<Certificate, RunError> {
+pub fn run(
+    campaign: &Campaign,
+    rounds: u64,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<RunResult, RunError> {
     let began = Instant::now();
     let mut medium = Killed::new(&campaign.parent, u64::MAX)?;
     let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, \
                    written by rule and buffered; the page cache survives a kill";
-    let mut certificate = campaign.begin("kill", medium.file_system.clone(), subject);
+    let mut result = campaign.begin("kill", medium.file_system.clone(), subject);
     let mut lab = Kill {
         campaign,
         shown: Shown::default(),
@@ -52,10 +57,10 @@ pub fn run(campaign: &Campaign, rounds: u64, stop: &AtomicBool) -> Result<Certif
         counts: Counts::default(),
     };
     let plan = Plan { rounds, violations_max: 1, keep_in: None };
-    runner::run(&plan, &mut medium, &mut lab, &mut certificate, stop, &mut |_| {})?;
-    certificate.seconds = began.elapsed().as_secs_f64();
-    certificate.counts = lab.counts;
-    Ok(certificate)
+    runner::run(&plan, &mut medium, &mut lab, &mut result, stop, progress)?;
+    result.seconds = began.elapsed().as_secs_f64();
+    result.counts = lab.counts;
+    Ok(result)
 }
 
 /// What starts the clock of the kill.

@@ -12,7 +12,7 @@
 //! | `runner`, [`medium`], [`process`] | rounds; where a writer writes and crashes; its process |
 //! | [`campaign`] | the settings of a lab; several file systems in turn |
 //! | [`replay`] | the states of a recording again |
-//! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
+//! | [`result`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
 //! | [`words`], [`writer`] | what a writer of ours does, as words; the process that does it |
 //! | [`log_run`] | lab: histories of a log under real file systems |
@@ -28,7 +28,6 @@
 
 pub mod any;
 pub mod campaign;
-pub mod certificate;
 pub mod faults;
 pub mod history;
 pub mod in_use;
@@ -42,6 +41,7 @@ pub mod model;
 pub mod process;
 pub mod raft;
 pub mod replay;
+pub mod result;
 pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;

@@ -1,7 +1,7 @@
 //! The one runner: the writers of a lab, one after the other, crashed on a medium, and what the lab
 //! says of each state.
 //!
-//! *Owns*: the rounds, the counts, what is kept of a broken promise, the certificate. *May not
+//! *Owns*: the rounds, the counts, what is kept of a broken promise, the result. *May not
 //! touch*: what a writer does, how a crash is made, what is right.
 //!
 //! A round: the lab starts its writer where the medium says and hears it; the medium takes the
@@ -23,10 +23,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::certificate::{Certificate, Violation};
 use crate::kernel::machine::Machine;
 use crate::kernel::states::Cut;
 use crate::medium::{Choice, Medium, Place, RunError, Shown, State};
+use crate::result::{RunResult, Violation};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -78,7 +78,7 @@ pub(crate) trait Lab<M: Medium> {
     /// The command that shows a broken promise again, if no recording was kept.
     fn again(&self) -> String;
 
-    /// A round is over: a line for people.
+    /// A round is over: a line of progress, if not the usual one.
     fn is_over(&mut self, _: &mut M) -> Option<String> {
         None
     }
@@ -92,20 +92,20 @@ pub(crate) fn replay(recording: &Path, place: Option<&str>) -> String {
     }
 }
 
-/// Runs a plan on a medium and adds to its certificate.
+/// Runs a plan on a medium and adds to its result.
 pub(crate) fn run<M: Medium, L: Lab<M>>(
     plan: &Plan,
     medium: &mut M,
     lab: &mut L,
-    certificate: &mut Certificate,
+    result: &mut RunResult,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
     for number in 0..plan.rounds {
-        let is_enough = certificate.violations.len() >= plan.violations_max;
+        let is_enough = result.violations.len() >= plan.violations_max;
         if stop.load(Ordering::Relaxed) || is_enough {
             let left = plan.rounds - number;
-            certificate.not_run.push(format!("{left} of {} rounds: stopped", plan.rounds));
+            result.not_run.push(format!("{left} of {} rounds: stopped", plan.rounds));
             break;
         }
         let written = match lab.write(number, medium, stop) {
@@ -119,7 +119,7 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
                     Shown::State(state) => {
                         let judged = lab.judge(state)?;
                         let class = lab.class().unwrap_or_else(|| state.class.to_owned());
-                        certificate.count(&class, 1);
+                        result.count(&class, 1);
                         broken.extend(judged.err().map(|why| (why, state.place.clone())));
                     }
                     Shown::After(machine, cut, kept) => {
@@ -127,7 +127,7 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
                         broken.extend(judged.err().map(|(why, place)| (why, Some(place))));
                     }
                 }
-                let count = certificate.violations.len() + broken.len();
+                let count = result.violations.len() + broken.len();
                 let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
@@ -147,9 +147,12 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
             let place = place.map(|place| place.to_string());
             let command = kept.as_deref().map(|kept| replay(kept, place.as_deref()));
             let command = command.unwrap_or_else(|| lab.again());
-            certificate.violations.push(Violation { what, command });
+            result.violations.push(Violation { what, command });
         }
-        lab.is_over(medium).iter().for_each(|line| progress(line));
+        let line = lab.is_over(medium).unwrap_or_else(|| {
+            format!("{} of {} rounds, {} states", number + 1, plan.rounds, result.states())
+        });
+        progress(&line);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::io::{BufRead, Write};
 use std::str::FromStr;
 
 use inkstone::{Access, Durability};
-use inkstone_io::named_choice;
+use inkstone_io::{NamedChoice as _, named_choice};
 
 use crate::kernel::machine::FsKind;
 
@@ -37,6 +37,9 @@ impl Way {
     }
 
     pub(crate) fn list(ways: &[Self]) -> String {
+        if ways.len() == Self::ALL.len() {
+            return format!("all {} ways of writing", ways.len());
+        }
         ways.iter().map(Self::to_string).collect::<Vec<_>>().join(", ")
     }
 

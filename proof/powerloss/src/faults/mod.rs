@@ -27,7 +27,6 @@ use inkstone_io::NamedChoice;
 use self::met::{Excuses, Met, met};
 use self::plan::{Fault, arm, mend, sectors_of_log};
 use crate::campaign::Campaign;
-use crate::certificate::{Certificate, Counts};
 use crate::in_use::lines::{Call, Class, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::Usage;
@@ -35,6 +34,7 @@ use crate::kernel::machine::{FsKind, Machine, run as run_tool};
 use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
+use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 use crate::words::Way;
 
@@ -106,8 +106,8 @@ fn outcome(fired: u64, met: &Met) -> &'static str {
     }
 }
 
-/// A file system's certificate, and the counts of each fault.
-pub type Told = (Certificate, BTreeMap<Fault, Tally>);
+/// A file system's result, and the counts of each fault.
+pub type Told = (RunResult, BTreeMap<Fault, Tally>);
 
 pub fn run(
     campaign: &Campaign,
@@ -116,8 +116,8 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Told>, RunError> {
     let subject = format!("a log in use while its disk fails; {}", Way::list(&wanted.ways));
-    campaign.on_each("faults", &subject, stop, |machine, kind, certificate| {
-        on(campaign, wanted, (machine, kind), certificate, stop, progress)
+    campaign.on_each("faults", &subject, stop, |machine, kind, result| {
+        on(campaign, wanted, (machine, kind), result, stop, progress)
     })
 }
 
@@ -125,14 +125,14 @@ fn on(
     campaign: &Campaign,
     wanted: &Wanted,
     (machine, kind): (&Machine, FsKind),
-    certificate: &mut Certificate,
+    result: &mut RunResult,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BTreeMap<Fault, Tally>, RunError> {
-    certificate.seeds = wanted.rounds;
+    result.seeds = wanted.rounds;
     let (ways, _) = Way::on(kind, &wanted.ways);
     if ways.is_empty() {
-        certificate.not_run.push(format!("{kind}: it has none of these strategies"));
+        result.not_run.push(format!("{kind}: it has none of these strategies"));
         return Ok(BTreeMap::new());
     }
     let (fault, usage) = of_round(campaign, wanted, &ways, 0);
@@ -153,10 +153,10 @@ fn on(
     let plan = Plan { rounds, violations_max: VIOLATIONS_MAX, keep_in: None };
     let mut medium = PowerCut::new(machine, kind);
     medium.repairs = true;
-    runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
-    certificate.classes.clear();
+    runner::run(&plan, &mut medium, &mut lab, result, stop, progress)?;
+    result.classes.clear();
     for (fault, tally) in &lab.tallies {
-        certificate.count(&format!("{fault}: {}", tally.counts), tally.states);
+        result.count(&format!("{fault}: {}", tally.counts), tally.states);
     }
     Ok(lab.tallies)
 }

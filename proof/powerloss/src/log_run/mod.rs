@@ -24,11 +24,11 @@ use self::chronicle::{Again, Chronicle, May};
 use self::project::{Projection, Projector, Seen, read_files};
 use self::spec::{Spec, Subject};
 use crate::campaign::Campaign;
-use crate::certificate::Certificate;
 use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::states::{Cut, Subset};
 use crate::medium::{Choice, Place, PowerCut, RunError, State};
 use crate::process::Program;
+use crate::result::RunResult;
 use crate::runner::{self, Lab, Plan, Written};
 use crate::sim::explore::log2_of_sum;
 use crate::words::Way;
@@ -52,35 +52,36 @@ pub struct Wanted {
     pub subject: Subject,
 }
 
-/// Runs it: a certificate for each file system, in order.
+/// Runs it: a result for each file system, in order.
 pub fn run(
     campaign: &Campaign,
     wanted: &Wanted,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Certificate>, RunError> {
+) -> Result<Vec<RunResult>, RunError> {
     let what = match wanted.subject {
         Subject::Log => "operations",
         Subject::Raft => "calls of a raft log",
     };
     let subject = format!("histories of {LENGTH} {what}; {}", Way::list(&wanted.ways));
-    let ran = campaign.on_each("run", &subject, stop, |machine, kind, certificate| {
-        on(campaign, wanted, (machine, kind), certificate, stop, progress)
+    let ran = campaign.on_each("run", &subject, stop, |machine, kind, result| {
+        on(campaign, wanted, (machine, kind), result, stop, progress)
     })?;
-    Ok(ran.into_iter().map(|(certificate, ())| certificate).collect())
+    Ok(ran.into_iter().map(|(result, ())| result).collect())
 }
 
 fn on(
     campaign: &Campaign,
     wanted: &Wanted,
     (machine, kind): (&Machine, FsKind),
-    certificate: &mut Certificate,
+    result: &mut RunResult,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
     let (ways, lack) = Way::on(kind, &wanted.ways);
-    let why = |way| format!("{kind}: {way}: this file system has no O_DIRECT");
-    certificate.not_run.extend(lack.into_iter().map(why));
+    if !lack.is_empty() {
+        result.not_run.push(format!("{}: this file system has no O_DIRECT", Way::list(&lack)));
+    }
     if ways.is_empty() {
         return Ok(());
     }
@@ -102,13 +103,13 @@ fn on(
     let keep_in = campaign.keep_in.clone();
     let plan = Plan { rounds: histories, violations_max: VIOLATIONS_MAX, keep_in };
     let mut medium = PowerCut::new(machine, kind);
-    runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
-    certificate.seeds = lab.done;
-    certificate.classes.clear();
-    certificate.count("mounted by the kernel: any subset of unflushed sectors", lab.mounted);
-    certificate.classes[0].possible_log2 = Some(lab.possible_log2);
-    certificate.count("cut again while they were opened", lab.again);
-    lab.projection.describe(certificate, kind, wanted.projected);
+    runner::run(&plan, &mut medium, &mut lab, result, stop, progress)?;
+    result.seeds = lab.done;
+    result.classes.clear();
+    result.count("mounted", lab.mounted);
+    result.classes[0].possible_log2 = Some(lab.possible_log2);
+    result.count("cut again", lab.again);
+    lab.projection.describe(result, kind, wanted.projected);
     Ok(())
 }
 

@@ -20,13 +20,13 @@ use inkstone_io::{Access, AlignedBuf, BLOCK_BYTES, Directory, File, OpenFile, Sy
 use inkstone_sim::{DiskOptions, Fate, ItemKind, PowerCut, SimDisk};
 
 use super::spec::Spec;
-use crate::certificate::Certificate;
 use crate::kernel::disk::Disk;
 use crate::kernel::image::SECTOR_BYTES;
 use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Cut, Kept, Subset, Unit, choose};
 use crate::model::Allowed;
+use crate::result::RunResult;
 use crate::verdict::{open_and_check, probe};
 
 /// One projected family in this many has one of its states mounted too.
@@ -77,52 +77,36 @@ pub(crate) struct Projection {
     pub(crate) states: u64,
     /// Families: mounted states with sectors that can differ.
     pub(crate) families: u64,
-    /// Mounted states without such sectors.
-    pub(crate) without: u64,
     /// States that were mounted as well, and whose files were compared byte by byte.
     pub(crate) compared: u64,
     /// States that a small family could not show; the next families show them.
     owed: u64,
 }
 
-/// Why nothing can be projected on a kind of file system.
+/// Why nothing can be projected on a kind of file system. On btrfs every write goes to a new place,
+/// so no mounted state refers to a block in flight; with data=journal contents go through the
+/// journal first, and to their own place only later.
 fn never(kind: FsKind) -> Option<&'static str> {
     match kind {
-        FsKind::Btrfs => {
-            Some("every write goes to a new place, so no mounted state refers to a block in flight")
-        }
-        FsKind::Ext4DataJournal => {
-            Some("contents go through the journal first, and to their own place only later")
-        }
+        FsKind::Btrfs | FsKind::Ext4DataJournal => Some("no contents are in flight to their place"),
         FsKind::Ext4 | FsKind::Ext4NoJournal | FsKind::Xfs => None,
     }
 }
 
 impl Projection {
-    /// Adds the counts to a certificate.
-    pub(crate) fn describe(&self, certificate: &mut Certificate, kind: FsKind, wanted: u64) {
+    /// Adds the counts to a result.
+    pub(crate) fn describe(&self, result: &mut RunResult, kind: FsKind, wanted: u64) {
         if wanted == 0 {
             return;
         }
         if let Some(why) = never(kind) {
-            certificate.not_run.push(format!("{wanted} projected states: {why}"));
+            result.notes.push(format!("no state is projected: {why}"));
             return;
         }
-        let families = self.families;
-        let projected = format!(
-            "projected from {families} mounted states: any subset of the sectors in flight with \
-             file contents"
-        );
-        certificate.count(&projected, self.states);
-        let compared = "some of these also mounted, every file compared byte by byte";
-        certificate.count(compared, self.compared);
+        result.count("projected", self.states);
+        result.count("compared", self.compared);
         if self.states < wanted {
-            certificate.not_run.push(format!(
-                "{} of {wanted} projected states: {} mounted states had no sector in flight with \
-                 file contents",
-                wanted - self.states,
-                self.without
-            ));
+            result.notes.push("too few states have file contents in flight to project all".into());
         }
     }
 }
@@ -159,7 +143,6 @@ impl Projector<'_> {
         total.owed += quota;
         let places = self.places();
         if places.is_empty() {
-            total.without += 1;
             return Ok(());
         }
         total.families += 1;

@@ -106,7 +106,7 @@ pub struct State<'a> {
     pub directory: Result<PathBuf, String>,
     /// How many of the writer's lines were heard before the last write of this state.
     pub heard: usize,
-    /// What kind of state it is; the certificate counts them by this name.
+    /// What kind of state it is; the result counts them by this name.
     pub class: &'static str,
     /// Whether it is one of [`Choice::plainest`].
     pub is_plainest: bool,

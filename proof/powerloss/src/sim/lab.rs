@@ -1,6 +1,6 @@
-//! Many seeds of many classes on several cores, and the certificate of the results.
+//! Many seeds of many classes on several cores, and the result of the results.
 //!
-//! *Owns*: which thread runs which seeds, when a run ends, shortening failures, the certificate.
+//! *Owns*: which thread runs which seeds, when a run ends, shortening failures, the result.
 //! *May not touch*: what a class is about (`class.rs`), the terminal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +12,9 @@ use inkstone_io::NamedChoice;
 use inkstone_sim::shrink::shrink;
 
 use super::class::{FaultClass, Look, Looked, Unit};
-use crate::certificate::{Certificate, Class, Violation};
 use crate::history::Op;
 use crate::mistake::Mistake;
+use crate::result::{Class, RunResult, Violation};
 
 /// The time that an unfinished seed counts for when time is shared out.
 const BEGUN: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub struct Plan {
     pub mistake: Option<Mistake>,
     /// Only these operations of each history, by number: used to repeat a shortened failure.
     pub operations: Option<Vec<usize>>,
-    /// The command, for the certificate.
+    /// The command, for the result.
     pub command: String,
 }
 
@@ -62,7 +62,7 @@ pub struct Now {
 #[derive(Debug)]
 pub struct Report {
     /// For machines and people.
-    pub certificate: Certificate,
+    pub result: RunResult,
     /// The counts, class by class.
     pub looked: Vec<(FaultClass, Looked)>,
     pub is_cut_short: bool,
@@ -271,38 +271,26 @@ impl Plan {
         took: Duration,
     ) -> Report {
         let of_classes = || self.classes.iter().copied().zip(turns);
-        let mut not_run = vec![
-            "EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below"
-                .to_owned(),
-        ];
-        let left_out: Vec<_> = FaultClass::ALL
-            .iter()
-            .filter(|class| !self.classes.contains(class))
-            .map(|class| class.name())
-            .collect();
-        if !left_out.is_empty() {
-            not_run.push(format!("not selected: {}", left_out.join(", ")));
-        }
+        let mut not_run = Vec::new();
         if is_cut_short {
             not_run.push("it was stopped early".to_owned());
         }
         let mistake = self
             .mistake
             .map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
-        let subject =
-            format!("segments of 64 and 256 KiB, every option drawn from the seed{mistake}");
+        let subject = format!("opened and read after the power was cut at any instant{mistake}");
         let command = self.command.clone();
-        let certificate = Certificate {
+        let result = RunResult {
             seed: self.seed,
             seeds: turns.iter().map(|turns| turns.seeds).max().unwrap_or(0),
             classes: of_classes().map(|(class, turns)| class_of(class, turns)).collect(),
             seconds: took.as_secs_f64(),
             violations,
             not_run,
-            ..Certificate::begin("sim", "simulated".into(), subject, command)
+            ..RunResult::begin("sim", "simulated disks".into(), subject, command)
         };
         let looked = of_classes().map(|(class, turns)| (class, turns.looked)).collect();
-        Report { certificate, looked, is_cut_short }
+        Report { result, looked, is_cut_short }
     }
 }
 
@@ -311,21 +299,22 @@ pub const ALL_OF: usize = 16;
 
 fn class_of(class: FaultClass, turns: &Turns) -> Class {
     let Turns { seeds, spent, looked: Looked { states, tally, recycled }, .. } = turns;
-    let mut name = format!("{class}: {}, {seeds} seeds", class.summary());
+    let mut details = format!("{}; {seeds} seeds", class.summary());
     if tally.cuts > 0 {
-        name += &format!(" ({} of {} cuts whole)", tally.exhausted, tally.cuts);
+        details += &format!("; {} of {} cuts whole", tally.exhausted, tally.cuts);
     }
     if class == FaultClass::Recycled {
-        name += &format!(
-            " ({recycled} segments recycled, old bytes after the log's end in {} states)",
+        details += &format!(
+            "; {recycled} segments recycled, old bytes after the log's end in {} states",
             tally.beneath
         );
     }
     if class == FaultClass::Recovery {
-        name += &format!(" ({:?} states by depth)", tally.depths);
+        details += &format!("; {:?} states by depth", tally.depths);
     }
     Class {
-        name,
+        name: class.name().to_owned(),
+        details,
         states: *states,
         possible_log2: tally.possible_log2,
         covered: tally.covered,

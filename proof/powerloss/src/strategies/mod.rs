@@ -27,9 +27,9 @@ use self::content::{Left, look};
 use self::plain::{Plain, Trial};
 use self::row::Row;
 use crate::campaign::Campaign;
-use crate::certificate::{Certificate, Violation};
 use crate::kernel::recording::Recording;
 use crate::medium::{Choice, PowerCut, RunError, State};
+use crate::result::{RunResult, Violation};
 use crate::runner::{self, Lab, Plan, Written, replay};
 
 /// States that are taken from one recording; more come from recordings of the next seeds.
@@ -44,10 +44,10 @@ pub fn run(
     states: usize,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<(Certificate, Vec<Row>)>, RunError> {
+) -> Result<Vec<(RunResult, Vec<Row>)>, RunError> {
     let count = strategies.len();
     let subject = format!("{count} plain strategies, each verdict compared with its claim");
-    campaign.on_each("strategies", &subject, stop, |machine, kind, certificate| {
+    campaign.on_each("strategies", &subject, stop, |machine, kind, result| {
         let mut lab = Strategies {
             campaign,
             states,
@@ -59,24 +59,24 @@ pub fn run(
         let rounds = lab.runs() * strategies.len() as u64;
         let plan = Plan { rounds, violations_max: usize::MAX, keep_in: None };
         let mut medium = PowerCut::new(machine, kind);
-        runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
+        runner::run(&plan, &mut medium, &mut lab, result, stop, progress)?;
         let is_stopped = stop.load(Ordering::Relaxed);
         lab.rows.retain(|row| row.states > 0 || row.not_run.is_some() || !is_stopped);
-        certificate.classes.clear();
-        lab.rows.iter().for_each(|row| conclude(row, certificate));
+        result.classes.clear();
+        lab.rows.iter().for_each(|row| conclude(row, result));
         Ok(lab.rows)
     })
 }
 
-/// Tells a row in the certificate.
-fn conclude(row: &Row, certificate: &mut Certificate) {
-    certificate.count(&row.short(), row.states);
+/// Tells a row in the result.
+fn conclude(row: &Row, result: &mut RunResult) {
+    result.count(&row.short(), row.states);
     let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
-    certificate.not_run.extend(why);
+    result.not_run.extend(why);
     if !row.is_as_claimed() {
         let what = format!("not as claimed: {row}");
         let command = row.command.clone().unwrap_or_default();
-        certificate.violations.push(Violation { what, command });
+        result.violations.push(Violation { what, command });
     }
 }
 

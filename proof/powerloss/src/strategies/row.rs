@@ -120,7 +120,7 @@ impl Row {
         self.worst.as_ref().or(self.hole.as_ref())
     }
 
-    /// The claim and the verdict in a few words: the row's name in a certificate.
+    /// The claim and the verdict in a few words: the row's name in a result.
     pub fn short(&self) -> String {
         let mut words = format!("{} ({}): ", self.strategy, self.claim().words());
         words += &match (self.verdict(), &self.worst) {

@@ -40,7 +40,7 @@ fn run_now(plan: &Plan) -> Report {
 #[test]
 fn every_class_holds_and_looks_at_something() {
     let report = run_now(&plan(FaultClass::ALL, Until::Seeds(4)));
-    assert!(report.certificate.is_clean(), "{}", report.certificate);
+    assert!(report.result.is_clean(), "{}", report.result);
     let of: HashMap<FaultClass, Looked> = report.looked.into_iter().collect();
     for class in FaultClass::ALL {
         let class_states = of[class].states;
@@ -55,8 +55,8 @@ fn every_class_holds_and_looks_at_something() {
         recycled.tally.beneath,
         recycled.states
     );
-    assert_eq!(report.certificate.classes.len(), FaultClass::ALL.len());
-    let states = report.certificate.states();
+    assert_eq!(report.result.classes.len(), FaultClass::ALL.len());
+    let states = report.result.states();
     assert!(states >= 100_000, "{states} states");
 }
 
@@ -177,9 +177,9 @@ fn a_run_ends_when_it_is_told_to() {
     let report = run(&plan(FaultClass::ALL, Until::Seeds(1000)), &stop, &mut |_| {});
     assert!(
         report.is_cut_short
-            && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
+            && report.result.not_run.iter().any(|what| what.contains("stopped early"))
     );
-    assert!(report.certificate.seeds < 100, "{} seeds", report.certificate.seeds);
+    assert!(report.result.seeds < 100, "{} seeds", report.result.seeds);
     let stopped = Unit {
         class: FaultClass::Torn512,
         seed: 1,
@@ -263,7 +263,7 @@ mod mistaken {
         ] {
             let asked = Plan { mistake: Some(mistake), ..plan(&[class], Until::Seeds(8)) };
             let report = run_now(&asked);
-            let [violation] = &report.certificate.violations[..] else {
+            let [violation] = &report.result.violations[..] else {
                 panic!("{mistake} is not found by {class}")
             };
             let words: Vec<&str> = violation.command.split(' ').collect();
@@ -282,7 +282,7 @@ mod mistaken {
                 operations: Some(numbers),
                 ..asked
             };
-            let shown = &run_now(&again).certificate.violations;
+            let shown = &run_now(&again).result.violations;
             assert_eq!(
                 shown.first().map(|shown| &shown.what),
                 Some(&violation.what),
@@ -291,7 +291,7 @@ mod mistaken {
             );
             // The same without the mistake holds.
             let sound = run_now(&Plan { mistake: None, ..again });
-            assert!(sound.certificate.is_clean(), "{}", sound.certificate);
+            assert!(sound.result.is_clean(), "{}", sound.result);
         }
     }
 }
