@@ -20,7 +20,6 @@ use inkstone_powerloss::medium::{PowerCut, Shown, Which};
 use inkstone_powerloss::replay::Recorded;
 use inkstone_powerloss::words::Way;
 
-use super::shared::tell;
 use super::writer::program;
 use crate::parse::names;
 
