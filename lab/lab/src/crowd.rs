@@ -13,13 +13,13 @@ use crate::stage::WayError;
 
 /// The result of a crowd.
 #[derive(Debug)]
-pub(crate) struct Together<T> {
+pub struct Together<T> {
     /// The result of each thread, in the order of the workers.
-    pub(crate) outcomes: Vec<T>,
+    pub outcomes: Vec<T>,
     /// When they began, by `CLOCK_MONOTONIC`.
-    pub(crate) begin_ns: u64,
+    pub begin_ns: u64,
     /// What the process used from then until the last thread had ended.
-    pub(crate) usage: Usage,
+    pub usage: Usage,
 }
 
 /// Runs `body` once for each worker, each on a thread of its own. All threads are started before
@@ -27,7 +27,7 @@ pub(crate) struct Together<T> {
 ///
 /// # Errors
 /// The first error of a body; a thread that cannot be started; a panic.
-pub(crate) fn together<W: Send, T: Send>(
+pub fn together<W: Send, T: Send>(
     workers: &mut [W],
     body: impl Fn(usize, &mut W) -> Result<T, WayError> + Sync,
 ) -> Result<Together<T>, WayError> {

@@ -21,7 +21,7 @@ pub mod billing;
 pub mod claims;
 pub mod command;
 pub mod compare;
-mod crowd;
+pub mod crowd;
 pub mod disks;
 pub mod experiment;
 pub mod export;

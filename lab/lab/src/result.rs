@@ -260,7 +260,7 @@ pub struct Figure {
 }
 
 /// A figure.
-pub(crate) fn figure(name: &str, unit: Unit, value: f64) -> Figure {
+pub fn figure(name: &str, unit: Unit, value: f64) -> Figure {
     Figure { name: name.into(), unit, value }
 }
 

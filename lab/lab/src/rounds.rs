@@ -58,28 +58,30 @@ impl Pace {
 
 /// When turns are taken, and when they end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turns {
-    pub(crate) rounds: u32,
-    pub(crate) seed: u64,
+pub struct Turns {
+    /// Rounds; every way has a turn in each.
+    pub rounds: u32,
+    /// Seed of the orders.
+    pub seed: u64,
     /// Whether each round has another random order, so that no way always runs after the same one.
-    pub(crate) is_random: bool,
+    pub is_random: bool,
     /// How long a turn may be measured.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// No round begins after this much time, once this many are done.
-    pub(crate) until: Option<(Duration, u32)>,
+    pub until: Option<(Duration, u32)>,
     /// No turn begins after this much time.
-    pub(crate) cut_off: Option<Duration>,
+    pub cut_off: Option<Duration>,
 }
 
 /// One turn of one way.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn<'a> {
+pub struct Turn<'a> {
     /// The place, and the user's wish to stop.
-    pub(crate) session: &'a Session<'a>,
+    pub session: &'a Session<'a>,
     /// How long it may be measured.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// A different number for each turn.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 impl Turn<'_> {
@@ -91,20 +93,20 @@ impl Turn<'_> {
 
 /// The result of a turn.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// Operations, or bytes: what the table's unit counts.
-    pub(crate) amount: u64,
+    pub amount: u64,
     /// Their time.
-    pub(crate) total_ns: u64,
+    pub total_ns: u64,
     /// The slowest of them, if each was timed.
-    pub(crate) slowest_ns: Option<u64>,
+    pub slowest_ns: Option<u64>,
     /// Further figures; the way's figure is the median over its turns.
-    pub(crate) figures: Vec<Figure>,
+    pub figures: Vec<Figure>,
 }
 
 impl Sample {
     /// So much in this time.
-    pub(crate) fn of(amount: u64, total_ns: u64) -> Self {
+    pub fn of(amount: u64, total_ns: u64) -> Self {
         Self { amount, total_ns, ..Self::default() }
     }
 
@@ -114,13 +116,13 @@ impl Sample {
     }
 
     /// The same with further figures.
-    pub(crate) fn with(self, figures: Vec<Figure>) -> Self {
+    pub fn with(self, figures: Vec<Figure>) -> Self {
         Self { figures, ..self }
     }
 }
 
 /// What a way does.
-pub(crate) trait TakesTurns {
+pub trait TakesTurns {
     /// Takes its turn.
     ///
     /// # Errors
@@ -175,7 +177,7 @@ impl<F: FnMut(&Turn<'_>, &mut Recorder) -> Result<Sample, WayError>> TakesTurns 
 }
 
 /// A way on its way through the rounds.
-pub(crate) struct Running<'a> {
+pub struct Running<'a> {
     pub(crate) way: Way,
     work: Option<Box<dyn TakesTurns + 'a>>,
     figures: Vec<Figure>,
@@ -188,7 +190,7 @@ impl<'a> Running<'a> {
     }
 
     /// A way; if its work could not be prepared, it has the reason instead.
-    pub(crate) fn new<W: TakesTurns + 'a>(
+    pub fn new<W: TakesTurns + 'a>(
         name: impl Into<String>,
         series: &str,
         x: Option<f64>,
@@ -240,18 +242,16 @@ impl<'a> Running<'a> {
 }
 
 /// One place with its ways.
-pub(crate) struct SideBySide<'a> {
-    pub(crate) session: &'a Session<'a>,
-    pub(crate) ways: Vec<Running<'a>>,
+pub struct SideBySide<'a> {
+    /// The place.
+    pub session: &'a Session<'a>,
+    /// Its ways.
+    pub ways: Vec<Running<'a>>,
 }
 
 /// Runs the rounds: each in all places, one after the other. What was measured before an error or
 /// Ctrl-C is kept; returns whether the rounds came to their end.
-pub(crate) fn take_turns(
-    turns: &Turns,
-    places: &mut [SideBySide<'_>],
-    progress: &mut Progress,
-) -> bool {
+pub fn take_turns(turns: &Turns, places: &mut [SideBySide<'_>], progress: &mut Progress) -> bool {
     let mut random = fastrand::Rng::with_seed(turns.seed);
     let begin = Instant::now();
     let mut whither: Vec<usize> = (0..places.len()).collect();
@@ -290,7 +290,7 @@ pub(crate) fn take_turns(
 
 impl SideBySide<'_> {
     /// What the ways count after all timed rounds.
-    pub(crate) fn count(&mut self, progress: &mut Progress) {
+    pub fn count(&mut self, progress: &mut Progress) {
         for one in &mut self.ways {
             let Some(work) = &mut one.work else { continue };
             match work.count(self.session, progress) {
@@ -302,7 +302,7 @@ impl SideBySide<'_> {
     }
 
     /// The table of these ways, each compared with the baseline.
-    pub(crate) fn table(self, frame: Frame, place: &Place, turns: &Turns) -> Table {
+    pub fn table(self, frame: Frame, place: &Place, turns: &Turns) -> Table {
         let base = self.ways.iter().find(|one| one.way.name == frame.baseline);
         let base = base.filter(|one| !one.way.rounds.is_empty());
         let base_rounds = base.map(|one| one.way.rounds.clone()).unwrap_or_default();
@@ -346,13 +346,17 @@ impl SideBySide<'_> {
 const NOT_RUN: &str = "not run: the run ended before";
 
 /// The texts and the baseline of a table.
-pub(crate) struct Frame<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) title: String,
-    pub(crate) x_name: Option<&'static str>,
-    pub(crate) unit: Unit,
+pub struct Frame<'a> {
+    /// [`Table::name`].
+    pub name: &'a str,
+    /// [`Table::title`].
+    pub title: String,
+    /// [`Table::x_name`].
+    pub x_name: Option<&'static str>,
+    /// [`Table::unit`].
+    pub unit: Unit,
     /// Name of the way that the others are compared with.
-    pub(crate) baseline: String,
+    pub baseline: String,
 }
 
 impl<'a> Frame<'a> {

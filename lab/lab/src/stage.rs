@@ -118,7 +118,7 @@ impl Session<'_> {
     /// Waits until the device is quiet. A file system frees the blocks of a removed file later, in
     /// another thread (ext4 mounted with discard: a kernel thread, command by command), which must
     /// not disturb a measured pass.
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         let begin = Instant::now();
         let counters = || block_stat(self.device?).ok();
         let mut last = counters();

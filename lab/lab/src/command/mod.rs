@@ -66,7 +66,7 @@ impl Context<'_> {
 ///
 /// # Errors
 /// When nothing can be measured there at all; those of the body.
-fn in_directory(
+pub fn in_directory(
     directory: Option<&Path>,
     room_bytes: u64,
     context: &mut Context<'_>,
@@ -85,8 +85,9 @@ fn in_directory(
 }
 
 /// A result with everything that is known before the first measurement.
-pub(crate) struct Started {
-    pub(crate) result: LabResult,
+pub struct Started {
+    /// The result so far.
+    pub result: LabResult,
     begin_ns: u64,
 }
 
