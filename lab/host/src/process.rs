@@ -1,4 +1,4 @@
-//! Processes that a lab starts: pausing, waking and killing them, talking with them, and their end
+//! Processes that a lab starts: pausing, waking and killing them, hearing them, and their end
 //! with the lab's own.
 //!
 //! *Owns*: their start, their pauses, their end, also after a kill of the lab. *May not touch*:
@@ -6,9 +6,9 @@
 //! group and all processes, are refused. A child that was not waited for yet keeps its number.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
@@ -83,13 +83,12 @@ fn on_child<T>(
     retry(|| Ok(call(pid)?)).map_err(|error| Error::new(what, &place, error))
 }
 
-/// A process that this one has started, with a pipe in each direction. Dropping it kills it and
+/// A process that this one has started, with a pipe from its stdout. Dropping it kills it and
 /// waits for its end. A killed lab cannot do that, so each asks the kernel to be killed when the
 /// thread that started it ends ([`end_with_parent`]).
 #[derive(Debug)]
 pub struct Helper {
     child: Child,
-    input: ChildStdin,
     output: BufReader<ChildStdout>,
     place: PathBuf,
 }
@@ -104,12 +103,11 @@ impl Helper {
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self> {
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Error::new("start", program, error))?;
-        let input = child.stdin.take().expect("a pipe was asked for");
         let output = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
         let place = PathBuf::from(format!("process {}", child.id()));
-        Ok(Self { child, input, output, place })
+        Ok(Self { child, output, place })
     }
 
     /// Its number.
@@ -135,15 +133,6 @@ impl Helper {
     /// It has ended.
     pub fn resume(&self) -> Result<()> {
         signal_process(self.id(), Signal::Continue)
-    }
-
-    /// Writes a line to its stdin.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
-        let told = self.input.write_all(format!("{line}\n").as_bytes());
-        told.map_err(|error| Error::new("write to", &self.place, error))
     }
 
     /// Waits for a line of its stdout.
@@ -225,9 +214,8 @@ mod tests {
 
     #[test]
     fn a_helper_answers_and_its_end_is_an_error() {
-        let mut helper = shell("read line; echo \"got $line\"");
-        helper.tell("this").expect("it reads");
-        assert_eq!(helper.answer().expect("a line"), "got this");
+        let mut helper = shell("echo this");
+        assert_eq!(helper.answer().expect("a line"), "this");
         let error = helper.answer().expect_err("it has ended").to_string();
         assert!(error.contains("without an answer"), "{error}");
         assert!(helper.pause().is_err(), "it has ended");
