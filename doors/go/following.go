@@ -220,5 +220,5 @@ func (v *view) wait() C.go_read {
 	if queue.Add(-1) > 0 {
 		wait = turnTime
 	}
-	return C.go_cursor_next_within(v.c, micros(wait))
+	return C.go_cursor_next_within(v.c, C.uint64_t(max(wait, 0)/time.Microsecond))
 }

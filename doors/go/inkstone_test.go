@@ -69,7 +69,6 @@ func eventually(t testing.TB, what string, has func() bool) {
 func sizes(more ...Option) []Option {
 	return append([]Option{
 		WithSegmentBytes(1 << 16), WithRecordBytesMax(1 << 15), WithBufferBytes(1 << 16),
-		WithoutPrepareAhead(),
 	}, more...)
 }
 
@@ -216,10 +215,9 @@ func TestErrorsSayWhat(t *testing.T) {
 		_, err = Open(path, option)
 		is(t, err, ErrInvalid)
 	}
-	log := small(t, path, WithLinger(time.Millisecond), WithIdle(time.Second),
-		WithFreeSegmentsMax(0), WithTailBytes(0), WithPadGroups(), WithDiskBudgetBytes(1<<20),
-		WithFileMode(0o640), WithAccess("buffered"), WithDurability("fdatasync"),
-		WithPreparation("fallocate"))
+	log := small(t, path, WithFreeSegmentsMax(0), WithTailBytes(0), WithPadGroups(),
+		WithDiskBudgetBytes(1<<20), WithFileMode(0o640), WithAccess("buffered"),
+		WithDurability("fdatasync"), WithPreparation("fallocate"))
 	_, err = Open(path)
 	is(t, err, ErrLocked)
 	_, err = log.Append(make([]byte, 1<<16))

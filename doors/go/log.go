@@ -264,7 +264,7 @@ func join(records [][]byte) []byte {
 }
 
 // AppendUnwaited appends one record that nobody waits for, and returns its LSN. The log commits it
-// soon (WithLinger). Goroutines: any.
+// soon. Goroutines: any.
 //
 // Durable: nothing on return: the record is when Sync has returned, or Durable has reached its LSN.
 func (l *Log) AppendUnwaited(data []byte) (lsn uint64, err error) {

@@ -48,9 +48,8 @@ func TestAPeriodicLogDoesNotWait(t *testing.T) {
 
 // holdCallbacks opens a log, and holds up the thread that commits and calls back, until `let` is
 // called, at the latest when the test ends. The log has one record, which is durable.
-func holdCallbacks(t testing.TB, more ...Option) (log *Log, let func()) {
-	// Idle, so that nobody commits the record before it is waited for.
-	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...)
+func holdCallbacks(t testing.TB) (log *Log, let func()) {
+	log = small(t, t.TempDir())
 	slow := &waiter{answer: make(chan error)} // Without room.
 	slow.handle = cgo.NewHandle(slow)
 	must[uint64](t)(log.appendFor(slow, []byte("slow")))
@@ -67,7 +66,7 @@ func holdCallbacks(t testing.TB, more ...Option) (log *Log, let func()) {
 
 // A callback that does not return holds up the thread that commits, so the buffers stay full.
 func TestAContextEndsBesideFullBuffers(t *testing.T) {
-	log, let := holdCallbacks(t, WithLinger(0))
+	log, let := holdCallbacks(t)
 	for _, size := range []int{30_000, 4} {
 		for full := 0; full < 20; { // Full, and not only for a moment.
 			_, err := log.TryAppend(make([]byte, size))

@@ -2,41 +2,43 @@
 #include <inkstone.hpp>
 #include <iostream>
 #include <string>
-#include <vector>
 
 int main(int count, char **arguments) {
     const std::string path = count > 1 ? arguments[1] : "orders";
     try {
-        inkstone::log log(path, inkstone::options().segment_bytes(32 << 20));
-        std::cout << log.recovery_json() << '\n';
+        auto options = inkstone::options().set("segment_bytes", 32 << 20);
+        auto log = inkstone::log::open(path, options).value();
 
-        log.append_durable("durable when it returns");
-        auto first = log.append("appended now,");
-        auto second = log.append_parts({"waited ", "for ", "later"});
-        first.wait();
-        second.wait(); // Both share a flush.
-        log.append_batch({"all of these", "or none"}).wait();
-        log.append("called back").on_durable([](std::uint64_t lsn, const inkstone_error *error) {
-            if (error == nullptr) std::cout << "LSN " << lsn << " is durable\n";
-        });
-        log.sync();
+        log.append_durable("durable when it returns").value();
+        auto first = log.append("appended now,").value();
+        auto second = log.append_parts({"waited ", "for ", "later"}).value();
+        first.wait().value();
+        second.wait().value(); // Both share a flush.
+        log.append_batch({"all of these", "or none"})->wait().value();
+        auto called = log.append("called back").value();
+        called
+            .on_durable([](std::uint64_t lsn, const inkstone_error *error) {
+                if (error == nullptr) std::cout << "LSN " << lsn << " is durable\n";
+            })
+            .value();
+        log.sync().value();
 
-        auto cursor = log.reader().from(log.first());
-        while (auto record = cursor.next())
+        auto cursor = log.reader()->from(log.first()).value();
+        while (auto record = cursor.next().value())
             std::cout << record->lsn() << ": " << record->text() << '\n';
-        log.close();
+        log.close().value();
     } catch (const inkstone::error &error) {
         std::cerr << error.what() << '\n';
         return 1;
     }
 
     // The same without exceptions.
-    auto opened = inkstone::log::open(path, std::nothrow);
+    auto opened = inkstone::log::open(path);
     if (!opened) {
         std::cerr << opened.error().what() << '\n';
         return 1;
     }
-    auto refused = opened->truncate_before(1000000, std::nothrow);
+    auto refused = opened->truncate_before(1000000);
     if (!refused)
         std::cout << inkstone_code_name(refused.code()) << ": " << refused.error().what() << '\n';
     return refused.code() == INKSTONE_NOT_YET ? 0 : 1;

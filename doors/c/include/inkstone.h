@@ -140,7 +140,7 @@ enum
     // The disk has no room. Nothing was lost: try again when there is room, or after
     // inkstone_truncate_before.
     INKSTONE_NO_ROOM = 9,
-    // The record or batch is larger than the log's limit (inkstone_options_set_record_bytes_max).
+    // The record or batch is larger than the log's limit (the option record_bytes_max).
     INKSTONE_TOO_LARGE = 10,
     // A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
@@ -200,13 +200,13 @@ enum
     INKSTONE_EVENT_RECOVERED = 1,
     // Something is not available or not safe here, and the log does something else instead.
     INKSTONE_EVENT_FALLBACK = 2,
-    // A segment is full and durable: inkstone_event_segment.
+    // A segment is full and durable.
     INKSTONE_EVENT_SEGMENT_SEALED = 3,
     // A segment change found no prepared file and used something else.
     INKSTONE_EVENT_POOL_EMPTY = 4,
     // The log could not prepare a file in the background; it tries again.
     INKSTONE_EVENT_PREPARATION_FAILED = 5,
-    // A commit took longer than inkstone_options_set_slow_commit_us.
+    // A commit took longer than the option slow_commit_us.
     INKSTONE_EVENT_SLOW_COMMIT = 6,
     // A write or sync failed, and the log is poisoned: inkstone_event_error.
     INKSTONE_EVENT_POISONED = 7,
@@ -221,8 +221,8 @@ typedef int32_t inkstone_event_kind;
 
 // Changes of any number of streams, which are made together or not at all, in the order in which
 // they were added. One thread at a time may use it. A call that adds a change and fails leaves the
-// batch unfit: inkstone_streams_apply refuses it until it is cleared. So the codes of these calls
-// may be ignored.
+// batch unfit: inkstone_streams_apply refuses it. So the codes of these calls may be ignored. To
+// apply a batch twice makes its changes twice.
 typedef struct inkstone_batch inkstone_batch;
 
 // A position in a log from which records are read in order. One thread at a time may use it.
@@ -244,10 +244,6 @@ typedef struct inkstone_options inkstone_options;
 // Reads durable records of a log. All threads may use it at the same time. Keep one instead of
 // making one for each read: it remembers places and keeps files open.
 typedef struct inkstone_reader inkstone_reader;
-
-// A full segment that a program keeps, to copy its file, say: until it is freed the file is not
-// used for anything else.
-typedef struct inkstone_segment inkstone_segment;
 
 // Many streams in one log, open for writing. A stream has an id and dense numbers of its own, from
 // a first one that its creator chooses. All streams share every flush. All threads may use it at
@@ -288,14 +284,6 @@ typedef struct {
     // How many they are.
     size_t size;
 } inkstone_bytes;
-
-// A record in parts.
-typedef struct {
-    // The parts, in order.
-    const inkstone_bytes *parts;
-    // How many they are.
-    size_t count;
-} inkstone_parts;
 
 // A record that is borrowed from a cursor: valid until the next call on that cursor.
 typedef struct {
@@ -348,7 +336,7 @@ inkstone_code inkstone_open(const char *path_of_log,
 // Appends one record and waits until it is durable. Calls of several threads share a flush.
 //
 // Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the
-// record and all before it; with inkstone_options_set_periodic_us they will be soon.
+// record and all before it; with the option periodic_us they will be soon.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_durable(const inkstone_log *log,
                                       const void *data,
@@ -373,12 +361,11 @@ inkstone_code inkstone_append(const inkstone_log *log,
 // became of the record.
 //
 // Threads: any; each pending record on one at a time. Durable: the record and all before it; with
-// inkstone_options_set_periodic_us they will be soon.
+// the option periodic_us they will be soon.
 INKSTONE_MUST_USE
 inkstone_code inkstone_wait(inkstone_pending *pending, inkstone_error **error);
 
-// Appends one record that nobody waits for. The log's own thread commits it within the option
-// linger_us.
+// Appends one record that nobody waits for. The log's own thread commits it soon.
 //
 // Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable:
 // nothing on return: the record is durable when inkstone_sync has returned, or inkstone_durable
@@ -394,7 +381,7 @@ inkstone_code inkstone_append_unwaited(const inkstone_log *log,
 // `lsn`, which may be NULL.
 //
 // Threads: any. Durable: every record whose append had returned before this call, also with
-// inkstone_options_set_periodic_us.
+// the option periodic_us.
 INKSTONE_MUST_USE
 inkstone_code inkstone_sync(const inkstone_log *log, uint64_t *lsn, inkstone_error **error);
 
@@ -501,7 +488,7 @@ void inkstone_error_free(inkstone_error *error);
 // (UINT64_MAX: for ever), for a thread that has nothing but the LSN. The record need not be
 // appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
 // INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in
-// a log without a thread of its own (inkstone_options_set_own_thread) another call must.
+// a log without a thread of its own (the option own_thread) another call must.
 //
 // Threads: any. Durable: every record up to `lsn`.
 INKSTONE_MUST_USE
@@ -617,20 +604,9 @@ inkstone_code inkstone_append_parts(const inkstone_log *log,
                                     inkstone_pending *pending,
                                     inkstone_error **error);
 
-// Appends one record in parts if that needs no waiting; else INKSTONE_BUSY.
-//
-// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
-// for `pending`.
-INKSTONE_MUST_USE
-inkstone_code inkstone_try_append_parts(const inkstone_log *log,
-                                        const inkstone_bytes *parts,
-                                        size_t count,
-                                        inkstone_pending *pending,
-                                        inkstone_error **error);
-
 // Appends `count` records, all or none: after a crash either all of them are in the log or none. A
 // batch has at least one record. It may take as much of the log as the largest record
-// (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded up to
+// (the option record_bytes_max): each record takes its bytes and 24 more, rounded up to
 // a multiple of 8.
 //
 // Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
@@ -641,18 +617,6 @@ inkstone_code inkstone_append_batch(const inkstone_log *log,
                                     size_t count,
                                     inkstone_pending *pending,
                                     inkstone_error **error);
-
-// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of
-// records that are joined.
-//
-// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
-// for `pending`.
-INKSTONE_MUST_USE
-inkstone_code inkstone_append_batch_parts(const inkstone_log *log,
-                                          const inkstone_parts *records,
-                                          size_t count,
-                                          inkstone_pending *pending,
-                                          inkstone_error **error);
 
 // Has `callback` called once with `context`: when the record is durable, or when it is known that
 // it may never be. Ends `pending`, unless `callback` is NULL. The callback is not called if this
@@ -814,12 +778,6 @@ inkstone_code inkstone_streams_apply(const inkstone_streams *streams,
                                      inkstone_pending *pending,
                                      inkstone_error **error);
 
-// Makes durable all changes that were made before.
-//
-// Threads: any. Durable: every change whose call had returned before this one.
-INKSTONE_MUST_USE
-inkstone_code inkstone_streams_sync(const inkstone_streams *streams, inkstone_error **error);
-
 // How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
 // log_bytes, sections, moved_records, moved_bytes, housekeeping_bytes, front_live_bytes (what the
 // front of the log waits for); and not_moved, null or the error for which the front could not be
@@ -847,12 +805,6 @@ inkstone_batch *inkstone_batch_new(void);
 //
 // Threads: any, once.
 void inkstone_batch_free(inkstone_batch *batch);
-
-// Empties a batch, to use its memory again. NULL is nothing. A batch that was applied and is not
-// cleared still has its changes: to apply it again makes them a second time.
-//
-// Threads: one at a time.
-void inkstone_batch_clear(inkstone_batch *batch);
 
 // Creates a stream whose first record gets the number `first`.
 //
@@ -999,10 +951,10 @@ inkstone_code inkstone_streams_cursor_new(const inkstone_streams_reader *reader,
 void inkstone_streams_cursor_free(inkstone_streams_cursor *cursor);
 
 // The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet.
-// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_TRUNCATED_AFTER,
-// once, when records before the cursor were truncated at the end of the stream, restarted, or
-// removed with it: the next call goes on at inkstone_error_number. INKSTONE_NO_STREAM when the
-// stream was removed.
+// INKSTONE_TRUNCATED_BEFORE: continue with a new cursor at inkstone_error_number.
+// INKSTONE_TRUNCATED_AFTER, once, when records before the cursor were truncated at the end of the
+// stream, restarted, or removed with it: the next call goes on at inkstone_error_number.
+// INKSTONE_NO_STREAM when the stream was removed.
 //
 // Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 // a time.
@@ -1024,110 +976,70 @@ inkstone_code inkstone_streams_cursor_next_within(inkstone_streams_cursor *curso
                                                   inkstone_streams_record *record,
                                                   inkstone_error **error);
 
-// Moves to another number. INKSTONE_INVALID if `cursor` is NULL.
-//
-// Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
-inkstone_code inkstone_streams_cursor_seek(inkstone_streams_cursor *cursor, uint64_t number);
-
 // Options with their defaults, which are durable and fit most uses.
 //
 // Owner: the caller, who frees them with inkstone_options_free. Threads: any.
 inkstone_options *inkstone_options_new(void);
-
-// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files
-// prepared ahead of time.
-//
-// Owner: the caller, who frees them with inkstone_options_free. Threads: any.
-inkstone_options *inkstone_options_small(void);
 
 // Frees options. Logs that were opened with them do not need them. NULL is nothing.
 //
 // Threads: any, once.
 void inkstone_options_free(inkstone_options *options);
 
-// Refuses options that contradict each other; the message has the reason. An opening checks the
-// same.
+// Sets an option: `value` is a text, whatever the option is. An unknown name, or a value that does
+// not fit, is INKSTONE_INVALID, and the message says what would; an opening refuses options that
+// contradict each other. The names that a program may need:
 //
-// Threads: any.
-INKSTONE_MUST_USE
-inkstone_code inkstone_options_check(const inkstone_options *options, inkstone_error **error);
-
-// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new
-// log begins with smaller ones.
-inkstone_code inkstone_options_set_segment_bytes(inkstone_options *options, uint64_t bytes);
-
-// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a
-// segment.
-inkstone_code inkstone_options_set_record_bytes_max(inkstone_options *options, size_t bytes);
-
-// Whether to create a log where there is none (the default); otherwise a directory without a log
-// is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
-inkstone_code inkstone_options_set_create(inkstone_options *options, bool create);
-
-// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends
-// earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment. It may make the
-// directory and its lock file.
-inkstone_code inkstone_options_set_expect_durable(inkstone_options *options, uint64_t lsn);
-
-// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last
-// record.
-inkstone_code inkstone_options_set_begin_at(inkstone_options *options, uint64_t lsn);
-
-// Whether the log has a thread of its own (the default). It commits records that no thread waits
-// for and makes callbacks. Without it only the program's threads commit: by inkstone_wait, by
-// inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling a buffer.
-// inkstone_wait_durable and cursors then wait for one of these.
-inkstone_code inkstone_options_set_own_thread(inkstone_options *options, bool own_thread);
-
-// How many bytes of the disk all files of the log together may use; no limit by default. An append
-// beyond it gets INKSTONE_NO_ROOM.
-inkstone_code inkstone_options_set_disk_budget_bytes(inkstone_options *options, uint64_t bytes);
-
-// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not
-// wait. A power loss, a kernel panic or a killed process can lose the records of the last
-// `max_age` microseconds. What is left is still a prefix.
-inkstone_code inkstone_options_set_periodic_us(inkstone_options *options, uint64_t max_age);
-
-// The listener gets an event for each commit that takes this long or longer, in microseconds: a
-// second by default.
-inkstone_code inkstone_options_set_slow_commit_us(inkstone_options *options, uint64_t us);
-
-// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask
-// clears bits as usual.
-inkstone_code inkstone_options_set_file_mode(inkstone_options *options, uint32_t mode);
-
-// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a
-// value that does not fit, is INKSTONE_INVALID, and the message says what would. The names:
+// - begin_at: the LSN of the first record of a new log, 1 by default. An existing log goes on
+//   after its last record.
+// - create: "true", the default: a log is created where there is none. "false": a directory
+//   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+// - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit
+//   by default. An append beyond it gets INKSTONE_NO_ROOM.
+// - expect_durable: the caller knows that everything up to this LSN was acknowledged as durable:
+//   if the log ends earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment.
+//   It may make the directory and its lock file.
+// - file_mode: the permissions of the files that the log creates, in octal as for chmod: 600 by
+//   default. The umask clears bits as usual.
+// - periodic_us: NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and
+//   waiting does not wait. A power loss, a kernel panic or a killed process can lose the records
+//   of the last so many microseconds. What is left is still a prefix.
+// - record_bytes_max: the size of the largest record, and of the largest batch: 16 MiB by default.
+//   It must fit in a segment.
+// - segment_bytes: the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB
+//   by default. A new log begins with smaller ones.
+// - slow_commit_us: the listener gets an event for each commit that takes this long or longer: a
+//   second by default.
+//
+// The names for experts:
 //
 // - access: how files are read and written: "buffered" or "direct" (past the page cache). By
-//   default as the rule chooses here.
+//   default by rule.
 // - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
 //   512 MiB, 1 MiB by default.
 // - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
-//   or "o-sync". All are equally durable. By default as the rule chooses here.
+//   or "o-sync". All are equally durable. By default by rule.
 // - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
-//   used again. By default as the rule chooses here.
-// - idle_us: how long the log must have been idle before its own thread writes a promise of what
-//   is durable: 100000 by default.
-// - linger_us: how long the log's own thread gathers records that nobody waits for before it
-//   commits them: 200 by default.
+//   used again. By default by rule.
+// - own_thread: "true", the default: a thread of the log commits records that no thread waits for,
+//   and makes callbacks. "false": only the program's threads commit, by inkstone_wait,
+//   inkstone_append_durable, inkstone_sync, inkstone_close, or by filling a buffer;
+//   inkstone_wait_durable and cursors wait for one of these.
 // - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may
 //   harm bytes that do not change. "false", the default: it starts where the last one ended.
 // - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no
-//   metadata) or "fallocate" (quick to prepare, slower to write). By default as the rule
-//   chooses here.
-// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are
-//   needed. "false": none does.
+//   metadata) or "fallocate" (quick to prepare, slower to write). By default by rule.
 // - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4
 //   MiB by default. 0: readers read files.
-// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
-//   sees by itself what pays.
-// - cache_bytes: of streams (inkstone_streams_open): how many bytes of directories of older
-//   sections are kept in memory: 16 MiB by default.
-// - section_bytes: of streams: how many bytes of the log share one directory: from 16 KiB to 2
-//   GiB, 64 MiB by default; best the size of a segment.
-// - size_multiple: of streams: by how much the log may be larger than what lives in it, from 2,
-//   the default, before records in its oldest section are moved.
+//
+// The names for inkstone_streams_open:
+//
+// - cache_bytes: how many bytes of directories of older sections are kept in memory: 16 MiB by
+//   default.
+// - section_bytes: how many bytes of the log share one directory: from 16 KiB to 2 GiB, 64 MiB by
+//   default; best the size of a segment.
+// - size_multiple: by how much the log may be larger than what lives in it, from 2, the default,
+//   before records in its oldest section are moved.
 //
 // Owner: `name` and `value` stay the caller's.
 INKSTONE_MUST_USE
@@ -1168,19 +1080,10 @@ inkstone_code inkstone_verify(const char *path_of_log,
                               char **json,
                               inkstone_error **error);
 
-// As inkstone_verify, but reads only the headers and the last segment: what an opening would find.
-//
-// Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
-INKSTONE_MUST_USE
-inkstone_code inkstone_look(const char *path_of_log,
-                            bool *is_intact,
-                            char **json,
-                            inkstone_error **error);
-
 // Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may
 // append meanwhile: what it has promised to be durable is copied, which may leave out its last
-// records until it has been idle for the option idle_us. `options`, which may be NULL, apply to
-// the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
+// records until it has been idle for a tenth of a second. `options`, which may be NULL, apply
+// to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
 // files; opening one that is not complete is INKSTONE_INCOMPLETE.
 //
 // Owner: `options` stay the caller's. Threads: any. Durable: the copy, which is closed.
@@ -1201,15 +1104,6 @@ inkstone_code inkstone_keep_bytes(const char *path_of_log,
                                   uint64_t bytes,
                                   uint64_t *first,
                                   inkstone_error **error);
-
-// As inkstone_keep_bytes, when its `records` newest records are to stay.
-//
-// Owner: `first` is the caller's. Threads: any.
-INKSTONE_MUST_USE
-inkstone_code inkstone_keep_records(const char *path_of_log,
-                                    uint64_t records,
-                                    uint64_t *first,
-                                    inkstone_error **error);
 
 // As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times
 // of the files.
@@ -1235,40 +1129,6 @@ const char *inkstone_event_text(const inkstone_event *event);
 //
 // Owner: the event; valid while the listener runs. Do not free it. Threads: any.
 const inkstone_error *inkstone_event_error(const inkstone_event *event);
-
-// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL
-// for other events.
-//
-// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file
-// until then. Threads: any.
-inkstone_segment *inkstone_event_segment(const inkstone_event *event);
-
-// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is
-// this one: use it before the program changes its working directory. NULL for NULL.
-//
-// Owner: the segment; valid until it is freed. Threads: any.
-const char *inkstone_segment_path(const inkstone_segment *segment);
-
-// The LSN of its first record. 0 for NULL.
-//
-// Threads: any.
-uint64_t inkstone_segment_first(const inkstone_segment *segment);
-
-// The LSN of its last record. 0 for NULL.
-//
-// Threads: any.
-uint64_t inkstone_segment_last(const inkstone_segment *segment);
-
-// Whether the file was kept until now: ask after reading it. False once the log is closed, whose
-// next opening may use the file for other records, and in a forked child.
-//
-// Threads: any.
-bool inkstone_segment_is_kept(const inkstone_segment *segment);
-
-// Frees a segment: its file may be used for other records. NULL is nothing.
-//
-// Threads: any, once.
-void inkstone_segment_free(inkstone_segment *segment);
 
 // The code of the error; INKSTONE_OK for NULL.
 //

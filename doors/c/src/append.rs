@@ -14,16 +14,6 @@ use crate::log::inkstone_log;
 use crate::out::{Out, out};
 use crate::pointers::{array, bytes, check_pieces, given, inkstone_bytes, required, slices};
 
-/// A record in parts.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct inkstone_parts {
-    /// The parts, in order.
-    pub parts: *const inkstone_bytes,
-    /// How many they are.
-    pub count: usize,
-}
-
 /// A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's
 /// memory and holds nothing. End each by one call of inkstone_wait, inkstone_on_durable or
 /// inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten becomes durable with
@@ -94,8 +84,7 @@ pub unsafe extern "C" fn inkstone_append(
     door(error, || append(log, pending, |log| Ok(log.log.append(record?)?)))
 }
 
-/// Appends one record that nobody waits for. The log's own thread commits it within the option
-/// linger_us.
+/// Appends one record that nobody waits for. The log's own thread commits it soon.
 ///
 /// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable:
 /// nothing on return: the record is durable when inkstone_sync has returned, or inkstone_durable
@@ -121,7 +110,7 @@ pub unsafe extern "C" fn inkstone_append_unwaited(
 /// Appends one record and waits until it is durable. Calls of several threads share a flush.
 ///
 /// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the
-/// record and all before it; with inkstone_options_set_periodic_us they will be soon.
+/// record and all before it; with the option periodic_us they will be soon.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_durable(
     log: *const inkstone_log,
@@ -185,35 +174,9 @@ pub unsafe extern "C" fn inkstone_append_parts(
     })
 }
 
-/// Appends one record in parts if that needs no waiting; else INKSTONE_BUSY.
-///
-/// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
-/// for `pending`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_try_append_parts(
-    log: *const inkstone_log,
-    parts: *const inkstone_bytes,
-    count: usize,
-    pending: *mut inkstone_pending,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (log, parts, pending, error) =
-        unsafe { (log.as_ref(), array(parts, count, "parts"), out(pending), out(error)) };
-    door(error, || {
-        append(log, pending, |log| {
-            let parts = parts?;
-            log.log.check_fits(1, check_pieces(parts, "parts")?)?;
-            // SAFETY: the rules of the header, for each part.
-            let parts = unsafe { slices(parts) };
-            Ok(log.log.try_append_parts(&parts)?)
-        })
-    })
-}
-
 /// Appends `count` records, all or none: after a crash either all of them are in the log or none. A
 /// batch has at least one record. It may take as much of the log as the largest record
-/// (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded up to
+/// (the option record_bytes_max): each record takes its bytes and 24 more, rounded up to
 /// a multiple of 8.
 ///
 /// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
@@ -238,49 +201,12 @@ pub unsafe extern "C" fn inkstone_append_batch(
     })
 }
 
-/// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of
-/// records that are joined.
-///
-/// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
-/// for `pending`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_append_batch_parts(
-    log: *const inkstone_log,
-    records: *const inkstone_parts,
-    count: usize,
-    pending: *mut inkstone_pending,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (log, records, pending, error) =
-        unsafe { (log.as_ref(), array(records, count, "records"), out(pending), out(error)) };
-    door(error, || {
-        append(log, pending, |log| {
-            let records = records?;
-            // Too many are refused before the lists below take memory for each.
-            log.log.check_fits(records.len(), 0)?;
-            let mut record_bytes = 0_u64;
-            let in_parts = |record: &inkstone_parts| {
-                // SAFETY: the rules of the header, for each record.
-                let parts = unsafe { array(record.parts, record.count, "records[].parts")? };
-                record_bytes = record_bytes.saturating_add(check_pieces(parts, "records[].parts")?);
-                log.log.check_fits(records.len(), record_bytes)?;
-                // SAFETY: and for each of its parts.
-                Ok(unsafe { slices(parts) })
-            };
-            let records = records.iter().map(in_parts).collect::<Result<Vec<_>, Failure>>()?;
-            let records: Vec<_> = records.iter().map(|record| &**record).collect();
-            Ok(log.log.append_batch_parts(&records)?)
-        })
-    })
-}
-
 /// Waits until the record is durable. The calling thread may write the group itself: a lone writer
 /// has no other thread to wait for. Ends `pending`, also when it fails: the error then tells what
 /// became of the record.
 ///
 /// Threads: any; each pending record on one at a time. Durable: the record and all before it; with
-/// inkstone_options_set_periodic_us they will be soon.
+/// the option periodic_us they will be soon.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_wait(
     pending: *mut inkstone_pending,

@@ -13,8 +13,8 @@ use crate::pointers::bytes;
 
 /// Changes of any number of streams, which are made together or not at all, in the order in which
 /// they were added. One thread at a time may use it. A call that adds a change and fails leaves the
-/// batch unfit: inkstone_streams_apply refuses it until it is cleared. So the codes of these calls
-/// may be ignored.
+/// batch unfit: inkstone_streams_apply refuses it. So the codes of these calls may be ignored. To
+/// apply a batch twice makes its changes twice.
 #[derive(Debug, Default)]
 pub struct inkstone_batch {
     changes: Vec<Change>,
@@ -107,21 +107,6 @@ pub extern "C" fn inkstone_batch_new() -> *mut inkstone_batch {
 pub unsafe extern "C" fn inkstone_batch_free(batch: *mut inkstone_batch) {
     // SAFETY: null, or a batch that nothing uses any more.
     unsafe { free(batch) }
-}
-
-/// Empties a batch, to use its memory again. NULL is nothing. A batch that was applied and is not
-/// cleared still has its changes: to apply it again makes them a second time.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_batch_clear(batch: *mut inkstone_batch) {
-    // SAFETY: the rules of the header.
-    let Some(batch) = (unsafe { batch.as_mut() }) else { return };
-    quietly((), || {
-        batch.changes.clear();
-        batch.bytes.clear();
-        batch.refused = None;
-    });
 }
 
 /// Creates a stream whose first record gets the number `first`.

@@ -43,7 +43,7 @@ pub enum inkstone_code {
     /// The disk has no room. Nothing was lost: try again when there is room, or after
     /// inkstone_truncate_before.
     INKSTONE_NO_ROOM = 9,
-    /// The record or batch is larger than the log's limit (inkstone_options_set_record_bytes_max).
+    /// The record or batch is larger than the log's limit (the option record_bytes_max).
     INKSTONE_TOO_LARGE = 10,
     /// A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,

@@ -1,15 +1,14 @@
 //! The events of a log, for a function of the program's.
 //!
-//! *Owns*: the listener, an event while a listener has it, and segments that a program keeps. *May
-//! not touch*: when an event happens.
+//! *Owns*: the listener, and an event while a listener has it. *May not touch*: when an event
+//! happens.
 
 use std::ffi::{CString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
-use inkstone::{Event, SealedSegment};
+use inkstone::Event;
 
-use crate::error::{c_text, free, inkstone_error, quietly};
+use crate::error::{c_text, inkstone_error};
 
 /// What happened. Further kinds may come in later versions.
 #[repr(i32)]
@@ -21,13 +20,13 @@ pub enum inkstone_event_kind {
     INKSTONE_EVENT_RECOVERED = 1,
     /// Something is not available or not safe here, and the log does something else instead.
     INKSTONE_EVENT_FALLBACK = 2,
-    /// A segment is full and durable: inkstone_event_segment.
+    /// A segment is full and durable.
     INKSTONE_EVENT_SEGMENT_SEALED = 3,
     /// A segment change found no prepared file and used something else.
     INKSTONE_EVENT_POOL_EMPTY = 4,
     /// The log could not prepare a file in the background; it tries again.
     INKSTONE_EVENT_PREPARATION_FAILED = 5,
-    /// A commit took longer than inkstone_options_set_slow_commit_us.
+    /// A commit took longer than the option slow_commit_us.
     INKSTONE_EVENT_SLOW_COMMIT = 6,
     /// A write or sync failed, and the log is poisoned: inkstone_event_error.
     INKSTONE_EVENT_POISONED = 7,
@@ -45,15 +44,6 @@ pub struct inkstone_event {
     kind: inkstone_event_kind,
     text: CString,
     error: Option<inkstone_error>,
-    segment: Option<SealedSegment>,
-}
-
-/// A full segment that a program keeps, to copy its file, say: until it is freed the file is not
-/// used for anything else.
-#[derive(Debug)]
-pub struct inkstone_segment {
-    segment: SealedSegment,
-    path: CString,
 }
 
 /// A function that gets the log's events. The event is the library's and valid until the function
@@ -145,11 +135,7 @@ impl inkstone_event {
             }
             _ => None,
         };
-        let segment = match event {
-            Event::SegmentSealed(segment) => Some(segment.clone()),
-            _ => None,
-        };
-        Self { kind, text: c_text(text), error, segment }
+        Self { kind, text: c_text(text), error }
     }
 }
 
@@ -183,71 +169,4 @@ pub unsafe extern "C" fn inkstone_event_error(
     // SAFETY: as above.
     let error = unsafe { event.as_ref() }.and_then(|event| event.error.as_ref());
     error.map_or(ptr::null(), ptr::from_ref)
-}
-
-/// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL
-/// for other events.
-///
-/// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file
-/// until then. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_event_segment(
-    event: *const inkstone_event,
-) -> *mut inkstone_segment {
-    // SAFETY: as above.
-    let segment = unsafe { event.as_ref() }.and_then(|event| event.segment.as_ref());
-    quietly(ptr::null_mut(), || {
-        segment.map_or(ptr::null_mut(), |segment| {
-            let path = c_text(segment.path.as_os_str().as_bytes());
-            Box::into_raw(Box::new(inkstone_segment { segment: segment.clone(), path }))
-        })
-    })
-}
-
-/// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is
-/// this one: use it before the program changes its working directory. NULL for NULL.
-///
-/// Owner: the segment; valid until it is freed. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_segment_path(segment: *const inkstone_segment) -> *const c_char {
-    // SAFETY: null, or a segment that is not freed.
-    unsafe { segment.as_ref() }.map_or(ptr::null(), |segment| segment.path.as_ptr())
-}
-
-/// The LSN of its first record. 0 for NULL.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_segment_first(segment: *const inkstone_segment) -> u64 {
-    // SAFETY: as above.
-    unsafe { segment.as_ref() }.map_or(0, |segment| segment.segment.first.get())
-}
-
-/// The LSN of its last record. 0 for NULL.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_segment_last(segment: *const inkstone_segment) -> u64 {
-    // SAFETY: as above.
-    unsafe { segment.as_ref() }.map_or(0, |segment| segment.segment.last.get())
-}
-
-/// Whether the file was kept until now: ask after reading it. False once the log is closed, whose
-/// next opening may use the file for other records, and in a forked child.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_segment_is_kept(segment: *const inkstone_segment) -> bool {
-    // SAFETY: as above.
-    let segment = unsafe { segment.as_ref() };
-    quietly(false, || segment.is_some_and(|segment| segment.segment.is_kept()))
-}
-
-/// Frees a segment: its file may be used for other records. NULL is nothing.
-///
-/// Threads: any, once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_segment_free(segment: *mut inkstone_segment) {
-    // SAFETY: null, or a segment that nothing uses any more.
-    unsafe { free(segment) }
 }

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
 
-use inkstone::inspect::{self, Keep, Report};
+use inkstone::inspect::{self, Keep};
 
 use crate::error::{Failure, door, inkstone_code, inkstone_error};
 use crate::json;
@@ -31,44 +31,21 @@ pub unsafe extern "C" fn inkstone_verify(
     error: *mut *mut inkstone_error,
 ) -> inkstone_code {
     // SAFETY: the rules of the header.
-    let (path, is_intact, json, error) =
+    let (path, mut is_intact, mut json, error) =
         unsafe { (path(path_of_log, "path"), out(is_intact), out(json), out(error)) };
-    door(error, || report(path, is_intact, json, |path| inspect::verify(path)))
-}
-
-/// As inkstone_verify, but reads only the headers and the last segment: what an opening would find.
-///
-/// Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_look(
-    path_of_log: *const c_char,
-    is_intact: *mut bool,
-    json: *mut *mut c_char,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (path, is_intact, json, error) =
-        unsafe { (path(path_of_log, "path"), out(is_intact), out(json), out(error)) };
-    door(error, || report(path, is_intact, json, |path| inspect::look(path)))
-}
-
-fn report(
-    path: Result<&Path, Failure>,
-    mut is_intact: Out<'_, bool>,
-    mut json: Out<'_, *mut c_char>,
-    look: impl FnOnce(&Path) -> inkstone::Result<Report>,
-) -> Result<(), Failure> {
-    is_intact.put(false);
-    json.put(std::ptr::null_mut());
-    let report = look(path?)?;
-    is_intact.put(report.is_intact());
-    if json.is_asked_for() { give(json, "json", || Ok(json::report(&report))) } else { Ok(()) }
+    door(error, || {
+        is_intact.put(false);
+        json.put(std::ptr::null_mut());
+        let report = inspect::verify(path?)?;
+        is_intact.put(report.is_intact());
+        if json.is_asked_for() { give(json, "json", || Ok(json::report(&report))) } else { Ok(()) }
+    })
 }
 
 /// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may
 /// append meanwhile: what it has promised to be durable is copied, which may leave out its last
-/// records until it has been idle for the option idle_us. `options`, which may be NULL, apply to
-/// the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
+/// records until it has been idle for a tenth of a second. `options`, which may be NULL, apply
+/// to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
 /// files; opening one that is not complete is INKSTONE_INCOMPLETE.
 ///
 /// Owner: `options` stay the caller's. Threads: any. Durable: the copy, which is closed.
@@ -113,21 +90,6 @@ pub unsafe extern "C" fn inkstone_keep_bytes(
     // SAFETY: the rules of the header.
     let (path, first, error) = unsafe { (path(path_of_log, "path"), out(first), out(error)) };
     door(error, || keep(path, first, Keep::Bytes(bytes)))
-}
-
-/// As inkstone_keep_bytes, when its `records` newest records are to stay.
-///
-/// Owner: `first` is the caller's. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_keep_records(
-    path_of_log: *const c_char,
-    records: u64,
-    first: *mut u64,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (path, first, error) = unsafe { (path(path_of_log, "path"), out(first), out(error)) };
-    door(error, || keep(path, first, Keep::Records(records)))
 }
 
 /// As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times

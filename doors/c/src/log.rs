@@ -100,7 +100,7 @@ pub unsafe extern "C" fn inkstone_log_free(log: *mut inkstone_log) {
 /// `lsn`, which may be NULL.
 ///
 /// Threads: any. Durable: every record whose append had returned before this call, also with
-/// inkstone_options_set_periodic_us.
+/// the option periodic_us.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_sync(
     log: *const inkstone_log,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn inkstone_sync(
 /// (UINT64_MAX: for ever), for a thread that has nothing but the LSN. The record need not be
 /// appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
 /// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in
-/// a log without a thread of its own (inkstone_options_set_own_thread) another call must.
+/// a log without a thread of its own (the option own_thread) another call must.
 ///
 /// Threads: any. Durable: every record up to `lsn`.
 #[unsafe(no_mangle)]

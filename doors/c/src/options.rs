@@ -1,5 +1,4 @@
-//! How a log is opened: a setter for each option that programs set, and one setter by name for
-//! those of experts.
+//! How a log is opened: one setter for all options, by name.
 //!
 //! *Owns*: the options as a handle. *May not touch*: what they mean; the log says that, and checks
 //! them when it is opened.
@@ -35,39 +34,28 @@ impl inkstone_options {
     }
 }
 
-/// Changes an option.
-///
-/// # Safety
-/// `options` is null, or options that nothing else uses during the call.
-unsafe fn set(
-    options: *mut inkstone_options,
-    change: impl FnOnce(Options) -> Options,
-) -> inkstone_code {
-    // SAFETY: as the caller says.
-    let options = unsafe { options.as_mut() };
-    let Some(options) = options else { return inkstone_code::INKSTONE_INVALID };
-    quietly(inkstone_code::INKSTONE_PANICKED, || {
-        options.options = change(std::mem::take(&mut options.options));
-        inkstone_code::INKSTONE_OK
-    })
-}
-
 /// Changes an option by the text of its value, or says what the value must be.
 type Change = fn(Options, &str) -> Result<Options, String>;
 
-/// The options of experts. The text of `inkstone_options_set` says what each is.
-const BY_NAME: [(&str, Change); 11] = [
+/// The options of a log. The text of `inkstone_options_set` says what each is.
+const OF_LOG: [(&str, Change); 17] = [
+    ("begin_at", |options, value| Ok(options.begin_at(Lsn::new(number(value)?)))),
+    ("create", |options, value| Ok(options.create(truth(value)?))),
+    ("disk_budget_bytes", |options, value| Ok(options.disk_budget_bytes(number(value)?))),
+    ("expect_durable", |options, value| Ok(options.expect_durable(Lsn::new(number(value)?)))),
+    ("file_mode", |options, value| Ok(options.file_mode(mode(value)?))),
+    ("periodic_us", |options, value| Ok(options.periodic(micros(value)?))),
+    ("record_bytes_max", |options, value| Ok(options.record_bytes_max(number(value)?))),
+    ("segment_bytes", |options, value| Ok(options.segment_bytes(number(value)?))),
+    ("slow_commit_us", |options, value| Ok(options.slow_commit(micros(value)?))),
     ("access", |options, value| named(options, value, Options::access)),
     ("buffer_bytes", |options, value| Ok(options.buffer_bytes(number(value)?))),
     ("durability", |options, value| named(options, value, Options::durability)),
     ("free_segments_max", |options, value| Ok(options.free_segments_max(number(value)?))),
-    ("idle_us", |options, value| Ok(options.idle(Duration::from_micros(number(value)?)))),
-    ("linger_us", |options, value| Ok(options.linger(Duration::from_micros(number(value)?)))),
+    ("own_thread", |options, value| Ok(options.own_thread(truth(value)?))),
     ("pad_groups", |options, value| Ok(options.pad_groups(truth(value)?))),
     ("preparation", |options, value| named(options, value, Options::preparation)),
-    ("prepare_ahead", |options, value| Ok(options.prepare_ahead(truth(value)?))),
     ("tail_bytes", |options, value| Ok(options.tail_bytes(number(value)?))),
-    ("yields", |options, value| Ok(options.yields(number::<u32>(value)?))),
 ];
 
 /// The same of streams.
@@ -86,9 +74,17 @@ fn number<N: FromStr>(value: &str) -> Result<N, String> {
         .map_err(|_| format!("a whole number from 0 that {} bits hold", 8 * size_of::<N>()))
 }
 
-/// The names of all that are set by name.
+fn micros(value: &str) -> Result<Duration, String> {
+    Ok(Duration::from_micros(number(value)?))
+}
+
+fn mode(value: &str) -> Result<u32, String> {
+    u32::from_str_radix(value, 8).map_err(|_| "permissions in octal, as 640".into())
+}
+
+/// The names of all.
 fn names() -> impl Iterator<Item = &'static str> {
-    BY_NAME.iter().map(|(name, _)| *name).chain(OF_STREAMS.iter().map(|(name, _)| *name))
+    OF_LOG.iter().map(|(name, _)| *name).chain(OF_STREAMS.iter().map(|(name, _)| *name))
 }
 
 fn truth(value: &str) -> Result<bool, String> {
@@ -117,18 +113,6 @@ pub extern "C" fn inkstone_options_new() -> *mut inkstone_options {
     quietly(std::ptr::null_mut(), || Box::into_raw(Box::default()))
 }
 
-/// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files
-/// prepared ahead of time.
-///
-/// Owner: the caller, who frees them with inkstone_options_free. Threads: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn inkstone_options_small() -> *mut inkstone_options {
-    quietly(std::ptr::null_mut(), || {
-        let streams = ::inkstone_streams::Options::new().section_bytes(64 << 10);
-        Box::into_raw(Box::new(inkstone_options { options: Options::small(), streams }))
-    })
-}
-
 /// Frees options. Logs that were opened with them do not need them. NULL is nothing.
 ///
 /// Threads: any, once.
@@ -138,166 +122,60 @@ pub unsafe extern "C" fn inkstone_options_free(options: *mut inkstone_options) {
     unsafe { free(options) }
 }
 
-/// Refuses options that contradict each other; the message has the reason. An opening checks the
-/// same.
+/// Sets an option: `value` is a text, whatever the option is. An unknown name, or a value that does
+/// not fit, is INKSTONE_INVALID, and the message says what would; an opening refuses options that
+/// contradict each other. The names that a program may need:
 ///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_check(
-    options: *const inkstone_options,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (options, error) = unsafe { (options.as_ref(), out(error)) };
-    door(error, || Ok(given(options, "options")?.options.check()?))
-}
-
-/// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new
-/// log begins with smaller ones.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_segment_bytes(
-    options: *mut inkstone_options,
-    bytes: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.segment_bytes(bytes)) }
-}
-
-/// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a
-/// segment.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_record_bytes_max(
-    options: *mut inkstone_options,
-    bytes: usize,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.record_bytes_max(bytes)) }
-}
-
-/// Whether to create a log where there is none (the default); otherwise a directory without a log
-/// is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_create(
-    options: *mut inkstone_options,
-    create: bool,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.create(create)) }
-}
-
-/// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends
-/// earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment. It may make the
-/// directory and its lock file.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_expect_durable(
-    options: *mut inkstone_options,
-    lsn: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.expect_durable(Lsn::new(lsn))) }
-}
-
-/// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last
-/// record.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_begin_at(
-    options: *mut inkstone_options,
-    lsn: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.begin_at(Lsn::new(lsn))) }
-}
-
-/// Whether the log has a thread of its own (the default). It commits records that no thread waits
-/// for and makes callbacks. Without it only the program's threads commit: by inkstone_wait, by
-/// inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling a buffer.
-/// inkstone_wait_durable and cursors then wait for one of these.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_own_thread(
-    options: *mut inkstone_options,
-    own_thread: bool,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.own_thread(own_thread)) }
-}
-
-/// How many bytes of the disk all files of the log together may use; no limit by default. An append
-/// beyond it gets INKSTONE_NO_ROOM.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_disk_budget_bytes(
-    options: *mut inkstone_options,
-    bytes: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.disk_budget_bytes(bytes)) }
-}
-
-/// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not
-/// wait. A power loss, a kernel panic or a killed process can lose the records of the last
-/// `max_age` microseconds. What is left is still a prefix.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_periodic_us(
-    options: *mut inkstone_options,
-    max_age: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.periodic(Duration::from_micros(max_age))) }
-}
-
-/// The listener gets an event for each commit that takes this long or longer, in microseconds: a
-/// second by default.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_slow_commit_us(
-    options: *mut inkstone_options,
-    us: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.slow_commit(Duration::from_micros(us))) }
-}
-
-/// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask
-/// clears bits as usual.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_options_set_file_mode(
-    options: *mut inkstone_options,
-    mode: u32,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.file_mode(mode)) }
-}
-
-/// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a
-/// value that does not fit, is INKSTONE_INVALID, and the message says what would. The names:
+/// - begin_at: the LSN of the first record of a new log, 1 by default. An existing log goes on
+///   after its last record.
+/// - create: "true", the default: a log is created where there is none. "false": a directory
+///   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+/// - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit
+///   by default. An append beyond it gets INKSTONE_NO_ROOM.
+/// - expect_durable: the caller knows that everything up to this LSN was acknowledged as durable:
+///   if the log ends earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment.
+///   It may make the directory and its lock file.
+/// - file_mode: the permissions of the files that the log creates, in octal as for chmod: 600 by
+///   default. The umask clears bits as usual.
+/// - periodic_us: NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and
+///   waiting does not wait. A power loss, a kernel panic or a killed process can lose the records
+///   of the last so many microseconds. What is left is still a prefix.
+/// - record_bytes_max: the size of the largest record, and of the largest batch: 16 MiB by default.
+///   It must fit in a segment.
+/// - segment_bytes: the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB
+///   by default. A new log begins with smaller ones.
+/// - slow_commit_us: the listener gets an event for each commit that takes this long or longer: a
+///   second by default.
+///
+/// The names for experts:
 ///
 /// - access: how files are read and written: "buffered" or "direct" (past the page cache). By
-///   default as the rule chooses here.
+///   default by rule.
 /// - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
 ///   512 MiB, 1 MiB by default.
 /// - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
-///   or "o-sync". All are equally durable. By default as the rule chooses here.
+///   or "o-sync". All are equally durable. By default by rule.
 /// - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
-///   used again. By default as the rule chooses here.
-/// - idle_us: how long the log must have been idle before its own thread writes a promise of what
-///   is durable: 100000 by default.
-/// - linger_us: how long the log's own thread gathers records that nobody waits for before it
-///   commits them: 200 by default.
+///   used again. By default by rule.
+/// - own_thread: "true", the default: a thread of the log commits records that no thread waits for,
+///   and makes callbacks. "false": only the program's threads commit, by inkstone_wait,
+///   inkstone_append_durable, inkstone_sync, inkstone_close, or by filling a buffer;
+///   inkstone_wait_durable and cursors wait for one of these.
 /// - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may
 ///   harm bytes that do not change. "false", the default: it starts where the last one ended.
 /// - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no
-///   metadata) or "fallocate" (quick to prepare, slower to write). By default as the rule
-///   chooses here.
-/// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are
-///   needed. "false": none does.
+///   metadata) or "fallocate" (quick to prepare, slower to write). By default by rule.
 /// - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4
 ///   MiB by default. 0: readers read files.
-/// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
-///   sees by itself what pays.
-/// - cache_bytes: of streams (inkstone_streams_open): how many bytes of directories of older
-///   sections are kept in memory: 16 MiB by default.
-/// - section_bytes: of streams: how many bytes of the log share one directory: from 16 KiB to 2
-///   GiB, 64 MiB by default; best the size of a segment.
-/// - size_multiple: of streams: by how much the log may be larger than what lives in it, from 2,
-///   the default, before records in its oldest section are moved.
+///
+/// The names for inkstone_streams_open:
+///
+/// - cache_bytes: how many bytes of directories of older sections are kept in memory: 16 MiB by
+///   default.
+/// - section_bytes: how many bytes of the log share one directory: from 16 KiB to 2 GiB, 64 MiB by
+///   default; best the size of a segment.
+/// - size_multiple: by how much the log may be larger than what lives in it, from 2, the default,
+///   before records in its oldest section are moved.
 ///
 /// Owner: `name` and `value` stay the caller's.
 #[unsafe(no_mangle)]
@@ -314,14 +192,14 @@ pub unsafe extern "C" fn inkstone_options_set(
         let options = given(options, "options")?;
         let (name, value) = (name?.to_string_lossy(), value?.to_string_lossy());
         let refused = |fits| Failure::Misuse(format!("{name} {value}: it must be {fits}"));
-        if let Some((_, change)) = BY_NAME.iter().find(|(known, _)| *known == name) {
+        if let Some((_, change)) = OF_LOG.iter().find(|(known, _)| *known == name) {
             options.options = change(options.options.clone(), &value).map_err(refused)?;
         } else if let Some((_, change)) = OF_STREAMS.iter().find(|(known, _)| *known == name) {
             options.streams = change(options.streams.clone(), &value).map_err(refused)?;
         } else {
             let known: Vec<_> = names().collect();
             return Err(Failure::Misuse(format!(
-                "no option {name} is set by name: there are {}",
+                "there is no option {name}: there are {}",
                 known.join(", ")
             )));
         }
@@ -352,7 +230,13 @@ pub unsafe extern "C" fn inkstone_options_set_listener(
     let listener = Listener::new(listener, context, destroy);
     let Some(listener) = listener else { return inkstone_code::INKSTONE_INVALID };
     // SAFETY: the rules of the header.
-    unsafe { set(options, |options| options.listener(move |event| listener.tell(event))) }
+    let options = unsafe { options.as_mut() };
+    let Some(options) = options else { return inkstone_code::INKSTONE_INVALID };
+    quietly(inkstone_code::INKSTONE_PANICKED, || {
+        let known = std::mem::take(&mut options.options);
+        options.options = known.listener(move |event| listener.tell(event));
+        inkstone_code::INKSTONE_OK
+    })
 }
 
 #[cfg(test)]

@@ -167,19 +167,6 @@ pub unsafe extern "C" fn inkstone_streams_apply(
     })
 }
 
-/// Makes durable all changes that were made before.
-///
-/// Threads: any. Durable: every change whose call had returned before this one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_streams_sync(
-    streams: *const inkstone_streams,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (streams, error) = unsafe { (streams.as_ref(), out(error)) };
-    door(error, || Ok(given(streams, "streams")?.streams.sync()?))
-}
-
 /// How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
 /// log_bytes, sections, moved_records, moved_bytes, housekeeping_bytes, front_live_bytes (what the
 /// front of the log waits for); and not_moved, null or the error for which the front could not be

@@ -8,7 +8,7 @@ use std::ptr;
 
 use ::inkstone_streams::{Record, StreamCursor, StreamsReader};
 
-use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
+use crate::error::{Failure, door, free, inkstone_code, inkstone_error};
 use crate::log::timeout;
 use crate::options::inkstone_options;
 use crate::out::{Out, out};
@@ -251,10 +251,10 @@ fn give_record(
 }
 
 /// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet.
-/// INKSTONE_TRUNCATED_BEFORE: seek to inkstone_error_number to continue. INKSTONE_TRUNCATED_AFTER,
-/// once, when records before the cursor were truncated at the end of the stream, restarted, or
-/// removed with it: the next call goes on at inkstone_error_number. INKSTONE_NO_STREAM when the
-/// stream was removed.
+/// INKSTONE_TRUNCATED_BEFORE: continue with a new cursor at inkstone_error_number.
+/// INKSTONE_TRUNCATED_AFTER, once, when records before the cursor were truncated at the end of the
+/// stream, restarted, or removed with it: the next call goes on at inkstone_error_number.
+/// INKSTONE_NO_STREAM when the stream was removed.
 ///
 /// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 /// a time.
@@ -286,21 +286,4 @@ pub unsafe extern "C" fn inkstone_streams_cursor_next_within(
     // SAFETY: the rules of the header.
     let (cursor, record, error) = unsafe { (cursor.as_mut(), out(record), out(error)) };
     door(error, || give_record(cursor, record, |cursor| cursor.next_within(timeout(timeout_us))))
-}
-
-/// Moves to another number. INKSTONE_INVALID if `cursor` is NULL.
-///
-/// Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_streams_cursor_seek(
-    cursor: *mut inkstone_streams_cursor,
-    number: u64,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let cursor = unsafe { cursor.as_mut() };
-    let Some(cursor) = cursor else { return inkstone_code::INKSTONE_INVALID };
-    quietly(inkstone_code::INKSTONE_PANICKED, || {
-        cursor.cursor.seek(number);
-        inkstone_code::INKSTONE_OK
-    })
 }

@@ -42,7 +42,7 @@ func open(t testing.TB, path string, more ...inkstone.Option) *Store {
 	t.Helper()
 	store, err := Open(path, append([]inkstone.Option{
 		inkstone.WithSegmentBytes(1 << 20), inkstone.WithRecordBytesMax(1 << 19),
-		inkstone.WithBufferBytes(1 << 16), inkstone.WithoutPrepareAhead(),
+		inkstone.WithBufferBytes(1 << 16),
 	}, more...)...)
 	well(t, err)
 	t.Cleanup(func() { store.Close() })

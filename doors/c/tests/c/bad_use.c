@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -39,9 +38,7 @@ static void null_handles(void) {
     INVALID(inkstone_append_durable(NULL, "x", 1, NULL, &error), "log is NULL");
     INVALID(inkstone_try_append(NULL, "x", 1, &pending, &error), "log is NULL");
     INVALID(inkstone_append_parts(NULL, &bytes, 1, &pending, &error), "log is NULL");
-    INVALID(inkstone_try_append_parts(NULL, &bytes, 1, &pending, &error), "log is NULL");
     INVALID(inkstone_append_batch(NULL, &bytes, 1, &pending, &error), "log is NULL");
-    INVALID(inkstone_append_batch_parts(NULL, NULL, 0, &pending, &error), "log is NULL");
     INVALID(inkstone_wait(NULL, &error), "pending is NULL");
     INVALID(inkstone_wait(&pending, &error), "pending.log is NULL");
     INVALID(inkstone_on_durable(NULL, never, NULL, &error), "pending is NULL");
@@ -72,21 +69,17 @@ static void null_handles(void) {
     CHECK(inkstone_cursor_seek(NULL, 1) == INKSTONE_INVALID);
     INVALID(inkstone_verify(NULL, &truth, &text, &error), "path is NULL");
     CHECK(!truth && text == NULL);
-    INVALID(inkstone_look(NULL, &truth, &text, &error), "path is NULL");
     INVALID(inkstone_copy(NULL, "x", NULL, &number, &error), "from is NULL");
     CHECK(number == 0);
     INVALID(inkstone_copy("x", NULL, NULL, &number, &error), "to is NULL");
     INVALID(inkstone_keep_bytes(NULL, 1, &number, &error), "path is NULL");
-    INVALID(inkstone_keep_records("x", 1, NULL, &error), "first is NULL");
+    INVALID(inkstone_keep_bytes("x", 1, NULL, &error), "first is NULL");
     INVALID(inkstone_keep_seconds(NULL, 1, &number, &error), "path is NULL");
 
     CHECK(inkstone_first(NULL) == 0 && inkstone_durable(NULL) == 0);
     CHECK(inkstone_last(NULL) == 0 && inkstone_head_first(NULL) == 0);
     CHECK(inkstone_reader_first(NULL) == 0 && inkstone_reader_durable(NULL) == 0);
     CHECK(inkstone_cursor_next_lsn(NULL) == 0);
-    CHECK(inkstone_segment_first(NULL) + inkstone_segment_last(NULL) == 0);
-    CHECK(!inkstone_segment_is_kept(NULL));
-    CHECK(inkstone_segment_path(NULL) == NULL && inkstone_event_segment(NULL) == NULL);
     CHECK(inkstone_event_get_kind(NULL) == INKSTONE_EVENT_OTHER);
     CHECK(inkstone_event_error(NULL) == NULL);
     CHECK(inkstone_event_text(NULL)[0] == 0);
@@ -96,7 +89,7 @@ static void null_handles(void) {
     CHECK(!inkstone_error_is_retryable(NULL) && inkstone_error_advice(NULL)[0] == 0);
 
     inkstone_error_free(NULL), inkstone_options_free(NULL), inkstone_log_free(NULL);
-    inkstone_reader_free(NULL), inkstone_cursor_free(NULL), inkstone_segment_free(NULL);
+    inkstone_reader_free(NULL), inkstone_cursor_free(NULL);
     inkstone_text_free(NULL), inkstone_let_go(NULL), inkstone_bytes_free(NULL);
     inkstone_bytes_free(&bytes);
     /* Without a place for the error the code says it all. */
@@ -124,40 +117,39 @@ static void openings(const char *directory) {
     FAILS(inkstone_error_code(error), INKSTONE_IO, "File name too long");
 
     inkstone_options *options = inkstone_options_new();
-    CHECK(inkstone_options_set_create(options, false) == INKSTONE_OK);
+    set(options, "create", "false");
     FAILS(inkstone_open(in(directory, "none"), options, &log, &error), INKSTONE_IO,
           "No such file or directory");
     FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_IO, "No such file or directory");
     CHECK(mkdir(in(directory, "empty"), 0700) == 0);
     FAILS(inkstone_open(place, options, &log, &error), INKSTONE_NO_LOG, "there is no log");
-    FAILS(inkstone_look(place, NULL, NULL, &error), INKSTONE_NO_LOG, "there is no log");
+    FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_NO_LOG, "there is no log");
     FAILS(inkstone_reader_open(in(directory, "none"), NULL, &reader, &error), INKSTONE_NO_LOG,
           "there is no log");
-    CHECK(inkstone_options_set_create(options, true) == INKSTONE_OK);
-    CHECK(inkstone_options_set_segment_bytes(options, 100000) == INKSTONE_OK);
-    INVALID(inkstone_options_check(options, &error), "segment_bytes 100000");
+    set(options, "create", "true");
+    set(options, "segment_bytes", "100000");
     INVALID(inkstone_open(in(directory, "none"), options, &log, &error), "segment_bytes 100000");
     INVALID(inkstone_options_set(options, "access", "sideways", &error),
             "access sideways: it must be one of buffered, direct");
     INVALID(inkstone_options_set(options, "access", NULL, &error), "value is NULL");
     INVALID(inkstone_options_set(options, NULL, "direct", &error), "name is NULL");
     INVALID(inkstone_options_set(options, "acces", "direct", &error),
-            "no option acces is set by name: there are access, buffer_bytes,");
-    INVALID(inkstone_options_set(options, "linger_us", "-1", &error),
-            "linger_us -1: it must be a whole number from 0 that 64 bits hold");
-    INVALID(inkstone_options_set(options, "yields", "4294967296", &error),
+            "there is no option acces: there are begin_at, create,");
+    INVALID(inkstone_options_set(options, "periodic_us", "-1", &error),
+            "periodic_us -1: it must be a whole number from 0 that 64 bits hold");
+    INVALID(inkstone_options_set(options, "size_multiple", "4294967296", &error),
             "from 0 that 32 bits hold");
     INVALID(inkstone_options_set(options, "pad_groups", "1", &error),
             "pad_groups 1: it must be true or false");
+    INVALID(inkstone_options_set(options, "file_mode", "0x180", &error),
+            "file_mode 0x180: it must be permissions in octal");
     INVALID(inkstone_options_set(NULL, "preparation", "zeros", &error), "options is NULL");
     INVALID(inkstone_options_set(options, "durability", "\xff", &error), "durability");
     OK(inkstone_options_set(options, "durability", "none", &error));
     inkstone_options_free(options);
-    INVALID(inkstone_options_check(NULL, &error), "options is NULL");
-    CHECK(inkstone_options_set_segment_bytes(NULL, 1) == INKSTONE_INVALID);
     CHECK(inkstone_options_set_listener(NULL, NULL, NULL, NULL) == INKSTONE_INVALID);
 
-    options = inkstone_options_small();
+    options = small();
     OK(inkstone_open(in(directory, "twice"), options, &log, &error));
     FAILS(inkstone_open(place, options, &second, &error), INKSTONE_LOCKED, "locked by");
     CHECK(second == NULL);
@@ -182,7 +174,7 @@ static void openings(const char *directory) {
     } while (0)
 
 static void records(const char *directory) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     inkstone_pending pending, copy;
     uint64_t number;
@@ -201,21 +193,9 @@ static void records(const char *directory) {
     CHECK(inkstone_append_unwaited(log, NULL, 1, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
     lsn = 7;
     CHECK(inkstone_sync(NULL, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
-    // So many records that a list of them takes gigabytes: refused before the list is made.
-    // Untouched pages take no memory.
-    const size_t many = 200 * 1000 * 1000, bytes = many * sizeof(inkstone_parts);
-    void *none = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(none != MAP_FAILED);
-    FAILS(inkstone_append_batch_parts(log, none, many, &pending, &error), INKSTONE_TOO_LARGE,
-          "record_bytes_max");
-    CHECK(pending.log == NULL);
-    munmap(none, bytes);
     // A record in parts is as large as in one piece.
     const inkstone_bytes whole = {large, 32769};
-    const inkstone_parts one = {&whole, 1};
     FAILS(inkstone_append_parts(log, &whole, 1, &pending, &error), INKSTONE_TOO_LARGE,
-          "of 32769 bytes");
-    FAILS(inkstone_append_batch_parts(log, &one, 1, &pending, &error), INKSTONE_TOO_LARGE,
           "of 32769 bytes");
     inkstone_bytes parts[2] = {{"a", 1}, {NULL, 1}};
     REFUSED(inkstone_append_parts(log, parts, 2, &pending, &error), "parts[1].data is NULL");
@@ -225,10 +205,6 @@ static void records(const char *directory) {
     REFUSED(inkstone_append_parts(log, NULL, 2, &pending, &error), "parts is NULL");
     REFUSED(inkstone_append_parts(log, parts, SIZE_MAX, &pending, &error), "more than memory");
     REFUSED(inkstone_append_batch(log, NULL, 0, &pending, &error), "the batch is empty");
-    REFUSED(inkstone_try_append_parts(log, NULL, 2, &pending, &error), "parts is NULL");
-    inkstone_parts lists[1] = {{NULL, 3}};
-    REFUSED(inkstone_append_batch_parts(log, lists, 1, &pending, &error),
-            "records[].parts is NULL");
     CHECK(inkstone_last(log) == 0);
 
     OK(inkstone_append(log, NULL, 0, &pending, &error));
@@ -261,7 +237,7 @@ static void records(const char *directory) {
 }
 
 static void readers(const char *directory) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     inkstone_reader *reader;
     inkstone_cursor *cursor, *ahead;
@@ -318,7 +294,7 @@ static void readers(const char *directory) {
 }
 
 static void a_forked_child(const char *directory) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     inkstone_reader *reader;
     inkstone_pending pending;
@@ -388,14 +364,14 @@ static void hear(void *context, const inkstone_event *event) {
 static void poisoned(const char *directory) {
     const struct rlimit limit = {4096, RLIM_INFINITY};
     struct rlimit before;
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     inkstone_reader *reader;
     inkstone_pending pending;
     inkstone_bytes bytes;
     uint64_t number;
     static char record[8000];
-    CHECK(inkstone_options_set_own_thread(options, false) == INKSTONE_OK);
+    set(options, "own_thread", "false");
     CHECK(inkstone_options_set_listener(options, hear, NULL, NULL) == INKSTONE_OK);
     OK(inkstone_open(in(directory, "poisoned"), options, &log, &error));
     inkstone_options_free(options);

@@ -46,7 +46,7 @@ static void next(void *context, uint64_t lsn, const inkstone_error *outcome) {
 }
 
 static void each_once_and_with_nothing_locked(const char *directory) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     struct chain chain = {NULL, 0, 0};
     inkstone_pending pending;
     atomic_uint called = 0;
@@ -92,7 +92,7 @@ static void moved(void *context, uint64_t watermark, const inkstone_error *outco
 }
 
 static void a_change_of_the_watermark_is_told_once(const char *directory) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     struct watch watch = {NULL, 0, 0, INKSTONE_OK};
     inkstone_reader *reader;
     inkstone_cursor *cursor;
@@ -127,7 +127,6 @@ static void a_change_of_the_watermark_is_told_once(const char *directory) {
 struct heard {
     atomic_uint kinds[8];
     atomic_uint destroyed;
-    inkstone_segment *_Atomic segment;
 };
 
 static void listen(void *context, const inkstone_event *event) {
@@ -136,17 +135,13 @@ static void listen(void *context, const inkstone_event *event) {
     CHECK(kind >= 0 && kind < 8 && inkstone_event_text(event)[0] != 0);
     CHECK((inkstone_event_error(event) != NULL) == (kind == INKSTONE_EVENT_POISONED));
     atomic_fetch_add(&heard->kinds[kind], 1);
-    inkstone_segment *segment = inkstone_event_segment(event);
-    CHECK((segment != NULL) == (kind == INKSTONE_EVENT_SEGMENT_SEALED));
-    /* The newest is kept. */
-    if (segment != NULL) inkstone_segment_free(atomic_exchange(&heard->segment, segment));
 }
 
 static void destroyed(void *context) { atomic_fetch_add(&((struct heard *)context)->destroyed, 1); }
 
 static void a_listener_is_told_and_destroyed_once(const char *directory) {
     static struct heard heard;
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     static char record[20000];
     CHECK(inkstone_options_set_listener(options, NULL, &heard, destroyed) == INKSTONE_INVALID);
@@ -158,12 +153,7 @@ static void a_listener_is_told_and_destroyed_once(const char *directory) {
     inkstone_options_free(options);
     CHECK(atomic_load(&heard.kinds[INKSTONE_EVENT_RECOVERED]) == 1);
     CHECK(atomic_load(&heard.kinds[INKSTONE_EVENT_SEGMENT_SEALED]) == 1);
-    inkstone_segment *segment = atomic_load(&heard.segment);
-    CHECK(inkstone_segment_first(segment) == 1 && inkstone_segment_last(segment) >= 2);
-    CHECK(access(inkstone_segment_path(segment), R_OK) == 0 && inkstone_segment_is_kept(segment));
     OK(inkstone_close(log, &error));
-    CHECK(!inkstone_segment_is_kept(segment));
-    inkstone_segment_free(segment);
     CHECK(atomic_load(&heard.destroyed) == 0);
     inkstone_log_free(log);
     CHECK(atomic_load(&heard.destroyed) == 1);

@@ -50,4 +50,18 @@ static inline void works(int line, inkstone_code got) {
         CHECK(error == NULL);                                                                      \
     } while (0)
 
+static inline void set(inkstone_options *options, const char *name, const char *value) {
+    OK(inkstone_options_set(options, name, value, &error));
+}
+
+/* Options of a log with small segments. */
+static inline inkstone_options *small(void) {
+    inkstone_options *options = inkstone_options_new();
+    set(options, "segment_bytes", "65536");
+    set(options, "record_bytes_max", "32768");
+    set(options, "buffer_bytes", "32768");
+    set(options, "preparation", "fallocate");
+    return options;
+}
+
 #endif

@@ -9,7 +9,7 @@ static void called(void *context, uint64_t lsn, const inkstone_error *outcome) {
 }
 
 static void *uses(void *path) {
-    inkstone_options *options = inkstone_options_small();
+    inkstone_options *options = small();
     inkstone_log *log;
     inkstone_reader *reader;
     inkstone_cursor *cursor;

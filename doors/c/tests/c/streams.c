@@ -13,21 +13,26 @@ static const char *in(const char *directory, const char *name) {
     return place;
 }
 
-static inkstone_options *small(void) {
-    inkstone_options *options = inkstone_options_small();
-    OK(inkstone_options_set(options, "section_bytes", "65536", &error));
-    OK(inkstone_options_set(options, "size_multiple", "2", &error));
-    OK(inkstone_options_set(options, "cache_bytes", "100000", &error));
+static inkstone_options *of_streams(void) {
+    inkstone_options *options = small();
+    set(options, "section_bytes", "65536");
+    set(options, "size_multiple", "2");
+    set(options, "cache_bytes", "100000");
     INVALID(inkstone_options_set(options, "size_multiple", "two", &error), "a whole number");
     return options;
 }
 
-/* Applies a batch, waits for it and clears it. */
-static void apply(const inkstone_streams *streams, inkstone_batch *batch, uint64_t *numbers) {
+static void empty(inkstone_batch **batch) {
+    inkstone_batch_free(*batch);
+    *batch = inkstone_batch_new();
+}
+
+/* Applies a batch, waits for it and empties it. */
+static void apply(const inkstone_streams *streams, inkstone_batch **batch, uint64_t *numbers) {
     inkstone_pending pending;
-    OK(inkstone_streams_apply(streams, batch, numbers, &pending, &error));
+    OK(inkstone_streams_apply(streams, *batch, numbers, &pending, &error));
     OK(inkstone_wait(&pending, &error));
-    inkstone_batch_clear(batch);
+    empty(batch);
 }
 
 static void names(uint64_t stream, uint64_t number) {
@@ -52,7 +57,7 @@ static void has_bounds(const inkstone_streams_reader *reader, uint64_t stream, u
 }
 
 static void every_change(const char *directory) {
-    inkstone_options *options = small();
+    inkstone_options *options = of_streams();
     inkstone_streams *streams, *second;
     inkstone_streams_reader *reader;
     inkstone_batch *batch = inkstone_batch_new();
@@ -72,7 +77,7 @@ static void every_change(const char *directory) {
     inkstone_batch_append(batch, UINT64_MAX, "other", 5);
     inkstone_batch_append_at(batch, 7, 2, NULL, 0);
     inkstone_batch_note(batch, 7, "a vote", 6);
-    apply(streams, batch, numbers);
+    apply(streams, &batch, numbers);
     CHECK(numbers[0] == 1 && numbers[1] == 100 && numbers[2] == 2);
     has(reader, 7, 1, "one");
     has(reader, 7, 2, "");
@@ -95,22 +100,22 @@ static void every_change(const char *directory) {
           "stream 7: the next record gets number 4");
     CHECK(numbers[0] == 0 && numbers[1] == 0);
     has_bounds(reader, 7, 1, 3);
-    inkstone_batch_clear(batch);
+    empty(&batch);
     INVALID(inkstone_streams_apply(streams, batch, NULL, &pending, &error), "the batch is empty");
     CHECK(inkstone_batch_append(batch, 7, NULL, 1) == INKSTONE_INVALID);
     CHECK(inkstone_batch_append(batch, 7, "x", 1) == INKSTONE_OK);
     INVALID(inkstone_streams_apply(streams, batch, NULL, &pending, &error),
             "change 1: data is NULL");
-    inkstone_batch_clear(batch);
+    empty(&batch);
     inkstone_batch_create(batch, 7, 1);
     FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_EXISTS,
           "stream 7 is there already");
-    inkstone_batch_clear(batch);
+    empty(&batch);
     static char large[40000];
     inkstone_batch_note(batch, 7, large, 4000);
     FAILS(inkstone_streams_apply(streams, batch, NULL, &pending, &error), INKSTONE_TOO_LARGE,
           "a note of 4000 bytes");
-    inkstone_batch_clear(batch);
+    empty(&batch);
     FAILS(inkstone_streams_append(streams, 7, large, sizeof large, &number, &pending, &error),
           INKSTONE_TOO_LARGE, "record_bytes_max");
     CHECK(number == 0 && pending.log == NULL);
@@ -126,15 +131,15 @@ static void every_change(const char *directory) {
     inkstone_let_go(&pending);
     OK(inkstone_streams_apply(streams, batch, &number, &pending, &error));
     CHECK(number == 4 && pending.log == inkstone_streams_log(streams));
-    OK(inkstone_streams_sync(streams, &error));
+    OK(inkstone_sync(inkstone_streams_log(streams), NULL, &error));
     CHECK(inkstone_durable(inkstone_streams_log(streams)) >= pending.lsn);
     inkstone_let_go(&pending);
-    inkstone_batch_clear(batch);
+    empty(&batch);
     has(reader, 7, 4, "again");
 
     inkstone_batch_truncate_before(batch, 7, 2);
     inkstone_batch_truncate_after(batch, 7, 3);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     has_bounds(reader, 7, 2, 4);
     CHECK(inkstone_streams_get(reader, 7, 1, &bytes, &error) == INKSTONE_TRUNCATED_BEFORE);
     CHECK(bytes.data == NULL);
@@ -146,7 +151,7 @@ static void every_change(const char *directory) {
     FAILS(inkstone_error_code(error), INKSTONE_NOT_YET, "stream 7");
     inkstone_batch_restart_at(batch, 7, UINT64_MAX - 1);
     inkstone_batch_remove(batch, 0);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     OK(inkstone_streams_append(streams, 7, "last", 4, &number, &pending, &error));
     CHECK(number == UINT64_MAX - 1);
     OK(inkstone_wait(&pending, &error));
@@ -170,7 +175,6 @@ static void every_change(const char *directory) {
     OK(inkstone_streams_close(streams, &error));
     FAILS(inkstone_streams_append(streams, UINT64_MAX, "x", 1, NULL, &pending, &error),
           INKSTONE_CLOSED, "closed");
-    FAILS(inkstone_streams_sync(streams, &error), INKSTONE_CLOSED, "closed");
     inkstone_streams_free(streams);
     /* The streams first, their readers later. */
     has(reader, UINT64_MAX, 100, "other");
@@ -188,7 +192,7 @@ static void every_change(const char *directory) {
           "not a record of streams");
     FAILS(inkstone_streams_reader_open(in(directory, "none"), NULL, &reader, &error),
           INKSTONE_NO_LOG, "there is no log");
-    OK(inkstone_options_set(options, "section_bytes", "1", &error));
+    set(options, "section_bytes", "1");
     INVALID(inkstone_streams_open(in(directory, "none"), options, &streams, &error),
             "section_bytes 1");
     inkstone_options_free(options);
@@ -212,7 +216,6 @@ static void null_handles(void) {
     INVALID(inkstone_streams_apply(NULL, batch, NULL, &pending, &error), "streams is NULL");
     CHECK(pending.log == NULL);
     INVALID(inkstone_streams_apply(NULL, NULL, NULL, NULL, &error), "pending is NULL");
-    INVALID(inkstone_streams_sync(NULL, &error), "streams is NULL");
     INVALID(inkstone_streams_stats_json(NULL, &text, &error), "streams is NULL");
     CHECK(text == NULL && inkstone_streams_log(NULL) == NULL);
     INVALID(inkstone_streams_reader_of(NULL, &reader, &error), "streams is NULL");
@@ -229,7 +232,7 @@ static void null_handles(void) {
     CHECK(cursor == NULL);
     INVALID(inkstone_streams_cursor_next(NULL, &record, &error), "cursor is NULL");
     INVALID(inkstone_streams_cursor_next_within(NULL, 0, &record, &error), "cursor is NULL");
-    CHECK(record.data == NULL && inkstone_streams_cursor_seek(NULL, 1) == INKSTONE_INVALID);
+    CHECK(record.data == NULL);
     CHECK(inkstone_batch_create(NULL, 1, 1) == INKSTONE_INVALID);
     CHECK(inkstone_batch_append(NULL, 1, "x", 1) == INKSTONE_INVALID);
     CHECK(inkstone_batch_append_at(NULL, 1, 1, "x", 1) == INKSTONE_INVALID);
@@ -240,7 +243,7 @@ static void null_handles(void) {
     CHECK(inkstone_batch_remove(NULL, 1) == INKSTONE_INVALID);
     CHECK(!inkstone_error_stream(NULL, NULL) && !inkstone_error_number(NULL, NULL));
     inkstone_streams_free(NULL), inkstone_streams_reader_free(NULL);
-    inkstone_streams_cursor_free(NULL), inkstone_batch_clear(NULL);
+    inkstone_streams_cursor_free(NULL);
     inkstone_batch_free(NULL), inkstone_batch_free(batch);
 }
 
@@ -305,13 +308,13 @@ static void *follower(void *context) {
 /* Writers and followers of several streams at once, callbacks that call back, and another process
  * that follows. */
 static void many_at_once(const char *directory) {
-    inkstone_options *options = small();
+    inkstone_options *options = of_streams();
     inkstone_batch *batch = inkstone_batch_new();
     pthread_t threads[2 * STREAMS];
     uint64_t streams[STREAMS];
     OK(inkstone_streams_open(in(directory, "many"), options, &shared, &error));
     for (uint64_t i = 0; i <= STREAMS; i++) inkstone_batch_create(batch, i, 0);
-    apply(shared, batch, NULL);
+    apply(shared, &batch, NULL);
     fflush(NULL);
     const pid_t child = fork();
     CHECK(child >= 0);
@@ -349,7 +352,7 @@ static void many_at_once(const char *directory) {
 
 /* A cursor beside a truncation, a removal and the end of the streams. */
 static void cursors(const char *directory) {
-    inkstone_options *options = small();
+    inkstone_options *options = of_streams();
     inkstone_streams *streams;
     inkstone_streams_reader *reader, *beside;
     inkstone_streams_cursor *cursor, *other;
@@ -358,7 +361,7 @@ static void cursors(const char *directory) {
     OK(inkstone_streams_open(in(directory, "cursors"), options, &streams, &error));
     inkstone_options_free(options);
     inkstone_batch_create(batch, 7, 1);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     OK(inkstone_streams_reader_of(streams, &reader, &error));
     OK(inkstone_streams_reader_open(place, NULL, &beside, &error));
     OK(inkstone_streams_cursor_new(reader, 7, 1, &cursor, &error));
@@ -368,31 +371,35 @@ static void cursors(const char *directory) {
     CHECK(record.data == NULL);
     inkstone_batch_append(batch, 7, "one", 3);
     inkstone_batch_append(batch, 7, "two", 3);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     OK(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error));
     CHECK(record.number == 1 && record.size == 3 && memcmp(record.data, "one", 3) == 0);
     inkstone_batch_restart_at(batch, 7, 9);
     inkstone_batch_append(batch, 7, "nine", 4);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error) ==
           INKSTONE_TRUNCATED_BEFORE);
     names(7, 9);
     FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_BEFORE, "stream 7");
-    CHECK(inkstone_streams_cursor_seek(cursor, 9) == INKSTONE_OK);
+    inkstone_streams_cursor_free(cursor);
+    OK(inkstone_streams_cursor_new(reader, 7, 9, &cursor, &error));
     OK(inkstone_streams_cursor_next(cursor, &record, &error));
     inkstone_streams_reader_free(reader);
     CHECK(record.number == 9 && memcmp(record.data, "nine", 4) == 0);
+    inkstone_streams_cursor_free(other);
+    OK(inkstone_streams_cursor_new(beside, 7, 9, &other, &error));
+    OK(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error));
+    CHECK(record.number == 9);
     inkstone_batch_remove(batch, 7);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     FAILS(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error),
           INKSTONE_NO_STREAM, "there is no stream 7");
-    CHECK(inkstone_streams_cursor_seek(other, 9) == INKSTONE_OK);
     FAILS(inkstone_streams_cursor_next_within(other, UINT64_MAX, &record, &error),
           INKSTONE_NO_STREAM, "there is no stream 7");
     inkstone_batch_create(batch, 7, 1);
     inkstone_batch_append(batch, 7, "one", 3);
     inkstone_batch_append(batch, 7, "two", 3);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     for (int i = 0; i < 2; i++) {
         inkstone_streams_cursor *of = i == 0 ? cursor : other;
         CHECK(inkstone_streams_cursor_next_within(of, UINT64_MAX, &record, &error) ==
@@ -404,7 +411,7 @@ static void cursors(const char *directory) {
         CHECK(record.number == 2 && memcmp(record.data, "two", 3) == 0);
     }
     inkstone_batch_truncate_after(batch, 7, 1);
-    apply(streams, batch, NULL);
+    apply(streams, &batch, NULL);
     CHECK(inkstone_streams_cursor_next_within(cursor, UINT64_MAX, &record, &error) ==
           INKSTONE_TRUNCATED_AFTER);
     names(7, 2);
