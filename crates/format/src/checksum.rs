@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli), the only checksum of format version 1.
+//! CRC-32C (Castagnoli), the only checksum of the format.
 //!
 //! *Owns*: which code computes it: the processor's instruction (feature `std`), in the loop of
 //! `short` or in the crate `crc32c`; or the tables here. *May not touch*: which bytes are summed.

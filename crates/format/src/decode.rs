@@ -10,10 +10,13 @@
 
 use crate::bytes::all_zero;
 use crate::checksum::crc32c;
-use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason};
+use crate::frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
 use crate::group::{GroupHeader, Identity};
 use crate::header::SegmentHeader;
-use crate::limits::{ALIGN, GROUP_BYTES_MAX, HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::limits::{
+    ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, HEADER_BYTES,
+    RECORD_BYTES_MAX,
+};
 use crate::prove::Proof;
 use crate::seek::Mark;
 use crate::stop::{EpochIs, Fault, Found, Place, Stop, Tail};
@@ -257,15 +260,13 @@ impl Decoder {
     }
 
     fn between<'a>(&mut self, window: &'a [u8], window_at: u64) -> Result<Step<'a>, Bad> {
-        let version = self.identity.version();
-        let header_bytes = version.group_header_bytes();
         if self.tail.sealed.is_some() {
             return Err(Bad::new(Found::SegmentEnd, Fault::Sealed));
         }
-        if self.limit - self.at.min(self.limit) < header_bytes as u64 {
+        if self.limit - self.at.min(self.limit) < GROUP_HEADER_BYTES as u64 {
             return Err(Bad::new(Found::SegmentEnd, Fault::SegmentEnd));
         }
-        let bytes = match self.want(window, window_at, header_bytes)? {
+        let bytes = match self.want(window, window_at, GROUP_HEADER_BYTES)? {
             Wanted::Bytes(bytes) => bytes,
             Wanted::Missing { at, bytes } => return Ok(Step::NeedBytes { at, bytes }),
         };
@@ -273,9 +274,9 @@ impl Decoder {
             return Err(Bad::new(Found::Zeros, Fault::Zeros));
         }
         let Some(header) = GroupHeader::decode(&self.identity, self.at, bytes) else {
-            let expected = GroupHeader::fields(version, bytes)
-                .is_some_and(|fields| fields.first_lsn == self.next_lsn);
-            let found = if version.begins_group(bytes) && expected {
+            let expected =
+                GroupHeader::fields(bytes).is_some_and(|fields| fields.first_lsn == self.next_lsn);
+            let found = if bytes.starts_with(&GROUP_MARKER) && expected {
                 Found::Garbage
             } else {
                 Found::Remains
@@ -298,7 +299,7 @@ impl Decoder {
                 ..self.tail
             },
         });
-        self.at += header_bytes as u64;
+        self.at += GROUP_HEADER_BYTES as u64;
         Ok(Step::GroupStart(start))
     }
 
@@ -313,9 +314,7 @@ impl Decoder {
         // A cut may end inside a group, so the length is compared with the segment, not with the
         // named end.
         let room = self.segment_bytes - self.at;
-        let version = self.identity.version();
-        let frames = (length.saturating_sub(version.group_header_bytes())
-            / version.frame_header_bytes()) as u32;
+        let frames = (length.saturating_sub(GROUP_HEADER_BYTES) / FRAME_HEADER_BYTES) as u32;
         let shape = length.is_multiple_of(ALIGN) && header.count > 0 && header.count <= frames;
         if length > GROUP_BYTES_MAX || length as u64 > room || !shape {
             return bad(Fault::Length);
@@ -339,13 +338,11 @@ impl Decoder {
         if self.at >= self.limit {
             return Err(Inside::Limit);
         }
-        let version = self.identity.version();
-        let header_bytes = version.frame_header_bytes();
         let room = open.end.min(self.limit) - self.at;
-        if room < header_bytes as u64 || open.seen == open.header.count {
+        if room < FRAME_HEADER_BYTES as u64 || open.seen == open.header.count {
             return Err(Inside::Bad(Bad::sound(Fault::Count, self.next_lsn)));
         }
-        let bytes = match self.want(window, window_at, header_bytes)? {
+        let bytes = match self.want(window, window_at, FRAME_HEADER_BYTES)? {
             Wanted::Bytes(bytes) => bytes,
             Wanted::Missing { at, bytes } => return Err(Inside::Missing { at, bytes }),
         };
@@ -354,24 +351,24 @@ impl Decoder {
         if !is_proven && all_zero(bytes) {
             return Err(Inside::Bad(Bad::new(Found::Zeros, Fault::Zeros)));
         }
-        let header = FrameHeader::fields(version, bytes);
+        let header = FrameHeader::fields(bytes);
         if !is_proven && !header.is_sound(&self.identity, self.at, open.header.epoch, bytes) {
             return Err(Inside::Bad(Bad::new(Found::Garbage, Fault::FrameChecksum)));
         }
         let (kind, batch) = self.check_frame(open, &header, room)?;
-        let total = version.frame_bytes(header.payload_bytes as usize);
+        let total = frame_bytes(header.payload_bytes as usize);
         let bytes = match self.want(window, window_at, total)? {
             Wanted::Bytes(bytes) => bytes,
             Wanted::Missing { at, bytes } => return Err(Inside::Missing { at, bytes }),
         };
-        let (payload, gap) = bytes[header_bytes..].split_at(header.payload_bytes as usize);
+        let (payload, gap) = bytes[FRAME_HEADER_BYTES..].split_at(header.payload_bytes as usize);
         if !is_proven && crc32c(payload) != header.payload_crc {
             return Err(Inside::Bad(Bad::sound(Fault::PayloadChecksum, header.lsn)));
         }
         if !is_proven && !all_zero(gap) {
             return Err(Inside::Bad(Bad::sound(Fault::Gap, header.lsn)));
         }
-        let frame = Frame { at: self.at, lsn: header.lsn, kind, batch, payload, version };
+        let frame = Frame { at: self.at, lsn: header.lsn, kind, batch, payload };
         self.take(&frame)?;
         Ok(frame)
     }
@@ -385,8 +382,7 @@ impl Decoder {
     ) -> Result<(Kind, Batch), Bad> {
         let bad = |fault| Bad::sound(fault, header.lsn);
         let payload = header.payload_bytes as usize;
-        if payload > RECORD_BYTES_MAX || self.identity.version().frame_bytes(payload) as u64 > room
-        {
+        if payload > RECORD_BYTES_MAX || frame_bytes(payload) as u64 > room {
             return Err(bad(Fault::Length));
         }
         if header.lsn != self.next_lsn {

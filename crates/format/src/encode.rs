@@ -12,11 +12,12 @@ use core::fmt;
 
 use crate::bytes::round_up;
 use crate::checksum::PayloadSum;
-use crate::frame::{Batch, Control, FrameHeader, Kind};
+use crate::frame::{Batch, Control, FrameHeader, Kind, frame_bytes};
 use crate::group::{GroupHeader, Identity, Promise};
 use crate::header::SegmentHeader;
 use crate::limits::{
-    ALIGN, BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, HEADER_BYTES, RECORD_BYTES_MAX,
+    ALIGN, BLOCK_BYTES, CONTROL_RESERVE_BYTES, FRAME_HEADER_BYTES, GROUP_BYTES_MAX,
+    GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
 };
 use crate::types::{Epoch, Lsn};
 
@@ -122,7 +123,7 @@ impl GroupEncoder {
             epoch,
             first_lsn: next_lsn,
             next_lsn,
-            used: segment.version.group_header_bytes(),
+            used: GROUP_HEADER_BYTES,
             count: 0,
             batch_open: false,
             sealed: false,
@@ -206,10 +207,9 @@ impl GroupEncoder {
         }
         let open = batch.follows(self.batch_open);
         assert!(open.is_some(), "a place in a batch that may not follow");
-        let version = self.identity.version();
-        let bytes = version.frame_bytes(sum.len());
+        let bytes = frame_bytes(sum.len());
         self.check_room(group, bytes, self.record_room())?;
-        let from = self.used + version.frame_header_bytes();
+        let from = self.used + FRAME_HEADER_BYTES;
         let mut to = from;
         for part in parts {
             group[to..to + part.len()].copy_from_slice(part);
@@ -251,10 +251,9 @@ impl GroupEncoder {
             }
             Control::Promise(_) | Control::Padding(_) => {}
         }
-        let version = self.identity.version();
-        let bytes = version.frame_bytes(control.payload_bytes());
+        let bytes = frame_bytes(control.payload_bytes());
         self.check_room(group, bytes, self.segment_bytes.saturating_sub(self.end()))?;
-        let from = self.used + version.frame_header_bytes();
+        let from = self.used + FRAME_HEADER_BYTES;
         let to = from + control.payload_bytes();
         group[from..self.used + bytes].fill(0);
         control.encode(&mut group[from..to]);
@@ -280,14 +279,13 @@ impl GroupEncoder {
         if gap == 0 {
             return Ok(());
         }
-        let header_bytes = self.identity.version().frame_header_bytes();
-        if gap < header_bytes {
+        if gap < FRAME_HEADER_BYTES {
             gap += BLOCK_BYTES;
         }
         if self.end() + gap as u64 > self.segment_bytes {
             return Ok(());
         }
-        self.control(group, &Control::Padding(gap - header_bytes))
+        self.control(group, &Control::Padding(gap - FRAME_HEADER_BYTES))
     }
 
     /// Writes the header with length, count and promise. After that the group can be written to the
@@ -306,11 +304,7 @@ impl GroupEncoder {
             promise,
         };
         assert!(header.promise_is_sound(self.at), "a promise that cannot be meant");
-        header.encode(
-            &self.identity,
-            self.at,
-            &mut group[..self.identity.version().group_header_bytes()],
-        );
+        header.encode(&self.identity, self.at, &mut group[..GROUP_HEADER_BYTES]);
         Finished { at: self.at, bytes: self.used, next_lsn: self.next_lsn }
     }
 
@@ -344,7 +338,7 @@ impl GroupEncoder {
             header_crc: 0,
         };
         let at = self.end();
-        let bytes = &mut group[self.used..self.used + self.identity.version().frame_header_bytes()];
+        let bytes = &mut group[self.used..self.used + FRAME_HEADER_BYTES];
         header.encode(&self.identity, at, self.epoch, bytes);
         self.count += 1;
     }

@@ -12,7 +12,7 @@ use core::fmt;
 use crate::checksum::{crc32c, flipped_bit};
 use crate::frame::{FrameHeader, Kind, summed};
 use crate::group::{GroupHeader, Identity};
-use crate::limits::RECORD_BYTES_MAX;
+use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX};
 use crate::stop::{Fault, Place, Stop};
 
 /// A bit that, flipped back, makes the bytes sound again.
@@ -55,7 +55,7 @@ pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) 
     let flip = match stop.fault {
         Fault::GroupChecksum => explain_group(identity, stop, bytes, &mut lines),
         Fault::FrameChecksum => explain_frame(identity, stop, bytes, &mut lines),
-        Fault::PayloadChecksum => explain_payload(identity, stop, bytes, &mut lines),
+        Fault::PayloadChecksum => explain_payload(stop, bytes, &mut lines),
         Fault::Lsn => {
             let found = stop.lsn_found.unwrap_or_default();
             lines.push(format!("LSN: expected {}, found {found}", stop.lsn_expected));
@@ -75,12 +75,11 @@ fn explain_group(
     bytes: &[u8],
     lines: &mut Vec<String>,
 ) -> Option<BitFlip> {
-    let version = identity.version();
-    let (bytes, marker) = (bytes.get(..version.group_header_bytes())?, version.group_marker());
-    if bytes[..4] != marker {
-        lines.push(format!("marker: expected {marker:02x?}, found {:02x?}", &bytes[..4]));
+    let bytes = bytes.get(..GROUP_HEADER_BYTES)?;
+    if !bytes.starts_with(&GROUP_MARKER) {
+        lines.push(format!("marker: expected {GROUP_MARKER:02x?}, found {:02x?}", &bytes[..4]));
     }
-    if let Some(found) = GroupHeader::fields(version, bytes) {
+    if let Some(found) = GroupHeader::fields(bytes) {
         lines.push(format!("epoch: expected {} or higher, found {}", stop.tail.epoch, found.epoch));
         lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.first_lsn));
         lines.push(format!(
@@ -102,9 +101,8 @@ fn explain_frame(
     bytes: &[u8],
     lines: &mut Vec<String>,
 ) -> Option<BitFlip> {
-    let version = identity.version();
-    let bytes = bytes.get(..version.frame_header_bytes())?;
-    let found = FrameHeader::fields(version, bytes);
+    let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+    let found = FrameHeader::fields(bytes);
     lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.lsn));
     lines.push(match Kind::of(found.kind) {
         Some(kind) => format!("{kind:?} of {} bytes", found.payload_bytes),
@@ -117,21 +115,15 @@ fn explain_frame(
     })
 }
 
-fn explain_payload(
-    identity: &Identity,
-    stop: &Stop,
-    bytes: &[u8],
-    lines: &mut Vec<String>,
-) -> Option<BitFlip> {
-    let header_bytes = identity.version().frame_header_bytes();
-    let header = FrameHeader::fields(identity.version(), bytes.get(..header_bytes)?);
+fn explain_payload(stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+    let header = FrameHeader::fields(bytes.get(..FRAME_HEADER_BYTES)?);
     let len = (header.payload_bytes as usize).min(RECORD_BYTES_MAX);
-    let payload = bytes.get(header_bytes..)?.get(..len)?;
+    let payload = bytes.get(FRAME_HEADER_BYTES..)?.get(..len)?;
     let crc = crc32c(payload);
     lines.push(format!("LSN {}, {len} bytes", header.lsn));
     lines.push(format!("payload checksum: expected {:08x}, found {crc:08x}", header.payload_crc));
     let (byte, bit) = flipped_bit(crc ^ header.payload_crc, len)?;
-    Some(BitFlip { byte: stop.at + (header_bytes + byte) as u64, bit })
+    Some(BitFlip { byte: stop.at + (FRAME_HEADER_BYTES + byte) as u64, bit })
 }
 
 /// Tries every bit of a header.
@@ -164,7 +156,7 @@ fn words(fault: Fault) -> &'static str {
         Fault::Length => "an impossible length",
         Fault::Lsn => "the LSN is not the next one",
         Fault::Promise => "an impossible promise",
-        Fault::Kind => "a kind or field that the segment's version does not have",
+        Fault::Kind => "a kind or field that the format does not have",
         Fault::Batch => "a batch without a beginning or without an end",
         Fault::Control => "a control frame that is not allowed here, or has an impossible payload",
         Fault::Count => "the number of frames is not the one in the group header",

@@ -7,25 +7,25 @@ use alloc::vec::Vec;
 
 use crate::bytes::{all_zero, put_u32, put_u64, u32_at, u64_at};
 use crate::group::{Identity, Summed};
+use crate::limits::{ALIGN, FRAME_HEADER_BYTES};
 use crate::types::{Epoch, Lsn, SegmentNumber};
-use crate::version::Version;
 
 /// Where the kind, the place in a batch and the zeros are, in the word that begins with the
 /// payload's length.
 const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const RESERVED_AT: usize = 6;
+const LSN_AT: usize = 8;
 const PAYLOAD_CRC_AT: usize = 16;
 /// Where the header's checksum is; it covers the bytes before it, and the identity.
 const HEADER_CRC_AT: usize = 20;
-/// Where a header of version 1 ends. The further bytes of a longer header are zero.
-const SUMMED_TO: usize = 24;
 
-/// The size of a frame with a payload of `payload_bytes` in a new segment
-/// ([`Version::frame_bytes`]).
+/// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a multiple
+/// of 8. For a payload that is too large for a frame ([`crate::limits::RECORD_BYTES_MAX`]) the
+/// result is larger than any frame.
 #[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
-    Version::NEWEST.frame_bytes(payload_bytes)
+    payload_bytes.saturating_add(FRAME_HEADER_BYTES + ALIGN - 1) / ALIGN * ALIGN
 }
 
 /// The kind of a frame.
@@ -107,7 +107,7 @@ pub struct FrameHeader {
     pub kind: u8,
     /// The code of its place in a batch.
     pub flags: u8,
-    /// Zero in every version so far.
+    /// Zero.
     pub reserved: u16,
     /// The LSN of the record; for all other kinds, that of the next record.
     pub lsn: Lsn,
@@ -122,8 +122,8 @@ impl FrameHeader {
     /// its checksum does not match. Finds frames that no sound group leads to.
     #[inline]
     pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..identity.version().frame_header_bytes())?;
-        let fields = Self::fields(identity.version(), bytes);
+        let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+        let fields = Self::fields(bytes);
         fields.is_sound(identity, at, epoch, bytes).then_some(fields)
     }
 
@@ -134,14 +134,11 @@ impl FrameHeader {
             | u64::from(self.flags) << (8 * FLAGS_AT)
             | u64::from(self.reserved) << (8 * RESERVED_AT);
         let (shape, lsn) = (u64::from(self.payload_bytes) | codes, self.lsn.get());
-        let (shape_at, lsn_at) = identity.version().shape_and_lsn_at();
-        let (first, second) = if shape_at < lsn_at { (shape, lsn) } else { (lsn, shape) };
-        let crc = identity.frame_crc(at, epoch, Summed(first, second, self.payload_crc));
-        put_u64(bytes, 0, first);
-        put_u64(bytes, 8, second);
+        let crc = identity.frame_crc(at, epoch, Summed(shape, lsn, self.payload_crc));
+        put_u64(bytes, 0, shape);
+        put_u64(bytes, LSN_AT, lsn);
         put_u32(bytes, PAYLOAD_CRC_AT, self.payload_crc);
         put_u32(bytes, HEADER_CRC_AT, crc);
-        bytes[SUMMED_TO..identity.version().frame_header_bytes()].fill(0);
     }
 
     /// Whether the checksum of the header in `bytes`, which has these fields, matches.
@@ -153,21 +150,18 @@ impl FrameHeader {
         epoch: Epoch,
         bytes: &[u8],
     ) -> bool {
-        let rest = &bytes[SUMMED_TO..identity.version().frame_header_bytes()];
-        self.header_crc == identity.frame_crc(at, epoch, summed(bytes)) && all_zero(rest)
+        self.header_crc == identity.frame_crc(at, epoch, summed(bytes))
     }
 
     /// Reads the fields without checking the checksum.
     #[inline]
-    pub(crate) fn fields(version: Version, bytes: &[u8]) -> Self {
-        let (shape_at, lsn_at) = version.shape_and_lsn_at();
-        let reserved_at = shape_at + RESERVED_AT;
+    pub(crate) fn fields(bytes: &[u8]) -> Self {
         Self {
-            payload_bytes: u32_at(bytes, shape_at),
-            kind: bytes[shape_at + KIND_AT],
-            flags: bytes[shape_at + FLAGS_AT],
-            reserved: u16::from_le_bytes([bytes[reserved_at], bytes[reserved_at + 1]]),
-            lsn: Lsn::new(u64_at(bytes, lsn_at)),
+            payload_bytes: u32_at(bytes, 0),
+            kind: bytes[KIND_AT],
+            flags: bytes[FLAGS_AT],
+            reserved: u16::from_le_bytes([bytes[RESERVED_AT], bytes[RESERVED_AT + 1]]),
+            lsn: Lsn::new(u64_at(bytes, LSN_AT)),
             payload_crc: u32_at(bytes, PAYLOAD_CRC_AT),
             header_crc: u32_at(bytes, HEADER_CRC_AT),
         }
@@ -177,7 +171,7 @@ impl FrameHeader {
 /// Those of a header that was read.
 #[inline]
 pub(crate) fn summed(header: &[u8]) -> Summed {
-    Summed(u64_at(header, 0), u64_at(header, 8), u32_at(header, PAYLOAD_CRC_AT))
+    Summed(u64_at(header, 0), u64_at(header, LSN_AT), u32_at(header, PAYLOAD_CRC_AT))
 }
 
 /// A frame that passed every check.
@@ -193,7 +187,6 @@ pub struct Frame<'a> {
     pub batch: Batch,
     /// The user's bytes, or the control frame's.
     pub payload: &'a [u8],
-    pub(crate) version: Version,
 }
 
 impl Frame<'_> {
@@ -205,7 +198,7 @@ impl Frame<'_> {
     /// The byte after it.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.at + self.version.frame_bytes(self.payload.len()) as u64
+        self.at + frame_bytes(self.payload.len()) as u64
     }
 }
 
@@ -309,6 +302,15 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_known_ahead() {
+        assert_eq!([0, 1, 8, 9].map(frame_bytes), [24, 32, 32, 40]);
+        // A payload that is too large for a frame has a size too: limits are checked with it.
+        let most = crate::limits::RECORD_BYTES_MAX;
+        assert_eq!((frame_bytes(most), frame_bytes(most + 1)), (most + 24, most + 32));
+        assert!(frame_bytes(usize::MAX) > usize::MAX - 8);
+    }
 
     #[test]
     fn control_payloads_come_back() {

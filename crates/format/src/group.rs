@@ -5,20 +5,21 @@
 
 use crate::bytes::{array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
+use crate::limits::{GROUP_HEADER_BYTES, GROUP_MARKER};
 use crate::types::{Epoch, LogId, Lsn, SegmentNumber};
-use crate::version::{HEADER_BYTES_MOST, Version};
 
 const CRC_AT: usize = 4;
 const LENGTH_AT: usize = 8;
 const COUNT_AT: usize = 12;
+const FIRST_LSN_AT: usize = 16;
+const EPOCH_AT: usize = 24;
 const PROMISE_AT: usize = 32;
 const PROMISED_END_AT: usize = 40;
 
-/// What is needed to read and write the bytes of a segment: its version, and the log id and segment
-/// number with which its checksums begin.
+/// What is needed to read and write the bytes of a segment: the log id and the segment number, with
+/// which its checksums begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    version: Version,
     log: LogId,
     segment: SegmentNumber,
     group_seed: u32,
@@ -32,17 +33,10 @@ pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
 
 impl Identity {
     /// The identity of a segment.
-    pub fn new(version: Version, log: LogId, segment: SegmentNumber) -> Self {
+    pub fn new(log: LogId, segment: SegmentNumber) -> Self {
         let seed =
             |tag: &[u8; 8]| append(append(crc32c(tag), log.bytes()), &segment.get().to_le_bytes());
-        let [group_seed, frame_seed] = version.tags().map(seed);
-        Self { version, log, segment, group_seed, frame_seed }
-    }
-
-    /// The version of the segment.
-    #[inline]
-    pub fn version(&self) -> Version {
-        self.version
+        Self { log, segment, group_seed: seed(b"IK1GROUP"), frame_seed: seed(b"IK1FRAME") }
     }
 
     /// The id of the log.
@@ -57,12 +51,11 @@ impl Identity {
 
     /// The checksum of a group header at byte `at`.
     pub(crate) fn group_crc(&self, at: u64, header: &[u8]) -> u32 {
-        let mut covered = [0; 8 + HEADER_BYTES_MOST - 4];
-        let covered = &mut covered[..8 + self.version.group_header_bytes() - 4];
+        let mut covered = [0; 8 + GROUP_HEADER_BYTES - 4];
         covered[..8].copy_from_slice(&at.to_le_bytes());
         covered[8..12].copy_from_slice(&header[..4]);
-        covered[12..].copy_from_slice(&header[LENGTH_AT..self.version.group_header_bytes()]);
-        append(self.group_seed, covered)
+        covered[12..].copy_from_slice(&header[LENGTH_AT..GROUP_HEADER_BYTES]);
+        append(self.group_seed, &covered)
     }
 
     /// The checksum of a frame header at byte `at`.
@@ -105,15 +98,13 @@ pub struct GroupHeader {
 impl GroupHeader {
     /// Writes it for byte `at` of the segment.
     pub(crate) fn encode(&self, identity: &Identity, at: u64, bytes: &mut [u8]) {
-        let (first_lsn_at, epoch_at) = identity.version.first_lsn_and_epoch_at();
-        bytes[..4].copy_from_slice(&identity.version.group_marker());
+        bytes[..4].copy_from_slice(&GROUP_MARKER);
         put_u32(bytes, LENGTH_AT, self.length);
         put_u32(bytes, COUNT_AT, self.count);
-        put_u64(bytes, first_lsn_at, self.first_lsn.get());
-        put_u64(bytes, epoch_at, self.epoch.get());
+        put_u64(bytes, FIRST_LSN_AT, self.first_lsn.get());
+        put_u64(bytes, EPOCH_AT, self.epoch.get());
         put_u64(bytes, PROMISE_AT, self.promise.lsn.get());
         put_u64(bytes, PROMISED_END_AT, self.promise.end);
-        bytes[PROMISED_END_AT + 8..identity.version.group_header_bytes()].fill(0);
         let crc = identity.group_crc(at, bytes);
         put_u32(bytes, CRC_AT, crc);
     }
@@ -121,23 +112,22 @@ impl GroupHeader {
     /// Reads the header at byte `at` of the segment; `None` if the marker or the checksum does not
     /// match.
     pub fn decode(identity: &Identity, at: u64, bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..identity.version.group_header_bytes())?;
-        if bytes[..4] != identity.version.group_marker()
+        let bytes = bytes.get(..GROUP_HEADER_BYTES)?;
+        if !bytes.starts_with(&GROUP_MARKER)
             || u32_at(bytes, CRC_AT) != identity.group_crc(at, bytes)
         {
             return None;
         }
-        Self::fields(identity.version, bytes)
+        Self::fields(bytes)
     }
 
     /// Reads the fields without checking the checksum; `None` for epoch 0, which does not exist.
-    pub(crate) fn fields(version: Version, bytes: &[u8]) -> Option<Self> {
-        let (first_lsn_at, epoch_at) = version.first_lsn_and_epoch_at();
+    pub(crate) fn fields(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             length: u32_at(bytes, LENGTH_AT),
             count: u32_at(bytes, COUNT_AT),
-            first_lsn: Lsn::new(u64_at(bytes, first_lsn_at)),
-            epoch: Epoch::new(u64::from_le_bytes(array(bytes, epoch_at)))?,
+            first_lsn: Lsn::new(u64_at(bytes, FIRST_LSN_AT)),
+            epoch: Epoch::new(u64::from_le_bytes(array(bytes, EPOCH_AT)))?,
             promise: Promise {
                 lsn: Lsn::new(u64_at(bytes, PROMISE_AT)),
                 end: u64_at(bytes, PROMISED_END_AT),

@@ -8,11 +8,10 @@ use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::group::Identity;
 use crate::limits::{
-    BLOCK_BYTES, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN,
+    BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
-use crate::version::Version;
 
 const VERSION_AT: usize = 8;
 const FLAGS_AT: usize = 12;
@@ -47,8 +46,6 @@ pub enum Roll {
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The format version of everything after it in the segment.
-    pub version: Version,
     /// The log it belongs to.
     pub log: LogId,
     /// Its number.
@@ -84,7 +81,7 @@ impl SegmentHeader {
 
     fn encode_copy(&self, copy: &mut [u8], index: u32) {
         copy[..MAGIC.len()].copy_from_slice(&MAGIC);
-        put_u32(copy, VERSION_AT, self.version.number());
+        put_u32(copy, VERSION_AT, FORMAT_VERSION);
         put_u32(copy, FLAGS_AT, 0);
         copy[LOG_ID_AT..LOG_ID_AT + 16].copy_from_slice(self.log.bytes());
         put_u64(copy, NUMBER_AT, self.number.get());
@@ -131,7 +128,7 @@ impl SegmentHeader {
 
     /// The identity with which the groups and frames of the segment are read and written.
     pub fn identity(&self) -> Identity {
-        Identity::new(self.version, self.log, self.number)
+        Identity::new(self.log, self.number)
     }
 }
 
@@ -235,7 +232,7 @@ impl HeaderBlock {
         let read = |at: usize, index| decode_copy(&block[at..at + HEADER_COPY_BYTES], index);
         let valid = |header, copies| Self::Valid { header, copies, stray: stray(block) };
         match (read(first, 0), read(second, 1)) {
-            // An unknown version decides: a newer program uses the file.
+            // An unknown version decides: another program uses the file.
             (Copy::Unknown { version, flags }, _) | (_, Copy::Unknown { version, flags }) => {
                 Self::Unknown { version, flags }
             }
@@ -264,11 +261,10 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
         return Copy::Bad(None);
     }
     let (version, flags) = (u32_at(copy, VERSION_AT), u32_at(copy, FLAGS_AT));
-    let known = match Version::of(version) {
-        Some(known) if flags == 0 => known,
-        _ => return Copy::Unknown { version, flags },
-    };
-    match fields(known, copy, index) {
+    if (version, flags) != (FORMAT_VERSION, 0) {
+        return Copy::Unknown { version, flags };
+    }
+    match fields(copy, index) {
         Ok(header) => match header.contradiction() {
             None => Copy::Good(header),
             contradiction => Copy::Bad(contradiction),
@@ -277,12 +273,12 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
     }
 }
 
-fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
+fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
     if u32_at(copy, COPY_AT) != index {
         return Err("a copy in the place of the other copy");
     }
     if !all_zero(&copy[REST_AT..CRC_AT]) {
-        return Err("bytes other than zero where this version has none");
+        return Err("bytes other than zero where a header has none");
     }
     let end = u64_at(copy, PREDECESSOR_END_AT);
     let predecessor = match SegmentNumber::new(u64_at(copy, PREDECESSOR_AT)) {
@@ -291,7 +287,6 @@ fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'
         None => None,
     };
     Ok(SegmentHeader {
-        version,
         log: LogId::new(array(copy, LOG_ID_AT)),
         number: SegmentNumber::new(u64_at(copy, NUMBER_AT)).ok_or("segment number 0")?,
         segment_bytes: u64_at(copy, SEGMENT_BYTES_AT),
@@ -329,7 +324,6 @@ mod tests {
 
     fn sample() -> SegmentHeader {
         SegmentHeader {
-            version: Version::One,
             log: LogId::new([7; 16]),
             number: SegmentNumber::new(3).unwrap(),
             segment_bytes: 65536,

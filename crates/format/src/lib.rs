@@ -5,9 +5,8 @@
 //! here is a pure function of bytes.
 //!
 //! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs
-//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]. [`survey()`]
-//! does all of recovery over bytes in memory; the tests use it. [`explain()`] describes damage to
-//! people.
+//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]. [`explain()`]
+//! describes damage to people.
 //!
 //! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee
 //! are asserted, and documented.
@@ -33,10 +32,8 @@ mod seek;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod short;
 mod stop;
-mod survey;
 mod types;
 mod verdict;
-mod version;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
@@ -50,10 +47,8 @@ pub use prove::{Proof, Prover};
 pub use scan::{Evidence, ScanAhead};
 pub use seek::{Mark, Skim, Skimmed};
 pub use stop::{EpochIs, Fault, Found, Place, Stop, Tail};
-pub use survey::{SegmentSurvey, Survey, SurveyOptions, survey};
 pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 pub use verdict::{
     Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge,
     judge_header,
 };
-pub use version::Version;

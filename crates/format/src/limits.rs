@@ -1,10 +1,9 @@
-//! The constants of the format, and the relations between them. Where versions differ, this is
-//! version 1; a [`crate::Version`] knows the others.
+//! The constants of the format, and the relations between them.
 //!
 //! *Owns*: every size and limit; `docs/format.md` has the same table, and a test compares the two.
 //! *May not touch*: anything else.
 
-/// The version in the header of a new segment.
+/// The version in the header of every segment. A segment of any other is refused.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The first bytes of a segment's header. The first byte is not ASCII, and a transfer in text mode

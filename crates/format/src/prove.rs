@@ -11,8 +11,8 @@ use crate::bytes::all_zero;
 use crate::checksum::crc32c;
 use crate::frame::FrameHeader;
 use crate::group::Identity;
+use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES};
 use crate::seek::{Begins, Mark};
-use crate::version::HEADER_BYTES_MOST;
 
 /// A proof that the sums of all headers and payloads between two places are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct Prover {
     /// unknown.
     mark: Option<Mark>,
     /// If that header lies across two pieces: its bytes in the first one.
-    split: [u8; HEADER_BYTES_MOST],
+    split: [u8; GROUP_HEADER_BYTES],
     split_bytes: usize,
 }
 
 impl Prover {
     /// Begins at a mark of a segment with this identity.
     pub fn new(identity: Identity, mark: Mark) -> Self {
-        let split = [0; HEADER_BYTES_MOST];
+        let split = [0; GROUP_HEADER_BYTES];
         Self { identity, mark: Some(mark), split, split_bytes: 0 }
     }
 
@@ -72,9 +72,7 @@ impl Prover {
             next.mark = match mark.begins::<IS_SUMMED>(&self.identity, rest) {
                 Begins::Group(next) => Some(next),
                 Begins::Frame(header, next) => match rest.get(..(next.at - mark.at) as usize) {
-                    Some(frame) => {
-                        (!IS_SUMMED || is_sound(&self.identity, &header, frame)).then_some(next)
-                    }
+                    Some(frame) => (!IS_SUMMED || is_sound(&header, frame)).then_some(next),
                     None => {
                         // The frame continues in the next bytes.
                         return Walked { from, to, next: Self { mark: Some(next), ..*self } };
@@ -99,7 +97,7 @@ impl Prover {
             return Some(mark);
         }
         let (held, mut header) = (self.split_bytes, self.split);
-        let more = bytes.len().min(HEADER_BYTES_MOST - held);
+        let more = bytes.len().min(GROUP_HEADER_BYTES - held);
         header[held..held + more].copy_from_slice(&bytes[..more]);
         match mark.begins::<IS_SUMMED>(&self.identity, &header[..held + more]) {
             Begins::Group(next) | Begins::Frame(_, next) if mark.at + held as u64 == at => {
@@ -120,8 +118,7 @@ struct Walked {
 
 /// Whether a payload matches its header, and only zeros follow it.
 #[inline]
-fn is_sound(identity: &Identity, header: &FrameHeader, frame: &[u8]) -> bool {
-    let (payload, gap) =
-        frame[identity.version().frame_header_bytes()..].split_at(header.payload_bytes as usize);
+fn is_sound(header: &FrameHeader, frame: &[u8]) -> bool {
+    let (payload, gap) = frame[FRAME_HEADER_BYTES..].split_at(header.payload_bytes as usize);
     crc32c(payload) == header.payload_crc && all_zero(gap)
 }

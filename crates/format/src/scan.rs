@@ -6,10 +6,9 @@
 
 use crate::group::{GroupHeader, Identity};
 use crate::header::SegmentHeader;
-use crate::limits::ALIGN;
+use crate::limits::{ALIGN, GROUP_HEADER_BYTES, GROUP_MARKER};
 use crate::stop::Stop;
 use crate::types::{Epoch, Lsn, SegmentNumber};
-use crate::version::Version;
 
 /// The evidence that records and bytes were durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,9 +60,9 @@ const PIECE_BYTES: usize = 512;
 
 /// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without
 /// an early end, so that a compiler can make vector code of it.
-fn holds_marker(version: Version, piece: &[u8]) -> bool {
+fn holds_marker(piece: &[u8]) -> bool {
     const LOW: u64 = u32::MAX as u64;
-    let marker = u64::from(u32::from_le_bytes(version.group_marker()));
+    let marker = u64::from(u32::from_le_bytes(GROUP_MARKER));
     let (words, _) = piece.as_chunks::<ALIGN>();
     // Only zero minus one has its highest bit set.
     let found = words.iter().fold(0, |found, word| {
@@ -107,8 +106,7 @@ impl ScanAhead {
     /// The byte at or before which the next window must begin; `None` when the search is over. From
     /// there, a window must hold at least a group's header.
     pub fn wants(&self) -> Option<u64> {
-        (self.next + self.identity.version().group_header_bytes() as u64 <= self.to)
-            .then_some(self.next)
+        (self.next + GROUP_HEADER_BYTES as u64 <= self.to).then_some(self.next)
     }
 
     /// Searches `window`, which starts at byte `window_at`, as far as whole headers lie in it.
@@ -119,20 +117,18 @@ impl ScanAhead {
         }
         let Ok(from) = usize::try_from(self.next - window_at) else { return };
         let Ok(to) = usize::try_from(end.saturating_sub(window_at)) else { return };
-        let version = self.identity.version();
-        let header_bytes = version.group_header_bytes();
         let mut at = from;
-        while at + header_bytes <= to {
+        while at + GROUP_HEADER_BYTES <= to {
             // Most of the scanned bytes were never written.
             let piece = &window[at..to.min(at + PIECE_BYTES)];
-            if piece.len() == PIECE_BYTES && !holds_marker(version, piece) {
+            if piece.len() == PIECE_BYTES && !holds_marker(piece) {
                 at += PIECE_BYTES;
                 continue;
             }
             let piece_end = at + PIECE_BYTES;
-            while at < piece_end && at + header_bytes <= to {
-                if version.begins_group(&window[at..]) {
-                    self.look(&window[at..at + header_bytes], window_at + at as u64);
+            while at < piece_end && at + GROUP_HEADER_BYTES <= to {
+                if window[at..].starts_with(&GROUP_MARKER) {
+                    self.look(&window[at..at + GROUP_HEADER_BYTES], window_at + at as u64);
                 }
                 at += ALIGN;
             }
@@ -154,7 +150,7 @@ impl ScanAhead {
 
     fn look(&mut self, bytes: &[u8], at: u64) {
         // Cheap checks first: a payload may be full of markers.
-        let Some(fields) = GroupHeader::fields(self.identity.version(), bytes) else { return };
+        let Some(fields) = GroupHeader::fields(bytes) else { return };
         if fields.epoch < self.from_epoch || !fields.promise_is_sound(at) {
             return;
         }
@@ -168,14 +164,14 @@ impl ScanAhead {
 mod tests {
     use super::*;
     use crate::group::Promise;
-    use crate::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
+    use crate::limits::HEADER_BYTES;
     use crate::types::LogId;
 
     /// A group is found wherever it lies and in windows of any size, and no other place is taken
     /// for one.
     #[test]
     fn a_group_is_found_at_every_place_in_windows_of_any_size() {
-        let identity = Identity::new(Version::One, LogId::new([7; 16]), SegmentNumber::FIRST);
+        let identity = Identity::new(LogId::new([7; 16]), SegmentNumber::FIRST);
         let from = HEADER_BYTES as u64;
         let to = HEADER_BYTES + 3 * PIECE_BYTES;
         for at in (HEADER_BYTES..=to - GROUP_HEADER_BYTES).step_by(ALIGN) {

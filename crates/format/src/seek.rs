@@ -9,11 +9,12 @@
 //! log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
-use crate::frame::{FrameHeader, Kind};
+use crate::frame::{FrameHeader, Kind, frame_bytes};
 use crate::group::{GroupHeader, Identity};
-use crate::limits::{ALIGN, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX,
+};
 use crate::types::{Epoch, Lsn};
-use crate::version::Version;
 
 /// A place where a frame or a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,6 @@ pub struct Skimmed {
     /// The mark after it.
     pub next: Mark,
     payload_crc: u32,
-    version: Version,
 }
 
 impl Mark {
@@ -95,14 +95,14 @@ impl Mark {
         let from = (window_at as usize).wrapping_neg() % ALIGN;
         (from..window.len()).step_by(ALIGN).find_map(|place| {
             let at = window_at + place as u64;
-            let bytes = window.get(place..place + identity.version().frame_header_bytes())?;
-            if identity.version().begins_group(bytes) {
+            let bytes = window.get(place..place + FRAME_HEADER_BYTES)?;
+            if bytes.starts_with(&GROUP_MARKER) {
                 let header = GroupHeader::decode(identity, at, &window[place..])?;
                 let is_between = epochs.contains(&header.epoch) && lsns.contains(&header.first_lsn);
                 return (is_between && header.promise_is_sound(at))
                     .then(|| Self::between(at, header.first_lsn, header.epoch));
             }
-            let fields = FrameHeader::fields(identity.version(), bytes);
+            let fields = FrameHeader::fields(bytes);
             // Cheap checks first.
             let may_be = self.epoch == until.epoch
                 && lsns.contains(&fields.lsn)
@@ -144,7 +144,6 @@ impl Mark {
                     payload_bytes: header.payload_bytes as usize,
                     next,
                     payload_crc: header.payload_crc,
-                    version: identity.version(),
                 })
             }
             Begins::Group(next) | Begins::Frame(_, next) => Skim::Passed(next),
@@ -164,7 +163,7 @@ impl Mark {
         if self.at == self.group_end {
             return self.begins_group::<IS_SUMMED>(identity, bytes);
         }
-        let needed = identity.version().frame_header_bytes();
+        let needed = FRAME_HEADER_BYTES;
         if bytes.len() < needed {
             return Begins::NeedBytes(needed);
         }
@@ -179,7 +178,7 @@ impl Mark {
 
     #[inline(always)]
     fn begins_group<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
-        let needed = identity.version().group_header_bytes();
+        let needed = GROUP_HEADER_BYTES;
         if bytes.len() < needed {
             return Begins::NeedBytes(needed);
         }
@@ -190,10 +189,10 @@ impl Mark {
         let header = if IS_SUMMED {
             GroupHeader::decode(identity, self.at, bytes)
         } else {
-            GroupHeader::fields(identity.version(), bytes)
+            GroupHeader::fields(bytes)
         }?;
         let length = header.length as usize;
-        let header_bytes = identity.version().group_header_bytes();
+        let header_bytes = GROUP_HEADER_BYTES;
         let fits = (header_bytes..=GROUP_BYTES_MAX).contains(&length);
         let is_next = fits && header.first_lsn == self.lsn && header.epoch >= self.epoch;
         is_next.then(|| Self {
@@ -214,14 +213,14 @@ impl Mark {
         let header = if IS_SUMMED {
             FrameHeader::decode(identity, self.at, self.epoch, bytes)?
         } else {
-            FrameHeader::fields(identity.version(), bytes)
+            FrameHeader::fields(bytes)
         };
         let kind = Kind::of(header.kind)?;
         let payload = header.payload_bytes as usize;
         if header.lsn != self.lsn || payload > RECORD_BYTES_MAX {
             return None;
         }
-        let at = self.at + identity.version().frame_bytes(payload) as u64;
+        let at = self.at + frame_bytes(payload) as u64;
         let lsn = if kind == Kind::Record { self.lsn.next()? } else { self.lsn };
         (at <= self.group_end).then_some((header, Self { at, lsn, ..*self }))
     }
@@ -245,8 +244,7 @@ impl Skimmed {
     /// ([`Mark::skim_own`]).
     #[inline]
     pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
-        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()?
-            + self.version.frame_header_bytes();
+        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + FRAME_HEADER_BYTES;
         window.get(from..from + self.payload_bytes)
     }
 }

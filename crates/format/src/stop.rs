@@ -91,7 +91,7 @@ pub enum Fault {
     Lsn,
     /// An impossible promise.
     Promise,
-    /// A kind or reserved field that the segment's version does not have.
+    /// A kind or a value of a reserved field that the format does not have.
     Kind,
     /// A batch that does not end, or was never begun.
     Batch,

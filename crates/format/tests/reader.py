@@ -11,7 +11,7 @@ The digest is the CRC-32C of all live records, each as LSN (8 bytes) and payload
 import functools, os, struct, sys
 
 MAGIC, MARK = b"\x89INKS\r\n\x1a", b"\xa7IG1"
-READS = {1}  # The versions. Each segment is read by the rules of its own; these are version 1's.
+VERSION = 1
 ZERO_BLOCK = bytes(4096)
 
 TABLE = []
@@ -75,7 +75,7 @@ def classify(data):
         if struct.unpack_from("<I", copy, 508)[0] != crc(copy[:508]):
             continue
         header = Header(copy)
-        if header.version not in READS or header.flags != 0:
+        if header.version != VERSION or header.flags != 0:
             unknown = True
         elif header.holds(copy, index):
             good.append(header)

@@ -9,7 +9,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use inkstone_format::{Lsn, Reason, SegmentNumber, Version};
+use inkstone_format::limits::FORMAT_VERSION;
+use inkstone_format::{Lsn, Reason, SegmentNumber};
 
 /// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,7 +45,7 @@ pub enum Error {
     Stopped,
     /// Bytes that were promised to be durable are damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),
-    /// A newer program wrote this log, in a version of the format that this one does not know. That
+    /// Another program wrote this log, in a version of the format that this one does not know. That
     /// is not damage, and no file was changed.
     UnknownVersion {
         /// The first segment of that version.
@@ -387,10 +388,9 @@ impl fmt::Display for Error {
                 if *flags != 0 {
                     write!(f, " with flags {flags:#x}")?;
                 }
-                let newest = Version::NEWEST.number();
                 write!(
                     f,
-                    "; this program knows versions up to {newest} without flags: use the newer \
+                    "; this program knows only version {FORMAT_VERSION} without flags: use the \
                      program that wrote the log (no file was changed)"
                 )
             }

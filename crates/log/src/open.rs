@@ -201,7 +201,6 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let ready = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error)?;
     let (number, file) = (ready.number, ready.file);
     let header = SegmentHeader {
-        version: options.version,
         log,
         number,
         segment_bytes: bytes,

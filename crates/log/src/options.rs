@@ -9,7 +9,7 @@ use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
     RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use inkstone_format::{Lsn, Version, frame_bytes};
+use inkstone_format::{Lsn, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
@@ -61,8 +61,6 @@ pub struct Options {
     pub(crate) listener: Option<Listener>,
     /// What a reader could not make sure of.
     pub(crate) doubts: Doubts,
-    /// The format version of new segments.
-    pub(crate) version: Version,
 }
 
 impl Default for Options {
@@ -95,7 +93,6 @@ impl Default for Options {
             file_mode: FILE_MODE,
             listener: None,
             doubts: Doubts::default(),
-            version: Version::NEWEST,
         }
     }
 }

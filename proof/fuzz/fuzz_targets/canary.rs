@@ -4,7 +4,8 @@
 
 #![no_main]
 
-use inkstone_format::{SegmentNumber, SurveyOptions, survey};
+use inkstone_format::SegmentNumber;
+use inkstone_fuzz::survey::survey;
 use inkstone_fuzz::{images, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -18,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         .iter()
         .filter_map(|(number, bytes)| Some((SegmentNumber::new(*number)?, &bytes[..])))
         .collect();
-    survey(&files, &SurveyOptions::default(), &mut |_, payload| {
+    survey(&files, &mut |_, payload| {
         assert!(payload.is_ascii(), "the canary is found");
     });
 });

@@ -6,8 +6,9 @@
 
 use inkstone_format::{
     Decoder, Epoch, Facts, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
-    SurveyOptions, Verdict, explain, judge, survey,
+    Verdict, explain, judge,
 };
+use inkstone_fuzz::survey::survey;
 use inkstone_fuzz::{images, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -32,11 +33,11 @@ fuzz_target!(|input: &[u8]| {
         })
         .collect();
     let mut next = None;
-    let found = survey(&files, &SurveyOptions::default(), &mut |lsn, _| {
+    let found = survey(&files, &mut |lsn, _| {
         assert!(next.is_none_or(|next| next == lsn), "records are dense");
         next = lsn.next();
     });
-    let again = survey(&files, &SurveyOptions::default(), &mut |_, _| {});
+    let again = survey(&files, &mut |_, _| {});
     assert_eq!(found.verdict, again.verdict);
     assert!(!matches!(found.verdict, Verdict::Corrupt(inkstone_format::Reason::Contradiction)));
 });

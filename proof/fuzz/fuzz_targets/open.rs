@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use inkstone::{Error, Log, Lsn, Options};
-use inkstone_format::{SegmentNumber, Survey, SurveyOptions, Verdict, survey};
+use inkstone_format::{SegmentNumber, Verdict};
+use inkstone_fuzz::survey::{Survey, survey};
 use inkstone_fuzz::{Image, images, mutate};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, SimDisk};
@@ -101,7 +102,7 @@ fn surveyed(images: &[Image]) -> Survey {
     let files = images.iter().map(|(number, bytes)| {
         (SegmentNumber::new(*number).expect("numbers are from 1"), &bytes[..])
     });
-    survey(&files.collect::<Vec<_>>(), &SurveyOptions::default(), &mut |_, _| {})
+    survey(&files.collect::<Vec<_>>(), &mut |_, _| {})
 }
 
 fn open(disk: &SimDisk) -> Result<Log, Error> {

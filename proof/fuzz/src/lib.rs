@@ -22,6 +22,10 @@ use inkstone_format::limits::{
     HEADER_COPY_BYTES,
 };
 
+/// The judge of whole directories that the tests of the format use.
+#[path = "../../../crates/format/tests/bytes/support/survey.rs"]
+pub mod survey;
+
 /// Every file is as long as the smallest segment.
 pub const SEGMENT_BYTES: usize = 65_536;
 /// Bytes of a header copy that are not zero, its sum apart.

@@ -10,12 +10,6 @@ mod support;
 mod contradictions;
 mod damage;
 mod document;
-mod golden;
-/// What only the copy of the tree can show that `.ci/mistaken` makes.
-#[cfg(inkstone_mistakes)]
-mod mistaken {
-    mod versions;
-}
 mod prove;
 mod round_trip;
 mod second_reader;

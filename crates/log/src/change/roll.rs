@@ -79,7 +79,6 @@ impl HeldTurn<'_> {
         };
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
         let header = |number| SegmentHeader {
-            version: shared.options.version,
             log,
             number,
             segment_bytes: next.bytes,

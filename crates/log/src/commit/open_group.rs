@@ -5,10 +5,10 @@
 
 use std::io::IoSlice;
 
-use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise,
-    SegmentHeader, Version,
+    SegmentHeader, frame_bytes,
 };
 use inkstone_io::AlignedBuf;
 
@@ -258,7 +258,7 @@ impl OpenGroup {
 
     /// Why a record of so many bytes cannot be added now.
     pub(crate) fn refuses_record(&self, record_bytes: usize) -> Option<EncodeError> {
-        self.refuses(self.coded.version.frame_bytes(record_bytes), 1)
+        self.refuses(frame_bytes(record_bytes), 1)
     }
 
     /// Adds records, all or none; several are a batch. If they are too large for the buffer and the
@@ -267,8 +267,7 @@ impl OpenGroup {
         &mut self,
         payloads: &[(P, PayloadSum)],
     ) -> Result<Lsn, EncodeError> {
-        let version = self.coded.version;
-        let needed: usize = payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len())).sum();
+        let needed: usize = payloads.iter().map(|(_, sum)| frame_bytes(sum.len())).sum();
         // All or none: every reason for which the encoder could refuse a later record is checked
         // before the first.
         if let Some(refused) = self.refuses(needed, payloads.len()) {
@@ -290,7 +289,7 @@ impl OpenGroup {
             let group = &mut self.memory[self.prefix..];
             lsn = self.encoder.record_of_parts(group, payload.parts(), *sum, place)?;
             // As much as was just used, so that each byte is prefetched once.
-            let asked = version.frame_bytes(sum.len()).min(PREFETCH_BYTES);
+            let asked = frame_bytes(sum.len()).min(PREFETCH_BYTES);
             self.memory
                 .expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
         }
@@ -336,7 +335,7 @@ impl OpenGroup {
         let offset = finished.at - self.prefix as u64;
         let len = used.next_multiple_of(BLOCK_BYTES);
         let next = offset + len as u64;
-        let crosses = used + self.coded.version.group_header_bytes() > len;
+        let crosses = used + GROUP_HEADER_BYTES > len;
         let clears = (std::mem::take(&mut self.clears_behind)
             && crosses
             && next + BLOCK_BYTES as u64 <= self.coded.segment_bytes)
@@ -379,12 +378,9 @@ impl OpenGroup {
     }
 }
 
-/// The size of frames with these payloads, in the version of the format in which they are largest.
+/// The size of frames with these payloads.
 pub(crate) fn needed_bytes<P: Payload>(payloads: &[(P, PayloadSum)]) -> u64 {
-    let in_version = |version: &Version| {
-        payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len()) as u64).sum()
-    };
-    Version::ALL.iter().map(in_version).max().unwrap_or(0)
+    payloads.iter().map(|(_, sum)| frame_bytes(sum.len()) as u64).sum()
 }
 
 #[cfg(test)]
@@ -397,7 +393,6 @@ mod tests {
     #[test]
     fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
         let coded = SegmentHeader {
-            version: Version::NEWEST,
             log: LogId::new([1; 16]),
             number: SegmentNumber::FIRST,
             segment_bytes: 2 << 30,

@@ -28,7 +28,7 @@ pub use dump::{Dump, Entry, dump, dump_in};
 pub use inkstone_format::{
     Batch, Control, Copies, EpochIs, Evidence, Fault, Found, GroupHeader, HeaderBlock,
     HeaderTraces, Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader,
-    Stop, Tail, Version,
+    Stop, Tail,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};

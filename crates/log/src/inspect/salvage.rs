@@ -21,8 +21,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
-use inkstone_format::limits::{ALIGN, RECORD_BYTES_MAX};
-use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict};
+use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
+use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes};
 use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
@@ -314,18 +314,18 @@ fn read_loose(
 ) -> Result<()> {
     let to = next.unwrap_or(strip.to).min(strip.to);
     let id = *strip.walk.decoder.identity();
-    let header_bytes = id.version().frame_header_bytes();
     let window = &mut strip.walk.window;
     let mut at = stop.at;
-    while at + header_bytes as u64 <= to {
-        if at < window.at() || at + header_bytes as u64 > window.at() + window.bytes().len() as u64
+    while at + FRAME_HEADER_BYTES as u64 <= to {
+        if at < window.at()
+            || at + FRAME_HEADER_BYTES as u64 > window.at() + window.bytes().len() as u64
         {
             window.load(at, READ_BYTES)?;
-            if window.at() + (window.bytes().len() as u64) < at + header_bytes as u64 {
+            if window.at() + (window.bytes().len() as u64) < at + FRAME_HEADER_BYTES as u64 {
                 return Ok(());
             }
         }
-        let header = FrameHeader::decode(&id, at, epoch, window.slice(at, header_bytes));
+        let header = FrameHeader::decode(&id, at, epoch, window.slice(at, FRAME_HEADER_BYTES));
         let Some(header) =
             header.filter(|header| header.payload_bytes as usize <= RECORD_BYTES_MAX)
         else {
@@ -333,14 +333,15 @@ fn read_loose(
             continue;
         };
         let len = header.payload_bytes as usize;
-        let end = at + id.version().frame_bytes(len) as u64;
+        let end = at + frame_bytes(len) as u64;
         if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end)
         {
-            window.load(at, header_bytes + len)?;
-            if window.at() + (window.bytes().len() as u64) < at + (header_bytes + len) as u64 {
+            window.load(at, FRAME_HEADER_BYTES + len)?;
+            if window.at() + (window.bytes().len() as u64) < at + (FRAME_HEADER_BYTES + len) as u64
+            {
                 return Ok(());
             }
-            let payload = window.slice(at + header_bytes as u64, len);
+            let payload = window.slice(at + FRAME_HEADER_BYTES as u64, len);
             if crc32c(payload) == header.payload_crc {
                 visit(header.lsn, payload)?;
             }

@@ -9,10 +9,10 @@
 //! the first group after it are gone, records that the cut truncated look like records of the log;
 //! they are left out where newer segments have the same LSNs.
 
-use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Chain, ChainFault, ChainLink, Epoch, Evidence, Facts, GroupHeader, Identity, LogId, Lsn,
-    Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
+    Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -174,18 +174,7 @@ pub(crate) fn stand_in(
     if headers.file(number).is_none() {
         return Ok(None);
     }
-    for &version in Version::ALL {
-        let found = stand_in_of(directory, Identity::new(version, log, number))?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
-}
-
-/// The same, if the segment is of this version.
-fn stand_in_of(directory: &AnyDirectory, id: Identity) -> Result<Option<SegmentHeader>> {
-    let (log, number) = (id.log(), id.segment());
+    let id = Identity::new(log, number);
     let file = past_the_cache(directory, number)?;
     let len = file.len_bytes()?;
     let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
@@ -198,13 +187,12 @@ fn stand_in_of(directory: &AnyDirectory, id: Identity) -> Result<Option<SegmentH
         }
     }
     let Some(at) = scan.evidence().first else { return Ok(None) };
-    window.load(at, id.version().group_header_bytes())?;
+    window.load(at, GROUP_HEADER_BYTES)?;
     let bytes = window.bytes().get((at - window.at()) as usize..);
     let Some(group) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
         return Ok(None);
     };
     Ok(Some(SegmentHeader {
-        version: id.version(),
         log,
         number,
         segment_bytes: len,

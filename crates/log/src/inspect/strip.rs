@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::limits::ALIGN;
+use inkstone_format::limits::{ALIGN, GROUP_HEADER_BYTES};
 use inkstone_format::{
     Decoder, Evidence, GroupHeader, GroupStart, Place, ScanAhead, SegmentHeader, Stop, Tail,
     explain,
@@ -83,7 +83,7 @@ impl Strip {
             }
         }
         let Some(at) = found else { return Ok(None) };
-        self.walk.window.load(at, id.version().group_header_bytes())?;
+        self.walk.window.load(at, GROUP_HEADER_BYTES)?;
         let bytes = self.walk.window.bytes().get((at - self.walk.window.at()) as usize..);
         // The file may have been used for something else meanwhile, and be shorter.
         let Some(header) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {

@@ -571,7 +571,7 @@ impl Shelf {
 
 #[cfg(test)]
 mod tests {
-    use inkstone_format::{LogId, Roll, Version};
+    use inkstone_format::{LogId, Roll};
 
     use super::*;
 
@@ -582,7 +582,6 @@ mod tests {
         const PLACES: u64 = 4096;
         let mut shelf = Finder::new().shelf.into_inner().unwrap();
         let header = |number: u64| SegmentHeader {
-            version: Version::NEWEST,
             log: LogId::new([7; 16]),
             number: SegmentNumber::new(number).unwrap(),
             segment_bytes: 64 << 20,

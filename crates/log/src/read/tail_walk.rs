@@ -8,6 +8,7 @@
 //! disk has had them in between, so no checksum is computed again. Everything else is as in a file:
 //! padding and control frames are passed, a batch lies in one group, and a group comes whole.
 
+use inkstone_format::limits::FRAME_HEADER_BYTES;
 use inkstone_format::{Lsn, Mark, Skim, Skimmed};
 
 use crate::read::place::Place;
@@ -59,8 +60,7 @@ impl TailWalk {
     /// The bytes of the record at byte `at`, which was found here.
     #[inline]
     pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
-        let from =
-            (at - self.run.from.at) as usize + self.run.identity.version().frame_header_bytes();
+        let from = (at - self.run.from.at) as usize + FRAME_HEADER_BYTES;
         &self.run.bytes()[from..from + payload_bytes]
     }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason,
-    ScanAhead, SegmentHeader, SegmentNumber, Verdict, Version, common_log, directory_fault,
-    head_of, judge_header,
+    ScanAhead, SegmentHeader, SegmentNumber, Verdict, common_log, directory_fault, head_of,
+    judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
@@ -198,13 +198,12 @@ impl<'d> Headers<'d> {
         };
         let handle = past_the_cache(self.directory, file.number)?;
         let len = handle.len_bytes()?;
-        // Without a header the version is unknown, so all are tried.
-        let ids = log.or(traces).map(|log| Version::ALL.iter().map(move |&version| (version, log)));
-        let scan = |(version, log)| {
-            let id = Identity::new(version, log, file.number);
+        let mut scan = log.or(traces).map(|log| {
+            let id = Identity::new(log, file.number);
             ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len)
-        };
-        let mut scans: Vec<_> = ids.into_iter().flatten().map(scan).collect();
+        });
+        let has_group =
+            |scan: &Option<ScanAhead>| scan.as_ref().is_some_and(|scan| scan.evidence().later);
         let mut window = window_for_all(self.directory, file.number, handle, len)?;
         let mut dirty = false;
         let mut at = HEADER_BYTES as u64;
@@ -215,15 +214,15 @@ impl<'d> Headers<'d> {
                 break;
             }
             dirty = dirty || (matters && window.bytes().iter().any(|&byte| byte != 0));
-            scans.iter_mut().for_each(|scan| scan.feed(window.bytes(), window.at()));
-            if scans.iter().any(|scan| scan.evidence().later) {
+            scan.iter_mut().for_each(|scan| scan.feed(window.bytes(), window.at()));
+            if has_group(&scan) {
                 break;
             }
             // The next window begins a block earlier, so no header lies across two windows.
             let end = window.at() + window.bytes().len() as u64;
             at = if end >= len { len } else { end - BLOCK_BYTES as u64 };
         }
-        Ok((scans.iter().any(|scan| scan.evidence().later), dirty))
+        Ok((has_group(&scan), dirty))
     }
 
     /// Asks which log this is, which segment is its head, and what the files above the head are, in

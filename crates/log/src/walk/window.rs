@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::limits::BLOCK_BYTES;
+use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use inkstone_format::{
     Batch, Decoder, Frame, GroupStart, Kind, Lsn, Proof, Prover, Step, Stop, Tail,
 };
@@ -263,8 +263,7 @@ impl Walk {
 
     /// The payload of the frame at byte `at`, which the last step returned.
     pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
-        let header_bytes = self.decoder.identity().version().frame_header_bytes();
-        self.window.slice(at + header_bytes as u64, payload_bytes)
+        self.window.slice(at + FRAME_HEADER_BYTES as u64, payload_bytes)
     }
 
     /// Walks to the stop. `group_ends` gets where each whole group ends.

@@ -40,7 +40,6 @@ mod meddled;
 mod mistaken {
     mod directed;
     mod recovery;
-    mod versions;
 }
 mod naming;
 mod padding;

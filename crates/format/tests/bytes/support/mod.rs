@@ -3,15 +3,16 @@
 //! *Owns*: the only writer of the tests. *May not touch*: bytes directly; everything goes through
 //! the public encoder.
 
-#![allow(dead_code, unreachable_pub, reason = "some of it is for `mistaken` alone")]
+#![allow(unreachable_pub, reason = "it is for the other files of this program")]
 
 pub mod contradictions;
+pub mod survey;
 
 use inkstone_format::{
-    Batch, Control, Copies, Decoder, Epoch, Finished, GroupEncoder, HeaderBlock, Kind, LogId, Lsn,
-    PayloadSum, Position, Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Step, Survey,
-    SurveyOptions, Verdict, Version, limits, survey,
+    Batch, Control, Epoch, Finished, GroupEncoder, LogId, Lsn, PayloadSum, Position, Promise,
+    PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict, limits,
 };
+use survey::{Survey, survey};
 
 pub const SEGMENT_BYTES: u64 = limits::SEGMENT_BYTES_MIN;
 
@@ -56,18 +57,11 @@ pub struct Writer {
     pub records: Vec<(Lsn, Vec<u8>)>,
     pub groups: Vec<Written>,
     pub pad: bool,
-    /// Of the segments that are begun.
-    pub version: Version,
 }
 
 impl Writer {
     pub fn create(log: LogId) -> Self {
-        Self::create_in(Version::One, log)
-    }
-
-    pub fn create_in(version: Version, log: LogId) -> Self {
         let header = SegmentHeader {
-            version,
             log,
             number: SegmentNumber::FIRST,
             segment_bytes: SEGMENT_BYTES,
@@ -88,7 +82,6 @@ impl Writer {
             records: Vec::new(),
             groups: Vec::new(),
             pad: false,
-            version,
         };
         writer.begin_segment(header, None);
         writer.control(&Control::Epoch { previous: None, recovered: Lsn::ZERO });
@@ -189,7 +182,6 @@ impl Writer {
 
     fn next_header(&self, roll: Roll, end: Position) -> SegmentHeader {
         SegmentHeader {
-            version: self.version,
             number: self.files.iter().map(|file| file.number).max().unwrap().next().unwrap(),
             first_lsn: self.next_lsn,
             first_live: self.first_live,
@@ -244,21 +236,11 @@ impl Writer {
 }
 
 pub fn survey_of(files: &[File]) -> (Survey, Vec<(Lsn, Vec<u8>)>) {
-    let mut shown = Vec::new();
-    let found = survey_with(files, &SurveyOptions::default(), |lsn, payload| {
-        shown.push((lsn, payload.to_vec()))
-    });
-    (found, shown)
-}
-
-pub fn survey_with(
-    files: &[File],
-    options: &SurveyOptions,
-    mut visit: impl FnMut(Lsn, &[u8]),
-) -> Survey {
     let files: Vec<(SegmentNumber, &[u8])> =
         files.iter().map(|file| (file.number, &file.bytes[..])).collect();
-    survey(&files, options, &mut visit)
+    let mut shown = Vec::new();
+    let found = survey(&files, &mut |lsn, payload| shown.push((lsn, payload.to_vec())));
+    (found, shown)
 }
 
 pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
@@ -268,11 +250,7 @@ pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 /// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly,
 /// not closed.
 pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
-    full_segment_in(Version::One, random, until)
-}
-
-pub fn full_segment_in(version: Version, random: &mut fastrand::Rng, until: u64) -> Writer {
-    let mut writer = Writer::create_in(version, log_id(0x10));
+    let mut writer = Writer::create(log_id(0x10));
     let mut round = 0;
     let records_to = until.min(SEGMENT_BYTES - limits::CONTROL_RESERVE_BYTES);
     while writer.at + 9000 < records_to {
@@ -332,115 +310,4 @@ pub fn line(found: &Survey) -> String {
     let at = found.at.map_or("-".to_string(), |at| at.to_string());
     let Survey { row, records, digest, first_live, next_lsn, .. } = found;
     format!("{verdict} {row} {at} {records} {digest:08x} {first_live} {next_lsn}")
-}
-
-pub fn golden_root() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
-}
-
-/// The golden directories by name. Their files are stored without the zeros at their end.
-pub fn golden_directories() -> Vec<(String, Vec<File>)> {
-    let entries = std::fs::read_dir(golden_root()).unwrap().map(|entry| entry.unwrap().path());
-    let mut all: Vec<(String, Vec<File>)> = entries
-        .filter(|path| path.is_dir())
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_string(), golden_files(&path)))
-        .collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    all
-}
-
-fn golden_files(directory: &std::path::Path) -> Vec<File> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            let number: u64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
-            let mut bytes = std::fs::read(&path).unwrap();
-            bytes.resize(SEGMENT_BYTES as usize, 0);
-            files.push(File { number: segment(number), bytes });
-        }
-    }
-    files.sort_by_key(|file| file.number);
-    files
-}
-
-/// Every header, group and frame of a directory, and the verdict, as text that no renaming in the
-/// code changes.
-pub fn dump(files: &[File]) -> String {
-    let mut text = String::new();
-    for file in files {
-        let block = HeaderBlock::classify(&file.bytes);
-        let Some(header) = block.header().filter(|header| header.number == file.number) else {
-            text += &format!("file {} without a header of its own\n", file.number);
-            continue;
-        };
-        text += &dump_header(&block, header);
-        text += &dump_groups(&file.bytes, header);
-    }
-    let (found, shown) = survey_of(files);
-    for (lsn, payload) in shown {
-        text += &format!("shown {lsn} {}\n", payload.escape_ascii());
-    }
-    text + &line(&found) + "\n"
-}
-
-fn dump_header(block: &HeaderBlock, header: &SegmentHeader) -> String {
-    let HeaderBlock::Valid { copies, stray, .. } = block else { unreachable!("it has a header") };
-    let copies = match copies {
-        Copies::Both => "both".to_string(),
-        Copies::Only(index) => format!("only {index}"),
-        Copies::Newer(index) => format!("newer {index}"),
-    };
-    let roll = match header.roll {
-        Roll::Begin => "begin",
-        Roll::Full => "full",
-        Roll::Cut => "cut",
-    };
-    let predecessor = header.predecessor.map_or("-".to_string(), |end| end.to_string());
-    let SegmentHeader { log, number, segment_bytes, first_lsn, first_live, epoch, promise, .. } =
-        header;
-    format!(
-        "file {number} log {log} bytes {segment_bytes} lsn {first_lsn} live {first_live} epoch \
-         {epoch} promise {promise} predecessor {predecessor} roll {roll} copies {copies} stray \
-         {stray}\n"
-    )
-}
-
-fn dump_groups(bytes: &[u8], header: &SegmentHeader) -> String {
-    let mut text = String::new();
-    let mut decoder = Decoder::new(header, bytes.len() as u64);
-    loop {
-        match decoder.step(bytes, 0) {
-            Step::GroupStart(group) => {
-                let header = group.header;
-                text += &format!(
-                    "  {} group bytes {} frames {} lsn {} epoch {} promise {} {}\n",
-                    group.at,
-                    header.length,
-                    header.count,
-                    header.first_lsn,
-                    header.epoch,
-                    header.promise.lsn,
-                    header.promise.end
-                );
-            }
-            Step::Frame(frame) => {
-                let (kind, batch) = (frame.kind as u8, frame.batch as u8);
-                let payload = if frame.kind == Kind::Padding {
-                    format!("{} zeros", frame.payload.len())
-                } else {
-                    frame.payload.escape_ascii().to_string()
-                };
-                text += &format!(
-                    "    {} kind {kind} batch {batch} lsn {} {payload}\n",
-                    frame.at, frame.lsn
-                );
-            }
-            Step::GroupEnd(_) => {}
-            Step::Stop(stop) => {
-                return text + &format!("  {} stop, whole up to {}\n", stop.at, stop.tail.end);
-            }
-            Step::NeedBytes { .. } => unreachable!("the window is the whole file"),
-        }
-    }
 }

@@ -1,34 +1,16 @@
 //! Judges a whole log in memory: the order in which the parts of recovery work together.
 //!
 //! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files.
-//! The tests of the parts use it; a log that recovers a directory does the same with reads in
-//! between.
+//! The tests and the fuzzers (`proof/fuzz`) use it; a log that recovers a directory does the same
+//! with reads in between.
 
-use alloc::vec::Vec;
-
-use crate::bytes::all_zero;
-use crate::chain::{Chain, ChainLink, FileHeader, common_log, directory_fault, head_of};
-use crate::checksum::append;
-use crate::decode::{Decoder, Step};
-use crate::group::Identity;
-use crate::header::{HeaderBlock, SegmentHeader};
-use crate::limits::HEADER_BYTES;
-use crate::scan::{Evidence, ScanAhead};
-use crate::stop::{Fault, Stop};
-use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
-use crate::verdict::{
-    Facts, HeaderFacts, HeaderRow, HeaderState, Reason, Verdict, judge, judge_header,
+use inkstone_format::checksum::append;
+use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::{
+    Chain, ChainLink, Decoder, Epoch, Evidence, Facts, Fault, FileHeader, HeaderBlock, HeaderFacts,
+    HeaderRow, HeaderState, Identity, Kind, LogId, Lsn, Position, Reason, ScanAhead, SegmentHeader,
+    SegmentNumber, Step, Stop, Verdict, common_log, directory_fault, head_of, judge, judge_header,
 };
-use crate::version::Version;
-
-/// What the caller of a survey knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SurveyOptions {
-    /// The log's id; `None` to take the one on which the headers agree.
-    pub log: Option<LogId>,
-    /// Everything up to this LSN is known to have been durable.
-    pub expect_durable: Lsn,
-}
 
 /// The survey of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,16 +76,12 @@ type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]);
 
 /// Judges `files` (number, bytes), and calls `visit` with every live record of the log in order.
 /// Only records of whole groups are visited, counted and part of the digest.
-pub fn survey(
-    files: &[(SegmentNumber, &[u8])],
-    options: &SurveyOptions,
-    visit: Visit<'_>,
-) -> Survey {
+pub fn survey(files: &[(SegmentNumber, &[u8])], visit: Visit<'_>) -> Survey {
     let headers: Vec<FileHeader> = files
         .iter()
         .map(|(number, bytes)| FileHeader { number: *number, block: HeaderBlock::classify(bytes) })
         .collect();
-    let log = options.log.or_else(|| common_log(&headers));
+    let log = common_log(&headers);
     if let Some((number, state)) = directory_fault(&headers, log) {
         let row = judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
         return Survey::none(row.verdict, row.name, Some(start_of(number)));
@@ -118,16 +96,14 @@ pub fn survey(
     let Some(head) = head else {
         // A log has a head from its first header on: any other header means that the head is
         // missing.
-        if options.expect_durable > Lsn::ZERO
-            || headers.iter().any(|file| file.block.header().is_some())
-        {
+        if headers.iter().any(|file| file.block.header().is_some()) {
             return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D2", None);
         }
         return spare.map_or(Survey::none(Verdict::End, "H7", None), |(_, row)| {
             Survey::none(row.verdict, row.name, None)
         });
     };
-    let mut found = read_chain(files, &headers, &head, options, visit);
+    let mut found = read_chain(files, &headers, &head, visit);
     if let Some((_, row)) = spare
         && found.verdict == Verdict::End
         && row.verdict == Verdict::Torn
@@ -169,7 +145,7 @@ fn judge_spare(
             state,
             named: false,
             groups: state != HeaderState::Short && has_groups(file, log, bytes),
-            dirty: no_header && !all_zero(body),
+            dirty: no_header && body.iter().any(|byte| *byte != 0),
         };
         let row = judge_header(&facts);
         if matches!(row.verdict, Verdict::Corrupt(_)) {
@@ -190,20 +166,16 @@ fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
         _ => None,
     };
     let Some(log) = log.or(traces) else { return false };
-    // Without a header the version is unknown, so all are tried.
-    Version::ALL.iter().any(|version| {
-        let identity = Identity::new(*version, log, file.number);
-        ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64)
-            .run(bytes)
-            .later
-    })
+    let identity = Identity::new(log, file.number);
+    ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64)
+        .run(bytes)
+        .later
 }
 
 fn read_chain(
     files: &[(SegmentNumber, &[u8])],
     headers: &[FileHeader],
     head: &SegmentHeader,
-    options: &SurveyOptions,
     visit: Visit<'_>,
 ) -> Survey {
     let mut found = Survey::none(Verdict::End, "E1", None);
@@ -232,7 +204,7 @@ fn read_chain(
     for link in &chain.links {
         let bytes = bytes_of(files, link.header.number);
         let stop = read_segment(link, bytes, found.first_live, &mut pending, visit);
-        let segment = judge_segment(link, stop, bytes, options);
+        let segment = judge_segment(link, stop, bytes);
         found.segments.push(segment);
         found.verdict = segment.verdict;
         found.row = segment.row;
@@ -255,19 +227,14 @@ fn read_chain(
     found
 }
 
-fn judge_segment(
-    link: &ChainLink,
-    stop: Stop,
-    bytes: &[u8],
-    options: &SurveyOptions,
-) -> SegmentSurvey {
+fn judge_segment(link: &ChainLink, stop: Stop, bytes: &[u8]) -> SegmentSurvey {
     let header = link.header;
     let evidence = match &link.successor {
         Some(successor) => Evidence::default().with_successor(header.number, successor),
         None => {
             let identity = header.identity();
             let to = header.segment_bytes.min(bytes.len() as u64);
-            ScanAhead::behind(&identity, &stop, to).run(bytes).with_durable(options.expect_durable)
+            ScanAhead::behind(&identity, &stop, to).run(bytes)
         }
     };
     let row = judge(&Facts::of(&stop, &evidence));
@@ -296,7 +263,7 @@ fn read_segment(
     };
     loop {
         match decoder.step(bytes, 0) {
-            Step::Frame(frame) if frame.kind == crate::frame::Kind::Record => {
+            Step::Frame(frame) if frame.kind == Kind::Record => {
                 group.push((frame.lsn, frame.payload))
             }
             Step::GroupEnd(_) => take(&mut group),
