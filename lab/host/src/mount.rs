@@ -179,8 +179,10 @@ mod tests {
     fn this_machines_mounts_are_read_and_one_that_cannot_be_says_why() {
         let points = mount_points().expect("/proc");
         assert!(points.iter().any(|point| point.target == Path::new("/")));
-        assert_eq!(mounts_under(Path::new("/nonexistent")).expect("/proc"), []);
-        let error = Mount::new(Path::new("none"), Path::new("/nonexistent"), "tmpfs", "");
+        let made = tempfile::tempdir().expect("a directory");
+        let missing = made.path().join("missing");
+        assert_eq!(mounts_under(&missing).expect("/proc"), []);
+        let error = Mount::new(Path::new("none"), &missing, "tmpfs", "");
         assert!(error.expect_err("no target").to_string().contains("tmpfs"));
     }
 }

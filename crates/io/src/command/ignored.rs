@@ -81,6 +81,16 @@ mod tests {
     fn what_every_rust_program_ignores_and_what_none_does() {
         // The standard library ignores SIGPIPE at its start.
         assert!(is_ignored(libc::SIGPIPE));
-        assert!(!is_ignored(libc::SIGKILL) && !is_ignored(libc::SIGTERM) && !is_ignored(-1));
+        assert!(!is_ignored(libc::SIGKILL) && !is_ignored(-1));
+        // Who started the tests may ignore it, so that they do too.
+        let code = in_forked_child(|| {
+            // SAFETY: the calls concern this child alone.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+            let before = is_ignored(libc::SIGTERM);
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+            u8::from(before) + 2 * u8::from(is_ignored(libc::SIGTERM))
+        });
+        assert_eq!(code.expect("a child"), 2);
     }
 }

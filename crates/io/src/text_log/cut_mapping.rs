@@ -176,15 +176,22 @@ mod tests {
     use inkstone_host::in_forked_child;
     use std::os::fd::AsRawFd as _;
 
+    // Places so low that nothing is mapped there. The list is the process's, and the tests run at
+    // the same time: each has places of its own, with a page between them.
+    const OF_A_PARENT: usize = 4096;
+    const OF_ANOTHER_THREAD: usize = 3 * 4096;
+    const OF_A_CHILD: usize = 5 * 4096;
+
     #[test]
     fn what_a_child_has_in_the_place_of_a_mapping_is_its_own() {
-        // Nothing is mapped so low.
-        let watched = watch(Path::new("a file"), 4096, 4096);
-        let is_watched = || watched_at(4096).is_some() && watched_at(8191).is_some();
-        assert!(is_watched() && watched_at(4095).is_none() && watched_at(8192).is_none());
+        let end = OF_A_PARENT + 4096;
+        let watched = watch(Path::new("a file"), OF_A_PARENT, 4096);
+        let is_watched = || watched_at(OF_A_PARENT).is_some() && watched_at(end - 1).is_some();
+        assert!(is_watched());
+        assert!(watched_at(OF_A_PARENT - 1).is_none() && watched_at(end).is_none());
         assert_eq!(in_forked_child(|| u8::from(is_watched())).expect("a child"), 0);
         drop(watched);
-        assert!(watched_at(4096).is_none());
+        assert!(watched_at(OF_A_PARENT).is_none());
     }
 
     #[test]
@@ -219,7 +226,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    drop(watch(Path::new("the parent's"), 4096, 4096));
+                    drop(watch(Path::new("the parent's"), OF_ANOTHER_THREAD, 4096));
                 }
             });
             let children: Vec<_> = (0..200)
@@ -227,8 +234,8 @@ mod tests {
                     in_forked_child(|| {
                         // SAFETY: no memory is passed; it ends a child that waits for a lock.
                         unsafe { libc::alarm(20) };
-                        let _watched = watch(Path::new("a child's"), 8192, 4096);
-                        u8::from(watched_at(8192).is_some())
+                        let _watched = watch(Path::new("a child's"), OF_A_CHILD, 4096);
+                        u8::from(watched_at(OF_A_CHILD).is_some())
                     })
                 })
                 .collect();

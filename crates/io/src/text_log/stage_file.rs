@@ -371,20 +371,23 @@ mod tests {
 
     const LAYOUT: StageLayout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, buffers: 2 };
 
-    fn in_memory(name: &str) -> Option<PathBuf> {
-        if !Path::new("/dev/shm").is_dir() {
-            eprintln!("NOT RUN: {name}: there is no /dev/shm");
-            return None;
+    /// A directory in memory of this test alone; `None`, printed loudly, if there can be none.
+    fn in_memory(test: &str) -> Option<tempfile::TempDir> {
+        let made = tempfile::tempdir_in("/dev/shm");
+        if let Err(why) = &made {
+            eprintln!("NOT RUN: {test}: {why}");
         }
-        Some(PathBuf::from(format!("/dev/shm/inkstone-test-{}-{name}", std::process::id())))
+        made.ok()
     }
 
     #[test]
     fn its_directory_is_of_this_user_alone_and_no_link() {
-        let Some(parent) = in_memory("own") else { return };
+        let Some(made) = in_memory("its_directory_is_of_this_user_alone_and_no_link") else {
+            return;
+        };
+        let parent = made.path();
         let own = parent.join(format!("inkstone-{}", rustix::process::geteuid().as_raw()));
-        std::fs::create_dir(&parent).expect("made");
-        let stage = StageFile::open_below(&parent, "a").expect("opened").expect("free");
+        let stage = StageFile::open_below(parent, "a").expect("opened").expect("free");
         assert_eq!(stage.path(), own.join("a"));
         assert_eq!(std::fs::metadata(&own).expect("there").permissions().mode() & 0o777, 0o700);
         let (lock, _buffers) = stage.into_buffers(LAYOUT, b"").expect("mapped");
@@ -397,36 +400,36 @@ mod tests {
         assert!(own.join("a").exists(), "what is there by then is not its own");
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
         let error =
-            StageFile::open_below(&parent, "b").expect_err("others may look into it").to_string();
+            StageFile::open_below(parent, "b").expect_err("others may look into it").to_string();
         assert!(error.contains("may look into it") && error.contains("0700"), "{error}");
         // Root can, and is no better for it: a service of this user cannot.
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o500)).expect("mode");
-        let error = StageFile::open_below(&parent, "b").expect_err("nobody may use it").to_string();
+        let error = StageFile::open_below(parent, "b").expect_err("nobody may use it").to_string();
         assert!(
             error.contains("does not let this user use it") && error.contains("0700"),
             "{error}"
         );
-        std::fs::remove_dir_all(&parent).expect("removed");
     }
 
     /// It takes the directory along, if nothing is in it.
     #[test]
     fn an_opening_that_fails_beside_another_does_not_have_that_fail_too() {
-        let Some(parent) = in_memory("beside") else { return };
-        std::fs::create_dir(&parent).expect("made");
+        let name = "an_opening_that_fails_beside_another_does_not_have_that_fail_too";
+        let Some(made) = in_memory(name) else { return };
+        let parent = made.path();
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                     assert!(
-                        StageFile::open_below(&parent, &"x".repeat(300)).is_err(),
+                        StageFile::open_below(parent, &"x".repeat(300)).is_err(),
                         "no file has such a name"
                     );
                 }
             });
             let opened: Vec<_> = (0..2000)
                 .map(|_| {
-                    let stage = StageFile::open_below(&parent, "a")?.expect("free");
+                    let stage = StageFile::open_below(parent, "a")?.expect("free");
                     stage.remove()
                 })
                 .collect();
@@ -434,40 +437,41 @@ mod tests {
             let failed = opened.iter().find(|opened| opened.is_err());
             assert!(failed.is_none(), "{failed:?}");
         });
-        std::fs::remove_dir_all(&parent).expect("removed");
     }
 
     #[test]
     fn where_others_have_the_name_of_its_directory_it_has_another() {
-        let Some(parent) = in_memory("others") else { return };
+        let name = "where_others_have_the_name_of_its_directory_it_has_another";
+        let Some(made) = in_memory(name) else { return };
+        let parent = made.path();
         let own = parent.join(directory_name(0));
         let second = parent.join(directory_name(1));
-        std::fs::create_dir(&parent).expect("made");
         std::fs::create_dir(parent.join("elsewhere")).expect("made");
         // It may lead anywhere.
         std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
-        let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
+        let stage = StageFile::open_below(parent, "b").expect("opened").expect("free");
         assert_eq!(stage.path(), second.join("b"));
         drop(stage);
         // What is in it is found there, though the first name is free by now.
         std::fs::remove_file(&own).expect("removed");
-        let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
+        let stage = StageFile::open_below(parent, "b").expect("opened").expect("free");
         assert!(stage.path().starts_with(&second));
-        let other = StageFile::open_below(&parent, "c").expect("opened").expect("free");
+        let other = StageFile::open_below(parent, "c").expect("opened").expect("free");
         assert!(other.path().starts_with(&second), "there is one already");
-        assert!(StageFile::open_below(&parent, "b").expect("asked").is_none(), "it is open");
+        assert!(StageFile::open_below(parent, "b").expect("asked").is_none(), "it is open");
         for number in 0..DIRECTORIES_MAX {
             let path = parent.join(directory_name(number));
             let _ = std::fs::remove_dir_all(&path);
             std::fs::write(path, "").expect("somebody's file");
         }
-        assert!(StageFile::open_below(&parent, "b").is_err(), "there is an end to it");
-        std::fs::remove_dir_all(&parent).expect("removed");
+        assert!(StageFile::open_below(parent, "b").is_err(), "there is an end to it");
     }
 
     #[test]
     fn a_full_tmpfs_is_an_error_and_others_files_are_refused() {
-        let Some(path) = in_memory("full") else { return };
+        let name = "a_full_tmpfs_is_an_error_and_others_files_are_refused";
+        let Some(made) = in_memory(name) else { return };
+        let path = made.path().join("stage");
         let stage = StageFile::open(&path).expect("opened").expect("free");
         let huge = StageLayout { buffers: 1 << 30, buffer_bytes: 1 << 20, ..LAYOUT };
         assert!(stage.into_buffers(huge, b"").is_err() && !path.exists());
@@ -475,7 +479,6 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
         let error = StageFile::open(&path).expect_err("everybody may read it").to_string();
         assert!(error.contains("this user alone"), "{error}");
-        std::fs::remove_file(&path).expect("removed");
         let on_disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         if let Err(error) = StageFile::open(&on_disk.path().join("stage")) {
             assert!(error.to_string().contains("write-back"), "{error}");

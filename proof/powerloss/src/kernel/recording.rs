@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_file_holds_it_and_is_not_overwritten() {
-        let path = std::env::temp_dir().join(format!("inkstone-recording-{}", std::process::id()));
+        let made = tempfile::tempdir().expect("a directory");
+        let path = made.path().join("inkstone-recording");
         tiny().save(&path).expect("saved");
         assert_eq!(Recording::load(&path), Ok(tiny()));
         assert_eq!(

@@ -179,14 +179,13 @@ mod tests {
     #[test]
     fn a_reader_of_the_lines_follows_the_writer() {
         for seed in 0..12 {
-            let directory = std::env::temp_dir()
-                .join(format!("inkstone-raft-writer-{}-{seed}", std::process::id()));
+            let made = tempfile::tempdir().expect("a directory");
+            let directory = made.path().join("log");
             let (kind, way) = (FsKind::Ext4, Way::BufferedFdatasync);
             let spec = Spec { kind, way, seed, length: 60, mistake: None, subject: Subject::Raft };
             let mut output = Vec::new();
             let answers = format!("{GO}\n").repeat(1000);
             let written = writer::write(&spec, &directory, answers.as_bytes(), &mut output);
-            std::fs::remove_dir_all(&directory).expect("removed");
             written.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             let said = String::from_utf8(output).expect("text");
             let mut story = Story::new(&spec);

@@ -202,10 +202,8 @@ mod tests {
     #[test]
     fn without_a_crash_every_strategy_has_done_all_its_steps() {
         for &strategy in Plain::ALL {
-            let parent = std::env::temp_dir()
-                .join(format!("inkstone-strategy-{}-{strategy}", std::process::id()));
-            fs::create_dir_all(&parent).expect("created");
-            let directory = parent.join("log");
+            let made = tempfile::tempdir().expect("a directory");
+            let directory = made.path().join("log");
             let trial = Trial { kind: FsKind::Ext4, strategy, seed: 3, steps: 4 };
             let mut output = Vec::new();
             write(&trial, &directory, format!("{GO}\n").repeat(6).as_bytes(), &mut output)
@@ -217,11 +215,10 @@ mod tests {
             let more = Trial { steps: 5, ..trial };
             let beyond = look(&more, &directory, 5).expect("read");
             assert_eq!(beyond.missing(), 1, "{strategy}");
-            fs::remove_dir_all(&parent).expect("removed");
+            fs::remove_dir_all(&directory).expect("removed");
             let why =
                 write(&trial, &directory, &b"go\n"[..], &mut Vec::new()).expect_err("no answer");
             assert!(why.contains("recorder has ended"), "{strategy}: {why}");
-            fs::remove_dir_all(&parent).expect("removed");
         }
     }
 }
