@@ -311,27 +311,4 @@ mod tests {
         assert_eq!((frame_bytes(most), frame_bytes(most + 1)), (most + 24, most + 32));
         assert!(frame_bytes(usize::MAX) > usize::MAX - 8);
     }
-
-    #[test]
-    fn control_payloads_come_back() {
-        let all = [
-            Control::Epoch { previous: None, recovered: Lsn::ZERO },
-            Control::Epoch { previous: Epoch::new(3), recovered: Lsn::new(9) },
-            Control::Promise(PromiseReason::Idle),
-            Control::Promise(PromiseReason::Close),
-            Control::TruncateBefore(Lsn::new(77)),
-            Control::Seal(SegmentNumber::FIRST),
-            Control::Padding(0),
-            Control::Padding(40),
-        ];
-        for control in all {
-            let payload = control.to_payload();
-            assert_eq!(Control::decode(control.kind(), &payload), Some(control));
-            if control.payload_bytes() == 8 {
-                assert_eq!(Control::decode(control.kind(), &payload[..7]), None);
-            }
-        }
-        assert_eq!(Control::decode(Kind::Padding, &[0, 1]), None);
-        assert_eq!(Control::decode(Kind::Promise, &[3, 0, 0, 0, 0, 0, 0, 0]), None);
-    }
 }

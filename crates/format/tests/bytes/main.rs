@@ -1,15 +1,15 @@
 //! The tests of the format, as one program: one link.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-format --test
-//! bytes -- damage::` runs one file.
+//! bytes -- prove::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 mod support;
 
 mod contradictions;
-mod damage;
 mod document;
+mod explain;
 mod prove;
 mod round_trip;
 mod second_reader;

@@ -170,28 +170,3 @@ fn a_proof_counts_only_where_it_begins() {
     let again = again.clone().from_tail(*again.tail());
     assert_eq!(read(again, &bytes, &[FIRST, SEGMENT_BYTES], &[None]).0, told);
 }
-
-#[cfg(inkstone_mistakes)]
-mod mistaken {
-    use super::*;
-
-    /// It sums nothing, and so believes what is not so.
-    #[test]
-    fn one_that_does_not_sum_shows_what_is_damaged() {
-        let writer = segment(4);
-        let mut bytes = writer.files[0].bytes.clone();
-        let (at, _, _, payload) = read_plainly(&writer, &bytes)
-            .frames
-            .into_iter()
-            .find(|frame| frame.2 == Kind::Record && !frame.3.is_empty())
-            .unwrap();
-        bytes[at as usize + limits::FRAME_HEADER_BYTES] ^= 1;
-        let cuts = [FIRST, SEGMENT_BYTES];
-        let summed = proofs(first(&writer), &bytes, &cuts);
-        assert_eq!(read(decoder(&writer), &bytes, &cuts, &summed).0, read_plainly(&writer, &bytes));
-        let unsummed = proofs(first(&writer).unsummed(), &bytes, &cuts);
-        let (shown, _) = read(decoder(&writer), &bytes, &cuts, &unsummed);
-        let wrong = shown.frames.iter().find(|frame| frame.0 == at).unwrap();
-        assert!(wrong.3 != payload);
-    }
-}

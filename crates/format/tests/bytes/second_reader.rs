@@ -1,8 +1,8 @@
-//! The reader in Python, written from `docs/format.md` alone, against this one, on 10,000 damaged
-//! directories and more.
+//! The reader in Python, written from `docs/format.md` alone, against this one, on 30,000 damaged
+//! directories.
 //!
 //! *Owns*: how the images are damaged. *May not touch*: what is expected; the two readers only have
-//! to agree.
+//! to agree, and to show of a log without damage what was written.
 
 use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};
@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use crate::support::contradictions::contradictions;
 use crate::support::{File, Writer, full_segment, line, log_id, not_run, random_bytes, survey_of};
 use inkstone_format::checksum::crc32c;
-use inkstone_format::{Batch, Control, GroupEncoder, Lsn, PayloadSum, Position, Promise, limits};
+use inkstone_format::{
+    Batch, Control, GroupEncoder, Lsn, PayloadSum, Position, Promise, Verdict, limits,
+};
 
 const IMAGES: usize = 30_000;
 
@@ -65,12 +67,23 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
     if random.u8(..3) == 0 {
         writer.close();
     }
+    check(&writer);
     if random.u8(..6) == 0 {
         let number = writer.files.iter().map(|file| file.number).max().unwrap().next().unwrap();
         let bytes = if random.bool() { old } else { vec![0; limits::SEGMENT_BYTES_MIN as usize] };
         writer.files.push(File { number, bytes });
     }
     writer.files
+}
+
+/// What was written comes back.
+fn check(writer: &Writer) {
+    let (found, shown) = writer.survey();
+    assert_eq!((found.verdict, shown), (Verdict::End, writer.live()));
+    assert_eq!((found.next_lsn, found.at.unwrap().byte), (writer.next_lsn, writer.at));
+    assert_eq!(found.epoch, Some(writer.epoch));
+    let promise = found.segments.last().unwrap().stop.tail.promise;
+    assert_eq!(promise, writer.groups.last().unwrap().promise.lsn);
 }
 
 /// A group that was not written before one that was (T1); then the same with the hole filled by the

@@ -20,10 +20,6 @@ pub fn segment(number: u64) -> SegmentNumber {
     SegmentNumber::new(number).unwrap()
 }
 
-pub fn epoch(number: u64) -> Epoch {
-    Epoch::new(number).unwrap()
-}
-
 pub fn log_id(byte: u8) -> LogId {
     LogId::new(std::array::from_fn(|index| byte.wrapping_add(index as u8)))
 }
