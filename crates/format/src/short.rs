@@ -1,7 +1,7 @@
 //! CRC-32C of short runs of bytes, by the CRC instruction of x86-64 processors with SSE 4.2.
 //!
-//! *Owns*: up to which length this is the fastest way, and the loop. *May not touch*: which bytes
-//! are summed; longer runs.
+//! *Owns*: up to which length this is the fastest way, the loop, and the one `unsafe` call of this
+//! crate. *May not touch*: which bytes are summed; longer runs.
 //!
 //! A log sums two short runs of bytes for each record: the header of its frame, and its payload.
 //! The crate `crc32c` sums long runs in three streams at once. Before it comes to a short run it
@@ -11,13 +11,11 @@
 //! `lengths` at 1cb4a8b8).
 //!
 //! The instruction may run only on a processor that has it, which the compiler cannot check:
-//! calling code that uses it is `unsafe`, and the library makes that one call. `fearless_simd` asks
-//! the processor once per process and returns a token that proves the answer; the function that its
-//! `kernel!` makes cannot be called without a token.
+//! calling a function that uses it is `unsafe`. The standard library asks the processor, once per
+//! process.
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-
-use fearless_simd::Level;
+use std::is_x86_feature_detected;
 
 /// Up to this length bytes are summed one word after the other: the streams of the crate need one
 /// byte more.
@@ -27,35 +25,39 @@ pub(crate) const SHORT_BYTES: usize = 767;
 /// the instruction.
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> Option<u32> {
-    if bytes.len() > SHORT_BYTES {
+    if bytes.len() > SHORT_BYTES || !is_x86_feature_detected!("sse4.2") {
         return None;
     }
-    Level::new().as_sse4_2().map(|proof| word_by_word(proof, crc, bytes))
+    #[expect(unsafe_code, reason = "the compiler cannot know which processor this is")]
+    // SAFETY: the processor has what the function is compiled for; nothing else is asked for.
+    let sum = unsafe { word_by_word(crc, bytes) };
+    Some(sum)
 }
 
-fearless_simd::kernel!(
-    fn word_by_word(proof: Sse4_2, crc: u32, bytes: &[u8]) -> u32 {
-        let (words, rest) = bytes.as_chunks();
-        let wide = words
-            .iter()
-            .fold(u64::from(!crc), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
-        // The instruction leaves the upper half of the register zero.
-        let mut state = wide as u32;
-        let (half, rest) = match rest.split_first_chunk() {
-            Some((half, rest)) => (Some(half), rest),
-            None => (None, rest),
-        };
-        if let Some(half) = half {
-            state = _mm_crc32_u32(state, u32::from_le_bytes(*half));
-        }
-        !rest.iter().fold(state, |state, byte| _mm_crc32_u8(state, *byte))
+#[target_feature(enable = "sse4.2")]
+fn word_by_word(crc: u32, bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks();
+    let mut wide = u64::from(!crc);
+    for word in words {
+        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
     }
-);
+    // The instruction leaves the upper half of the register zero.
+    let mut state = wide as u32;
+    let (half, rest) = match rest.split_first_chunk() {
+        Some((half, rest)) => (Some(half), rest),
+        None => (None, rest),
+    };
+    if let Some(half) = half {
+        state = _mm_crc32_u32(state, u32::from_le_bytes(*half));
+    }
+    for byte in rest {
+        state = _mm_crc32_u8(state, *byte);
+    }
+    !state
+}
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
     use super::*;
     use crate::checksum::append_by_table;
     use alloc::vec::Vec;
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_length_at_every_alignment_gives_what_the_polynomial_says() {
-        if Level::new().as_sse4_2().is_none() {
+        if !is_x86_feature_detected!("sse4.2") {
             std::eprintln!("NOT RUN: sums by SSE 4.2: this processor does not have it");
             return;
         }
