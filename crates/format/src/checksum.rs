@@ -1,7 +1,7 @@
 //! CRC-32C (Castagnoli), the only checksum of the format.
 //!
-//! *Owns*: which code computes it: the processor's instruction (feature `std`), in the loop of
-//! `short` or in the crate `crc32c`; or the tables here. *May not touch*: which bytes are summed.
+//! *Owns*: which code computes it: the crate `crc32c`, by the processor's instruction (feature
+//! `std`), or the tables here. *May not touch*: which bytes are summed.
 //!
 //! Why it is enough: it finds every change within 32 neighbouring bits. The fields for the place of
 //! bytes are laid out for that: bytes that are moved within a segment differ *only* in the low half
@@ -54,10 +54,6 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(feature = "std")]
 #[inline]
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(sum) = crate::short::append(crc, bytes) {
-        return sum;
-    }
     crc32c::crc32c_append(crc, bytes)
 }
 

@@ -12,8 +12,7 @@
 //! are asserted, and documented.
 
 #![no_std]
-// `short` makes the one call for which this is not `forbid`.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
@@ -33,7 +32,6 @@ mod prove;
 mod scan;
 mod seek;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-mod short;
 mod stop;
 mod types;
 mod verdict;
