@@ -140,7 +140,7 @@ fn last_durable(at: &Path) -> Option<u64> {
 
 fn open_log(at: &Path) -> inkstone::Log {
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);
-    inkstone::Log::open(at.join("log"), options.idle(Duration::from_millis(5))).expect("a log")
+    inkstone::Log::open(at.join("log"), options).expect("a log")
 }
 
 fn append(log: &inkstone::Log, numbers: std::ops::RangeInclusive<u64>, what: &str) {

@@ -19,7 +19,7 @@ use crate::error::Result;
 /// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any
 /// runtime or none; polling does no I/O: the log's own thread commits what is awaited, as soon as
 /// the waiters expected to share the flush are there. If the handle is dropped, the log's own
-/// thread commits the record within [`crate::Options::linger`] (without that thread the next caller
+/// thread commits the record within 200 us (without that thread the next caller
 /// that commits does). A failure then shows only in that the log is poisoned. A future that is
 /// dropped while it is pending leaves nothing behind, and no group waits for it any more.
 ///

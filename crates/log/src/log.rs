@@ -202,7 +202,7 @@ impl Log {
     }
 
     /// Appends one record that nobody waits for, and returns its LSN. The log's own thread commits
-    /// it within [`Options::linger`], or the caller calls [`Log::sync`] later.
+    /// it within 200 us, or the caller calls [`Log::sync`] later.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -243,8 +243,8 @@ impl Log {
     }
 
     /// Truncates all records before `first`. The files of segments without other records are used
-    /// again or removed, once no cursor of [`Log::reader`] stands in them. A log with a preparer
-    /// ([`Options::prepare_ahead`]) leaves that to it. In any other log this call gives back at
+    /// again or removed, once no cursor of [`Log::reader`] stands in them. A log with a preparer (any
+    /// but [`Options::small`], if it has threads) leaves that to it. In any other log this call gives back at
     /// most four files, and so does each later commit, and the log's own thread gives back the rest
     /// when the log is idle. An append that finds no room first gives back all of them. What other
     /// readers have open takes no room.

@@ -50,10 +50,9 @@ pub struct Options {
     /// by the file system alone.
     pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
-    pub(crate) prepare_ahead: bool,
-    pub(crate) linger: Duration,
-    pub(crate) yields: Option<u32>,
-    pub(crate) idle: Duration,
+    /// A thread prepares segments before they are needed, if the log has threads. Not so in small
+    /// logs, of which a program has many: a small segment is quickly made by the append that needs it.
+    pub(crate) prepares_ahead: bool,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
     pub(crate) slow_commit: Duration,
@@ -83,10 +82,7 @@ impl Default for Options {
             asks: Asks::EachGroup,
             keeps_room: false,
             own_thread: true,
-            prepare_ahead: true,
-            linger: Duration::from_micros(200),
-            yields: None,
-            idle: Duration::from_millis(100),
+            prepares_ahead: true,
             periodic: None,
             disk_budget_bytes: None,
             slow_commit: Duration::from_secs(1),
@@ -113,7 +109,7 @@ impl Options {
             tail_bytes: 256 << 10,
             preparation: Some(Preparation::Fallocate),
             free_segments_max: Some(0),
-            prepare_ahead: false,
+            prepares_ahead: false,
             ..Self::default()
         }
     }
@@ -223,9 +219,13 @@ impl Options {
     }
 
     /// Whether the log has a thread of its own, the committer (the default). It commits records
-    /// that no thread waits for, wakes futures, and writes the last promise when the log is idle.
-    /// Without it only callers commit: by waiting, by `sync`, by `close`, or by filling a buffer; a
-    /// future becomes ready when some caller has committed.
+    /// that no thread waits for within 200 us, wakes futures, and writes the last promise when the
+    /// log has been idle for 100 ms: from then on the last group too is known to have been
+    /// acknowledged. A second thread, the preparer, makes segments before they are needed.
+    ///
+    /// Without them only callers commit: by waiting, by `sync`, by `close`, or by filling a buffer;
+    /// a future becomes ready when some caller has committed; and the append that needs a segment
+    /// makes it.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
     }
@@ -234,34 +234,6 @@ impl Options {
     /// in a call.
     pub fn has_own_thread(&self) -> bool {
         self.own_thread
-    }
-
-    /// How long the log's own thread gathers records without a waiter (dropped handles) before it
-    /// commits them: 200 us by default.
-    pub fn linger(self, linger: Duration) -> Self {
-        Self { linger, ..self }
-    }
-
-    /// For experts: how often a waiting thread lets other threads run (`sched_yield`) before it
-    /// sleeps, whatever that costs. By default (`None`) the log sees by itself whether it pays.
-    /// Where threads that wait for the same flush share the processors, up to 32 yields (about 10
-    /// us on an idle processor) save most sleeps and wake-ups. Where other programs keep the
-    /// processors busy, a yield comes back only at the end of their time slice; then threads sleep
-    /// at once, and now and then one tries again. A lone writer waits for no other thread. A thread
-    /// that waits for the log's lock beside a producer that drops its handles yields in the same
-    /// way.
-    ///
-    /// A control group that limits the processor time stops the process for tens of milliseconds.
-    /// The log does not take one such stop for a busy neighbour.
-    pub fn yields(self, yields: impl Into<Option<u32>>) -> Self {
-        Self { yields: yields.into(), ..self }
-    }
-
-    /// How long the log must have been idle before its own thread writes a promise of what is
-    /// durable: 100 ms by default. From then on the last group too is known to have been
-    /// acknowledged, and readers in other processes see it.
-    pub fn idle(self, idle: Duration) -> Self {
-        Self { idle, ..self }
     }
 
     /// How many files of obsolete segments are kept so that their blocks can be used again. 0
@@ -277,13 +249,6 @@ impl Options {
     #[doc(hidden)]
     pub fn free_segments_by_rule(self, count: usize) -> Self {
         Self { free_segments_by_rule: count, ..self }
-    }
-
-    /// Whether a thread of the log, the preparer, prepares segments before they are needed (the
-    /// default, if [`Options::own_thread`] is on). Otherwise the append that needs a segment makes
-    /// it.
-    pub fn prepare_ahead(self, prepare_ahead: bool) -> Self {
-        Self { prepare_ahead, ..self }
     }
 
     /// How many bytes of the disk all files of the log together may use; no limit by default. An

@@ -111,10 +111,7 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raft");
     // The log's two buffers of 64 KiB, and 256 KiB of entries.
-    let log = inkstone::Options::new()
-        .buffer_bytes(64 << 10)
-        .segment_bytes(32 << 20)
-        .prepare_ahead(false);
+    let log = inkstone::Options::new().buffer_bytes(64 << 10).segment_bytes(32 << 20);
     let options = Options::new().log(log).memory_bytes(256 << 10);
     let before = bytes_in_use();
     let raft = RaftLog::open(&path, options.clone()).unwrap();

@@ -146,10 +146,15 @@ impl Taste {
 
 /// The options that a log which was there before was made with.
 pub fn plain() -> Options {
-    Options::small()
+    in_small_files(Options::small())
+}
+
+fn in_small_files(options: Options) -> Options {
+    options
+        .segment_bytes(64 << 10)
+        .record_bytes_max(32 << 10)
         .buffer_bytes(8 << 10)
         .own_thread(false)
-        .prepare_ahead(false)
         .access(Access::Buffered)
         .durability(Durability::Fdatasync)
         .preparation(Preparation::Fallocate)
@@ -157,7 +162,14 @@ pub fn plain() -> Options {
 
 fn options(rng: &mut Rng, taste: Taste) -> (Options, bool, bool) {
     let mut has_own_thread = rng.u8(..4) > 0;
-    let mut options = plain().yields(rng.u32(..3));
+    let is_full = matches!(taste, Taste::Full);
+    let mut options = if rng.u8(..if is_full { 4 } else { 24 }) == 0 {
+        // Another thread prepares its segments.
+        has_own_thread = true;
+        in_small_files(Options::new()).tail_bytes(256 << 10).free_segments_max(0)
+    } else {
+        plain()
+    };
     if rng.u8(..4) == 0 {
         options = options.access(Access::Direct).durability(Durability::RwfDsync);
     }
@@ -172,11 +184,6 @@ fn options(rng: &mut Rng, taste: Taste) -> (Options, bool, bool) {
     }
     if rng.u8(..4) == 0 {
         options = options.slow_commit(Duration::ZERO);
-    }
-    let is_full = matches!(taste, Taste::Full);
-    if rng.u8(..if is_full { 4 } else { 24 }) == 0 {
-        has_own_thread = true;
-        options = options.prepare_ahead(true);
     }
     let is_periodic = rng.u8(..12) == 0;
     if is_periodic {

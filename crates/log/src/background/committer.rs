@@ -17,6 +17,13 @@ use crate::sync::{Instant, Ordering, try_lock};
 /// While another thread gives files back, the committer looks again after this time.
 const FILES_PAUSE: Duration = Duration::from_millis(10);
 
+/// How long records without a waiter (of dropped handles) are gathered before they are committed: a
+/// producer that does not wait puts many into one flush.
+const LINGER: Duration = Duration::from_micros(200);
+
+/// How long the log must have been idle before a promise of what is durable is written.
+const IDLE: Duration = Duration::from_millis(100);
+
 /// What is due now.
 enum Due {
     Nothing,
@@ -175,7 +182,7 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
         // The period begins with the oldest record of the open group.
         let (linger, waited) = match (shared.options.periodic, state.counted.open_for()) {
             (Some(max_age), Some(age)) => (max_age, age),
-            _ => (shared.options.linger, first_seen),
+            _ => (LINGER, first_seen),
         };
         return match linger.checked_sub(waited) {
             Some(left) if !left.is_zero() => Due::In(left),
@@ -188,10 +195,10 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
         return if gives_back { Due::Files } else { Due::Nothing };
     }
     let idle_for = state.counted.after_last_commit(Instant::now());
-    match shared.options.idle.checked_sub(idle_for) {
+    match IDLE.checked_sub(idle_for) {
         Some(left) if !left.is_zero() => Due::In(left),
         // A waiter will commit.
-        _ if state.rule.has_waiters() => Due::In(shared.options.idle),
+        _ if state.rule.has_waiters() => Due::In(IDLE),
         // The promise is written after the open group, which may never have a waiter.
         _ => Due::Promise,
     }

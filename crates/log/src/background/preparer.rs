@@ -107,7 +107,7 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     let (ready, _) = shared.pool.level();
     let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
     let next_bytes = shared.next_bytes(last, 0);
-    let wanted = if shared.options.prepare_ahead {
+    let wanted = if shared.options.prepares_ahead {
         (READY_BYTES / next_bytes).clamp(1, READY_MAX)
     } else {
         0

@@ -127,8 +127,8 @@ impl Shared {
             preparer: sleepers(),
             tail: GroupTail::new(options.tail_bytes),
             directory,
-            yielding: Yielding::new(&options),
-            yielding_for_tasks: Yielding::for_tasks(&options),
+            yielding: Yielding::new(),
+            yielding_for_tasks: Yielding::for_tasks(),
             options,
             state: Mutex::new(state),
             waking: Waking::default(),
@@ -257,7 +257,7 @@ impl Shared {
 
     /// Whether the log has a preparer.
     pub(crate) fn prepares_ahead(&self) -> bool {
-        self.options.own_thread && self.options.prepare_ahead
+        self.options.own_thread && self.options.prepares_ahead
     }
 
     /// Sends the events to the listener, without the lock.

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use inkstone_io::AdaptiveYielding;
 
-use crate::options::Options;
 use crate::sync::{AtomicUsize, Bell, Instant, Ordering, yield_now};
 
 /// The threads that sleep on one condition, always with the same lock.
@@ -170,28 +169,25 @@ const LATE_FOR_TASKS: Duration = Duration::from_micros(50);
 /// What the threads of a log know about yielding.
 #[derive(Debug)]
 pub(crate) struct Yielding {
-    /// As often as the options say, whatever yields cost.
-    fixed: Option<u32>,
     yielding: AdaptiveYielding,
-    /// Yields, unless the options fix their number, count to the time for which a thread is to
-    /// sleep. Threads that wait for their own records yield beyond it: if they are many, each yield
+    /// Yields count to the time for which a thread is to sleep. Threads that wait for their own records yield beyond it: if they are many, each yield
     /// lets others append, and the group is the larger for it.
     keeps_time: bool,
     opened: Instant,
 }
 
 impl Yielding {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new() -> Self {
         let yielding = AdaptiveYielding::default();
-        Self { fixed: options.yields, yielding, keeps_time: false, opened: Instant::now() }
+        Self { yielding, keeps_time: false, opened: Instant::now() }
     }
 
     /// For the committer that waits for tasks.
-    pub(crate) fn for_tasks(options: &Options) -> Self {
+    pub(crate) fn for_tasks() -> Self {
         Self {
             yielding: AdaptiveYielding::late_after(LATE_FOR_TASKS),
             keeps_time: true,
-            ..Self::new(options)
+            ..Self::new()
         }
     }
 
@@ -202,18 +198,7 @@ impl Yielding {
 
     /// Lets other threads run until `is_over`, or until it is better to sleep, which the thread is
     /// to do for `time`. `None` if it is over, else for how long it is to sleep.
-    pub(crate) fn until(
-        &self,
-        time: Duration,
-        mut is_over: impl FnMut() -> bool,
-    ) -> Option<Duration> {
-        if let Some(yields) = self.fixed {
-            let is_over = (0..yields).any(|_| {
-                yield_now();
-                is_over()
-            });
-            return (!is_over).then_some(time);
-        }
+    pub(crate) fn until(&self, time: Duration, is_over: impl FnMut() -> bool) -> Option<Duration> {
         let within = if self.keeps_time { time } else { Duration::MAX };
         self.yielding
             .until(within, || self.opened.elapsed(), yield_now, is_over)

@@ -48,11 +48,10 @@ impl Reader {
     ///
     /// If no writer lives, this recovers what the last one left, without changing it, and shows all
     /// of it. Beside a living writer it shows what the writer has *promised*: what was durable
-    /// before its latest group. [`Options::idle`] bounds how long the last records take to be
-    /// promised. On Linux a writer of the same user also publishes in shared memory what is
-    /// durable; the reader sleeps until it does, and believes it after its own checks
-    /// (docs/durability.md, "Reading"). Where that cannot be, it polls, four times
-    /// a second at last.
+    /// before its latest group; 100 ms after the last append that too. On Linux a writer of the same
+    /// user also publishes in shared memory what is durable; the reader sleeps until it does, and
+    /// believes it after its own checks (docs/durability.md, "Reading"). Where that cannot be, it
+    /// polls, four times a second at last.
     ///
     /// Only three options apply: [`Options::access`] (for the last segment of a living writer;
     /// records that are durable are read through the page cache or past it, whichever is faster),

@@ -19,7 +19,7 @@ use shuttle::sync::Condvar;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use shuttle::sync::mpsc::{Receiver, sync_channel};
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-pub(crate) use shuttle::thread::{JoinHandle, ThreadId, yield_now};
+pub(crate) use shuttle::thread::{JoinHandle, ThreadId};
 pub(crate) use shuttle::thread_local;
 
 /// No timer hides a forgotten wake-up.
@@ -114,7 +114,7 @@ impl Bell {
                 return true;
             } else {
                 drop(state);
-                yield_now();
+                shuttle::thread::yield_now();
                 state = super::lock(&self.state);
             }
         }
@@ -139,9 +139,20 @@ impl Bell {
     }
 }
 
+/// A yield that lasts so long is late (`AdaptiveYielding`).
+const LATE: Duration = Duration::from_millis(1);
+
+/// Lets other threads run. It may take long, so that a thread yields a few times, or sleeps at once.
+pub(crate) fn yield_now() {
+    shuttle::thread::yield_now();
+    if shuttle::rand::thread_rng().gen_ratio(1, 2) {
+        advance(LATE);
+    }
+}
+
 /// Lets other threads run; after that the time has passed.
 pub(crate) fn sleep(time: Duration) {
-    yield_now();
+    shuttle::thread::yield_now();
     advance(time);
 }
 

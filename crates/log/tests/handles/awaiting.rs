@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use std::future::Future;
 
-use crate::wakers::{HOUR, sim_log};
+use crate::wakers::sim_log;
 use crate::watch::{ENOUGH, must_end};
 use inkstone::{Append, Log, Options};
 
@@ -52,9 +52,7 @@ impl Wake for Task {
 
 /// Runs so many tasks to their end; how many groups their records took.
 fn groups_of(tasks: usize, records_each: u32) -> u64 {
-    // No timer but that of the commit rule.
-    let options = Options::small().segment_bytes(4 << 20).linger(HOUR).idle(HOUR);
-    let (_disk, log) = sim_log(options);
+    let (_disk, log) = sim_log(Options::small().segment_bytes(4 << 20));
     log.append_durable(b"the first segment is in use").expect("durable");
     let before = log.stats().groups;
     let (ended, ends) = channel();

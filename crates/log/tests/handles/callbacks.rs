@@ -72,7 +72,7 @@ fn nothing_of_the_log_is_held_when_it_is_called() {
 #[test]
 fn they_are_called_one_at_a_time_in_the_order_of_their_lsns() {
     must_end("the order", || {
-        let (_disk, log) = sim_log(Options::small().linger(Duration::from_micros(100)));
+        let (_disk, log) = sim_log(Options::small());
         let called = Arc::new(Mutex::new(Vec::new()));
         let inside = Arc::new(AtomicUsize::new(0));
         // One after the other from many threads, so that each is registered in the order of LSNs;

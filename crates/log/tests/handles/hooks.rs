@@ -91,15 +91,12 @@ fn a_hook_holds_nothing_of_the_log_whatever_it_is_told() {
 #[test]
 fn a_hook_that_panics_on_the_logs_own_thread_poisons_and_followers_learn_of_it() {
     must_end("a panic of a hook", || {
-        let options = Options::small()
-            .linger(Duration::from_millis(1))
-            .slow_commit(Duration::ZERO)
-            .listener(|event: &Event| {
-                let is_own = std::thread::current().name() == Some("inkstone");
-                if is_own && matches!(event, Event::SlowCommit { .. }) {
-                    std::panic::resume_unwind(Box::new("a hook's"));
-                }
-            });
+        let options = Options::small().slow_commit(Duration::ZERO).listener(|event: &Event| {
+            let is_own = std::thread::current().name() == Some("inkstone");
+            if is_own && matches!(event, Event::SlowCommit { .. }) {
+                std::panic::resume_unwind(Box::new("a hook's"));
+            }
+        });
         for _ in 0..20 {
             let (_disk, log) = sim_log(options.clone());
             let reader = log.reader();
@@ -128,7 +125,7 @@ fn a_future_is_woken_when_the_logs_own_thread_ends_by_a_panic() {
         let known = Arc::new(OnceLock::<Weak<Log>>::new());
         let (theirs, (left, found)) = (Arc::clone(&known), channel());
         let left = Mutex::new(left);
-        let options = Options::small().linger(Duration::from_millis(1)).slow_commit(Duration::ZERO);
+        let options = Options::small().slow_commit(Duration::ZERO);
         let options = options.listener(move |event: &Event| {
             let is_own = std::thread::current().name() == Some("inkstone");
             if is_own && matches!(event, Event::SlowCommit { .. }) {
@@ -270,7 +267,10 @@ fn a_held_segment_says_whether_its_file_was_kept() {
     for ends in [Log::abandon, |log: Log| log.close().expect("closed"), drop] {
         let held: Arc<Mutex<Vec<SealedSegment>>> = Arc::default();
         let holds = Arc::clone(&held);
-        let options = Options::small().own_thread(true).prepare_ahead(true);
+        let options = Options::new()
+            .segment_bytes(64 << 10)
+            .record_bytes_max(32 << 10)
+            .buffer_bytes(32 << 10);
         let listener = move |event: &Event| {
             if let Event::SegmentSealed(segment) = event {
                 holds.lock().expect("sound").push(segment.clone());

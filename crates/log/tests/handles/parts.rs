@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::wakers::{block_on, patient, poll_once, sim_log};
-use inkstone::{Error, Log, Lsn};
+use inkstone::{Error, Log, Lsn, Options};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 /// A record cut into so many parts at random, some of them empty.
@@ -140,8 +140,7 @@ fn the_errors_are_those_of_the_parts_joined() {
 /// Where the record waits for room, so do its parts; who gives up is forgotten.
 #[test]
 fn parts_wait_for_room_as_a_record_does() {
-    let (_disk, log) =
-        sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
+    let (_disk, log) = sim_log(Options::small().segment_bytes(1 << 20).buffer_bytes(8 << 10));
     let big = vec![7; 1500];
     let parts = [IoSlice::new(&big), IoSlice::new(&big)];
     let mut cancelled = 0;

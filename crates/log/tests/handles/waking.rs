@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::wakers::{ENDS, HOUR, counting, doing, kept_open, patient, pending, poll, sim_log};
+use crate::wakers::{ENDS, counting, doing, kept_open, patient, pending, poll, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Append, Log, Lsn, Options, Reader};
 
@@ -157,8 +157,8 @@ fn a_waker_of_who_waits_for_room_may_ask_the_log() {
 #[test]
 fn a_waker_may_append_and_wait_on_the_logs_own_thread() {
     must_end("appending in a waker", || {
-        let options = Options::small().segment_bytes(1 << 20).buffer_bytes(8 << 10).idle(HOUR);
-        let (_disk, log) = sim_log(options.linger(Duration::from_millis(1)));
+        let options = Options::small().segment_bytes(1 << 20).buffer_bytes(8 << 10);
+        let (_disk, log) = sim_log(options);
         let weak = Arc::downgrade(&log);
         let (tell, told) = channel();
         let tell = Mutex::new(tell);
@@ -237,7 +237,7 @@ fn wakers_whose_panics_panic_again_keep_nobody_else_asleep() {
 #[test]
 fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
     must_end("dropping the log in a waker", || {
-        let (disk, log) = sim_log(Options::small().linger(Duration::from_millis(1)));
+        let (disk, log) = sim_log(Options::small());
         let weak = Arc::downgrade(&log);
         let (tell, told) = channel();
         let owner = Mutex::new(Some((log, tell)));
@@ -271,7 +271,7 @@ fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
 #[test]
 fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
     must_end("a cancelled future", || {
-        let (_disk, log) = sim_log(Options::small().linger(Duration::from_millis(1)).idle(HOUR));
+        let (_disk, log) = sim_log(Options::small());
         // The commit of a lone future begins at once. On a busy machine it may end before this
         // thread has dropped the future, or before it has polled the other one: then nothing was
         // cancelled, and it tries again.
@@ -302,7 +302,7 @@ fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
 #[test]
 fn a_period_bounds_what_can_be_lost_also_of_kept_handles() {
     must_end("a period", || {
-        let options = Options::small().periodic(Duration::from_millis(20)).idle(HOUR);
+        let options = Options::small().periodic(Duration::from_millis(20));
         let (_disk, log) = sim_log(options);
         let kept = log.append(b"its handle is kept").expect("appended");
         assert!(becomes(|| log.durable() == kept.lsn()), "still not durable");
@@ -312,7 +312,7 @@ fn a_period_bounds_what_can_be_lost_also_of_kept_handles() {
 #[test]
 fn a_kept_handle_does_not_keep_the_idle_promise_from_being_written() {
     must_end("the idle promise", || {
-        let (disk, log) = sim_log(Options::small().idle(Duration::from_millis(20)));
+        let (disk, log) = sim_log(Options::small());
         let lsn = log.append_durable(b"promised when idle").expect("durable");
         let _kept = log.append(b"its handle is kept").expect("appended");
         let sees = || {
@@ -322,41 +322,4 @@ fn a_kept_handle_does_not_keep_the_idle_promise_from_being_written() {
         };
         assert!(becomes(sees), "readers of other processes never see it");
     });
-}
-
-/// How often the calling thread has given the processor back to sleep.
-fn sleeps_of_this_thread() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
-}
-
-/// A thread that is woken while the log's lock is held asks for the lock, finds it taken, and
-/// sleeps a second time: two sleeps a record instead of one.
-#[test]
-fn many_waiting_threads_sleep_once_for_a_record() {
-    const THREADS: u64 = 64;
-    const RECORDS: u64 = 200;
-    if sleeps_of_this_thread().is_none() {
-        eprintln!(
-            "NOT RUN: many_waiting_threads_sleep_once_for_a_record: /proc/thread-self/status does \
-             not count"
-        );
-        return;
-    }
-    let (_disk, log) = sim_log(Options::new().yields(0));
-    let sleeps: u64 = std::thread::scope(|scope| {
-        let sleeps = || {
-            let before = sleeps_of_this_thread().expect("counted");
-            for _ in 0..RECORDS {
-                log.append_durable(b"a record").expect("durable");
-            }
-            sleeps_of_this_thread().expect("counted") - before
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(sleeps)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-    });
-    let each = sleeps as f64 / (THREADS * RECORDS) as f64;
-    println!("{each:.2} sleeps a record");
-    assert!(each < 1.5, "{each:.2} sleeps a record");
 }

@@ -167,8 +167,8 @@ fn a_dropped_future_is_counted_as_a_waiter_no_more() {
 #[test]
 fn the_logs_own_thread_commits_what_is_awaited_by_its_lsn() {
     must_end("awaiting an LSN", || {
-        // No timer but that of the commit rule; a handle that is kept asks for nothing.
-        let (_disk, log) = sim_log(Options::small().linger(HOUR).idle(HOUR));
+        // Otherwise nothing is committed for an hour.
+        let (_disk, log) = sim_log(Options::small().periodic(HOUR));
         for _ in 0..20 {
             let kept = log.append(b"its handle is kept").expect("appended");
             block_on(log.durable_at(kept.lsn())).expect("durable");
@@ -180,7 +180,7 @@ fn the_logs_own_thread_commits_what_is_awaited_by_its_lsn() {
 
 #[test]
 fn a_periodic_log_does_not_call_durable_what_is_only_appended() {
-    let (_disk, log) = sim_log(Options::small().periodic(HOUR).idle(HOUR));
+    let (_disk, log) = sim_log(Options::small().periodic(HOUR));
     let lsn = log.append_unwaited(b"a record").expect("appended");
     let mut future = log.durable_at(lsn);
     assert!(poll(&mut future, Waker::noop()).is_pending());
@@ -199,7 +199,7 @@ impl Wake for Kept {
 #[test]
 fn a_future_that_is_dropped_leaves_nothing_behind() {
     // Two buffers of 8 KiB, and nobody who writes them.
-    let (_disk, log) = sim_log(patient().own_thread(true).buffer_bytes(8 << 10));
+    let (_disk, log) = sim_log(Options::small().periodic(HOUR).buffer_bytes(8 << 10));
     let kept = Arc::new(Kept);
     let waker = Waker::from(Arc::clone(&kept));
     let free = Arc::strong_count(&kept);

@@ -139,11 +139,10 @@ fn without_fallocate(kind: &str) {
     drop(probe);
     let cases = [
         ("small", Options::small(), true),
-        ("small with threads", Options::small().prepare_ahead(true), true),
         ("reserved", options().preparation(Preparation::Fallocate), true),
         ("zeros", options(), false),
         // The pool is always empty here, so that segments would be reserved in passing.
-        ("unprepared", options().prepare_ahead(false), false),
+        ("unprepared", options().own_thread(false), false),
     ];
     for (name, options, has_to_tell) in cases {
         let parent = made.target().join(name);

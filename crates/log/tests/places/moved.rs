@@ -184,7 +184,7 @@ fn a_reader_follows_the_log_that_it_opened() {
 fn a_directory_that_was_removed_is_an_error_that_says_so() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let wal = made.path().join("wal");
-    let log = Log::open(&wal, options().prepare_ahead(false).own_thread(false)).unwrap();
+    let log = Log::open(&wal, options().own_thread(false)).unwrap();
     append(&log, b'a', 5);
     fs::remove_dir_all(&wal).unwrap();
     fs::create_dir(&wal).unwrap();
@@ -207,7 +207,7 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
     let strays = [b"somebody's notes".to_vec(), Vec::new(), fs::read(segment(&other, 3)).unwrap()];
     for (stray, is_another_logs) in strays.iter().zip([false, false, true]) {
         let wal = made.path().join(format!("wal-{}", stray.len()));
-        let log = Log::open(&wal, options().prepare_ahead(false).own_thread(false)).unwrap();
+        let log = Log::open(&wal, options().own_thread(false)).unwrap();
         append(&log, b'a', 5);
         let taken = [segment(&wal, 2), segment(&wal, 3)];
         for path in &taken {
@@ -236,9 +236,7 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
 fn a_file_that_has_the_name_of_a_free_one_stays_too() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let wal = made.path().join("wal");
-    let log =
-        Log::open(&wal, options().prepare_ahead(false).own_thread(false).free_segments_max(9))
-            .unwrap();
+    let log = Log::open(&wal, options().own_thread(false).free_segments_max(9)).unwrap();
     append(&log, b'a', 60);
     let stray = wal.join(format!("{:020}.free", 2));
     fs::write(&stray, b"somebody's notes").unwrap();

@@ -201,9 +201,7 @@ fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
         assert!(refused.to_string().contains("ulimit -f"), "{refused}");
     };
     // A signal would end this process at the change of the segment.
-    for (name, options) in
-        [("threads", growing()), ("alone", growing().own_thread(false).prepare_ahead(false))]
-    {
+    for (name, options) in [("threads", growing()), ("alone", growing().own_thread(false))] {
         let log = Log::open(path.join(name), options.clone()).unwrap();
         let refused = loop {
             if let Err(refused) = log.append_durable(&[7; 8000]) {
@@ -251,8 +249,8 @@ fn a_limit_on_the_size_of_files_is_no_room_and_no_signal() {
 #[test]
 fn child_runs_out_of_descriptors() {
     let Ok(path) = std::env::var(CHILD) else { return };
-    for (name, options) in [("threads", options()), ("alone", options().own_thread(false))] {
-        let log = Log::open(Path::new(&path).join(name), options.prepare_ahead(false)).unwrap();
+    for (name, options) in [("threads", Options::small()), ("alone", options().own_thread(false))] {
+        let log = Log::open(Path::new(&path).join(name), options).unwrap();
         let append = || log.append_durable(&[7; 8000]);
         let (refused, last, again) = without_descriptors(|| {
             let refused = std::iter::repeat_with(append).find_map(Result::err).unwrap();

@@ -173,7 +173,7 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
     {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
-        let options = small().access(access).idle(Duration::from_millis(2));
+        let options = small().access(access);
         Log::open(path, options.clone()).unwrap().close().unwrap();
         let reader = Reader::open(path, &options).unwrap();
         let last = 1500;
@@ -215,7 +215,7 @@ pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
 #[test]
 fn child_writes() {
     let Ok(path) = std::env::var(DIRECTORY) else { return };
-    write(Path::new(&path), small().idle(Duration::from_millis(2)), 2000, true);
+    write(Path::new(&path), small(), 2000, true);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_cursor_gets_on_while_another_of_the_same_reader_polls() {
     const RECORDS: u64 = 50_000;
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("log");
-    let log = Log::open(&path, Options::new().idle(Duration::from_millis(10))).unwrap();
+    let log = Log::open(&path, Options::new()).unwrap();
     (0..RECORDS).for_each(|number| drop(log.append(&[number as u8; 100]).unwrap()));
     log.sync().unwrap();
     let reader = Reader::open(&path, &Options::new()).unwrap();

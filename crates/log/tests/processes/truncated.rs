@@ -17,11 +17,7 @@ const LAST: u64 = 400;
 const LEFT: u64 = 130;
 
 fn small() -> Options {
-    Options::new()
-        .segment_bytes(64 << 10)
-        .record_bytes_max(8 << 10)
-        .buffer_bytes(16 << 10)
-        .idle(Duration::from_millis(2))
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
 }
 
 fn record(lsn: u64, life: u64) -> Vec<u8> {

@@ -478,7 +478,7 @@ fn a_writer_that_removes_what_is_listed_before_it_is_read_is_named_and_no_damage
 #[test]
 fn a_record_that_comes_during_the_write_before_a_promise_is_promised_too() {
     let (disk, gate) = (SimDisk::new(1, DiskOptions::default()), Arc::new(Gate::default()));
-    let options = small().own_thread(true).idle(std::time::Duration::from_millis(2));
+    let options = small().own_thread(true);
     let directory = behind(&gate, disk.directory("/log"));
     let log = Log::open_in(Arc::new(directory), options).unwrap();
     append(&log, 1..=1, 0);

@@ -69,11 +69,8 @@ fn a_record_or_a_batch_of_any_size_is_taken_or_refused() {
 
 #[test]
 fn a_batch_that_crosses_the_largest_group_waits_for_the_next_one() {
-    let large = Options::new()
-        .segment_bytes(2 << 30)
-        .record_bytes_max(RECORD_BYTES_MAX)
-        .own_thread(false)
-        .prepare_ahead(false);
+    let large =
+        Options::new().segment_bytes(2 << 30).record_bytes_max(RECORD_BYTES_MAX).own_thread(false);
     let too_large = large.clone().buffer_bytes(GROUP_BYTES_MAX + (64 << 20));
     let refused = Log::open_in(directory(), too_large).map(drop).unwrap_err();
     assert!(matches!(&refused, Error::Invalid(why) if why.contains("buffer_bytes")), "{refused:?}");
@@ -197,8 +194,7 @@ fn no_time_is_too_long_or_too_short() {
     for time in
         [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 62), Duration::ZERO]
     {
-        let options =
-            Options::small().linger(time).idle(time).slow_commit(time).disk_budget_bytes(u64::MAX);
+        let options = Options::small().slow_commit(time).disk_budget_bytes(u64::MAX);
         for options in [options.clone(), options.periodic(time)] {
             let log = Log::open_in(directory(), options).unwrap();
             drop(log.append(b"let go").unwrap());
@@ -222,8 +218,8 @@ fn no_time_is_too_long_or_too_short() {
 fn the_smallest_and_the_largest_choices_hold() {
     for options in [
         Options::small().record_bytes_max(0).buffer_bytes(8 << 10),
-        Options::small().free_segments_max(usize::MAX).yields(0),
-        Options::new().record_bytes_max(1 << 20).segment_bytes(4 << 30).prepare_ahead(false),
+        Options::small().free_segments_max(usize::MAX),
+        Options::new().record_bytes_max(1 << 20).segment_bytes(4 << 30),
     ] {
         let log = Log::open_in(directory(), options).unwrap();
         log.append_durable(b"").unwrap();

@@ -135,7 +135,9 @@ fn a_file_system_that_refuses_changes_gives_no_new_segment() {
 #[test]
 fn a_group_in_flight_is_not_acknowledged_when_another_sync_fails_meanwhile() {
     let (disk, gate) = (disk(), Arc::new(Gate::default()));
-    let options = options(Preparation::Fallocate).prepare_ahead(true);
+    // A log that prepares segments.
+    let options = Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10);
+    let options = options.own_thread(false).preparation(Preparation::Fallocate);
     let log = open(&disk, &gate, None, options).unwrap();
     log.append_durable(b"there").unwrap();
     gate.shut();

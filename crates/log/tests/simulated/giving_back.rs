@@ -205,9 +205,8 @@ fn the_committer_sleeps_while_another_thread_gives_files_back() {
                 _ => {}
             }
         });
-        let options =
-            options().own_thread(true).prepare_ahead(false).idle(Duration::from_millis(1));
-        let log = Arc::new(Log::open_in(Arc::new(directory), options).unwrap());
+        // With threads, but without a preparer.
+        let log = Arc::new(Log::open_in(Arc::new(directory), Options::small()).unwrap());
         fill(&log);
         log.truncate_before(log.last()).unwrap();
         while files(&disk) > 1 {

@@ -56,7 +56,7 @@ fn look_on(options: &Options) -> Seen {
 
 #[test]
 fn a_segments_name_is_durable_before_the_segment_is_opened_to_write() {
-    for options in [small(), small().free_segments_max(4), small().prepare_ahead(true)] {
+    for options in [small(), small().free_segments_max(4)] {
         let seen = look_on(&options);
         assert!(seen.named > 3 && seen.opened_too_early == 0, "{seen:?}");
     }

@@ -165,7 +165,7 @@ fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
             ears.lock().unwrap().push((sealed.clone(), bytes));
         }
     };
-    let log = open(&disk, options().own_thread(true).prepare_ahead(true).listener(listener));
+    let log = open(&disk, options().own_thread(true).listener(listener));
     while log.stats().segments < 3 {
         log.append_durable(&[7; 3000]).unwrap();
     }
@@ -243,7 +243,7 @@ fn a_growing_log_has_each_next_segment_ready_in_its_size() {
 #[test]
 fn a_closed_log_leaves_no_files_but_its_last_segment_and_those_that_are_kept() {
     let disk = disk();
-    let log = open(&disk, options().own_thread(true).prepare_ahead(true).free_segments_max(1));
+    let log = open(&disk, options().own_thread(true).free_segments_max(1));
     while log.stats().segments < 40 {
         log.append_durable(&[7; 4000]).unwrap();
     }

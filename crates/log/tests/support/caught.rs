@@ -88,8 +88,7 @@ pub(crate) fn check_cut(
 /// a power cut.
 pub(crate) fn behind_full_buffers(options: &Options, seed: u64) -> Result<(), String> {
     let disk = disk(seed);
-    let log =
-        open(&disk, options.clone().own_thread(true).prepare_ahead(false)).expect("a new log");
+    let log = open(&disk, options.clone().own_thread(true)).expect("a new log");
     let mut last = 0;
     for _ in 0..5 {
         // More than a buffer holds.

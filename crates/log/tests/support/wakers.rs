@@ -29,7 +29,7 @@ pub(crate) fn failing_write() -> Fault {
 
 /// Only waiting, syncing, truncating and closing commit.
 pub(crate) fn patient() -> Options {
-    Options::small().own_thread(false).linger(HOUR).idle(HOUR)
+    Options::small().own_thread(false)
 }
 
 /// Each way in which a record comes to its end, of a log with an open group; whether the record

@@ -291,7 +291,7 @@ fn after_an_end_within_a_callback_what_is_durable_is_told_so() {
 fn a_failure_that_no_call_has_met_is_said_by_the_next() {
     let disk = disk();
     let (said, hear) = channel();
-    let log = inkstone::Options::small().idle(Duration::from_millis(1)).prepare_ahead(false);
+    let log = inkstone::Options::small();
     let log = log.listener(move |event| {
         if matches!(event, inkstone::Event::Poisoned(_)) {
             said.send(()).unwrap();

@@ -4,7 +4,6 @@
 //! using it.
 
 use std::fmt;
-use std::time::Duration;
 
 use inkstone::{Options, Preparation};
 
@@ -42,7 +41,6 @@ impl Usage {
             .pad_groups(rng.bool())
             .free_segments_max(rng.usize(..3))
             .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
-            .idle(Duration::from_millis(20))
             .own_thread(rng.u8(..4) > 0);
         match self.way {
             Some(way) => options.access(way.access()).durability(way.durability()),

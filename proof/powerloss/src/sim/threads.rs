@@ -4,7 +4,6 @@
 //! they come; what the log promised them ([`crate::in_use::promised`]).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use inkstone::Log;
 use inkstone_sim::{PowerCut, SimDisk};
@@ -59,7 +58,7 @@ fn append_all(disk: &SimDisk, log: &Log, writer: u32, said: &Said) -> inkstone::
 pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
-    let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
+    let threaded = variant.options.clone().own_thread(true);
     let log = open_in(disk.directory(PATH), threaded, variant.mistake)
         .map_err(|error| error.to_string())?;
     let said = Said::default();

@@ -83,7 +83,7 @@ fn calls() -> Vec<(&'static str, libc::c_long, Only, Is)> {
 
 /// Without threads of its own, which would be outside of the sandbox.
 fn alone() -> Options {
-    options().own_thread(false).prepare_ahead(false)
+    options().own_thread(false)
 }
 
 /// The story of a child: a log that it has opened before, one of before, a new one; then readers.
