@@ -52,7 +52,7 @@ mistake "a batch is parted" state.rs \
     'let waiting = Waiting::begin(self, record.len(), rows.len());
         if let [first, .., last] = rows {
             let part = encode(&[first.clone(), last.clone()]).unwrap_or_default();
-            self.log.append_unwaited(&part).ok();
+            self.log.append(&part).map(drop).ok();
         }'
 mistake "collection goes beyond a reference" gc.rs \
     '.filter_map(lowest).min()' \

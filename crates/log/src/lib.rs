@@ -37,8 +37,7 @@
 //! | the next record, as a reader | [`Cursor::next_within`] | [`Cursor::next_async`] (not from [`Reader::open`]) | |
 //! | room in the buffers | [`Log::append`] | [`Log::append_async`] | |
 //!
-//! A record whose bytes are in several places is appended without joining them:
-//! [`Log::append_parts`].
+//! A record whose bytes are in several places is appended without joining them: [`Parts`].
 //!
 //! Begin with [`Log`], [`Options`] and [`Reader`]. docs/durability.md says what the log promises,
 //! docs/assumptions.md what it assumes of the machine, docs/format.md what it writes.
@@ -61,6 +60,7 @@ mod names;
 mod open;
 mod options;
 mod panics;
+mod payload;
 mod read;
 mod recovery;
 mod report;
@@ -86,6 +86,7 @@ pub use inkstone_io::{
 };
 pub use log::Log;
 pub use options::Options;
+pub use payload::{AsRecord, Parts};
 pub use read::cursor::{Cursor, OwnedRecord, Record};
 #[doc(hidden)]
 pub use read::place::Place;

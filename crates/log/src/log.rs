@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -19,7 +18,7 @@ use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
-use crate::commit::open_group::{Payload, needed_bytes};
+use crate::commit::open_group::needed_bytes;
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish, State};
@@ -29,6 +28,8 @@ use crate::event::Event;
 use crate::names;
 use crate::open::open_shared;
 use crate::options::Options;
+use crate::payload::AsRecord;
+use crate::payload::sealed::Payload;
 use crate::read::reader::Reader;
 use crate::report::Recovery;
 use crate::stats::Stats;
@@ -38,16 +39,17 @@ use crate::watermarks::{DurableAt, Watermarks};
 /// A log that is open for writing. A log has one writer at a time. Share the value between threads
 /// by a reference or an [`Arc`].
 ///
-/// There are four ways to append:
+/// There are three ways to append, all of which take bytes in any form ([`AsRecord`]):
 ///
 /// | call | returns | the record is durable |
 /// |---|---|---|
 /// | [`Log::append_durable`] | its LSN | when the call returns |
 /// | [`Log::append`] | a handle | after [`Append::wait`] or `.await`, or when [`Append::on_durable`] calls |
 /// | [`Log::append_batch`] | a handle | the same; all records of the batch, or none |
-/// | [`Log::append_unwaited`] | its LSN | after [`Log::sync`], or soon |
 ///
-/// Threads and tasks that wait together share one write and one flush. All other ways to append
+/// A caller that waits for no record of its own drops the handle, and calls [`Log::sync`] later: the
+/// log's own thread commits such records within 200 us. Threads and tasks that wait together share
+/// one write and one flush. All other ways to append
 /// and to wait stand under *Advanced*.
 ///
 /// Dropping the log commits what was appended and releases the lock, but ignores errors:
@@ -162,12 +164,12 @@ impl Log {
     /// # Durability
     /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`]
     /// they will be soon.
-    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
+    pub fn append_durable<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Lsn> {
         self.append(record)?.wait()
     }
 
-    /// Appends one record, copies its bytes, and returns its handle. The call blocks while every
-    /// buffer is full, or while the segment changes.
+    /// Appends one record, copies its bytes, and returns its handle, which may be dropped. The call
+    /// blocks while every buffer is full, or while the segment changes.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing
@@ -175,9 +177,8 @@ impl Log {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.append_all(&[(record, PayloadSum::of(record))])
+    pub fn append<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
+        self.append_one(record.payload())
     }
 
     /// Appends several records, all or none: after a crash either all of them are in the log or
@@ -189,29 +190,14 @@ impl Log {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_>> {
-        if records.is_empty() {
-            return Err(Error::Invalid(
-                "the batch is empty: a batch needs at least one record".into(),
-            ));
+    pub fn append_batch<R: AsRecord>(&self, records: &[R]) -> Result<Append<'_>> {
+        match records {
+            [] => {
+                Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()))
+            }
+            [one] => self.append_one(one.payload()),
+            _ => self.append_all(&self.sum_batch(records.iter().map(R::payload))?),
         }
-        if let [one] = records {
-            return self.append(one.as_ref());
-        }
-        self.append_all(&self.sum_batch(records.iter().map(AsRef::as_ref))?)
-    }
-
-    /// Appends one record that nobody waits for, and returns its LSN. The log's own thread commits
-    /// it within 200 us, or the caller calls [`Log::sync`] later.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`]
-    /// has reached its LSN.
-    pub fn append_unwaited(&self, record: &[u8]) -> Result<Lsn> {
-        Ok(self.append(record)?.lsn())
     }
 
     /// Makes all records durable that were appended before, and returns the LSN of the last one.
@@ -327,9 +313,9 @@ impl Log {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.try_add(record, PayloadSum::of(record), None, true)
+    pub fn try_append<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
+        let record = record.payload();
+        self.try_add(record, self.sum(record)?, None, true)
     }
 
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
@@ -340,52 +326,12 @@ impl Log {
     ///
     /// # Durability
     /// None when it is ready: await the handle that it returns.
-    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.append_when_there_is_room(record, PayloadSum::of(record)).await
+    pub async fn append_async<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
+        let record = record.payload();
+        self.append_when_there_is_room(record, self.sum(record)?).await
     }
 
-    /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the
-    /// parts joined. Each part is copied once, to its place in the group, and summed once; nothing
-    /// is allocated. No part, or only empty ones, is an empty record.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None on return: wait for the handle.
-    ///
-    /// ```
-    /// # fn main() -> inkstone::Result<()> {
-    /// # let directory = tempfile::tempdir().expect("a directory");
-    /// # let path = directory.path().join("log");
-    /// # let log = inkstone::Log::open(path, inkstone::Options::default())?;
-    /// use std::io::IoSlice;
-    ///
-    /// let (header, body) = (7u32.to_le_bytes(), b"the body");
-    /// let lsn = log.append_parts(&[IoSlice::new(&header), IoSlice::new(body)])?.wait()?;
-    /// assert_eq!(log.reader().get(lsn)?, b"\x07\0\0\0the body");
-    /// # log.close()
-    /// # }
-    /// ```
-    pub fn append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
-        self.check_size(parts)?;
-        self.append_all(&[(parts, sum_of(parts))])
-    }
-
-    /// Appends one record in parts if that needs no waiting.
-    ///
-    /// # Errors
-    /// As [`Log::try_append`].
-    ///
-    /// # Durability
-    /// None on return: wait for the handle.
-    pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
-        self.check_size(parts)?;
-        self.try_add(parts, sum_of(parts), None, true)
-    }
-
-    /// As [`Log::try_append_parts`], for a caller who holds a lock of its own, which callbacks must
+    /// As [`Log::try_append`], for a caller who holds a lock of its own, which callbacks must
     /// not meet: it writes nothing on this thread, also in a log without threads.
     /// [`Log::make_room`] and [`Log::await_room`] wait for what [`Error::Busy`] lacks.
     ///
@@ -395,14 +341,14 @@ impl Log {
     /// # Durability
     /// None on return: wait for the handle.
     #[doc(hidden)]
-    pub fn try_append_parts_under_lock(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
-        self.check_size(parts)?;
-        self.try_add(parts, sum_of(parts), None, false)
+    pub fn try_append_under_lock<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
+        let record = record.payload();
+        self.try_add(record, self.sum(record)?, None, false)
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
     /// nothing: another thread may take the room. For a caller who appends under a lock of its own
-    /// by [`Log::try_append_parts_under_lock`], and may not wait there.
+    /// by [`Log::try_append_under_lock`], and may not wait there.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -465,37 +411,6 @@ impl Log {
         })
     }
 
-    /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block.
-    /// Works in any runtime or none.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None when it is ready: await the handle that it returns.
-    pub async fn append_parts_async(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
-        self.check_size(parts)?;
-        self.append_when_there_is_room(parts, sum_of(parts)).await
-    }
-
-    /// Appends several records in parts, all or none: the same as [`Log::append_batch`] of records
-    /// that are joined.
-    ///
-    /// # Errors
-    /// As [`Log::append_batch`].
-    ///
-    /// # Durability
-    /// None on return: wait for the handle.
-    pub fn append_batch_parts(&self, records: &[&[IoSlice<'_>]]) -> Result<Append<'_>> {
-        match records {
-            [] => {
-                Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()))
-            }
-            [one] => self.append_parts(one),
-            _ => self.append_all(&self.sum_batch(records.iter().copied())?),
-        }
-    }
-
     /// Returns a future that is ready when the watermark reaches `lsn`. The record need not be
     /// appended yet. If it is appended when the future is polled, the future counts as a waiter, as
     /// [`Append`] does: the log's own thread commits the record together with those of other
@@ -516,7 +431,7 @@ impl Log {
     ///
     /// ```
     /// # async fn put(log: &inkstone::Log) -> inkstone::Result<()> {
-    /// let lsn = log.append_unwaited(b"a record")?;
+    /// let lsn = log.append(b"a record")?.lsn();
     /// // Anywhere else, with nothing but the LSN:
     /// log.durable_at(lsn).await
     /// # }
@@ -675,10 +590,14 @@ impl Log {
         .await
     }
 
-    /// Refuses a record that is too large, before its checksum is computed.
-    fn check_size<P: Payload>(&self, record: P) -> Result<()> {
+    /// The checksum of a record, unless it is too large: then only its size is computed.
+    #[inline]
+    fn sum<P: Payload>(&self, record: P) -> Result<PayloadSum> {
         let (bytes, limit_bytes) = (bytes_of(record), self.shared.options.record_bytes_max as u64);
-        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+        if bytes > limit_bytes {
+            return Err(Error::TooLarge { bytes, limit_bytes });
+        }
+        Ok(PayloadSum::of_parts(record.parts()))
     }
 
     /// Computes the checksums of a batch, unless it is too large: then only its size is computed.
@@ -702,6 +621,10 @@ impl Log {
             }
         }
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
+    }
+
+    fn append_one<P: Payload>(&self, record: P) -> Result<Append<'_>> {
+        self.append_all(&[(record, self.sum(record)?)])
     }
 
     fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_>> {
@@ -788,11 +711,6 @@ impl Log {
         state.wake_committer();
         Error::Busy
     }
-}
-
-/// The checksum of a record in parts.
-fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
-    PayloadSum::of_parts(parts.parts())
 }
 
 /// A future that waits for room. Dropping it withdraws its waker.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use inkstone::{Log, Lsn, Options};
+use inkstone::{Log, Lsn, Options, Parts};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -296,7 +296,7 @@ fn futures_that_are_awaited_together(log: &Log) {
 fn records_in_parts(log: &Log) {
     let (header, body) = ([7; 20], [8; 108]);
     for _ in 0..20_000 {
-        drop(log.append_parts(&[IoSlice::new(&header), IoSlice::new(&body)]).unwrap());
+        drop(log.append(&Parts(&[IoSlice::new(&header), IoSlice::new(&body)])).unwrap());
     }
 }
 
@@ -307,7 +307,7 @@ fn tasks_that_await_the_watermark(log: &Log) {
     let mut watermarks = log.watermarks();
     let mut pending = Vec::with_capacity(TASKS);
     for _ in 0..50 {
-        let lsn = log.append_unwaited(&[7; 128]).unwrap();
+        let lsn = log.append(&[7; 128]).unwrap().lsn();
         pending
             .extend((0..TASKS).map(|task| log.durable_at(Lsn::new(lsn.get() + task as u64 % 2))));
         let mut asleep = 0;

@@ -119,7 +119,6 @@ fn every_call_of_a_child_is_an_error_of_its_own_and_takes_no_lock() {
                 ask("try_append", forked(&log.try_append(b"x").map(drop)));
                 ask("append_durable", forked(&log.append_durable(b"x")));
                 ask("append_async", polled_once(log.append_async(b"x")));
-                ask("append_parts", forked(&log.append_parts(&[]).map(drop)));
                 ask("durable_at", polled_once(log.durable_at(Lsn::FIRST)));
                 ask("changed", polled_once(log.watermarks().changed()));
                 ask("sync", forked(&log.sync()));

@@ -164,7 +164,7 @@ impl OneLog {
             order.bytes.clear();
             encode_state(&mut order.bytes, &memory.state);
         }
-        match self.core().noted(self.log.append_unwaited(&order.bytes)) {
+        match self.core().noted(self.log.append(&order.bytes).map(|append| append.lsn())) {
             Ok(lsn) => {
                 let mut memory = self.core().memory();
                 memory.state.states.push(lsn);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Place, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Place, Reader};
 
 use crate::due::{Work, due};
 use crate::error::{Error, Result};
@@ -354,7 +354,7 @@ impl Out for LogOut<'_, '_> {
         put_head(self.head, Head { section, replay_from }, lsn);
         let bytes = (self.head.len() + changes.len()) as u64;
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
-        let append = self.shared.log.try_append_parts_under_lock(&parts)?;
+        let append = self.shared.log.try_append_under_lock(&Parts(&parts))?;
         assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use inkstone::{Append, Lsn};
+use inkstone::{Append, Lsn, Parts};
 
 use crate::call::{Call, inkstone_callback};
 use crate::error::{Failure, door, inkstone_code, inkstone_error, quietly};
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn inkstone_append_unwaited(
         unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
     door(error, || {
         lsn.put(0);
-        lsn.put(given(log, "log")?.log.append_unwaited(record?)?.get());
+        lsn.put(given(log, "log")?.log.append(record?)?.lsn().get());
         Ok(())
     })
 }
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn inkstone_append_parts(
             log.log.check_fits(1, check_pieces(parts, "parts")?)?;
             // SAFETY: the rules of the header, for each part.
             let parts = unsafe { slices(parts) };
-            Ok(log.log.append_parts(&parts)?)
+            Ok(log.log.append(&Parts(&parts))?)
         })
     })
 }

@@ -99,7 +99,7 @@ impl DatabaseWal {
         let log = Log::open_in(target.clone(), options).map_err(of_log)?;
         if let Some(reader) = source {
             self.each(&reader, first, Lsn::new(last), |_, bytes| {
-                log.append_unwaited(bytes).map(drop).map_err(of_log)
+                log.append(bytes).map(drop).map_err(of_log)
             })?;
         }
         log.close().map_err(of_log)?;

@@ -3,8 +3,6 @@
 //! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same
 //! bytes), then the group. *May not touch*: files, locks, waiters.
 
-use std::io::IoSlice;
-
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
     Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise,
@@ -12,6 +10,7 @@ use inkstone_format::{
 };
 use inkstone_io::AlignedBuf;
 
+use crate::payload::sealed::Payload;
 use crate::sync::Instant;
 use crate::tail::Placed;
 
@@ -28,24 +27,6 @@ const GROWTH_BYTES: usize = 64 << 10;
 /// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was
 /// too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
-
-/// The bytes of a record that is appended: in one piece, or in parts that follow each other.
-pub(crate) trait Payload: Copy {
-    fn parts(&self) -> impl Iterator<Item = &[u8]>;
-}
-
-impl Payload for &[u8] {
-    #[inline]
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(*self)
-    }
-}
-
-impl Payload for &[IoSlice<'_>] {
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.iter().map(|part| &part[..])
-    }
-}
 
 /// The group to which records are added.
 #[derive(Debug)]

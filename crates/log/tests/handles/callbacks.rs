@@ -188,7 +188,7 @@ fn it_may_append_register_truncate_and_close() {
                 });
                 // More than both buffers hold.
                 for _ in 0..20 {
-                    theirs.append_unwaited(&[5; 3000]).expect("appended");
+                    drop(theirs.append(&[5; 3000]).expect("appended"));
                 }
                 theirs.sync().expect("synced");
                 theirs.truncate_after(Lsn::new(2)).expect("cut");
@@ -243,7 +243,7 @@ fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written
         for _ in 0..BUFFERS {
             assert!(becomes(sleeps), "the callback never sleeps");
             // The second one finds the buffer full, and hands it over.
-            (0..2).for_each(|_| _ = log.append_unwaited(&[5; 5000]).expect("appended"));
+            (0..2).for_each(|_| _ = log.append(&[5; 5000]).expect("appended"));
         }
         assert_eq!(told.recv_timeout(ENOUGH).expect("it ends"), std::path::Path::new("done"));
     });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::wakers::{block_on, patient, poll_once, sim_log};
-use inkstone::{Error, Log, Lsn, Options};
+use inkstone::{Error, Log, Lsn, Options, Parts};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 /// A record cut into so many parts at random, some of them empty.
@@ -48,12 +48,12 @@ fn the_bytes_on_disk_are_those_of_the_parts_joined() {
             .map(|_| (0..sizes[random.usize(..sizes.len())]).map(|_| random.u8(..)).collect())
             .collect();
         let parts: Vec<_> = records.iter().map(|record| cut(record, &mut random)).collect();
-        let slices: Vec<_> = parts.iter().map(|parts| &parts[..]).collect();
+        let slices: Vec<_> = parts.iter().map(|parts| Parts(parts)).collect();
         let (joined, in_parts) = match round % 4 {
-            0 => (whole.append(&records[0]), log.append_parts(slices[0])),
-            1 => (whole.try_append(&records[0]), log.try_append_parts(slices[0])),
-            2 => (whole.append(&records[0]), block_on(log.append_parts_async(slices[0]))),
-            _ => (whole.append_batch(&records), log.append_batch_parts(&slices)),
+            0 => (whole.append(&records[0]), log.append(&slices[0])),
+            1 => (whole.try_append(&records[0]), log.try_append(&slices[0])),
+            2 => (whole.append(&records[0]), block_on(log.append_async(&slices[0]))),
+            _ => (whole.append_batch(&records), log.append_batch(&slices)),
         };
         let (joined, in_parts) = (joined.expect("appended"), in_parts.expect("appended"));
         assert_eq!((joined.first_lsn(), joined.lsn()), (in_parts.first_lsn(), in_parts.lsn()));
@@ -86,7 +86,7 @@ fn the_bytes_on_disk_are_those_of_the_parts_joined() {
 fn no_part_is_an_empty_record() {
     let (_disk, log) = sim_log(patient());
     for parts in [&[][..], &[IoSlice::new(b"")], &[IoSlice::new(b""), IoSlice::new(b"")]] {
-        let lsn = log.append_parts(parts).expect("appended").wait().expect("durable");
+        let lsn = log.append(&Parts(parts)).expect("appended").wait().expect("durable");
         assert_eq!(log.reader().get(lsn).expect("read"), b"");
     }
 }
@@ -96,6 +96,7 @@ fn no_part_is_an_empty_record() {
 fn the_errors_are_those_of_the_parts_joined() {
     const MOST: usize = 4 << 10;
     let same = |log: &Log, record: &[u8], parts: &[IoSlice<'_>]| {
+        let parts = Parts(parts);
         let last = log.last();
         let joined = [
             log.append(record).map(drop),
@@ -105,11 +106,11 @@ fn the_errors_are_those_of_the_parts_joined() {
             log.append_batch(&[record, record]).map(drop),
         ];
         let in_parts = [
-            log.append_parts(parts).map(drop),
-            log.try_append_parts(parts).map(drop),
-            poll_once(log.append_parts_async(parts), Waker::noop()).expect("ready").map(drop),
-            log.append_batch_parts(&[parts]).map(drop),
-            log.append_batch_parts(&[parts, parts]).map(drop),
+            log.append(&parts).map(drop),
+            log.try_append(&parts).map(drop),
+            poll_once(log.append_async(&parts), Waker::noop()).expect("ready").map(drop),
+            log.append_batch(&[parts]).map(drop),
+            log.append_batch(&[parts, parts]).map(drop),
         ];
         for (joined, in_parts) in joined.into_iter().zip(in_parts) {
             let (joined, in_parts) = (joined.expect_err("refused"), in_parts.expect_err("refused"));
@@ -121,8 +122,8 @@ fn the_errors_are_those_of_the_parts_joined() {
     let (_disk, log) = sim_log(patient().record_bytes_max(MOST));
     let record = [5; MOST + 1];
     same(&log, &record, &[IoSlice::new(&record[..MOST]), IoSlice::new(b"\x05")]);
-    assert!(log.append_parts(&[IoSlice::new(&record[..MOST])]).is_ok(), "just not too large");
-    let empty = log.append_batch_parts(&[]).map(drop).expect_err("empty");
+    assert!(log.append(&Parts(&[IoSlice::new(&record[..MOST])])).is_ok(), "just not too large");
+    let empty = log.append_batch::<Parts<'_>>(&[]).map(drop).expect_err("empty");
     assert_eq!(
         empty.to_string(),
         log.append_batch::<&[u8]>(&[]).map(drop).expect_err("empty").to_string()
@@ -131,7 +132,7 @@ fn the_errors_are_those_of_the_parts_joined() {
     let large = vec![0; 64 << 20];
     let parts = vec![IoSlice::new(&large); 320];
     let bytes = 20 << 30;
-    let refused = log.append_parts(&parts);
+    let refused = log.append(&Parts(&parts));
     assert!(matches!(refused, Err(Error::TooLarge { bytes: told, .. }) if told == bytes));
     log.close().expect("closed");
     same(&log, b"too late", &[IoSlice::new(b"too "), IoSlice::new(b"late")]);
@@ -146,13 +147,13 @@ fn parts_wait_for_room_as_a_record_does() {
     let mut cancelled = 0;
     for _ in 0..2000 {
         let last = log.last();
-        match poll_once(log.append_parts_async(&parts), Waker::noop()) {
+        match poll_once(log.append_async(&Parts(&parts)), Waker::noop()) {
             Some(append) => _ = append.expect("appended"),
             None => {
                 cancelled += 1;
                 assert_eq!(log.last(), last, "a future that is dropped appends nothing");
                 // Whether it has to wait, and how long, is the log's.
-                drop(block_on(log.append_parts_async(&parts)).expect("appended"));
+                drop(block_on(log.append_async(&Parts(&parts))).expect("appended"));
             }
         }
     }

@@ -271,7 +271,7 @@ fn a_full_ext4_has_room_again_whoever_has_the_files_open() {
     let options = || Options::small().own_thread(false);
     let log = Log::open(&path, options()).unwrap();
     while log.stats().segments < 80 {
-        log.append_unwaited(&[1; 3000]).unwrap();
+        drop(log.append(&[1; 3000]).unwrap());
     }
     log.sync().unwrap();
     fill(made.target());

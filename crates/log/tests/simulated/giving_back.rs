@@ -34,7 +34,7 @@ fn options() -> Options {
 
 fn fill(log: &Log) {
     for lsn in 1..=RECORDS {
-        assert_eq!(log.append_unwaited(&record(lsn)).unwrap().get(), lsn);
+        assert_eq!(log.append(&record(lsn)).unwrap().lsn().get(), lsn);
     }
     log.sync().unwrap();
 }
@@ -65,7 +65,7 @@ fn each_call_gives_back_a_few_files_until_all_are_gone() {
     }
     // Closing the log gives back all at once, and so does an opening after a crash.
     for _ in 0..RECORDS {
-        log.append_unwaited(&[7; 400]).unwrap();
+        drop(log.append(&[7; 400]).unwrap());
     }
     log.sync().unwrap();
     let last = log.last();
@@ -178,7 +178,7 @@ fn few_files_are_open_while_many_go() {
     });
     let log = Log::open_in(Arc::new(directory), options()).unwrap();
     for _ in 0..1000 {
-        log.append_unwaited(&[7; 8000]).unwrap();
+        drop(log.append(&[7; 8000]).unwrap());
     }
     log.sync().unwrap();
     assert!(files(&disk) > 2 * MOST, "{}", files(&disk));
@@ -241,7 +241,7 @@ fn the_committer_sleeps_while_another_thread_gives_files_back() {
 
 fn fill_on(log: &Log) {
     for _ in 0..100 {
-        log.append_unwaited(&[7; 8000]).unwrap();
+        drop(log.append(&[7; 8000]).unwrap());
     }
     log.sync().unwrap();
 }
@@ -255,7 +255,7 @@ fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
     let log = open(&disk, options()).unwrap();
     let grow = || {
         while log.stats().segments < 8 {
-            log.append_unwaited(&vec![1; 1 << 20]).unwrap();
+            drop(log.append(&vec![1; 1 << 20]).unwrap());
         }
         log.sync().unwrap();
         log.prepare_now().unwrap();
@@ -285,7 +285,7 @@ fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
     // It grows again, into what had been prepared.
     let created = disk.counters().creations;
     for _ in 0..12 {
-        log.append_unwaited(&vec![1; 1 << 20]).unwrap();
+        drop(log.append(&vec![1; 1 << 20]).unwrap());
     }
     log.sync().unwrap();
     assert_eq!(disk.counters().creations, created);

@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use inkstone::{Append, Lsn};
+use inkstone::{Append, Lsn, Parts};
 
 use super::{OneLog, Order};
 use crate::callbacks::Callback;
@@ -46,7 +46,7 @@ impl OneLog {
             order.ends.push(order.bytes.len());
         }
         let append = if let [entry] = entries {
-            self.log.append_parts(&[IoSlice::new(&order.bytes), IoSlice::new(entry.payload)])
+            self.log.append(&Parts(&[IoSlice::new(&order.bytes), IoSlice::new(entry.payload)]))
         } else {
             let mut begin = 0;
             let heads = order
@@ -57,8 +57,8 @@ impl OneLog {
                 .zip(entries)
                 .map(|(head, entry)| [IoSlice::new(head), IoSlice::new(entry.payload)])
                 .collect();
-            let records: Vec<&[IoSlice<'_>]> = parts.iter().map(|parts| &parts[..]).collect();
-            self.log.append_batch_parts(&records)
+            let records: Vec<_> = parts.iter().map(|parts| Parts(parts)).collect();
+            self.log.append_batch(&records)
         };
         let append = self.core().noted(append)?;
         order.forget_large();
