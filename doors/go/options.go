@@ -62,6 +62,10 @@ func WithBeginAt(lsn uint64) Option { return set("begin_at", lsn) }
 // that do not change.
 func WithPadGroups() Option { return set("pad_groups", true) }
 
+// WithCreateParents creates missing directories above the log's own too. Without it that is
+// ErrNoLog, since a file system may not be mounted there.
+func WithCreateParents() Option { return set("create_parents", true) }
+
 // WithFreeSegmentsMax sets how many files of obsolete segments are kept so that their blocks can be
 // used again.
 func WithFreeSegmentsMax(n uint64) Option { return set("free_segments_max", n) }

@@ -16,6 +16,10 @@ pub(crate) struct AppendArguments {
     pub(super) directory: PathBuf,
     #[command(flatten)]
     pub(super) framing: Framing,
+    /// Create the directories above it too; else a missing one is an error, as where a disk is not
+    /// mounted
+    #[arg(long)]
+    pub(super) parents: bool,
     /// Print no LSNs
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -98,6 +102,9 @@ pub(crate) struct NewLogArguments {
     pub(super) directory: PathBuf,
     /// Directory for the new log; it must not hold one
     pub(super) new: PathBuf,
+    /// Create the directories above the new one too
+    #[arg(long)]
+    pub(super) parents: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,

@@ -131,7 +131,8 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     let (old, new) = (&arguments.directory, &arguments.new);
     let note =
         |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
-    let salvage = inspect::salvage_until(old, new, &Options::new(), stop, note)
+    let options = Options::new().create_parents(arguments.parents);
+    let salvage = inspect::salvage_until(old, new, &options, stop, note)
         .map_err(|error| said_of_new(error, new))?;
     tell_doubts(&salvage.report.doubts);
     if arguments.json {
@@ -192,7 +193,8 @@ fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
 /// Copies a log.
 pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let new = &arguments.new;
-    let copied = inspect::copy_until(&arguments.directory, new, &Options::new(), stop)
+    let options = Options::new().create_parents(arguments.parents);
+    let copied = inspect::copy_until(&arguments.directory, new, &options, stop)
         .map_err(|error| said_of_new(error, new))?;
     tell_doubts(&copied.doubts);
     let (first, last) = (copied.first.get(), copied.last.get());

@@ -32,8 +32,10 @@ impl Sink {
         let record_max =
             arguments.record_max.unwrap_or(RECORD_BYTES_MAX.min(arguments.segment_size / 2));
         let record_max = usize::try_from(record_max)?;
-        let mut options =
-            Options::new().segment_bytes(arguments.segment_size).record_bytes_max(record_max);
+        let mut options = Options::new()
+            .segment_bytes(arguments.segment_size)
+            .record_bytes_max(record_max)
+            .create_parents(arguments.parents);
         if let Some(durability) = arguments.durability {
             options = options.durability(durability);
         }

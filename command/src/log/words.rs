@@ -22,7 +22,15 @@ pub(super) fn said(error: Error) -> anyhow::Error {
 /// As [`said`]; `created` says how a log of this kind comes to be, for one that is missing.
 pub(super) fn said_of(error: Error, created: &str) -> anyhow::Error {
     let cure = match &error {
-        Error::NoLog { path } => return no_log(path, created),
+        Error::NoLog { path, missing: Some(missing) } => {
+            return anyhow::anyhow!(
+                "no log was created in {}, since there is no directory {}: mount the file system \
+                 that belongs there, or create the directory (--parents does)",
+                path.display(),
+                missing.display()
+            );
+        }
+        Error::NoLog { path, missing: None } => return no_log(path, created),
         Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
             return no_log(io.path(), created);
         }

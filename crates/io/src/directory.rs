@@ -4,6 +4,7 @@
 //! of every change in a forked child. *May not touch*: what files hold. Its path is for messages:
 //! after the opening no call uses it.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,6 +82,17 @@ impl OsDirectory {
         let searched = file_mode | (file_mode & 0o444) >> 2;
         Self::of(Held::create(&path.into(), searched & 0o777, &mut Held::sync)?)
             .map(|directory| directory.file_mode(file_mode))
+    }
+
+    /// The highest directory above `path` that is missing: [`OsDirectory::create`] would make it and
+    /// all below it. `None` if only `path` itself may be missing.
+    pub fn missing_above(path: &Path) -> Option<&Path> {
+        let is_missing = |above: &&Path| {
+            let found = std::fs::metadata(above);
+            found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
+        let above = path.ancestors().skip(1).take_while(|above| !above.as_os_str().is_empty());
+        above.take_while(is_missing).last()
     }
 
     /// The permissions of the files that are created from now on, 0600 by default: the nine bits of

@@ -33,6 +33,9 @@ pub enum Error {
     NoLog {
         /// The directory.
         path: PathBuf,
+        /// The highest directory above it that is missing, where a call would have created the log
+        /// but may not create that one ([`crate::Options::create_parents`]).
+        missing: Option<PathBuf>,
     },
     /// The directory holds an unfinished copy ([`crate::inspect::copy`],
     /// [`crate::inspect::salvage`]), which is not a log yet. Copy again (it starts over), or remove
@@ -369,7 +372,14 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Self::NoLog { path } => write!(
+            Self::NoLog { path, missing: Some(missing) } => write!(
+                f,
+                "no log was created in {}, since there is no directory {}: mount the file system \
+                 that belongs there, or create the directory (the option create_parents does)",
+                path.display(),
+                missing.display()
+            ),
+            Self::NoLog { path, missing: None } => write!(
                 f,
                 "there is no log in {}: check the path, or create a log there by opening it for \
                  writing (`inkstone append` does)",
@@ -496,7 +506,7 @@ mod tests {
         let lsn = Lsn::new(5);
         for (error, kind) in [
             (Error::Io(of_system(13)), ErrorKind::PermissionDenied),
-            (Error::NoLog { path: path() }, ErrorKind::NotFound),
+            (Error::NoLog { path: path(), missing: None }, ErrorKind::NotFound),
             (Error::TruncatedBefore { lsn, first: lsn }, ErrorKind::NotFound),
             (Error::TruncatedAfter { lsn, last: lsn }, ErrorKind::NotFound),
             (Error::Busy, ErrorKind::WouldBlock),

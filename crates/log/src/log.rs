@@ -76,10 +76,12 @@ enum Ending {
 }
 
 impl Log {
-    /// Opens the log in the directory `path`, creating both if they are not there.
+    /// Opens the log in the directory `path`, creating both if they are not there. Directories above
+    /// it must be there ([`Options::create_parents`]).
     ///
     /// # Errors
-    /// [`Error::Locked`] when another writer has the log open; [`Error::Corrupt`] when promised
+    /// [`Error::Locked`] when another writer has the log open; [`Error::NoLog`] when a directory
+    /// above it is missing; [`Error::Corrupt`] when promised
     /// bytes are damaged or missing, and [`Error::UnknownVersion`] when a newer program has written
     /// it (in both cases no file is changed); [`Error::NoRoom`] when the first segment of a new log
     /// does not fit; [`Error::Invalid`] for options that contradict each other; errors of the file
@@ -101,10 +103,9 @@ impl Log {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
-        let mode = options.file_mode;
         let directory = match options.create {
-            true => OsDirectory::create_with_mode(path, mode)?,
-            false => OsDirectory::open(path)?.file_mode(mode),
+            true => create_directory(path, &options)?,
+            false => OsDirectory::open(path)?.file_mode(options.file_mode),
         };
         Self::open_in(Arc::new(directory), options)
     }
@@ -732,6 +733,21 @@ impl Drop for InLine<'_> {
 /// The size of a record. Parts may be the same memory, so their sum may be larger than memory is.
 fn bytes_of<P: Payload>(record: P) -> u64 {
     record.parts().fold(0, |bytes, part| bytes.saturating_add(part.len() as u64))
+}
+
+/// The directory in which a log is made, which may be there already.
+///
+/// # Errors
+/// [`Error::NoLog`] when a directory above it is missing, and the options do not permit to create
+/// that; what the file system answers.
+pub(crate) fn create_directory(path: &Path, options: &Options) -> Result<OsDirectory> {
+    if !options.create_parents
+        && let Some(missing) = OsDirectory::missing_above(path)
+    {
+        let missing = Some(missing.to_path_buf());
+        return Err(Error::NoLog { path: path.to_path_buf(), missing });
+    }
+    Ok(OsDirectory::create_with_mode(path, options.file_mode)?)
 }
 
 /// Takes the lock of a log's writer.

@@ -98,7 +98,7 @@ fn find_or_create(
         if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
     let found = recover(directory, options, &listing)?;
     if found.is_none() && !options.create {
-        return Err(Error::NoLog { path: directory.path().to_path_buf() });
+        return Err(Error::NoLog { path: directory.path().to_path_buf(), missing: None });
     }
     // From here on the log relies on names that a killed writer may have made.
     directory.sync()?;

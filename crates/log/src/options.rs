@@ -32,6 +32,7 @@ pub struct Options {
     pub(crate) buffer_bytes: usize,
     pub(crate) tail_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) create_parents: bool,
     /// The log is a copy that is being made (`inspect/making.rs`).
     pub(crate) is_a_copy: bool,
     pub(crate) expect_durable: Lsn,
@@ -70,6 +71,7 @@ impl Default for Options {
             buffer_bytes: 1 << 20,
             tail_bytes: 4 << 20,
             create: true,
+            create_parents: false,
             is_a_copy: false,
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
@@ -166,6 +168,13 @@ impl Options {
     /// [`Error::NoLog`].
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
+    }
+
+    /// Whether to create missing directories above the log's own too. By default that is
+    /// [`Error::NoLog`], which names the highest directory that is missing: where the file system
+    /// that belongs there is not mounted, the log would be made on another disk.
+    pub fn create_parents(self, create_parents: bool) -> Self {
+        Self { create_parents, ..self }
     }
 
     /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends

@@ -994,6 +994,8 @@ void inkstone_options_free(inkstone_options *options);
 //   after its last record.
 // - create: "true", the default: a log is created where there is none. "false": a directory
 //   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+// - create_parents: "true": missing directories above the log's own are created too. "false", the
+//   default: that is INKSTONE_NO_LOG, since a file system may not be mounted there.
 // - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit
 //   by default. An append beyond it gets INKSTONE_NO_ROOM.
 // - expect_durable: the caller knows that everything up to this LSN was acknowledged as durable:

@@ -242,7 +242,7 @@ fn place_of(error: &Error) -> (Option<&Path>, Option<u64>, i32) {
             (Some(cause.path()), cause.offset(), of_system(cause))
         }
         Error::Locked { path, .. }
-        | Error::NoLog { path }
+        | Error::NoLog { path, .. }
         | Error::Incomplete { path }
         | Error::UnknownVersion { path, .. }
         | Error::Forked { path } => (Some(path), None, 0),

@@ -38,9 +38,10 @@ impl inkstone_options {
 type Change = fn(Options, &str) -> Result<Options, String>;
 
 /// The options of a log. The text of `inkstone_options_set` says what each is.
-const OF_LOG: [(&str, Change); 17] = [
+const OF_LOG: [(&str, Change); 18] = [
     ("begin_at", |options, value| Ok(options.begin_at(Lsn::new(number(value)?)))),
     ("create", |options, value| Ok(options.create(truth(value)?))),
+    ("create_parents", |options, value| Ok(options.create_parents(truth(value)?))),
     ("disk_budget_bytes", |options, value| Ok(options.disk_budget_bytes(number(value)?))),
     ("expect_durable", |options, value| Ok(options.expect_durable(Lsn::new(number(value)?)))),
     ("file_mode", |options, value| Ok(options.file_mode(mode(value)?))),
@@ -130,6 +131,8 @@ pub unsafe extern "C" fn inkstone_options_free(options: *mut inkstone_options) {
 ///   after its last record.
 /// - create: "true", the default: a log is created where there is none. "false": a directory
 ///   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+/// - create_parents: "true": missing directories above the log's own are created too. "false", the
+///   default: that is INKSTONE_NO_LOG, since a file system may not be mounted there.
 /// - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit
 ///   by default. An append beyond it gets INKSTONE_NO_ROOM.
 /// - expect_durable: the caller knows that everything up to this LSN was acknowledged as durable:

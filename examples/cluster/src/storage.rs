@@ -159,7 +159,9 @@ impl Storage {
 
 fn options(segment_bytes: u64) -> inkstone::Options {
     let record_bytes_max = (segment_bytes / 2).min(16 << 20) as usize;
-    inkstone::Options::new().segment_bytes(segment_bytes).record_bytes_max(record_bytes_max)
+    // The node's directory has several logs, and is made with the first.
+    let options = inkstone::Options::new().create_parents(true);
+    options.segment_bytes(segment_bytes).record_bytes_max(record_bytes_max)
 }
 
 fn of_groups(segment_bytes: u64) -> StreamsOptions {

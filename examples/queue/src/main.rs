@@ -65,7 +65,8 @@ fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [path, rest @ ..] = &arguments[..] else { bail!("DIR push, or DIR take first|second") };
     let path = Path::new(path);
-    let queue = Log::open(path.join("queue"), Options::default())?;
+    // Each log has a directory of its own in this one, which may be missing too.
+    let queue = Log::open(path.join("queue"), Options::default().create_parents(true))?;
     match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["push"] => {
             for line in std::io::stdin().lock().lines() {

@@ -39,6 +39,7 @@ use crate::choice::Choice;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::log::create_directory;
 use crate::options::Options;
 use crate::strategy::choose;
 
@@ -95,7 +96,7 @@ pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
 
 /// The directory in which a new log is made.
 fn new_directory(path: &Path, options: &Options) -> Result<AnyDirectory> {
-    Ok(AnyDirectory::new(OsDirectory::create_with_mode(path, options.file_mode)?))
+    Ok(AnyDirectory::new(create_directory(path, options)?))
 }
 
 /// Options for a new log that can hold every record of a log whose largest segment has this size.

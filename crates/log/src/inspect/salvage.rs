@@ -180,7 +180,7 @@ fn salvage_between(
         read?;
         return Err(match report.damage.first() {
             Some(damage) => Error::from(damage.clone()).without_records(),
-            None => Error::NoLog { path: from.path().to_path_buf() },
+            None => Error::NoLog { path: from.path().to_path_buf(), missing: None },
         });
     };
     read?;

@@ -121,7 +121,7 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))?
     else {
         return match found.report.is_intact() {
-            true => Err(Error::NoLog { path: directory.path().to_path_buf() }),
+            true => Err(Error::NoLog { path: directory.path().to_path_buf(), missing: None }),
             false => Ok(found),
         };
     };

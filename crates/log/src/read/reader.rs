@@ -70,7 +70,7 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::NoLog { path: path.to_path_buf() },
+            ErrorKind::NotFound => Error::NoLog { path: path.to_path_buf(), missing: None },
             _ => error.into(),
         })?;
         Self::open_in(Arc::new(directory), options.clone())

@@ -450,5 +450,5 @@ fn report_beside(tail: &Tail, segments: usize) -> Recovery {
 }
 
 fn no_log(directory: &AnyDirectory) -> Error {
-    Error::NoLog { path: directory.path().to_path_buf() }
+    Error::NoLog { path: directory.path().to_path_buf(), missing: None }
 }

@@ -70,7 +70,7 @@ fn child_makes_a_log_with_a_mode() {
         "default" => options(),
         mode => options().file_mode(u32::from_str_radix(mode, 8).unwrap()),
     };
-    let log = Log::open(path, options).unwrap();
+    let log = Log::open(path, options.create_parents(true)).unwrap();
     for _ in 0..40 {
         log.append_durable(&[7; 5000]).unwrap();
     }
@@ -243,6 +243,38 @@ fn a_limit_on_the_size_of_files_is_no_room_and_no_signal() {
     drop(log);
     let name = "child_uses_a_log_with_a_limit_on_the_size_of_files";
     check(&in_child("ulimit -f 4000;", name, made.path(), "default"));
+}
+
+/// A mount point that is not mounted would get its log on another disk.
+#[test]
+fn a_missing_parent_is_named_and_made_only_where_that_is_asked_for() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let (missing, path) = (made.path().join("mnt"), made.path().join("mnt/disk/log"));
+    let whole = made.path().join("whole");
+    let log = Log::open(&whole, options()).unwrap();
+    log.append_durable(b"a record").unwrap();
+    log.close().unwrap();
+    drop(log);
+    let refused = [
+        Log::open(&path, options()).map(drop).unwrap_err(),
+        inspect::copy(&whole, &path, &options()).map(drop).unwrap_err(),
+        inspect::salvage(&whole, &path, &options()).map(drop).unwrap_err(),
+    ];
+    for refused in refused {
+        assert!(
+            matches!(&refused, Error::NoLog { missing: Some(named), .. } if *named == missing),
+            "{refused:?}"
+        );
+        let text = refused.to_string();
+        assert!(text.contains(&format!("no directory {}", missing.display())), "{text}");
+        assert!(text.contains("mount") && text.contains("create_parents"), "{text}");
+    }
+    assert!(!missing.exists());
+    Log::open(&path, options().create_parents(true)).unwrap().close().unwrap();
+    // Only the log's own directory is missing.
+    Log::open(path.with_file_name("another"), options()).unwrap().close().unwrap();
+    let copy = made.path().join("copies/log");
+    inspect::copy(&whole, &copy, &options().create_parents(true)).unwrap();
 }
 
 /// Run by [`a_process_without_descriptors_tries_again`].

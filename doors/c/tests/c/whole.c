@@ -21,6 +21,7 @@ static inkstone_options *every_option(void) {
     static const char *const all[][2] = {
         {"begin_at", "100"},
         {"create", "true"},
+        {"create_parents", "false"},
         {"disk_budget_bytes", "67108864"},
         {"expect_durable", "0"},
         {"file_mode", "0640"},
