@@ -5,8 +5,8 @@
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::inspect::{self, FileState, Report, Roll, SegmentReport, SegmentState};
-use inkstone::{Choice, Corruption, Error, Verdict};
+use inkstone::inspect::{self, FileState, Report, Roll, Savable, SegmentReport, SegmentState};
+use inkstone::{Choice, Corruption, Error, Lsn, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
@@ -120,21 +120,25 @@ fn verify_text(report: &Report) -> String {
     }
     let counts = report.counts();
     let path = report.path.display();
-    let records = format!(
-        "{} ({}) in {}, LSN {}",
-        plural(counts.records, "record"),
-        human(counts.record_bytes),
-        plural(report.segments.len() as u64, "segment"),
-        range(report.first.get(), report.last.get())
-    );
+    let records = |records, bytes| format!("{} ({})", plural(records, "record"), human(bytes));
     if report.is_intact() {
-        text.push_str(&format!("{path}: intact: {records}; {}\n", ending(report)));
+        text.push_str(&format!(
+            "{path}: intact: {} in {}, LSN {}; {}\n",
+            records(counts.records, counts.record_bytes),
+            plural(report.segments.len() as u64, "segment"),
+            range(report.first.get(), report.last.get()),
+            ending(report)
+        ));
     } else {
         let places = plural(report.damage.len() as u64, "damaged place");
-        text.push_str(&format!(
-            "{path}: CORRUPT: {places}; {records} can be read; `inkstone salvage {path} NEW` saves \
-             them\n"
-        ));
+        let cure = match report.savable {
+            Some(Savable { records: 0, .. }) => "no record can be saved: use a backup".into(),
+            Some(Savable { records: saved, record_bytes, .. }) => {
+                format!("`inkstone salvage {path} NEW` saves {}", records(saved, record_bytes))
+            }
+            None => "stop its writer, and verify it again".into(),
+        };
+        text.push_str(&format!("{path}: CORRUPT: {places}; {cure}\n"));
     }
     text
 }
@@ -163,7 +167,11 @@ fn ending(report: &Report) -> String {
     match report.verdict {
         _ if report.writer.is_some() => "open for writing".into(),
         Verdict::Torn => {
-            format!("torn tail after LSN {} [{}]: no promise covers it", report.last, report.row)
+            let behind = match report.last {
+                Lsn::ZERO => "before the first record".into(),
+                last => format!("after LSN {last}"),
+            };
+            format!("torn tail {behind} [{}]: no promise covers it", report.row)
         }
         Verdict::End if report.clean => "closed cleanly".into(),
         Verdict::End => format!("not closed cleanly [{}]", report.row),
@@ -206,7 +214,13 @@ fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
     line("LSN", range(report.first.get(), report.last.get()));
     line("state", ending(report));
     line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));
-    line("promise", format!("durable up to LSN {}", report.promise));
+    line(
+        "promise",
+        match report.promise {
+            Lsn::ZERO => "none: no record is promised to be durable".into(),
+            lsn => format!("durable up to LSN {lsn}"),
+        },
+    );
     line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
     line(
         "end",
@@ -309,6 +323,10 @@ pub(super) fn report_json(report: &Report) -> Value {
         "doubts": report.doubts,
         "records": counts.records,
         "record_bytes": counts.record_bytes,
+        "savable": report.savable.map(|savable| json!({
+            "records": savable.records,
+            "record_bytes": savable.record_bytes,
+        })),
         "segments": report.segments.iter().map(segment_json).collect::<Vec<_>>(),
         "others": report.others.iter().map(|file| json!({
             "number": file.number.get(),

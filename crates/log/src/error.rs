@@ -173,10 +173,11 @@ impl fmt::Display for Poison {
         }
         // On a full btrfs even an overwrite needs room.
         let when = if self.is_for_room() { "when there is room, " } else { "" };
-        write!(
-            f,
-            " (records up to LSN {durable} are durable; {when}open the log again to continue)"
-        )
+        match durable {
+            Lsn::ZERO => write!(f, " (no record was durable before; ")?,
+            _ => write!(f, " (records up to LSN {durable} are durable; ")?,
+        }
+        write!(f, "{when}open the log again to continue)")
     }
 }
 
@@ -418,14 +419,17 @@ impl fmt::Display for Error {
                 "every buffer is full, or the segment is changing: try again later, or call \
                  append, which waits"
             ),
+            Self::TruncatedBefore { lsn: Lsn::ZERO, first } => {
+                write!(f, "no record has LSN 0: the log begins at LSN {first}")
+            }
             Self::TruncatedBefore { lsn, first } => {
-                write!(
-                    f,
-                    "truncate_before has removed LSN {lsn}; the first record left is LSN {first}"
-                )
+                write!(f, "LSN {lsn} was truncated: the log begins at LSN {first}")
+            }
+            Self::NotYet { lsn, durable: Lsn::ZERO } => {
+                write!(f, "there is no LSN {lsn}: the log has no durable record")
             }
             Self::NotYet { lsn, durable } => {
-                write!(f, "LSN {lsn} is not durable yet; the last durable record is LSN {durable}")
+                write!(f, "there is no LSN {lsn}: the log's durable records end at LSN {durable}")
             }
             Self::TruncatedAfter { lsn, last } => {
                 let resume = last.next().unwrap_or(*last);
@@ -459,6 +463,40 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// At the edges: an empty log, LSN 0, one record, all truncated.
+    #[test]
+    fn no_text_names_a_record_that_was_never_there() {
+        let of = Lsn::new;
+        for (error, text) in [
+            (
+                Error::NotYet { lsn: of(1), durable: of(0) },
+                "no LSN 1: the log has no durable record",
+            ),
+            (
+                Error::NotYet { lsn: of(999), durable: of(10) },
+                "no LSN 999: the log's durable records end at LSN 10",
+            ),
+            (
+                Error::TruncatedBefore { lsn: of(0), first: of(7) },
+                "no record has LSN 0: the log begins at LSN 7",
+            ),
+            (
+                Error::TruncatedBefore { lsn: of(6), first: of(7) },
+                "LSN 6 was truncated: the log begins at LSN 7",
+            ),
+            (
+                Error::Poisoned(Poison::panic(of(0))),
+                "(no record was durable before; open the log again to continue)",
+            ),
+            (
+                Error::Poisoned(Poison::panic(of(1))),
+                "(records up to LSN 1 are durable; open the log again to continue)",
+            ),
+        ] {
+            assert!(error.to_string().ends_with(text), "{error}");
+        }
+    }
 
     #[test]
     fn a_poison_says_what_to_do() {

@@ -51,12 +51,64 @@ impl fmt::Display for Recovery {
         if self.created {
             return write!(f, "created");
         }
+        let last = match self.last {
+            Lsn::ZERO => "before the first record".to_owned(),
+            last => format!("at LSN {last}"),
+        };
         match self.verdict {
-            Verdict::Torn => write!(f, "torn tail after LSN {} [{}]", self.last, self.row)?,
-            _ if self.clean => write!(f, "closed cleanly at LSN {}", self.last)?,
-            _ => write!(f, "ends at LSN {} [{}]", self.last, self.row)?,
+            Verdict::Torn => write!(f, "ends {last} with a torn tail [{}]", self.row)?,
+            _ if self.clean => write!(f, "closed cleanly {last}")?,
+            _ => write!(f, "ends {last} [{}]", self.row)?,
         }
-        write!(f, ", {} segments from LSN {}", self.segments, self.first)?;
+        let many = if self.segments == 1 { "" } else { "s" };
+        write!(f, ", {} segment{many} from LSN {}", self.segments, self.first)?;
         if self.waits_for_room { write!(f, "; no room to append") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_log_and_one_segment_are_said_so() {
+        let said = |clean, verdict, last, segments| {
+            let recovery = Recovery {
+                created: false,
+                clean,
+                verdict,
+                row: "T1",
+                end: None,
+                first: Lsn::FIRST,
+                last: Lsn::new(last),
+                epoch: None,
+                segments,
+                bytes_read: 0,
+                leftovers: 0,
+                waits_for_room: false,
+                doubts: Vec::new(),
+            };
+            recovery.to_string()
+        };
+        for (clean, verdict, last, segments, text) in [
+            (
+                true,
+                Verdict::End,
+                0,
+                1,
+                "closed cleanly before the first record, 1 segment from LSN 1",
+            ),
+            (true, Verdict::End, 1, 1, "closed cleanly at LSN 1, 1 segment from LSN 1"),
+            (false, Verdict::End, 9, 2, "ends at LSN 9 [T1], 2 segments from LSN 1"),
+            (
+                false,
+                Verdict::Torn,
+                0,
+                1,
+                "ends before the first record with a torn tail [T1], 1 segment from LSN 1",
+            ),
+        ] {
+            assert_eq!(said(clean, verdict, last, segments), text);
+        }
     }
 }

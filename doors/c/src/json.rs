@@ -163,6 +163,7 @@ pub(crate) fn report(report: &Report) -> String {
         .raw("writer", or_null(report.writer.as_deref().map(text)))
         .raw("records", counts.records)
         .raw("record_bytes", counts.record_bytes)
+        .raw("savable_records", or_null(report.savable.map(|savable| savable.records)))
         .raw("segments", report.segments.len())
         .raw("other_files", report.others.len())
         .raw("damage", list(report.damage.iter().map(damage)))

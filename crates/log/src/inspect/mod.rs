@@ -17,6 +17,7 @@ mod salvage;
 mod spans;
 mod strip;
 mod survey;
+mod verify;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -30,10 +31,11 @@ pub use inkstone_format::{
     HeaderTraces, Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader,
     Stop, Tail,
 };
-pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+pub use report::{Counts, FileState, OtherFile, Report, Savable, SegmentReport, SegmentState};
 pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};
 pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
-pub use survey::{look_in, verify_in};
+pub use survey::look_in;
+pub use verify::{verify, verify_in, verify_until};
 
 use crate::choice::Choice;
 #[cfg(doc)]
@@ -42,29 +44,6 @@ use crate::error::Result;
 use crate::log::create_directory;
 use crate::options::Options;
 use crate::strategy::choose;
-
-/// Reads the whole log in `path` and reports every segment and every damaged place that can be
-/// found.
-///
-/// Beside a living writer the files change while they are read, so damage counts only if a second
-/// pass finds it in the same place.
-///
-/// # Errors
-/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the
-/// file system, of the kind `ResourceBusy` where a writer changes the files faster than they can be
-/// read. Damage is not an error: it is in the report.
-pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
-    verify_in(&OsDirectory::open(path.as_ref())?)
-}
-
-/// As [`verify`], but stops soon after `stop` has become true.
-///
-/// # Errors
-/// As [`verify`]; [`Error::Stopped`].
-pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
-    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
-    survey::steady(&directory, survey::Depth::Everything, stop).map(|surveyed| surveyed.report)
-}
 
 /// Reads the headers and the last segment of the log in `path`, and reports what an opening would
 /// find.

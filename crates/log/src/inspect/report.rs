@@ -36,6 +36,9 @@ pub struct Report {
     pub segments: Vec<SegmentReport>,
     /// Files that are not part of the log.
     pub others: Vec<OtherFile>,
+    /// What [`super::salvage`] would save of a damaged log, where all of it was read
+    /// ([`super::verify`]) and no writer has it open.
+    pub savable: Option<Savable>,
     /// Every damaged place that was found: in segments, missing files, broken links.
     pub damage: Vec<Corruption>,
     /// The process that has the log open for writing, as far as it is known.
@@ -128,6 +131,17 @@ impl Counts {
             controls: self.controls + other.controls,
         }
     }
+}
+
+/// What can be saved of a damaged log: of a damaged group, too, each record that is whole and was
+/// promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Savable {
+    /// Records.
+    pub records: u64,
+    /// Their bytes.
+    pub record_bytes: u64,
 }
 
 /// A file in the log's directory that is not part of the log.

@@ -26,10 +26,10 @@ use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, fr
 use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
-use super::report::Report;
+use super::report::{Report, Savable};
 use super::spans::Span;
 use super::strip::Strip;
-use super::survey::{Depth, steady};
+use super::survey::{Depth, Surveyed, steady};
 use super::{new_directory, options_for};
 use crate::doubts::{Holder, holder};
 use crate::error::{Error, Result};
@@ -90,7 +90,8 @@ pub struct Gap {
 ///
 /// # Errors
 /// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running;
-/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there;
+/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there, or
+/// `from` has no record;
 /// [`Error::Corrupt`] when no record can be read; as [`super::verify`] and [`crate::Log::open`].
 ///
 /// # Durability
@@ -149,41 +150,25 @@ fn salvage_between(
     let largest =
         report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let options = options_for(options, largest);
-    let mut begin = Some(|first| Making::begin(to()?, options.begin_at(first)));
-    let mut saved = Saved {
-        first_live: report.first,
-        new: None,
-        runs: Vec::new(),
-        records: 0,
-        record_bytes: 0,
-    };
-    let last_number = surveyed.spans.last().map(|span| span.header.number);
-    // An unreadable file above the last segment was a segment of the log.
-    let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
-    let read: Result<()> = surveyed.spans.iter().try_for_each(|span| {
-        let ends_in_damage = read_sound(from, span, &mut |lsn, record| {
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::Stopped);
-            }
-            if saved.wants(lsn, span) {
-                if let (None, Some(begin)) = (&saved.new, begin.take()) {
-                    saved.new = Some(begin(lsn)?);
-                }
-                saved.take(lsn, record)?;
-            }
-            Ok(())
-        })?;
-        is_end_lost |= ends_in_damage && Some(span.header.number) == last_number;
-        Ok(())
+    let (mut to, mut new) = (Some(to), None::<Making>);
+    let mut saved = Saved::of(&report);
+    let read = saved.read(from, (&report, &surveyed.spans), stop, &mut |lsn, record| {
+        if let Some(to) = to.take() {
+            new = Some(Making::begin(to()?, options.clone().begin_at(lsn))?);
+        }
+        let Some(new) = &new else { return Ok(lsn) };
+        Ok(new.log()?.append(record)?.lsn())
     });
-    let Some(new) = saved.new.take() else {
-        read?;
+    let is_end_lost = read?;
+    let Some(new) = new else {
         return Err(match report.damage.first() {
             Some(damage) => Error::from(damage.clone()).without_records(),
-            None => Error::NoLog { path: from.path().to_path_buf(), missing: None },
+            None => {
+                let path = from.path().display();
+                Error::Invalid(format!("{path}: the log has no record, so none can be salvaged"))
+            }
         });
     };
-    read?;
     let gaps = saved.gaps(&report);
     let saved_last = saved.runs.last().map(|run| run.last);
     let salvage = Salvage {
@@ -198,15 +183,60 @@ fn salvage_between(
     Ok(salvage)
 }
 
+/// What [`salvage`] would save of a damaged log.
+///
+/// # Errors
+/// Those of the file system; [`Error::Stopped`].
+pub(super) fn savable(
+    from: &AnyDirectory,
+    surveyed: &Surveyed,
+    stop: &AtomicBool,
+) -> Result<Savable> {
+    let mut saved = Saved::of(&surveyed.report);
+    saved.read(from, (&surveyed.report, &surveyed.spans), stop, &mut |lsn, _| Ok(lsn))?;
+    Ok(Savable { records: saved.records, record_bytes: saved.record_bytes })
+}
+
 struct Saved {
     first_live: Lsn,
-    new: Option<Making>,
     runs: Vec<Run>,
     records: u64,
     record_bytes: u64,
 }
 
 impl Saved {
+    fn of(report: &Report) -> Self {
+        Self { first_live: report.first, runs: Vec::new(), records: 0, record_bytes: 0 }
+    }
+
+    /// Reads all that can be saved. `take` gets each record, and returns the LSN that it has from
+    /// then on. Returns whether the end of the log is lost.
+    fn read(
+        &mut self,
+        from: &AnyDirectory,
+        (report, spans): (&Report, &[Span]),
+        stop: &AtomicBool,
+        take: &mut dyn FnMut(Lsn, &[u8]) -> Result<Lsn>,
+    ) -> Result<bool> {
+        let last_number = spans.last().map(|span| span.header.number);
+        // An unreadable file above the last segment was a segment of the log.
+        let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
+        for span in spans {
+            let ends_in_damage = read_sound(from, span, &mut |lsn, record| {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Error::Stopped);
+                }
+                if self.wants(lsn, span) {
+                    let new = take(lsn, record)?;
+                    self.note(lsn, new, record.len());
+                }
+                Ok(())
+            })?;
+            is_end_lost |= ends_in_damage && Some(span.header.number) == last_number;
+        }
+        Ok(is_end_lost)
+    }
+
     /// Not records that were truncated, were saved already, or belong to a newer segment.
     fn wants(&self, lsn: Lsn, span: &Span) -> bool {
         lsn >= self.first_live
@@ -214,17 +244,13 @@ impl Saved {
             && span.below.is_none_or(|below| lsn < below)
     }
 
-    fn take(&mut self, lsn: Lsn, record: &[u8]) -> Result<()> {
-        let Some(new) = &self.new else { return Ok(()) };
-        let append = new.log()?.append(record)?;
-        let new = append.lsn();
+    fn note(&mut self, lsn: Lsn, new: Lsn, bytes: usize) {
         match self.runs.last_mut() {
             Some(run) if run.last.next() == Some(lsn) => run.last = lsn,
             _ => self.runs.push(Run { first: lsn, last: lsn, new_first: new }),
         }
         self.records += 1;
-        self.record_bytes += record.len() as u64;
-        Ok(())
+        self.record_bytes += bytes as u64;
     }
 
     /// The gaps before, between and after the runs.

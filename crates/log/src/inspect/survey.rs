@@ -48,15 +48,6 @@ pub(crate) struct Surveyed {
     pub(crate) spans: Vec<Span>,
 }
 
-/// As [`super::verify`], in any directory ([`AnyDirectory`]).
-///
-/// # Errors
-/// As [`super::verify`].
-pub fn verify_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
-    steady(&directory.into(), Depth::Everything, &AtomicBool::new(false))
-        .map(|surveyed| surveyed.report)
-}
-
 /// As [`super::look`], in any directory ([`AnyDirectory`]).
 ///
 /// # Errors
@@ -148,6 +139,7 @@ fn nothing(directory: &AnyDirectory) -> Result<Report> {
         clean: false,
         segments: Vec::new(),
         others: Vec::new(),
+        savable: None,
         damage: Vec::new(),
         writer: match holder(directory)? {
             Holder::Writer(writer) => Some(writer),

@@ -75,9 +75,14 @@ fn salvage(directory: &SimDirectory, what: &str) -> BTreeSet<u64> {
     let fresh = SimDisk::new(1, DiskOptions::default());
     let new = Arc::new(fresh.directory("new"));
     let before = files(directory);
+    let told = inspect::verify_in(directory).unwrap().savable;
     let saved = inspect::salvage_in(directory, || Ok(Arc::clone(&new)), &options())
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(files(directory) == before, "{what}: the log was changed");
+    if let Some(told) = told {
+        let of_saved = (saved.records, saved.record_bytes);
+        assert_eq!((told.records, told.record_bytes), of_saved, "{what}: what verify said");
+    }
     let log = Log::open_in(new, options()).unwrap();
     let shown: Vec<_> = log.reader().records(log.first()).map(Result::unwrap).collect();
     assert_eq!(shown.len() as u64, saved.records, "{what}");
@@ -226,6 +231,8 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
             );
             match saved {
                 Ok(saved) => {
+                    let told = report.savable.map_or(saved.records, |told| told.records);
+                    assert_eq!(told, saved.records, "round {round}: what verify said");
                     let log = Log::open_in(Arc::new(fresh.directory("new")), options()).unwrap();
                     for run in &saved.runs {
                         for (old, new) in
