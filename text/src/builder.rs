@@ -1,7 +1,7 @@
 //! The options of a log that is not open yet.
 //!
 //! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines;
-//! the order of an opening ([`crate::opening`]).
+//! the order of an opening ([`opening`](crate::opening)).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const BUFFERS_BYTES: usize = 8 << 20;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The options of a log that is not open yet: [`crate::LogWriter::builder`].
+/// The options of a log that is not open yet: [`LogWriter::builder`](crate::LogWriter::builder).
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) buffers_bytes: usize,
@@ -123,9 +123,10 @@ impl Builder {
         Self { stage_directory: directory.into(), ..self }
     }
 
-    /// Appends the lines that wait in this stage ([`crate::WaitingLines::stage`]) when the log is
-    /// opened, whatever log they were for, and removes it at the end. The log's own stage stays as
-    /// it is. It needs [`Survive::Kill`] or [`Survive::PowerLoss`].
+    /// Appends the lines that wait in this stage
+    /// ([`WaitingLines::stage`](crate::WaitingLines::stage)) when the log is opened, whatever log
+    /// they were for, and removes it at the end. The log's own stage stays as it is. It needs
+    /// [`Survive::Kill`] or [`Survive::PowerLoss`].
     #[must_use]
     pub fn bring_back(self, stage: impl Into<PathBuf>) -> Self {
         Self { brought: Some(stage.into()), ..self }
@@ -165,7 +166,7 @@ impl Builder {
     /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr.
     /// It runs in the output thread or in the one that compresses. It may write to this log (a line
     /// without room is then dropped), but not flush it, and it cannot wait for its end:
-    /// [`crate::Guard::close`] is an error there.
+    /// [`Guard::close`](crate::Guard::close) is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }

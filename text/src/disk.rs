@@ -3,7 +3,7 @@
 //!
 //! *Owns*: the two traits and their implementation over [`inkstone_io::AppendFile`]. *May not
 //! touch*: when to write what. A test, or a program with its own place for log lines, implements
-//! them differently ([`crate::Builder::open_on`]).
+//! them differently ([`Builder::open_on`](crate::Builder::open_on)).
 
 use std::fmt;
 use std::io::ErrorKind;

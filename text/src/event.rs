@@ -97,23 +97,25 @@ pub enum Event<'a> {
     HousekeepingFailed(&'a Error),
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
-    /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in
-    /// another directory than the one that the file was created for. `None`: a new file was
-    /// created, with the waiting lines in it, or the old one is that of the new directory now.
-    /// `Some`: this failed. Until it succeeds a kill would lose the lines in the buffers. The log
-    /// retries every second.
+    /// The file that keeps the buffers ([`Survive::Kill`](crate::Survive::Kill)) was removed, or
+    /// the log is now in another directory than the one that the file was created for. `None`: a
+    /// new file was created, with the waiting lines in it, or the old one is that of the new
+    /// directory now. `Some`: this failed. Until it succeeds a kill would lose the lines in the
+    /// buffers. The log retries every second.
     StageGone(Option<&'a Error>),
     /// Lines of a killed process wait in memory for a log of this path, whose directory was another
-    /// one. They stay there until that log is opened again, or until [`crate::Builder::bring_back`]
-    /// or [`crate::discard_lines`].
+    /// one. They stay there until that log is opened again, or until
+    /// [`Builder::bring_back`](crate::Builder::bring_back) or
+    /// [`discard_lines`](crate::discard_lines).
     LinesWait(&'a WaitingLines),
     /// Another writer has the log. The opening waits for its end, for
-    /// [`crate::Builder::drain_timeout`] and two seconds.
+    /// [`Builder::drain_timeout`](crate::Builder::drain_timeout) and two seconds.
     OtherWriter(&'a Error),
     /// The log's disk was away and came back without bytes that had been written: they had not
     /// reached the medium.
     Vanished {
-        /// How many bytes of lines; also counted in [`crate::Stats::vanished_bytes`].
+        /// How many bytes of lines; also counted in
+        /// [`Stats::vanished_bytes`](crate::Stats::vanished_bytes).
         bytes: u64,
     },
     /// The log was closed before all its lines could be written.
@@ -125,7 +127,7 @@ pub enum Event<'a> {
         dropped: Dropped,
     },
     /// A hook panicked, and the default was used instead. A panic of the event hook itself is only
-    /// counted ([`crate::Stats::hook_panics`]).
+    /// counted ([`Stats::hook_panics`](crate::Stats::hook_panics)).
     HookPanicked {
         /// Which hook: `notice`.
         hook: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the directory, when it is opened again by its path, letting it go while its disk is
 //! away; the lock of the current file, and of the next one while a rotation is under way. *May not
-//! touch*: what files hold; how long an opening waits ([`crate::opening`]).
+//! touch*: what files hold; how long an opening waits ([`opening`](crate::opening)).
 //!
 //! Rotating, compressing and removing happen in the directory that was opened, wherever its path
 //! leads by then: another directory under that path may hold another log. It is opened again by its

@@ -2,10 +2,11 @@
 //!
 //! *Owns*: rotated files, by their names. *May not touch*: the current file, and any other.
 //!
-//! Files above the limits are removed first, and not only by this thread ([`crate::rotated`]): a
-//! slow or failing compression does not delay that. A compressed file is whole before it has its
-//! name, and durable before the plain file is removed. A kill leaves a `.part`, which the next
-//! start removes, or both files; then the next start removes the plain one if both hold the same.
+//! Files above the limits are removed first, and not only by this thread
+//! ([`rotated`](crate::rotated)): a slow or failing compression does not delay that. A compressed
+//! file is whole before it has its name, and durable before the plain file is removed. A kill
+//! leaves a `.part`, which the next start removes, or both files; then the next start removes the
+//! plain one if both hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};

@@ -1,7 +1,7 @@
 //! The order of an opening.
 //!
 //! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options'
-//! meaning ([`crate::builder`]), how a step is done.
+//! meaning ([`builder`](crate::builder)), how a step is done.
 //!
 //! 1. Make sure that no other writer has the log: open its file and lock it, and its stage. Waits
 //!    for another one to end.

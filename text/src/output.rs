@@ -1,7 +1,8 @@
 //! The current file: opening, reopening, rotating and syncing it.
 //!
 //! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks;
-//! compressing ([`crate::janitor`]), and which files are removed ([`crate::rotated`]).
+//! compressing ([`janitor`](crate::janitor)), and which files are removed
+//! ([`rotated`](crate::rotated)).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Writes one buffer to a file, or to several.
 //!
 //! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the
-//! middle of it. *May not touch*: when a file is due ([`crate::output`]), how long to wait after a
-//! failure ([`crate::output_thread`], [`crate::recover`]).
+//! middle of it. *May not touch*: when a file is due ([`output`](crate::output)), how long to wait
+//! after a failure ([`output_thread`](crate::output_thread), [`recover`](crate::recover)).
 //!
 //! A running log and a recovery write the same way. A buffer continues where it stopped if the file
 //! still ends there. Otherwise (another process has appended, or the log is in another file now) it

@@ -420,9 +420,9 @@ impl<'a> Held<'a> {
     }
 }
 
-/// A line that comes in pieces, from [`crate::LogWriter::begin_line`]. It ends with
-/// [`LongLine::end`], when this is dropped, or when the log is closed. Its last piece contains the
-/// line end. Other writers wait meanwhile.
+/// A line that comes in pieces, from [`LogWriter::begin_line`](crate::LogWriter::begin_line). It
+/// ends with [`LongLine::end`], when this is dropped, or when the log is closed. Its last piece
+/// contains the line end. Other writers wait meanwhile.
 #[derive(Debug)]
 pub struct LongLine<'a> {
     shared: &'a Shared,

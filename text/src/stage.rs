@@ -2,13 +2,13 @@
 //! log, and creates a new one if it was removed.
 //!
 //! *Owns*: the stage's name, head and lock, from finding it to removing it. *May not touch*: the
-//! contents of the buffers ([`crate::state`]), the lines that a killed process left in them
-//! ([`crate::recover`]).
+//! contents of the buffers ([`state`](crate::state)), the lines that a killed process left in them
+//! ([`recover`](crate::recover)).
 //!
 //! A stage is found by its head, not by its name: its directory's time of birth and what of its
-//! identity outlives a mount ([`crate::stage_contents`]). Two containers may have logs with the
-//! same path, and may share one `/dev/shm`. When the log moves to another directory, so does its
-//! stage.
+//! identity outlives a mount ([`stage_contents`](crate::stage_contents)). Two containers may have
+//! logs with the same path, and may share one `/dev/shm`. When the log moves to another directory,
+//! so does its stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -291,8 +291,9 @@ impl Stage {
 }
 
 /// The lines of killed processes of this user that wait below this directory
-/// ([`crate::Builder::stage_directory`]), of any log. A start of the log appends them by itself;
-/// [`crate::Builder::bring_back`] is for those whose log is not known again.
+/// ([`Builder::stage_directory`](crate::Builder::stage_directory)), of any log. A start of the log
+/// appends them by itself; [`Builder::bring_back`](crate::Builder::bring_back) is for those whose
+/// log is not known again.
 ///
 /// # Errors
 /// The directory of this user's stages may be entered by others, or what the file system answers.

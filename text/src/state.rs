@@ -22,7 +22,7 @@ pub(crate) enum Turn {
     Free,
     /// One puts a line longer than a buffer; the others wait.
     Taken,
-    /// One puts a line in pieces ([`crate::LongLine`]); closing ends that where it is.
+    /// One puts a line in pieces ([`LongLine`](crate::LongLine)); closing ends that where it is.
     InPieces,
 }
 

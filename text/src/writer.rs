@@ -42,7 +42,8 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Waits until every line put before this call is in the file (that is, with the operating
-    /// system; on the medium too with [`crate::Survive::PowerLoss`]) or was dropped by the policy.
+    /// system; on the medium too with [`Survive::PowerLoss`](crate::Survive::PowerLoss)) or was
+    /// dropped by the policy.
     ///
     /// # Errors
     /// `TimedOut` with the disk's last error if it took longer; the error of a failed sync, also of
@@ -179,13 +180,13 @@ impl Guard {
     }
 
     /// Takes no more lines, writes everything that was put (and makes it durable with
-    /// [`crate::Survive::PowerLoss`]), and ends the output thread. It waits for a slow disk, and
-    /// retries a failing one for the builder's drain timeout.
+    /// [`Survive::PowerLoss`](crate::Survive::PowerLoss)), and ends the output thread. It waits for
+    /// a slow disk, and retries a failing one for the builder's drain timeout.
     ///
     /// # Errors
     /// The reason why some lines were not written or made durable. [`LogWriter::stats`] has their
-    /// number; with [`crate::Survive::Kill`] the next opening appends them. Called by a hook of
-    /// this log: the log is closed, but the call cannot wait for its end.
+    /// number; with [`Survive::Kill`](crate::Survive::Kill) the next opening appends them. Called
+    /// by a hook of this log: the log is closed, but the call cannot wait for its end.
     pub fn close(mut self) -> io::Result<()> {
         self.end(None)
     }

@@ -106,7 +106,7 @@ fn too_large(number: u64, bytes: u64, limit: usize) -> anyhow::Error {
     )
 }
 
-/// What became of so many records before one that cannot be taken.
+/// Says what became of so many records before one that cannot be taken.
 fn before(count: u64) -> String {
     match count {
         0 => "nothing was appended".into(),

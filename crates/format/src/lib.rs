@@ -1,15 +1,16 @@
-//! Every byte of an Inkstone log on disk. `docs/format.md` is the normative description.
-//!
-//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what
-//! the bytes at the end of a segment mean). *May not touch*: files, threads, clocks. Everything
-//! here is a pure function of bytes.
+// *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the
+// bytes at the end of a segment mean). *May not touch*: files, threads, clocks.
+
+//! Every byte of an Inkstone log on disk, as pure functions of bytes, without `std`: what the log
+//! writes with and recovers with. Programs that use a log need `inkstone` and not this.
 //!
 //! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs
 //! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]. [`explain()`]
 //! describes damage to people.
 //!
 //! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee
-//! are asserted, and documented.
+//! are asserted, and documented. docs/format.md in the repository is the normative description,
+//! with a worked example.
 
 #![no_std]
 #![forbid(unsafe_code)]

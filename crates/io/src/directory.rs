@@ -84,8 +84,8 @@ impl OsDirectory {
             .map(|directory| directory.file_mode(file_mode))
     }
 
-    /// The highest directory above `path` that is missing: [`OsDirectory::create`] would make it and
-    /// all below it. `None` if only `path` itself may be missing.
+    /// The highest directory above `path` that is missing: [`OsDirectory::create`] would make it
+    /// and all below it. `None` if only `path` itself may be missing.
     pub fn missing_above(path: &Path) -> Option<&Path> {
         let is_missing = |above: &&Path| {
             let found = std::fs::metadata(above);

@@ -131,7 +131,8 @@ impl OsFile {
     }
 
     /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is
-    /// durable after a sync of its directory. A log opens its files by [`crate::OsDirectory`].
+    /// durable after a sync of its directory. A log opens its files by
+    /// [`OsDirectory`](crate::OsDirectory).
     ///
     /// # Errors
     /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot

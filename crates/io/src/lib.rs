@@ -1,9 +1,10 @@
-//! What a log needs of the system: its system calls, and the `unsafe` code for them.
-//!
-//! *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at
-//! offsets, engines of blocking calls, directories, and what a file system and a device can do.
-//! *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log.
-//! The ways of writing that only labs measure are in `inkstone-host`; [`Strategy`] names them all.
+// *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at
+// offsets, engines of blocking calls, directories, and what a file system and a device can do. *May
+// not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log. The
+// ways of writing that only labs measure are in `inkstone-host`; `Strategy` names them all.
+
+//! What an Inkstone log needs of the system: its system calls, and the `unsafe` code for them.
+//! Programs that use a log need `inkstone` and not this.
 //!
 //! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an
 //! [`Engine`] that takes owned buffers and returns them with the result. [`OsDirectory`] implements

@@ -1,7 +1,7 @@
 //! How much of a file is in the page cache.
 //!
 //! *Owns*: asking (`cachestat`, `mincore`). *May not touch*: contents. The log asks whether a file
-//! is in the cache, to read it in the faster way ([`crate::File::is_cached`]).
+//! is in the cache, to read it in the faster way ([`File::is_cached`](crate::File::is_cached)).
 
 use std::fs::File as StdFile;
 use std::io;

@@ -2,8 +2,8 @@
 //! buffers and returns them.
 //!
 //! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system;
-//! [`crate::OsDirectory`] and the engines of [`crate::engine`] do that, and a simulated disk
-//! implements the same traits.
+//! [`OsDirectory`](crate::OsDirectory) and the engines of [`engine`](crate::engine) do that, and a
+//! simulated disk implements the same traits.
 //!
 //! What a caller may rely on with every implementation:
 //! - bytes written are durable when a sync of the file that *started after* the write completed has
@@ -431,8 +431,8 @@ pub trait Directory: Send + Sync + 'static {
 
     /// Whether this process was forked after the directory was opened. Then the directory, its
     /// files and its lock belong to the parent process: they can be read, every change is refused
-    /// with its own error ([`crate::Error::is_forked`]), and dropping the lock does not release it.
-    /// Cheap: one load.
+    /// with its own error ([`Error::is_forked`](crate::Error::is_forked)), and dropping the lock
+    /// does not release it. Cheap: one load.
     fn is_forked(&self) -> bool {
         false
     }

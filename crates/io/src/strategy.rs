@@ -3,8 +3,8 @@
 //!
 //! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*:
 //! files. The lab measures these ways and the log chooses among some of them, by the same names;
-//! [`crate::OsFile`] and [`crate::engine`] have those that the log can choose, and `inkstone-host`
-//! has all.
+//! [`OsFile`](crate::OsFile) and [`engine`](crate::engine) have those that the log can choose, and
+//! `inkstone-host` has all.
 
 use std::fmt;
 

@@ -70,7 +70,7 @@ impl<'log> Append<'log> {
 
     /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or
     /// give it to a runtime. If the log is closed first, waiting returns `Ok` for a durable record
-    /// and [`crate::Error::Closed`] for any other.
+    /// and [`Error::Closed`](crate::Error::Closed) for any other.
     pub fn into_owned(mut self) -> Append<'static> {
         let shared = match &self.shared {
             LogRef::Borrowed(shared) => Arc::clone(shared),
@@ -88,8 +88,8 @@ impl<'log> Append<'log> {
     }
 
     /// The handle as plain numbers, for the C door, whose callers keep them: see
-    /// [`crate::Log::attach`]. Nobody waits for the record until then, and nothing commits it by
-    /// itself.
+    /// [`Log::attach`](crate::Log::attach). Nobody waits for the record until then, and nothing
+    /// commits it by itself.
     #[doc(hidden)]
     pub fn detach(mut self) -> (Lsn, Lsn, u64) {
         self.await_no_more();
@@ -120,13 +120,14 @@ impl<'log> Append<'log> {
     /// group itself: a lone writer has no other thread to wait for.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] when its write or sync, or an earlier one, failed: the next
-    /// opening may or may not find the record. [`crate::Error::Closed`] when the log was closed
-    /// before the record was durable.
+    /// [`Error::Poisoned`](crate::Error::Poisoned) when its write or sync, or an earlier one,
+    /// failed: the next opening may or may not find the record.
+    /// [`Error::Closed`](crate::Error::Closed) when the log was closed before the record was
+    /// durable.
     ///
     /// # Durability
     /// On `Ok` this record and all before it are on stable storage; with
-    /// [`crate::Options::periodic`] they will be soon.
+    /// [`Options::periodic`](crate::Options::periodic) they will be soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
         self.await_no_more();
@@ -146,7 +147,7 @@ impl<'log> Append<'log> {
     /// while nothing of the log is locked. If it panics, nothing else happens: the log, its other
     /// callbacks and the calling thread go on. A callback that forks must not return in the child;
     /// in a forked child only those are called that are registered there, with
-    /// [`crate::Error::Forked`].
+    /// [`Error::Forked`](crate::Error::Forked).
     ///
     /// The record counts as waited for: the log's own thread commits it together with those of
     /// other waiters. A log that is closed or dropped leaves no callback uncalled. A callback that
@@ -157,7 +158,7 @@ impl<'log> Append<'log> {
     ///
     /// # Durability
     /// A callback that gets `Ok` is called when this record and all before it are on stable
-    /// storage, also with [`crate::Options::periodic`].
+    /// storage, also with [`Options::periodic`](crate::Options::periodic).
     ///
     /// ```
     /// # fn main() -> inkstone::Result<()> {

@@ -34,12 +34,13 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
         /// The highest directory above it that is missing, where a call would have created the log
-        /// but may not create that one ([`crate::Options::create_parents`]).
+        /// but may not create that one
+        /// ([`Options::create_parents`](crate::Options::create_parents)).
         missing: Option<PathBuf>,
     },
-    /// The directory holds an unfinished copy ([`crate::inspect::copy`],
-    /// [`crate::inspect::salvage`]), which is not a log yet. Copy again (it starts over), or remove
-    /// the directory.
+    /// The directory holds an unfinished copy ([`inspect::copy`](crate::inspect::copy),
+    /// [`inspect::salvage`](crate::inspect::salvage)), which is not a log yet. Copy again (it
+    /// starts over), or remove the directory.
     Incomplete {
         /// The directory.
         path: PathBuf,
@@ -72,7 +73,7 @@ pub enum Error {
     TooLarge {
         /// Bytes of the record or batch.
         bytes: u64,
-        /// The limit ([`crate::Options::record_bytes_max`]).
+        /// The limit ([`Options::record_bytes_max`](crate::Options::record_bytes_max)).
         limit_bytes: u64,
     },
     /// `try_append`: every buffer is full, or the segment is changing. Try again later, or use

@@ -47,10 +47,9 @@ use crate::watermarks::{DurableAt, Watermarks};
 /// | [`Log::append`] | a handle | after [`Append::wait`] or `.await`, or when [`Append::on_durable`] calls |
 /// | [`Log::append_batch`] | a handle | the same; all records of the batch, or none |
 ///
-/// A caller that waits for no record of its own drops the handle, and calls [`Log::sync`] later: the
-/// log's own thread commits such records within 200 us. Threads and tasks that wait together share
-/// one write and one flush. All other ways to append
-/// and to wait stand under *Advanced*.
+/// A caller that waits for no record of its own drops the handle, and calls [`Log::sync`] later:
+/// the log's own thread commits such records within 200 us. Threads and tasks that wait together
+/// share one write and one flush. All other ways to append and to wait stand under *Advanced*.
 ///
 /// Dropping the log commits what was appended and releases the lock, but ignores errors:
 /// [`Log::close`] returns them.
@@ -76,8 +75,8 @@ enum Ending {
 }
 
 impl Log {
-    /// Opens the log in the directory `path`, creating both if they are not there. Directories above
-    /// it must be there ([`Options::create_parents`]).
+    /// Opens the log in the directory `path`, creating both if they are not there. Directories
+    /// above it must be there ([`Options::create_parents`]).
     ///
     /// # Errors
     /// [`Error::Locked`] when another writer has the log open; [`Error::NoLog`] when a directory
@@ -230,11 +229,11 @@ impl Log {
     }
 
     /// Truncates all records before `first`. The files of segments without other records are used
-    /// again or removed, once no cursor of [`Log::reader`] stands in them. A log with a preparer (any
-    /// but [`Options::small`], if it has threads) leaves that to it. In any other log this call gives back at
-    /// most four files, and so does each later commit, and the log's own thread gives back the rest
-    /// when the log is idle. An append that finds no room first gives back all of them. What other
-    /// readers have open takes no room.
+    /// again or removed, once no cursor of [`Log::reader`] stands in them. A log with a preparer
+    /// (any but [`Options::small`], if it has threads) leaves that to it. In any other log this
+    /// call gives back at most four files, and so does each later commit, and the log's own thread
+    /// gives back the rest when the log is idle. An append that finds no room first gives back all
+    /// of them. What other readers have open takes no room.
     ///
     /// # Errors
     /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`]

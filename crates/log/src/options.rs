@@ -23,7 +23,7 @@ use crate::event::{BoxedListener, Event, Listener};
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change
-/// costs.
+/// costs. They come in two groups: what you may need, and what is for experts.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -52,7 +52,8 @@ pub struct Options {
     pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
     /// A thread prepares segments before they are needed, if the log has threads. Not so in small
-    /// logs, of which a program has many: a small segment is quickly made by the append that needs it.
+    /// logs, of which a program has many: a small segment is quickly made by the append that needs
+    /// it.
     pub(crate) prepares_ahead: bool,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
@@ -95,6 +96,26 @@ impl Default for Options {
     }
 }
 
+/// # What you may need
+///
+/// ```
+/// # fn main() -> inkstone::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("log");
+/// use inkstone::{Event, Log, Options};
+///
+/// let options = Options::new()
+///     .disk_budget_bytes(10 << 30) // An append that would need more is an error.
+///     .record_bytes_max(1 << 20)
+///     .listener(|event| {
+///         if let Event::Poisoned(poison) = event {
+///             eprintln!("{poison}");
+///         }
+///     });
+/// let log = Log::open(&path, options)?;
+/// # log.close()
+/// # }
+/// ```
 impl Options {
     /// The defaults.
     pub fn new() -> Self {
@@ -116,10 +137,24 @@ impl Options {
         }
     }
 
+    /// Whether to create a log where there is none (the default); otherwise that is
+    /// [`Error::NoLog`].
+    pub fn create(self, create: bool) -> Self {
+        Self { create, ..self }
+    }
+
+    /// Creates missing directories above the log's own too, if true. By default a missing one is
+    /// [`Error::NoLog`], which names the highest one: where the file system
+    /// that belongs there is not mounted, the log would be made on another disk.
+    pub fn create_parents(self, create_parents: bool) -> Self {
+        Self { create_parents, ..self }
+    }
+
     /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by
     /// default. A new log begins with a segment of 1 MiB, and each is half as large again until
-    /// they have their full size; so does a log after [`crate::Log::truncate_after`], unless it has
-    /// larger files that are free. The size may change from opening to opening.
+    /// they have their full size; so does a log after
+    /// [`Log::truncate_after`](crate::Log::truncate_after), unless it has larger files that are
+    /// free. The size may change from opening to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
@@ -130,51 +165,39 @@ impl Options {
         Self { record_bytes_max: bytes, ..self }
     }
 
-    /// The size of the largest record that was chosen: for a crate that stands on the log and needs
-    /// records of some size.
-    #[doc(hidden)]
-    pub fn largest_record_bytes(&self) -> usize {
-        self.record_bytes_max
+    /// How many bytes of the disk all files of the log together may use; no limit by default. An
+    /// append that needs a segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need
+    /// room (btrfs), up to 1 MiB of it is reserved for that.
+    pub fn disk_budget_bytes(self, bytes: u64) -> Self {
+        Self { disk_budget_bytes: Some(bytes), ..self }
     }
 
-    /// The size of each of the two buffers in which groups are built: from 8 KiB to 512 MiB, 1
-    /// MiB by default. For a larger record the buffers grow to its size, and shrink again with the
-    /// first group that needs less; above 20 MiB with the next group.
-    pub fn buffer_bytes(self, bytes: usize) -> Self {
-        Self { buffer_bytes: bytes, ..self }
-    }
-
-    /// How many bytes of memory the tail may use: 4 MiB by default. The tail is what was written
-    /// last, kept for the readers of [`crate::Log::reader`]. A cursor that keeps up, and a `get` of
-    /// a recent record, read from memory and ask nothing of the system. A cursor that falls behind
-    /// reads files, and comes back to the tail by itself.
+    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that
+    /// only the owner can read or write them. The umask of the process clears bits as usual.
+    /// Existing files keep their permissions. Users who may read the files may also search the
+    /// directories that [`Log::open`](crate::Log::open) creates: 0640 gives 0750. The owner must be
+    /// able to read and write: 0400 is refused.
     ///
-    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a
-    /// 64th of a smaller tail) are copied. Larger ones are kept in the buffer in which they were
-    /// built, if that is no larger than the tail. A cursor holds at most one buffer (256 KiB for
-    /// small groups, else [`Options::buffer_bytes`] or that of its large record). What cursors hold
-    /// is counted here, but the newest group is kept in any case. So the memory is bounded by this
-    /// number and one buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.
+    /// A reader that runs as another user needs read permission for the files, including
+    /// `inkstone.lock`, and read and search permission for the directory (for example 0640 and a
+    /// common group). A user who may read the lock file can also keep every writer out, by holding
+    /// a read lock on it; [`Error::Locked`] then says so. The lock file has the same mode as all
+    /// other files, so only users who may read the log can do this.
     ///
-    /// Beside it a log keeps the last mebibyte in memory that it shares with readers of other
-    /// processes, once one follows it.
-    ///
-    /// 0 keeps nothing and shares nothing: every reader reads files.
-    pub fn tail_bytes(self, bytes: usize) -> Self {
-        Self { tail_bytes: bytes, ..self }
+    /// [`Log::open_in`](crate::Log::open_in) ignores this option: the
+    /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its directory applies.
+    pub fn file_mode(self, mode: u32) -> Self {
+        Self { file_mode: mode, ..self }
     }
 
-    /// Whether to create a log where there is none (the default); otherwise that is
-    /// [`Error::NoLog`].
-    pub fn create(self, create: bool) -> Self {
-        Self { create, ..self }
-    }
-
-    /// Whether to create missing directories above the log's own too. By default that is
-    /// [`Error::NoLog`], which names the highest directory that is missing: where the file system
-    /// that belongs there is not mounted, the log would be made on another disk.
-    pub fn create_parents(self, create_parents: bool) -> Self {
-        Self { create_parents, ..self }
+    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does
+    /// not wait. A power loss, a kernel panic or a killed process can lose the records of the last
+    /// `max_age`, or those since the last [`Log::sync`](crate::Log::sync) if that was later. What
+    /// is left after a crash is still a prefix. The log's own thread commits at least every
+    /// `max_age`; [`Log::sync`](crate::Log::sync) and [`Log::close`](crate::Log::close) commit at
+    /// once. Readers see only what is committed.
+    pub fn periodic(self, max_age: Duration) -> Self {
+        Self { periodic: Some(max_age), ..self }
     }
 
     /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends
@@ -191,122 +214,6 @@ impl Options {
         Self { begin_at: lsn, ..self }
     }
 
-    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts
-    /// where the last one ended. It rewrites that block with the same bytes before its own, which
-    /// relies on the device not to harm bytes that do not change. Padding does not rely on that; it
-    /// costs half a block per commit. It also costs a whole block per opening of the room that a
-    /// segment reserves for control groups: on a full disk a padded log can be opened three or four
-    /// times, an unpadded one more than a hundred times, before it needs another segment.
-    ///
-    /// When this is turned on for a log that was written without it, the next opening begins a new
-    /// segment instead of rewriting the block in which the log ends. If there is no room for a new
-    /// segment, the log is opened all the same, can be read, and waits for room
-    /// ([`crate::Recovery::waits_for_room`]).
-    pub fn pad_groups(self, pad: bool) -> Self {
-        Self { pad_groups: pad, ..self }
-    }
-
-    /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really
-    /// written, so that a commit changes no metadata) or [`Preparation::Fallocate`] (quick to
-    /// prepare, slower to write). If not set: zeros where the file system overwrites in place.
-    pub fn preparation(self, preparation: Preparation) -> Self {
-        Self { preparation: Some(preparation), ..self }
-    }
-
-    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page
-    /// cache). If not set: direct where O_DIRECT works and the file system overwrites in place.
-    pub fn access(self, access: Access) -> Self {
-        Self { access: Some(access), ..self }
-    }
-
-    /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`,
-    /// `ODsync` or `OSync`. All are equally durable; which is fastest depends on the file system
-    /// and the device (`inkstone lab`). If not set: `RwfDsync` with direct access, else
-    /// `Fdatasync`.
-    pub fn durability(self, durability: Durability) -> Self {
-        Self { durability: Some(durability), ..self }
-    }
-
-    /// Whether the log has a thread of its own, the committer (the default). It commits records
-    /// that no thread waits for within 200 us, wakes futures, and writes the last promise when the
-    /// log has been idle for 100 ms: from then on the last group too is known to have been
-    /// acknowledged. A second thread, the preparer, makes segments before they are needed.
-    ///
-    /// Without them only callers commit: by waiting, by `sync`, by `close`, or by filling a buffer;
-    /// a future becomes ready when some caller has committed; and the append that needs a segment
-    /// makes it.
-    pub fn own_thread(self, own_thread: bool) -> Self {
-        Self { own_thread, ..self }
-    }
-
-    /// Whether the log has threads of its own, so that records become durable that nobody waits for
-    /// in a call.
-    pub fn has_own_thread(&self) -> bool {
-        self.own_thread
-    }
-
-    /// How many files of obsolete segments are kept so that their blocks can be used again. 0
-    /// deletes them. Further ones stay for a second, or until the log is closed, so that a log that
-    /// truncates several at once can still use them. If not set: 2, or none
-    /// where the file system writes every block to a new place.
-    pub fn free_segments_max(self, count: usize) -> Self {
-        Self { free_segments_max: Some(count), ..self }
-    }
-
-    /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
-    /// by rule.
-    #[doc(hidden)]
-    pub fn free_segments_by_rule(self, count: usize) -> Self {
-        Self { free_segments_by_rule: count, ..self }
-    }
-
-    /// How many bytes of the disk all files of the log together may use; no limit by default. An
-    /// append that needs a segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need
-    /// room (btrfs), up to 1 MiB of it is reserved for that.
-    pub fn disk_budget_bytes(self, bytes: u64) -> Self {
-        Self { disk_budget_bytes: Some(bytes), ..self }
-    }
-
-    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does
-    /// not wait. A power loss, a kernel panic or a killed process can lose the records of the last
-    /// `max_age`, or those since the last [`crate::Log::sync`] if that was later. What is left
-    /// after a crash is still a prefix. The log's own thread commits at least every `max_age`;
-    /// [`crate::Log::sync`] and [`crate::Log::close`] commit at once. Readers see only what is
-    /// committed.
-    pub fn periodic(self, max_age: Duration) -> Self {
-        Self { periodic: Some(max_age), ..self }
-    }
-
-    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses
-    /// such options.
-    pub fn is_periodic(&self) -> bool {
-        self.periodic.is_some()
-    }
-
-    /// A commit that takes this long or longer is reported by [`crate::Event::SlowCommit`]: one
-    /// second by default.
-    pub fn slow_commit(self, slow_commit: Duration) -> Self {
-        Self { slow_commit, ..self }
-    }
-
-    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that
-    /// only the owner can read or write them. The umask of the process clears bits as usual.
-    /// Existing files keep their permissions. Users who may read the files may also search the
-    /// directories that [`crate::Log::open`] creates: 0640 gives 0750. The owner must be able to
-    /// read and write: 0400 is refused.
-    ///
-    /// A reader that runs as another user needs read permission for the files, including
-    /// `inkstone.lock`, and read and search permission for the directory (for example 0640 and a
-    /// common group). A user who may read the lock file can also keep every writer out, by holding
-    /// a read lock on it; [`Error::Locked`] then says so. The lock file has the same mode as all
-    /// other files, so only users who may read the log can do this.
-    ///
-    /// [`crate::Log::open_in`] ignores this option: the
-    /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its directory applies.
-    pub fn file_mode(self, mode: u32) -> Self {
-        Self { file_mode: mode, ..self }
-    }
-
     /// A function that is called with every [`Event`] of the log. It runs on the thread where the
     /// event happened, while no lock of the log is held: it may use the log, and may cause further
     /// events. While it runs on one of the log's own threads, that thread does no other work, so it
@@ -316,10 +223,10 @@ impl Options {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }
 
-    /// Puts a function around the listener, if there is one. For a crate that stands on the log and
-    /// calls it with locks of its own held: it can keep an event until it has let go of them.
-    pub fn wrap_listener(self, wrap: impl FnOnce(BoxedListener) -> BoxedListener) -> Self {
-        Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
+    /// A commit that takes this long or longer is reported by [`Event::SlowCommit`]: one
+    /// second by default.
+    pub fn slow_commit(self, slow_commit: Duration) -> Self {
+        Self { slow_commit, ..self }
     }
 
     /// Refuses options that contradict each other, each with its reason.
@@ -382,7 +289,147 @@ impl Options {
         }
         Ok(())
     }
+}
 
+/// # For experts
+///
+/// A log chooses these by itself, or cannot know them. Measure before and after a change
+/// (`inkstone lab`).
+///
+/// ```
+/// # fn main() -> inkstone::Result<()> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("log");
+/// use inkstone::{Access, Durability, Log, Options};
+///
+/// let options = Options::new()
+///     .access(Access::Buffered)
+///     .durability(Durability::Fdatasync)
+///     .pad_groups(true); // For a device that may harm bytes which do not change.
+/// let log = Log::open(&path, options)?;
+/// println!("{}", log.choice());
+/// # log.close()
+/// # }
+/// ```
+impl Options {
+    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page
+    /// cache). If not set: direct where O_DIRECT works and the file system overwrites in place.
+    pub fn access(self, access: Access) -> Self {
+        Self { access: Some(access), ..self }
+    }
+
+    /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really
+    /// written, so that a commit changes no metadata) or [`Preparation::Fallocate`] (quick to
+    /// prepare, slower to write). If not set: zeros where the file system overwrites in place.
+    pub fn preparation(self, preparation: Preparation) -> Self {
+        Self { preparation: Some(preparation), ..self }
+    }
+
+    /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`,
+    /// `ODsync` or `OSync`. All are equally durable; which is fastest depends on the file system
+    /// and the device (`inkstone lab`). If not set: `RwfDsync` with direct access, else
+    /// `Fdatasync`.
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self }
+    }
+
+    /// How many files of obsolete segments are kept so that their blocks can be used again. 0
+    /// deletes them. Further ones stay for a second, or until the log is closed, so that a log that
+    /// truncates several at once can still use them. If not set: 2, or none
+    /// where the file system writes every block to a new place.
+    pub fn free_segments_max(self, count: usize) -> Self {
+        Self { free_segments_max: Some(count), ..self }
+    }
+
+    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts
+    /// where the last one ended. It rewrites that block with the same bytes before its own, which
+    /// relies on the device not to harm bytes that do not change. Padding does not rely on that; it
+    /// costs half a block per commit. It also costs a whole block per opening of the room that a
+    /// segment reserves for control groups: on a full disk a padded log can be opened three or four
+    /// times, an unpadded one more than a hundred times, before it needs another segment.
+    ///
+    /// When this is turned on for a log that was written without it, the next opening begins a new
+    /// segment instead of rewriting the block in which the log ends. If there is no room for a new
+    /// segment, the log is opened all the same, can be read, and waits for room
+    /// ([`Recovery::waits_for_room`](crate::Recovery::waits_for_room)).
+    pub fn pad_groups(self, pad: bool) -> Self {
+        Self { pad_groups: pad, ..self }
+    }
+
+    /// The size of each of the two buffers in which groups are built: from 8 KiB to 512 MiB, 1
+    /// MiB by default. For a larger record the buffers grow to its size, and shrink again with the
+    /// first group that needs less; above 20 MiB with the next group.
+    pub fn buffer_bytes(self, bytes: usize) -> Self {
+        Self { buffer_bytes: bytes, ..self }
+    }
+
+    /// How many bytes of memory the tail may use: 4 MiB by default. The tail is what was written
+    /// last, kept for the readers of [`Log::reader`](crate::Log::reader). A cursor that keeps up,
+    /// and a `get` of a recent record, read from memory and ask nothing of the system. A cursor
+    /// that falls behind reads files, and comes back to the tail by itself.
+    ///
+    /// Nothing is kept before the first call of [`Log::reader`](crate::Log::reader). Groups of up
+    /// to 64 KiB (a 64th of a smaller tail) are copied. Larger ones are kept in the buffer in which
+    /// they were built, if that is no larger than the tail. A cursor holds at most one buffer (256
+    /// KiB for small groups, else [`Options::buffer_bytes`] or that of its large record). What
+    /// cursors hold is counted here, but the newest group is kept in any case. So the memory is
+    /// bounded by this number and one buffer for each cursor.
+    /// [`Stats::tail_bytes`](crate::Stats::tail_bytes) shows how much it is.
+    ///
+    /// Beside it a log keeps the last mebibyte in memory that it shares with readers of other
+    /// processes, once one follows it.
+    ///
+    /// 0 keeps nothing and shares nothing: every reader reads files.
+    pub fn tail_bytes(self, bytes: usize) -> Self {
+        Self { tail_bytes: bytes, ..self }
+    }
+
+    /// Whether the log has a thread of its own, the committer (the default). It commits records
+    /// that no thread waits for within 200 us, wakes futures, and writes the last promise when the
+    /// log has been idle for 100 ms: from then on the last group too is known to have been
+    /// acknowledged. A second thread, the preparer, makes segments before they are needed.
+    ///
+    /// Without them only callers commit: by waiting, by `sync`, by `close`, or by filling a buffer;
+    /// a future becomes ready when some caller has committed; and the append that needs a segment
+    /// makes it.
+    pub fn own_thread(self, own_thread: bool) -> Self {
+        Self { own_thread, ..self }
+    }
+
+    /// Puts a function around the listener, if there is one. For a crate that stands on the log and
+    /// calls it with locks of its own held: it can keep an event until it has let go of them.
+    pub fn wrap_listener(self, wrap: impl FnOnce(BoxedListener) -> BoxedListener) -> Self {
+        Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
+    }
+
+    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses
+    /// such options.
+    pub fn is_periodic(&self) -> bool {
+        self.periodic.is_some()
+    }
+
+    /// Whether the log has threads of its own, so that records become durable that nobody waits for
+    /// in a call.
+    pub fn has_own_thread(&self) -> bool {
+        self.own_thread
+    }
+
+    /// The size of the largest record that was chosen: for a crate that stands on the log and needs
+    /// records of some size.
+    #[doc(hidden)]
+    pub fn largest_record_bytes(&self) -> usize {
+        self.record_bytes_max
+    }
+
+    /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
+    /// by rule.
+    #[doc(hidden)]
+    pub fn free_segments_by_rule(self, count: usize) -> Self {
+        Self { free_segments_by_rule: count, ..self }
+    }
+}
+
+impl Options {
     /// Refuses a way of writing that a log cannot have.
     fn check_ways(&self) -> Result<()> {
         let invalid = |why: String| Err(Error::Invalid(why));

@@ -1,4 +1,4 @@
-//! What can be appended as one record: bytes, or parts that follow each other.
+//! The forms in which a record can be appended: bytes, or parts that follow each other.
 //!
 //! *Owns*: how the log gets at a record's bytes. *May not touch*: where they are copied to.
 
@@ -6,8 +6,8 @@ use std::io::IoSlice;
 
 use sealed::AsPayload;
 
-/// What can be appended as one record: everything that can be seen as bytes (`&[u8]`, `Vec<u8>`,
-/// `&str` and their like), and [`Parts`].
+/// A record that can be appended: everything that can be seen as bytes (`[u8]`, `Vec<u8>`, `str`
+/// and their like), and [`Parts`].
 pub trait AsRecord: AsPayload {}
 
 impl<T: AsPayload + ?Sized> AsRecord for T {}

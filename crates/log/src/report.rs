@@ -37,7 +37,7 @@ pub struct Recovery {
     pub leftovers: usize,
     /// The disk had no room for this opening's first group, on a file system where an overwrite
     /// needs room. All records can be read. Until there is room, appending and truncating return
-    /// [`crate::Error::NoRoom`], or the poison if a sync failed.
+    /// [`Error::NoRoom`](crate::Error::NoRoom), or the poison if a sync failed.
     pub waits_for_room: bool,
     /// Of a reader: what it could not make sure of, a sentence each. It reads on a disk that takes
     /// no flush any more, and where there are no locks; then a power loss may still take some of

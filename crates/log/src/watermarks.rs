@@ -15,8 +15,8 @@ use crate::commit::following::Watch;
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 
-/// A future of the moment in which every record up to an LSN is durable. [`crate::Log::durable_at`]
-/// returns it.
+/// A future of the moment in which every record up to an LSN is durable.
+/// [`Log::durable_at`](crate::Log::durable_at) returns it.
 ///
 /// It belongs to no thread and does not borrow the log. Dropped while it is pending, it leaves
 /// nothing behind.
@@ -60,8 +60,9 @@ impl Future for DurableAt {
     }
 }
 
-/// The durable watermarks of a log, one after the other. [`crate::Log::watermarks`] and
-/// [`crate::Reader::watermarks`] return it.
+/// The durable watermarks of a log, one after the other.
+/// [`Log::watermarks`](crate::Log::watermarks) and
+/// [`Reader::watermarks`](crate::Reader::watermarks) return it.
 ///
 /// It keeps no list: a late caller gets the newest one alone. It belongs to no thread and does not
 /// borrow the log.
@@ -106,7 +107,7 @@ impl Watermarks {
     ///
     /// # Durability
     /// Every record up to the LSN that it returns is on stable storage, also with
-    /// [`crate::Options::periodic`].
+    /// [`Options::periodic`](crate::Options::periodic).
     pub async fn changed(&mut self) -> Result<Lsn> {
         let next = self.last.next().ok_or(Error::UsedUp)?;
         Watch::new(Arc::clone(&self.shared), next, self.cuts, false).await?;

@@ -10,7 +10,7 @@ use crate::words::Bounds;
 
 /// Changes of any number of streams, made as one record of the log: after a crash all of them are
 /// there, or none. They are made in the order in which they were added. The batch borrows the
-/// bytes. Adding checks nothing: [`crate::Streams::apply`] returns the errors.
+/// bytes. Adding checks nothing: [`Streams::apply`](crate::Streams::apply) returns the errors.
 ///
 /// ```
 /// # fn main() -> inkstone_streams::Result<()> {

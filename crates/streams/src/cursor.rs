@@ -29,7 +29,8 @@ const STEPS_MAX: u64 = 4;
 const THREADS_MAX: usize = 8;
 const THIN_MIN: usize = 32;
 
-/// Reads the durable records of one stream in order. Get one from [`crate::StreamsReader::read`].
+/// Reads the durable records of one stream in order. Get one from
+/// [`StreamsReader::read`](crate::StreamsReader::read).
 pub struct StreamCursor {
     source: Source,
     stream: u64,
@@ -76,8 +77,8 @@ impl StreamCursor {
     /// The next record; `None` if it is not there or not durable yet.
     ///
     /// A cursor reads ahead, so it may still return records that
-    /// [`crate::Streams::truncate_before`] has truncated. Beside a writer in another process it may
-    /// return any truncated record until it has read the truncation.
+    /// [`Streams::truncate_before`](crate::Streams::truncate_before) has truncated. Beside a writer
+    /// in another process it may return any truncated record until it has read the truncation.
     ///
     /// # Errors
     /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to
@@ -185,7 +186,8 @@ impl StreamCursor {
     ///
     /// # Errors
     /// As [`StreamCursor::next_within`]; [`inkstone::Error::Invalid`] when it would wait and the
-    /// reader is from [`crate::StreamsReader::open`]: use [`StreamCursor::next_within`] there.
+    /// reader is from [`StreamsReader::open`](crate::StreamsReader::open): use
+    /// [`StreamCursor::next_within`] there.
     pub async fn next_async(&mut self) -> Result<Record> {
         loop {
             if let Some(record) = self.next()? {

@@ -66,7 +66,7 @@ pub enum Error {
         /// The number of the next record.
         next: u64,
     },
-    /// The note is larger than [`crate::NOTE_BYTES_MAX`].
+    /// The note is larger than [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX).
     NoteTooLarge {
         /// The stream.
         stream: u64,

@@ -1,9 +1,9 @@
+// *Owns*: what the records of a log with streams are, and where the records of each stream lie.
+// *May not touch*: the operating system; files and durability are the log's. It runs unchanged on
+// the simulated disk of `inkstone-sim`.
+
 //! Many streams in one durable log: raft groups, queues, topics. They share every flush, and an
 //! idle stream keeps no old segments on the disk.
-//!
-//! *Owns*: what the records of a log with streams are, and where the records of each stream lie.
-//! *May not touch*: the operating system; files and durability are the log's. It runs unchanged on
-//! the simulated disk of `inkstone-sim`.
 //!
 //! A *stream* has an id and dense numbers of its own, from a first one that its creator chooses.
 //!
@@ -28,8 +28,11 @@
 //! # }
 //! ```
 //!
-//! Begin with [`Streams`], [`Batch`] and [`StreamsReader`]. docs/streams.md has the model, the
-//! bytes and the bounds.
+//! A record that was waited for is durable with all before it, in whichever stream, as in the log
+//! (`inkstone`, "Guarantees"). A [`Batch`] over several streams is there as a whole or not at all.
+//!
+//! Begin with [`Streams`], [`Batch`] and [`StreamsReader`]. docs/streams.md in the repository has
+//! the model, the bytes and the bounds.
 
 #![forbid(unsafe_code)]
 

@@ -55,7 +55,7 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// One step: frees the front of the log, or empties the oldest section. False if there is nothing
-/// to do. [`crate::Stats`] has the error of the last step.
+/// to do. [`Stats`](crate::Stats) has the error of the last step.
 pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
     let moved = step(shared);
     shared.order()?.not_moved = moved.as_ref().err().cloned();

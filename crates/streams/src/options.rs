@@ -67,7 +67,7 @@ impl Options {
     }
 
     /// Whether a background thread moves records: true by default. Without it the caller calls
-    /// [`crate::Streams::move_some`].
+    /// [`Streams::move_some`](crate::Streams::move_some).
     pub fn own_mover(self, own_mover: bool) -> Self {
         Self { own_mover, ..self }
     }

@@ -22,8 +22,9 @@ use crate::writer::find_record;
 /// Reads durable records of streams. Cheap to clone. In the process that writes, `bounds`, `note`,
 /// `count`, `ids` and `usage` include changes that are not durable yet.
 ///
-/// [`crate::Streams::reader`] reads streams that this process writes. [`StreamsReader::open`] reads
-/// beside a writer in another process, or without a writer; it writes nothing and takes no lock.
+/// [`Streams::reader`](crate::Streams::reader) reads streams that this process writes.
+/// [`StreamsReader::open`] reads beside a writer in another process, or without a writer; it writes
+/// nothing and takes no lock.
 #[derive(Clone)]
 pub struct StreamsReader {
     pub(crate) source: Source,

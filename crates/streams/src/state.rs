@@ -87,7 +87,7 @@ enum Table {
 #[derive(Debug)]
 pub(crate) struct State {
     streams: IdMap<Stream>,
-    /// The ids in order, for tables and for [`crate::StreamsReader::ids`].
+    /// The ids in order, for tables and for [`StreamsReader::ids`](crate::StreamsReader::ids).
     ids: BTreeSet<u64>,
     pub(crate) sections: Sections,
     table: Table,

@@ -44,9 +44,11 @@ impl Streams {
     /// Opens the streams in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log that is not one of streams; [`crate::Error::Newer`] and
-    /// [`crate::Error::Contradiction`] for its records; [`inkstone::Error::Invalid`] for bad
-    /// options; those of [`Log::open`], such as [`inkstone::Error::Locked`].
+    /// [`Error::Foreign`](crate::Error::Foreign) for a log that is not one of streams;
+    /// [`Error::Newer`](crate::Error::Newer) and
+    /// [`Error::Contradiction`](crate::Error::Contradiction) for its records;
+    /// [`inkstone::Error::Invalid`] for bad options; those of [`Log::open`], such as
+    /// [`inkstone::Error::Locked`].
     ///
     /// # Durability
     /// On return everything that the streams show is on stable storage.
@@ -117,7 +119,7 @@ impl Streams {
     /// Creates a stream whose first record gets the number `first`.
     ///
     /// # Errors
-    /// [`crate::Error::Exists`]; those of [`Streams::apply`].
+    /// [`Error::Exists`](crate::Error::Exists); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -128,7 +130,7 @@ impl Streams {
     /// Appends a record to a stream.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -139,7 +141,7 @@ impl Streams {
     /// Appends records to any number of streams, all or none.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -155,7 +157,8 @@ impl Streams {
     /// vote, or a consumer's place. An empty note removes it.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`], [`crate::Error::NoteTooLarge`]; those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream),
+    /// [`Error::NoteTooLarge`](crate::Error::NoteTooLarge); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -166,8 +169,8 @@ impl Streams {
     /// Truncates the records of a stream before `first`. If they are gone already, nothing changes.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; [`crate::Error::NotYet`] when `first` is above the next number;
-    /// those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); [`Error::NotYet`](crate::Error::NotYet) when
+    /// `first` is above the next number; those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle. The space is freed in the background.
@@ -178,9 +181,9 @@ impl Streams {
     /// Truncates the records of a stream after `last`; the next one gets the number after it.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; [`crate::Error::Truncated`] and [`crate::Error::NotYet`] when
-    /// `last` lies outside of the stream and is not the one before its first; those of
-    /// [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); [`Error::Truncated`](crate::Error::Truncated)
+    /// and [`Error::NotYet`](crate::Error::NotYet) when `last` lies outside of the stream and is
+    /// not the one before its first; those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -192,7 +195,7 @@ impl Streams {
     /// as after the installation of a snapshot. The note stays.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -203,7 +206,7 @@ impl Streams {
     /// Removes a stream with its records and its note. Its id may be created again.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`]; those of [`Streams::apply`].
+    /// [`Error::NoStream`](crate::Error::NoStream); those of [`Streams::apply`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -214,10 +217,10 @@ impl Streams {
     /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full.
     ///
     /// # Errors
-    /// [`crate::Error::Empty`], [`crate::Error::TooLarge`]; the error of the first change that is
-    /// invalid; [`inkstone::Error::NoRoom`] when the disk is full (try again);
-    /// [`inkstone::Error::Poisoned`], [`inkstone::Error::Closed`]. After an error nothing has
-    /// changed.
+    /// [`Error::Empty`](crate::Error::Empty), [`Error::TooLarge`](crate::Error::TooLarge); the
+    /// error of the first change that is invalid; [`inkstone::Error::NoRoom`] when the disk is full
+    /// (try again); [`inkstone::Error::Poisoned`], [`inkstone::Error::Closed`]. After an error
+    /// nothing has changed.
     ///
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
@@ -257,7 +260,7 @@ impl Streams {
     /// Where a stream begins and ends, including records that are not durable yet.
     ///
     /// # Errors
-    /// [`crate::Error::NoStream`].
+    /// [`Error::NoStream`](crate::Error::NoStream).
     pub fn bounds(&self, stream: u64) -> Result<Bounds> {
         self.shared.order()?.state.bounds(stream)
     }

@@ -38,7 +38,7 @@ impl Bounds {
 }
 
 /// What each stream and each section takes, all as of one record of the log
-/// ([`crate::StreamsReader::usage`]).
+/// ([`StreamsReader::usage`](crate::StreamsReader::usage)).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Usage {

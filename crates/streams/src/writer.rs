@@ -216,7 +216,7 @@ impl Shared {
     }
 
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the
-    /// step. Any other error is kept for [`crate::Stats`].
+    /// step. Any other error is kept for [`Stats`](crate::Stats).
     fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
         let mut out = LogOut {
             shared: self,

@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_void};
 use std::str::FromStr;
 use std::time::Duration;
 
-use inkstone::{Lsn, NamedChoice, Options};
+use inkstone::system::NamedChoice;
+use inkstone::{Lsn, Options};
 
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::event::{Listener, inkstone_destroy, inkstone_listener};

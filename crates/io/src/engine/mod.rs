@@ -1,7 +1,8 @@
 //! The engines of the operating system, which make the system calls.
 //!
 //! *Owns*: the threads. *May not touch*: what is written, or when; an engine carries out requests.
-//! [`OsEngine::open`] opens one by its kind; both behave alike (see [`crate::seam::Engine`]).
+//! [`OsEngine::open`] opens one by its kind; both behave alike (see
+//! [`seam::Engine`](crate::seam::Engine)).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|

@@ -6,7 +6,7 @@
 //! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process:
 //! the stores *are* the file. A word is stored after the bytes that it describes, so a killed
 //! process leaves no word about missing bytes. With a file on a disk writers would wait for
-//! write-back, so only [`crate::StageFile`] maps one.
+//! write-back, so only [`StageFile`](crate::StageFile) maps one.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
 //! A file in memory (tmpfs) that keeps a process's buffers when the process is killed.
 //!
 //! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks.
-//! *May not touch*: what is in it: that belongs to [`crate::StageBuffer`]s and their user.
+//! *May not touch*: what is in it: that belongs to [`StageBuffer`]s and their
+//! user.
 //!
 //! Its lock is that of a log's directory (`lock.rs`): a forked child does not keep it, so after a
 //! kill the next start finds it free.

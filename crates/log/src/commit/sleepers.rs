@@ -170,8 +170,9 @@ const LATE_FOR_TASKS: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Yielding {
     yielding: AdaptiveYielding,
-    /// Yields count to the time for which a thread is to sleep. Threads that wait for their own records yield beyond it: if they are many, each yield
-    /// lets others append, and the group is the larger for it.
+    /// Yields count to the time for which a thread is to sleep. Threads that wait for their own
+    /// records yield beyond it: if they are many, each yield lets others append, and the group is
+    /// the larger for it.
     keeps_time: bool,
     opened: Instant,
 }

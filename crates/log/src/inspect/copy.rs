@@ -30,7 +30,7 @@ pub struct Copied {
     /// The number of copied records.
     pub records: u64,
     /// What could not be made sure of in the old log, a sentence each
-    /// ([`crate::Recovery::doubts`]).
+    /// ([`Recovery::doubts`](crate::Recovery::doubts)).
     pub doubts: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Copied {
 /// [`Error::Invalid`] when `to` already holds a log, or a file with a name that the copy needs
 /// (`salvage.json` too); [`Error::Locked`] when another copy into `to` is running;
 /// [`Error::TruncatedBefore`] when records were truncated before they were copied (copy again); as
-/// [`Reader::open`], [`crate::Log::open`] and [`crate::Log::append`].
+/// [`Reader::open`], [`Log::open`](crate::Log::open) and [`Log::append`](crate::Log::append).
 ///
 /// # Durability
 /// On `Ok` the copy is on stable storage, and closed.

@@ -151,7 +151,8 @@ impl Dump {
         &self.damage
     }
 
-    /// What could not be made sure of, a sentence each ([`crate::Recovery::doubts`]).
+    /// What could not be made sure of, a sentence each
+    /// ([`Recovery::doubts`](crate::Recovery::doubts)).
     pub fn doubts(&self) -> &[String] {
         &self.doubts
     }

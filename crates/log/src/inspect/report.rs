@@ -36,14 +36,15 @@ pub struct Report {
     pub segments: Vec<SegmentReport>,
     /// Files that are not part of the log.
     pub others: Vec<OtherFile>,
-    /// What [`super::salvage`] would save of a damaged log, where all of it was read
+    /// The records that [`super::salvage`] would save of a damaged log, where all of it was read
     /// ([`super::verify`]) and no writer has it open.
     pub savable: Option<Savable>,
     /// Every damaged place that was found: in segments, missing files, broken links.
     pub damage: Vec<Corruption>,
     /// The process that has the log open for writing, as far as it is known.
     pub writer: Option<String>,
-    /// What could not be made sure of, a sentence each ([`crate::Recovery::doubts`]).
+    /// What could not be made sure of, a sentence each
+    /// ([`Recovery::doubts`](crate::Recovery::doubts)).
     pub doubts: Vec<String>,
 }
 
@@ -133,8 +134,8 @@ impl Counts {
     }
 }
 
-/// What can be saved of a damaged log: of a damaged group, too, each record that is whole and was
-/// promised.
+/// The records that can be saved of a damaged log: of a damaged group, too, each one that is whole
+/// and was promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Savable {

@@ -92,7 +92,8 @@ pub struct Gap {
 /// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running;
 /// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there, or
 /// `from` has no record;
-/// [`Error::Corrupt`] when no record can be read; as [`super::verify`] and [`crate::Log::open`].
+/// [`Error::Corrupt`] when no record can be read; as [`super::verify`] and
+/// [`Log::open`](crate::Log::open).
 ///
 /// # Durability
 /// On `Ok` the new log is on stable storage, and closed.
@@ -183,7 +184,7 @@ fn salvage_between(
     Ok(salvage)
 }
 
-/// What [`salvage`] would save of a damaged log.
+/// Counts the records that [`salvage`] would save of a damaged log.
 ///
 /// # Errors
 /// Those of the file system; [`Error::Stopped`].

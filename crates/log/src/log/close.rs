@@ -45,8 +45,8 @@ impl Log {
     ///
     /// # Durability
     /// On `Ok` every record is on stable storage. The last promise also lets the next opening know
-    /// that nothing is missing; it is left out, and [`crate::Recovery::clean`] is false, when the
-    /// segment has little room left, which is kept for epochs and truncations.
+    /// that nothing is missing; it is left out, and [`Recovery::clean`](crate::Recovery::clean) is
+    /// false, when the segment has little room left, which is kept for epochs and truncations.
     pub fn close(&self) -> Result<()> {
         self.close_then(drop)
     }

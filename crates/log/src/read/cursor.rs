@@ -53,7 +53,7 @@ impl From<Record<'_>> for OwnedRecord {
     }
 }
 
-/// Reads records in order. Get one from [`crate::Reader::from`].
+/// Reads records in order. Get one from [`Reader::from`](crate::Reader::from).
 pub struct Cursor {
     source: Source,
     next: Lsn,
@@ -112,8 +112,8 @@ impl Cursor {
         self.next
     }
 
-    /// The durable watermark, as [`crate::Reader::durable`] of its reader: how far the cursor can
-    /// read now.
+    /// The durable watermark, as [`Reader::durable`](crate::Reader::durable) of its reader: how far
+    /// the cursor can read now.
     pub fn durable(&self) -> Lsn {
         self.source.now().durable
     }
@@ -132,8 +132,9 @@ impl Cursor {
     /// continue); [`Error::TruncatedAfter`] when `truncate_after` has truncated records before this
     /// position, also if a new cursor is the first of its reader to learn of it (the next call
     /// continues after the last one left); [`Error::Corrupt`]; [`Error::Forked`];
-    /// [`Error::Invalid`] for LSN 0. A cursor of a reader from [`crate::Reader::open`] learns of
-    /// truncations as [`crate::Reader::get`] does, and also gets the errors of the file system that
+    /// [`Error::Invalid`] for LSN 0. A cursor of a reader from
+    /// [`Reader::open`](crate::Reader::open) learns of truncations as
+    /// [`Reader::get`](crate::Reader::get) does, and also gets the errors of the file system that
     /// it gets then.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
@@ -301,16 +302,16 @@ impl Cursor {
     }
 
     /// The next record; awaits it if it is not durable yet. Works in any runtime or none. What is
-    /// in memory ([`crate::Options::tail_bytes`]) is returned from there; what is not is read from
-    /// the files by the thread that polls, as [`Cursor::next`] does.
+    /// in memory ([`Options::tail_bytes`](crate::Options::tail_bytes)) is returned from there; what
+    /// is not is read from the files by the thread that polls, as [`Cursor::next`] does.
     ///
     /// Cancel-safe: a future that is dropped while it is pending loses no record, and leaves
     /// nothing behind.
     ///
     /// # Errors
     /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from
-    /// [`crate::Reader::open`]: this process gets no notice when another one commits. Call
-    /// [`Cursor::next_within`] on a thread of your own there.
+    /// [`Reader::open`](crate::Reader::open): this process gets no notice when another one commits.
+    /// Call [`Cursor::next_within`] on a thread of your own there.
     ///
     /// ```
     /// # async fn follow(log: &inkstone::Log) -> inkstone::Result<()> {

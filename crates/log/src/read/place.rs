@@ -5,8 +5,8 @@
 
 use inkstone_format::{Epoch, Lsn, Mark, SegmentNumber};
 
-/// Where a record lies: a hint for [`crate::Reader::learn`]. One that is wrong costs time and
-/// nothing else.
+/// Where a record lies: a hint for [`Reader::learn`](crate::Reader::learn). One that is wrong costs
+/// time and nothing else.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {

@@ -26,16 +26,16 @@ use crate::watermarks::Watermarks;
 
 /// Reads durable records of a log. Cheap to clone.
 ///
-/// [`crate::Log::reader`] returns a reader of a log that this process writes. [`Reader::open`]
-/// opens a log that another process may be writing, or none. Such a reader never writes, takes no
-/// lock and does not delay the writer: a writer that truncates records uses their files again, and
-/// a reader that comes too late gets [`Error::TruncatedBefore`].
+/// [`Log::reader`](crate::Log::reader) returns a reader of a log that this process writes.
+/// [`Reader::open`] opens a log that another process may be writing, or none. Such a reader never
+/// writes, takes no lock and does not delay the writer: a writer that truncates records uses their
+/// files again, and a reader that comes too late gets [`Error::TruncatedBefore`].
 ///
 /// Clones share the index that [`Reader::get`] builds. So keep one reader instead of opening a new
 /// one each time. [`Reader::get`] keeps up to 128 files open, of one log and all readers from
-/// [`crate::Log::reader`] together, or of one reader from [`Reader::open`] and its clones. Files
-/// that the log gives back are closed, by a reader from [`Reader::open`] when it is called again or
-/// its wait goes on; until then they take no room.
+/// [`Log::reader`](crate::Log::reader) together, or of one reader from [`Reader::open`] and its
+/// clones. Files that the log gives back are closed, by a reader from [`Reader::open`] when it is
+/// called again or its wait goes on; until then they take no room.
 pub struct Reader {
     source: Source,
     finder: Arc<Finder>,
@@ -48,15 +48,15 @@ impl Reader {
     ///
     /// If no writer lives, this recovers what the last one left, without changing it, and shows all
     /// of it. Beside a living writer it shows what the writer has *promised*: what was durable
-    /// before its latest group; 100 ms after the last append that too. On Linux a writer of the same
-    /// user also publishes in shared memory what is durable; the reader sleeps until it does, and
-    /// believes it after its own checks (docs/durability.md, "Reading"). Where that cannot be, it
-    /// polls, four times a second at last.
+    /// before its latest group; 100 ms after the last append that too. On Linux a writer of the
+    /// same user also publishes in shared memory what is durable; the reader sleeps until it does,
+    /// and believes it after its own checks (docs/durability.md, "Reading"). Where that cannot be,
+    /// it polls, four times a second at last.
     ///
     /// Only three options apply: [`Options::access`] (for the last segment of a living writer;
     /// records that are durable are read through the page cache or past it, whichever is faster),
-    /// [`Options::expect_durable`], and the listener, which gets an [`crate::Event::Fallback`] for
-    /// each of [`Recovery::doubts`].
+    /// [`Options::expect_durable`], and the listener, which gets an
+    /// [`Event::Fallback`](crate::Event::Fallback) for each of [`Recovery::doubts`].
     ///
     /// # Errors
     /// [`Error::NoLog`]; [`Error::Corrupt`] when promised bytes are damaged or missing;

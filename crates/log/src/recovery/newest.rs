@@ -109,7 +109,7 @@ pub(crate) fn successors(
 /// prepared. Else the log is to be observed.
 ///
 /// # Errors
-/// [`crate::Error::Incomplete`]; errors of the file system.
+/// [`Error::Incomplete`](crate::Error::Incomplete); errors of the file system.
 pub(crate) fn is_last(
     directory: &AnyDirectory,
     options: &Options,
@@ -130,7 +130,7 @@ pub(crate) fn is_last(
 /// again and again.
 ///
 /// # Errors
-/// [`crate::Error::Incomplete`]; errors of the file system.
+/// [`Error::Incomplete`](crate::Error::Incomplete); errors of the file system.
 pub(crate) fn newest(
     directory: &AnyDirectory,
     options: &Options,

@@ -142,7 +142,8 @@ impl Bell {
 /// A yield that lasts so long is late (`AdaptiveYielding`).
 const LATE: Duration = Duration::from_millis(1);
 
-/// Lets other threads run. It may take long, so that a thread yields a few times, or sleeps at once.
+/// Lets other threads run. It may take long, so that a thread yields a few times, or sleeps at
+/// once.
 pub(crate) fn yield_now() {
     shuttle::thread::yield_now();
     if shuttle::rand::thread_rng().gen_ratio(1, 2) {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use crate::caught::{SEEDS, WRONG};
 use crate::history::{LOG, name, small};
-use inkstone::{DirectoryCalls, Error, Log, Lsn, Options, Place, Reader, inspect};
+use inkstone::system::DirectoryCalls;
+use inkstone::{Error, Log, Lsn, Options, Place, Reader, inspect};
 use inkstone_io::{Access, File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{

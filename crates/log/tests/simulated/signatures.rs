@@ -3,10 +3,8 @@
 
 use std::path::Path;
 
-use inkstone::{
-    Access, Directory, Durability, EngineKind, Log, NamedChoice, Options, OsDirectory, Preparation,
-    Reuse,
-};
+use inkstone::system::{EngineKind, NamedChoice, Reuse};
+use inkstone::{Access, Directory, Durability, Log, Options, OsDirectory, Preparation};
 
 /// As a program would keep it.
 struct Way {
@@ -17,20 +15,21 @@ struct Way {
     engine: EngineKind,
 }
 
-impl From<inkstone::Strategy> for Way {
-    fn from(strategy: inkstone::Strategy) -> Self {
-        let inkstone::Strategy { preparation, reuse, access, durability, engine } = strategy;
+impl From<inkstone::system::Strategy> for Way {
+    fn from(strategy: inkstone::system::Strategy) -> Self {
+        let inkstone::system::Strategy { preparation, reuse, access, durability, engine } =
+            strategy;
         Self { preparation, reuse, access, durability, engine }
     }
 }
 
-fn capabilities(path: &Path) -> Result<Option<inkstone::Capabilities>, inkstone::IoError> {
+fn capabilities(path: &Path) -> Result<Option<inkstone::system::Capabilities>, inkstone::IoError> {
     OsDirectory::open(path)?.capabilities()
 }
 
 /// Any implementation of the log's traits.
 fn files<D: Directory>(directory: &D) -> Result<Vec<String>, inkstone::IoError> {
-    let open = inkstone::seam::OpenFile::existing().read_only();
+    let open = inkstone::system::seam::OpenFile::existing().read_only();
     let _: D::File = directory.open("inkstone.lock", &open)?;
     directory.list()
 }
@@ -48,10 +47,10 @@ fn the_way_of_writing_and_what_it_follows_from() {
         way.engine.name(),
     ];
     assert_eq!(words.join("/"), log.choice().strategy.to_string());
-    let found: inkstone::Capabilities =
+    let found: inkstone::system::Capabilities =
         capabilities(directory.path()).expect("asked").expect("known");
-    let inkstone::MountFacts { file_system, barriers, .. } = &found.mount;
-    assert!(!file_system.is_empty() && *barriers != inkstone::Barriers::Off, "{found:?}");
+    let inkstone::system::MountFacts { file_system, barriers, .. } = &found.mount;
+    assert!(!file_system.is_empty() && *barriers != inkstone::system::Barriers::Off, "{found:?}");
     assert_eq!(inkstone::rule(&found).strategy.access, log.choice().strategy.access);
     assert!(
         files(&OsDirectory::open(directory.path()).expect("opened")).expect("listed").len() > 1,
