@@ -45,7 +45,7 @@ pub use payload::{
     Membership, Payload, Postcard, decode, encode_blank, encode_membership, encode_normal,
 };
 pub use read::{MESSAGE_BYTES, bounds_of, entries_left};
-pub use store::{Stored, Waits};
+pub use store::Stored;
 
 /// The example of the package's README.
 #[cfg(doctest)]

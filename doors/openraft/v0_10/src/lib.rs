@@ -68,7 +68,7 @@ mod reader;
 mod store;
 
 pub use codec::Codec;
-pub use inkstone_openraft_common::{NodeName, Postcard, Waits};
+pub use inkstone_openraft_common::{NodeName, Postcard};
 pub use inkstone_raft::{Groups, Options, StreamsOptions};
 pub use leader::StoredLeader;
 pub use reader::LogReader;

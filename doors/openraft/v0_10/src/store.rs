@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use inkstone::AnyDirectory;
-use inkstone_openraft_common::{Postcard, Stored, Waits};
+use inkstone_openraft_common::{Postcard, Stored};
 use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::OneshotSender;
 use openraft::entry::RaftEntry;
@@ -47,7 +47,7 @@ impl<C: RaftTypeConfig> LogStore<C> {
     /// # Errors
     /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open
     /// already. Options with `own_thread(false)` are refused, since nobody would make awaited
-    /// entries durable: see [`LogStore::open_unthreaded_in`].
+    /// entries durable.
     ///
     /// # Durability
     /// Everything that the opened store shows is on stable storage on return.
@@ -92,45 +92,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(Stored::of(raft)?))
     }
 
-    /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in
-    /// [`Options::log`]). For simulations, where everything happens in one thread.
-    ///
-    /// You do what the log's thread would do: `due` is called when openraft has begun to wait for
-    /// something, and soon after that you must call [`LogStore::sync`] from *outside* of it. Until
-    /// then openraft waits: no entry counts, no vote is given. `due` is not called for a purge,
-    /// which makes itself durable.
-    ///
-    /// # Errors
-    /// As [`LogStore::open_in`]; [`inkstone::Error::Invalid`] when the log has a thread.
-    ///
-    /// # Durability
-    /// As [`LogStore::open_in`].
-    pub fn open_unthreaded_in(
-        directory: impl Into<AnyDirectory>,
-        options: Options,
-        due: impl Fn(Waits) + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        Ok(Self::on(Stored::open_unthreaded(
-            options,
-            |options| RaftLog::open_in(directory, options),
-            due,
-        )?))
-    }
-
     fn on(log: Stored) -> Self {
         Self { log, types: PhantomData }
-    }
-
-    /// Makes everything durable that openraft waits for, and completes it on this thread. It waits
-    /// for the device. A store that has a thread needs nobody who calls this.
-    ///
-    /// # Errors
-    /// [`inkstone::Error::Poisoned`].
-    ///
-    /// # Durability
-    /// On `Ok` entries, votes and truncations before it are on stable storage.
-    pub fn sync(&self) -> io::Result<()> {
-        Ok(self.log.sync()?)
     }
 
     /// A reader, as openraft's `get_log_reader`.
@@ -160,7 +123,6 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
     async fn awaited(
         &self,
-        what: Waits,
         call: impl FnOnce(
             &RaftLog,
             Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>,
@@ -169,7 +131,6 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
         let (done, wait) = C::oneshot();
         // Whether anybody still waits is not our concern.
         call(&self.log, Box::new(move |result| drop(done.send(result))))?;
-        self.log.tell_due(what);
         match wait.await {
             Ok(result) => Ok(result?),
             Err(_) => Err(Error::Closed.into()),
@@ -198,7 +159,7 @@ where
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> Result<(), io::Error> {
         let vote = stored_vote::<C>(vote);
-        self.awaited(Waits::Vote, move |raft, callback| raft.save_vote_then(&vote, callback)).await
+        self.awaited(move |raft, callback| raft.save_vote_then(&vote, callback)).await
     }
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> Result<(), io::Error> {
@@ -226,9 +187,7 @@ where
         let callback = move |result: inkstone_raft::Result<()>| {
             callback.io_completed(result.map_err(Into::into))
         };
-        self.log.append(callback)?;
-        self.log.tell_due(Waits::Entries);
-        Ok(())
+        Ok(self.log.append(callback)?)
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<C>>) -> Result<(), io::Error> {
@@ -239,10 +198,7 @@ where
             }
             None => self.log.bounds()?.first,
         };
-        self.awaited(Waits::Truncation, move |raft, callback| {
-            raft.truncate_from_then(from, callback)
-        })
-        .await
+        self.awaited(move |raft, callback| raft.truncate_from_then(from, callback)).await
     }
 
     async fn purge(&mut self, log_id: LogIdOf<C>) -> Result<(), io::Error> {
