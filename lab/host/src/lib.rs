@@ -1,7 +1,6 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the
-//! kernel's trace of their requests, signals to processes that a lab has started, a network device,
-//! and processes that run beside a measurement; and the ways of writing a file that labs compare
-//! with those of the log.
+//! kernel's trace of their requests, signals to processes that a lab has started, and processes that
+//! run beside a measurement; and the ways of writing a file that labs compare with those of the log.
 //!
 //! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files:
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
@@ -42,7 +41,6 @@ mod trace_decode;
 mod trace_event;
 mod trace_format;
 mod tracefs;
-mod tunnel;
 mod workdir;
 
 pub use child::{
@@ -70,5 +68,4 @@ pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, SyncTrace, Trace};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
-pub use tunnel::Tunnel;
 pub use workdir::{WorkDir, sweep};

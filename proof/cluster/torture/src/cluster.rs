@@ -11,7 +11,7 @@ use inkstone_powerloss::kernel::machine::FsKind;
 
 use crate::disk::{NodeDisk, Trouble};
 use crate::faults::{Fault, Kind, Target};
-use crate::network::{Hosts, Way, Weather};
+use crate::network::Hosts;
 use crate::node::{Node, NodeOptions};
 use inkstone_host::Signal;
 
@@ -51,7 +51,7 @@ pub struct ClusterOptions {
     pub parent: PathBuf,
     /// Where nodes write what they have to say.
     pub logs: PathBuf,
-    /// Decides clocks and weather.
+    /// Decides clocks.
     pub seed: u64,
     /// How long an opening may take, and after all is mended an answer, and equal states. On a
     /// machine that is busy with other things it must be far longer than any of these takes: what
@@ -89,7 +89,7 @@ pub struct Cluster {
 impl Cluster {
     /// Hosts, disks and the first start of all nodes; node 1 makes the cluster.
     pub fn make(options: &ClusterOptions) -> Result<Self, Trap> {
-        let hosts = Hosts::make(options.nodes, options.seed)?;
+        let hosts = Hosts::make(options.nodes)?;
         let addresses = (1..=options.nodes).map(|id| hosts.address(id)).collect();
         let node_options = NodeOptions {
             program: options.program.clone(),
@@ -187,9 +187,7 @@ impl Cluster {
     fn cut_power(&mut self, ids: &[usize]) -> Result<(), String> {
         let ids: Vec<_> =
             ids.iter().copied().filter(|&id| self.members[id - 1].has_power).collect();
-        self.hosts
-            .switch()
-            .change(|weather| ids.iter().for_each(|id| weather.set_dark(id - 1, true)));
+        self.hosts.set_ports(&ids, false)?;
         ids.iter().for_each(|&id| self.member(id).disk.cut());
         for &id in &ids {
             self.member(id).has_power = false;
@@ -238,7 +236,7 @@ impl Cluster {
             let member = self.member(id);
             member.has_power = true;
             member.is_full = false;
-            self.hosts.switch().change(|weather| weather.set_dark(id - 1, false));
+            self.hosts.set_ports(&[id], true)?;
             self.tell(format_args!(
                 "node {id} has power; {} of {} units that were not flushed are there ({})",
                 left.kept, left.units, left.subset
@@ -269,11 +267,13 @@ impl Cluster {
             Kind::Kill => self.kill(id)?,
             Kind::Stop => member.signal(Signal::Stop)?,
             Kind::LinkDown => self.hosts.set_link(id, false)?,
-            Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather => {
-                let nodes = self.members.len();
-                self.hosts
-                    .switch()
-                    .change(|weather| spoil(weather, fault.kind, id - 1, nodes, &mut rng));
+            Kind::Halves => {
+                // The one that is hit is in the minority; clients see both sides.
+                let mut others: Vec<_> = all.iter().copied().filter(|&other| other != id).collect();
+                rng.shuffle(&mut others);
+                let beside = others.len() / 2;
+                let majority = others.split_off(beside.saturating_sub(1));
+                self.hosts.part(&[&[id], &others[..]].concat(), &majority)?;
             }
             Kind::WritesFail | Kind::FlushesFail | Kind::SlowFlushes => {
                 member.may_end |= fault.kind != Kind::SlowFlushes;
@@ -294,8 +294,8 @@ impl Cluster {
         Ok(id)
     }
 
-    /// The leader stands still, parted from all, until another node leads. At that instant all who
-    /// may have voted lose their power, the new leader is parted from all nodes, and the old one
+    /// The leader stands still, cut off from all, until another node leads. At that instant the new
+    /// leader is parted from all nodes, all who may have voted lose their power, and the old leader
     /// goes on. It leads no more, if one of a majority remembers its vote. Flushes of the others
     /// are slow meanwhile, so that a vote that is not waited for is lost.
     fn interrupt_election(
@@ -308,18 +308,11 @@ impl Cluster {
             return Ok(());
         };
         let others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
-        let nodes = self.members.len();
-        let part_only = |weather: &mut Weather, id: usize| {
-            weather.clear_ways();
-            (0..nodes)
-                .filter(|&other| other != id - 1)
-                .for_each(|other| weather.part(id - 1, other));
-        };
         for &id in &others {
             self.member(id).disk.trouble(Trouble::SlowFlushes(SLOW_VOTE));
         }
-        // Parted too: what the new leader says to it would wait in its kernel.
-        self.hosts.switch().change(|weather| part_only(weather, old));
+        // Off the network too: what the new leader says to it would wait in its kernel.
+        self.hosts.set_ports(&[old], false)?;
         self.member(old).signal(Signal::Stop)?;
         let start = std::time::Instant::now();
         let mut new = None;
@@ -328,12 +321,11 @@ impl Cluster {
             new = who_leads().filter(|&id| id != old);
         }
         if let Some(new) = new {
-            self.hosts.switch().change(|weather| part_only(weather, new));
             let voters: Vec<_> = others.iter().copied().filter(|&id| id != new).collect();
+            self.hosts.part(&[new], &[&voters[..], &[old]].concat())?;
             self.cut_power(&voters)?;
-        } else {
-            self.hosts.switch().change(Weather::clear_ways);
         }
+        self.hosts.set_ports(&[old], true)?;
         self.tell(format_args!("after node {old} stood still, this one led: {new:?}"));
         for id in others {
             self.member(id).disk.repair();
@@ -357,9 +349,7 @@ impl Cluster {
             Kind::Kill => self.start(id)?,
             Kind::Stop => self.member(id).signal(Signal::Continue)?,
             Kind::LinkDown => self.hosts.set_link(id, true)?,
-            Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather | Kind::Election => {
-                self.hosts.switch().change(Weather::clear_ways);
-            }
+            Kind::Halves | Kind::Election => self.hosts.heal()?,
             Kind::SlowFlushes => drop(self.member(id).disk.repair()),
             Kind::WritesFail | Kind::FlushesFail => {
                 // What the kernel has in memory may differ from the medium now, so the machine
@@ -398,7 +388,7 @@ impl Cluster {
     /// # Errors
     /// A node that ended by itself though its disk was sound, or does not open again.
     pub fn mend(&mut self, seed: u64) -> Result<(), Trap> {
-        self.hosts.switch().change(Weather::clear_ways);
+        self.hosts.heal()?;
         let all: Vec<_> = (1..=self.members.len()).collect();
         for &id in &all {
             self.hosts.set_link(id, true)?;
@@ -441,46 +431,5 @@ impl Cluster {
             first = first.and(member.disk.remove());
         }
         first
-    }
-}
-
-/// Parts the network, or makes it bad. `hit` is counted from 0, as all hosts of the wire; the
-/// clients come last.
-fn spoil(weather: &mut Weather, kind: Kind, hit: usize, nodes: usize, rng: &mut fastrand::Rng) {
-    let clients = nodes;
-    let mut others: Vec<_> = (0..nodes).filter(|&node| node != hit).collect();
-    rng.shuffle(&mut others);
-    match kind {
-        Kind::Halves => {
-            // The one that is hit is in the minority; clients see both sides.
-            let minority: Vec<_> =
-                std::iter::once(hit).chain(others.drain(..(nodes - 1) / 2 - 1)).collect();
-            minority
-                .iter()
-                .for_each(|&one| others.iter().for_each(|&other| weather.part(one, other)));
-        }
-        Kind::Bridge => {
-            let (left, right) = others.split_at(others.len() / 2);
-            left.iter().for_each(|&one| right.iter().for_each(|&other| weather.part(one, other)));
-        }
-        Kind::OneWay => {
-            let hears = rng.bool();
-            for &other in &others {
-                let (from, to) = if hears { (hit, other) } else { (other, hit) };
-                weather.way(from, to).is_cut = true;
-            }
-        }
-        _ => {
-            let most = Duration::from_millis(rng.u64(1..40));
-            let way = Way {
-                is_cut: false,
-                lost_percent: rng.u8(..15),
-                twice_percent: rng.u8(..10),
-                late: (Duration::ZERO, most),
-            };
-            let with_clients = rng.bool();
-            let end = if with_clients { clients + 1 } else { nodes };
-            (0..end).for_each(|from| (0..end).for_each(|to| *weather.way(from, to) = way));
-        }
     }
 }

@@ -24,12 +24,6 @@ pub enum Kind {
     LinkDown,
     /// A minority is parted from a majority.
     Halves,
-    /// Two halves see each other only through one node.
-    Bridge,
-    /// One node hears nobody, but is heard; or the other way round.
-    OneWay,
-    /// Packets are lost, late, doubled, and overtake each other.
-    Weather,
     /// Writes to a disk fail with `EIO`.
     WritesFail,
     /// Flushes of a disk fail with `EIO`, and lose what they were to make durable.
@@ -66,7 +60,7 @@ impl FromStr for Kinds {
                 "all" => kinds.extend(all),
                 "others" => kinds.extend(all.iter().filter(|kind| **kind != PowerAll)),
                 "power" => kinds.extend([PowerAll, PowerOne]),
-                "network" => kinds.extend([LinkDown, Halves, Bridge, OneWay, Weather]),
+                "network" => kinds.extend([LinkDown, Halves]),
                 "disk" => kinds.extend([WritesFail, FlushesFail, Full, SlowFlushes]),
                 "none" => {}
                 _ => kinds.push(<Kind as ValueEnum>::from_str(word, false).map_err(|_| {

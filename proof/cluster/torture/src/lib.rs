@@ -7,7 +7,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`network`] | hosts, and a wire of ours between them |
+//! | [`network`] | hosts, and how they are joined and parted |
 //! | [`disk`], [`node`] | a node's disk, whose power can be cut while it is in use; its process |
 //! | [`cluster`] | all of them, and carrying out a fault |
 //! | [`faults`] | what goes wrong when, from a seed |

@@ -44,7 +44,7 @@ struct Arguments {
     /// Raft groups of each node, in one log; the keys are divided among them
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     groups: u16,
-    /// Decides faults, crash states, weather and what clients ask
+    /// Decides faults, crash states and what clients ask
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The number of the first round: with the seed of another run, one of its rounds again
