@@ -1,14 +1,12 @@
-//! A key-value store on several machines: openraft over the Inkstone log. Take it as the start of
-//! your own.
+//! A key-value store on several machines, to copy: openraft over the Inkstone log.
 //!
 //! *Owns*: the whole program but its command line. *May not touch*: how the log makes entries
 //! durable.
 //!
 //! Read it in this order: [`types`] (what may be asked), [`machine`] (what that does),
 //! [`snapshots`] and [`storage`] (what is on disk), [`wire`] (what goes over a connection),
-//! [`network`] (from node to node), [`node`] (one node, started and stopped), `answers` (what a
-//! node answers to a client), [`server`] (its connections), [`client`] (who asks). [`runtime`] is
-//! for simulations: without one, delete it and the line that names it in [`types`].
+//! [`network`] (from node to node), [`node`] (one node), `answers` (what a node answers to a
+//! client), [`server`] (its connections), [`client`] (who asks).
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
@@ -18,7 +16,6 @@ pub mod client;
 pub mod machine;
 pub mod network;
 pub mod node;
-pub mod runtime;
 pub mod server;
 pub mod snapshots;
 pub mod storage;

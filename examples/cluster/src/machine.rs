@@ -5,53 +5,40 @@
 //! (`snapshots.rs` does), the network.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 
-use crate::runtime::blocking;
 use crate::snapshots::Snapshots;
-use crate::types::{
-    LogId, Request, Response, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, Value,
-};
-
-type Values = BTreeMap<String, Value>;
+use crate::types::{LogId, Request, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, Value};
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    values: Values,
+    values: BTreeMap<String, Value>,
     applied: Option<LogId>,
     membership: StoredMembership,
 }
 
 impl State {
-    fn of(snapshot: &Snapshot) -> io::Result<Self> {
-        let values = postcard::from_bytes(&snapshot.snapshot).map_err(|why| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("the bytes of a snapshot are damaged: {why}"),
-            )
-        })?;
-        let meta = &snapshot.meta;
+    fn of(meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<Self> {
+        let values = postcard::from_bytes(bytes)
+            .map_err(|why| io::Error::new(ErrorKind::InvalidData, format!("a snapshot: {why}")))?;
         Ok(Self { values, applied: meta.last_log_id, membership: meta.last_membership.clone() })
     }
 
-    fn change(&mut self, request: Request) -> Response {
+    fn change(&mut self, request: Request) {
         match request {
-            Request::Put { key, value } => {
-                self.values.insert(key, vec![value]);
-                Response::Pieces(1)
-            }
-            Request::Append { key, value } => {
-                let pieces = self.values.entry(key).or_default();
-                pieces.push(value);
-                Response::Pieces(pieces.len() as u64)
-            }
+            Request::Put { key, value } => drop(self.values.insert(key, vec![value])),
+            Request::Append { key, value } => self.values.entry(key).or_default().push(value),
         }
+    }
+
+    fn bytes(&self) -> io::Result<Bytes> {
+        postcard::to_stdvec(&self.values).map(Bytes::from).map_err(io::Error::other)
     }
 }
 
@@ -59,76 +46,45 @@ impl State {
 /// another.
 #[derive(Debug, Clone)]
 pub struct StateMachine {
-    state: Arc<RwLock<State>>,
+    state: Arc<Mutex<State>>,
     snapshots: Snapshots,
 }
 
 impl StateMachine {
     /// The state as of the newest snapshot; openraft applies what the log has after it.
-    ///
-    /// # Errors
-    /// Those of reading the snapshot.
     pub fn new(snapshots: Snapshots) -> io::Result<Self> {
-        let state = snapshots.read()?.as_ref().map(State::of).transpose()?.unwrap_or_default();
-        Ok(Self { state: Arc::new(RwLock::new(state)), snapshots })
+        let state = match snapshots.read()? {
+            Some(newest) => State::of(&newest.meta, &newest.snapshot)?,
+            None => State::default(),
+        };
+        Ok(Self { state: Arc::new(Mutex::new(state)), snapshots })
     }
 
     /// What is under a key, as far as this node has applied the log.
     pub fn get(&self, key: &str) -> Option<Value> {
-        self.read().values.get(key).cloned()
+        self.state().values.get(key).cloned()
     }
 
-    /// The keys that begin so, as far as this node has applied the log.
-    pub fn keys(&self, prefix: &str) -> Vec<String> {
-        let state = self.read();
-        let keys = state.values.range(prefix.to_owned()..).map(|(key, _)| key);
-        keys.take_while(|key| key.starts_with(prefix)).cloned().collect()
+    /// A checksum over everything: two nodes that applied the same entries have the same.
+    pub fn fingerprint(&self) -> u64 {
+        // FNV-1a.
+        self.state().bytes().unwrap_or_default().iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 
-    /// The number of keys, and a checksum over everything: two nodes that applied the same entries
-    /// have the same.
-    pub fn fingerprint(&self) -> (u64, u64) {
-        let state = self.read();
-        // FNV-1a: it must be the same in every version of the program.
-        let mut sum = 0xcbf2_9ce4_8422_2325_u64;
-        let mut add = |bytes: &[u8]| {
-            for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
-                sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
-        for (key, value) in &state.values {
-            add(key.as_bytes());
-            add(&(value.len() as u64).to_le_bytes());
-            value.iter().for_each(|piece| add(piece));
-        }
-        (state.values.len() as u64, sum)
-    }
-
-    pub fn applied(&self) -> Option<LogId> {
-        self.read().applied
-    }
-
-    /// The log id of the last membership that this node has applied.
-    pub(crate) fn membership_entry(&self) -> Option<LogId> {
-        *self.read().membership.log_id()
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotData = Bytes;
-    type SnapshotBuilder = Builder;
+    type SnapshotBuilder = Self;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        let state = self.read();
-        Ok((state.applied, state.membership.clone()))
+        let State { applied, membership, .. } = self.state().clone();
+        Ok((applied, membership))
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> Result<(), io::Error>
@@ -136,27 +92,27 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
     {
         while let Some((entry, responder)) = entries.try_next().await? {
-            let mut state = self.write();
+            let mut state = self.state();
             state.applied = Some(entry.log_id);
-            let response = match entry.payload {
-                EntryPayload::Blank => Response::None,
+            match entry.payload {
+                EntryPayload::Blank => {}
                 EntryPayload::Normal(request) => state.change(request),
                 EntryPayload::Membership(membership) => {
                     state.membership = StoredMembership::new(Some(entry.log_id), membership);
-                    Response::None
                 }
-            };
+            }
             drop(state);
             if let Some(responder) = responder {
-                responder.send(response);
+                responder.send(());
             }
         }
         Ok(())
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
+    async fn get_snapshot_builder(&mut self) -> Self {
         // A copy: entries are applied while the snapshot is written. It shares the values' bytes.
-        Builder { state: self.read().clone(), snapshots: self.snapshots.clone() }
+        let state = Arc::new(Mutex::new(self.state().clone()));
+        Self { state, snapshots: self.snapshots.clone() }
     }
 
     async fn install_snapshot(
@@ -164,33 +120,25 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         bytes: Bytes,
     ) -> Result<(), io::Error> {
-        let state = State::of(&Snapshot { meta: meta.clone(), snapshot: bytes.clone() })?;
+        let state = State::of(meta, &bytes)?;
         // First on disk, then in memory: when this returns, openraft purges the log.
         self.snapshots.save(meta.clone(), bytes).await?;
-        *self.write() = state;
+        *self.state() = state;
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
-        self.snapshots.newest_snapshot().await
+        self.snapshots.read()
     }
 }
 
-/// Writes one snapshot: the state as it was when this was made.
-#[derive(Debug)]
-pub struct Builder {
-    state: State,
-    snapshots: Snapshots,
-}
-
-impl RaftSnapshotBuilder<TypeConfig> for Builder {
+impl RaftSnapshotBuilder<TypeConfig> for StateMachine {
     type SnapshotData = Bytes;
 
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
-        let State { values, applied, membership } = std::mem::take(&mut self.state);
-        let bytes: Bytes =
-            blocking(move || postcard::to_stdvec(&values)).await?.map_err(io::Error::other)?.into();
+        let State { applied, membership, .. } = self.state().clone();
         let meta = SnapshotMeta { last_log_id: applied, last_membership: membership };
+        let bytes = self.state().bytes()?;
         self.snapshots.save(meta.clone(), bytes.clone()).await?;
         Ok(Snapshot { meta, snapshot: bytes })
     }

@@ -1,21 +1,17 @@
-//! The words of the program: what may be asked of the cluster, what it answers, and openraft's
-//! types for them.
+//! The words of the program: what may be asked of the cluster, and openraft's types for that.
 //!
-//! *Owns*: [`Request`] and [`Response`], which are in the log and so on disk: a new kind goes to
-//! the end. *May not touch*: anything.
+//! *Owns*: [`Request`], which is in the log and so on disk: a new kind goes to the end. *May not
+//! touch*: anything.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::runtime::Runtime;
-
 openraft::declare_raft_types!(
     /// What openraft needs to know of this program. All else is its default: ids are `u64`, a node
-    /// has an address.
+    /// has an address, the runtime is tokio's.
     pub TypeConfig:
         D = Request,
-        R = Response,
-        AsyncRuntime = Runtime,
+        R = (),
 );
 
 /// The place of an entry in the log, and who wrote it.
@@ -31,18 +27,6 @@ pub type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, Bytes>;
 
 /// What is under a key: what was put there, and each piece that was appended since.
 pub type Value = Vec<Bytes>;
-
-/// Which of so many groups a key belongs to.
-pub fn group_of(key: &str, groups: u16) -> u16 {
-    (fnv(key.as_bytes()) % u64::from(groups.max(1))) as u16
-}
-
-/// A checksum (FNV-1a) that is the same in every version of the program.
-pub(crate) fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
 
 /// A change: what entries of the log hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,28 +44,9 @@ impl Request {
             Self::Put { key, value } | Self::Append { key, value } => (key, value),
         }
     }
-
-    pub fn bytes(&self) -> usize {
-        let (key, value) = self.parts();
-        key.len() + value.len()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Response {
-    None,
-    /// So many pieces are under the key now.
-    Pieces(u64),
 }
 
 impl std::fmt::Display for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (key, value) = self.parts();
-        write!(f, "{key}: {}", String::from_utf8_lossy(value))
-    }
-}
-
-impl std::fmt::Display for Response {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self:?}")
     }

@@ -1,6 +1,7 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the
-//! kernel's trace of their requests, signals to processes that a lab has started, and processes that
-//! run beside a measurement; and the ways of writing a file that labs compare with those of the log.
+//! kernel's trace of their requests, signals to processes that a lab has started, and processes
+//! that run beside a measurement; and the ways of writing a file that labs compare with those of
+//! the log.
 //!
 //! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files:
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.

@@ -1,7 +1,7 @@
 //! The raft log of a store, whichever openraft gives it entries.
 //!
-//! *Owns*: which options a store can work with, and entries on their way into the raft log. *May not
-//! touch*: what the entries say.
+//! *Owns*: which options a store can work with, and entries on their way into the raft log. *May
+//! not touch*: what the entries say.
 
 use std::fmt;
 use std::io;

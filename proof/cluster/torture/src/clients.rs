@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use replicated_log::client::{Client, Outcome};
 use replicated_log::types::Request;
+use replicated_log::wire::{Answer, Question};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -46,20 +47,18 @@ pub struct Load {
 /// The nodes of a cluster, as clients know them.
 pub struct Clients {
     servers: Vec<String>,
-    groups: u16,
     watch: Arc<Watch>,
     watchers: Vec<JoinHandle<()>>,
 }
 
 /// A node that does not answer is not waited for longer than faults last.
 fn client_of(servers: Vec<String>) -> Client {
-    Client::with_patience(servers, Duration::from_secs(4), Duration::from_millis(700))
+    Client::new(servers, Duration::from_secs(4), Duration::from_millis(700))
 }
 
 impl Clients {
-    /// Clients of the nodes at these addresses, of which the first has the id 1. Each has so many
-    /// groups; who leads the first one is said to lead.
-    pub fn new(addresses: &[SocketAddr], groups: u16, runtime: &Runtime) -> Self {
+    /// Clients of the nodes at these addresses, of which the first has the id 1.
+    pub fn new(addresses: &[SocketAddr], runtime: &Runtime) -> Self {
         let servers: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let watch = Arc::new(Watch {
             start: Instant::now(),
@@ -69,32 +68,26 @@ impl Clients {
         });
         let watcher = |server: &String| runtime.spawn(Arc::clone(&watch).ask_on(server.clone()));
         let watchers = servers.iter().map(watcher).collect();
-        Self { servers, groups, watch, watchers }
+        Self { servers, watch, watchers }
     }
 
     pub fn leader(&self) -> Option<usize> {
         Some(self.watch.leader.load(Ordering::Relaxed)).filter(|&id| id > 0)
     }
 
-    /// Waits until all nodes have the same state, in each group.
+    /// Waits until all nodes have the same state.
     ///
     /// # Errors
     /// As [`wait_until_same`].
     pub async fn wait_until_same(&self, patience: Duration) -> Result<(), String> {
-        for group in 0..self.groups {
-            let same = wait_until_same(|| self.states(group), patience).await;
-            same.map_err(|why| format!("group {group}: {why}"))?;
-        }
-        Ok(())
+        wait_until_same(|| self.states(), patience).await
     }
 
-    /// What each node has applied in a group, in the order of their ids; `None` where one does not
-    /// answer.
-    async fn states(&self, group: u16) -> Vec<Option<Applied>> {
+    /// What each node has applied, in the order of their ids; `None` where one does not answer.
+    async fn states(&self) -> Vec<Option<Applied>> {
         let mut states = Vec::new();
         for server in &self.servers {
-            let mut client = client_of(vec![server.clone()]);
-            let status = client.status_of(group, server).await.ok();
+            let status = client_of(vec![server.clone()]).status(server).await.ok();
             let applied = |index, fingerprint| Applied { index, fingerprint };
             states.push(status.map(|status| applied(status.applied, status.fingerprint)));
         }
@@ -167,12 +160,12 @@ struct Watch {
 impl Watch {
     /// Asks a node for ever: often, while none is known to lead.
     async fn ask_on(self: Arc<Self>, server: String) {
-        let mut client = client_of(vec![server.clone()]);
+        let client = client_of(vec![server.clone()]);
         let now_ms = || self.start.elapsed().as_millis() as u64;
         loop {
             let asked = timeout(ASK_EVERY, client.status(&server)).await;
             if let Ok(Ok(status)) = asked
-                && status.state == "Leader"
+                && status.is_leader
                 && status.term >= self.term.fetch_max(status.term, Ordering::Relaxed)
             {
                 self.leader.store(status.id as usize, Ordering::Relaxed);
@@ -245,9 +238,15 @@ impl Customer {
             self.servers.rotate_left(1);
             self.client = client_of(self.servers.clone());
         }
-        match asked {
-            Asked::Change(request) => self.client.write(request.clone()).await.then(|_| Some(None)),
-            Asked::Get(key) => self.client.get(key.as_str()).await,
+        let question = match asked {
+            Asked::Change(request) => Question::Write(request.clone()),
+            Asked::Get(key) => Question::Get(key.clone()),
+        };
+        match self.client.ask(question).await {
+            Outcome::Done(Answer::Value(value)) => Outcome::Done(value),
+            Outcome::Done(_) => Outcome::Done(None),
+            Outcome::NotDone(why) => Outcome::NotDone(why),
+            Outcome::Unknown(why) => Outcome::Unknown(why),
         }
     }
 }

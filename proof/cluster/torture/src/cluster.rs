@@ -45,8 +45,6 @@ pub struct ClusterOptions {
     pub program: PathBuf,
     /// For all nodes.
     pub arguments: Vec<String>,
-    /// Groups of each node.
-    pub groups: u16,
     /// Where work directories are made.
     pub parent: PathBuf,
     /// Where nodes write what they have to say.
@@ -87,7 +85,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Hosts, disks and the first start of all nodes; node 1 makes the cluster.
+    /// Hosts, disks and the first start of all nodes.
     pub fn make(options: &ClusterOptions) -> Result<Self, Trap> {
         let hosts = Hosts::make(options.nodes)?;
         let addresses = (1..=options.nodes).map(|id| hosts.address(id)).collect();
@@ -158,8 +156,8 @@ impl Cluster {
         let namespace = self.hosts.namespace(id);
         // A clock of another start: what was kept of the old one must mean nothing.
         let monotonic_s = self.rng.u32(..1_000_000);
-        let is_first = id == 1 && !self.is_made;
-        let node = Node::start(&self.options, id, &namespace, &directory, monotonic_s, is_first)?;
+        let is_new = !self.is_made;
+        let node = Node::start(&self.options, id, &namespace, &directory, monotonic_s, is_new)?;
         self.member(id).process = Some(node);
         self.tell(format_args!("node {id} starts, its clock {monotonic_s} s ahead"));
         Ok(())

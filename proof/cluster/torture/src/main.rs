@@ -41,9 +41,6 @@ struct Arguments {
     /// Nodes: 1 to 9
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=9))]
     nodes: u64,
-    /// Raft groups of each node, in one log; the keys are divided among them
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    groups: u16,
     /// Decides faults, crash states and what clients ask
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -136,8 +133,7 @@ fn torture(arguments: Arguments) -> Result<Summary, String> {
             nodes: arguments.nodes as usize,
             kind: arguments.file_system,
             program,
-            arguments: node_arguments(arguments.node_argument, arguments.groups),
-            groups: arguments.groups,
+            arguments: node_arguments(arguments.node_argument),
             parent,
             logs,
             seed: arguments.seed,
@@ -163,14 +159,9 @@ fn torture(arguments: Arguments) -> Result<Summary, String> {
 
 /// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and
 /// new segments in it.
-fn node_arguments(mut given: Vec<String>, groups: u16) -> Vec<String> {
-    given.push(format!("--groups={groups}"));
-    let defaults = [
-        ("--election-ms", "200"),
-        ("--heartbeat-ms", "50"),
-        ("--snapshot-every", "150"),
-        ("--segment-bytes", "4194304"),
-    ];
+fn node_arguments(given: Vec<String>) -> Vec<String> {
+    let defaults =
+        [("--election-ms", "200"), ("--snapshot-every", "150"), ("--segment-bytes", "4194304")];
     let is_given = |name: &str| given.iter().any(|word| word.split('=').next() == Some(name));
     let left = defaults.into_iter().filter(|(name, _)| !is_given(name));
     left.map(|(name, value)| format!("{name}={value}")).chain(given.clone()).collect()

@@ -33,14 +33,14 @@ pub struct Node {
 
 impl Node {
     /// Starts a node. `monotonic_s` is added to its monotonic clock, as a machine that boots has
-    /// another one; `is_first`: it makes the cluster.
+    /// another one; `is_new`: it starts for the first time.
     pub fn start(
         options: &NodeOptions,
         id: usize,
         namespace: &str,
         directory: &Path,
         monotonic_s: u32,
-        is_first: bool,
+        is_new: bool,
     ) -> Result<Self, String> {
         let log = options.logs.join(format!("node-{id}.log"));
         let opened = File::options().create(true).append(true).open(&log);
@@ -54,9 +54,9 @@ impl Node {
         command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net=/run/netns/{namespace}")]);
         command.args(["unshare", "--time", "--monotonic", &monotonic, "--boottime", &monotonic]);
         command.arg(&options.program).args(["serve", "--id", &id.to_string()]);
-        command.args(["--listen", &listen, "--cluster", &cluster.join(",")]);
-        command.arg("--dir").arg(directory);
-        command.args(is_first.then_some("--bootstrap")).args(&options.arguments);
+        command.args(["--listen", &listen]).arg("--dir").arg(directory);
+        command.args(is_new.then(|| format!("--cluster={}", cluster.join(","))));
+        command.args(&options.arguments);
         let process = Process::start(command.stdin(Stdio::null()).stderr(opened));
         let process = process.map_err(|error| format!("setpriv: {error}"))?;
         Ok(Self { id, process, listens: false })

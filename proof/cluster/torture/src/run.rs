@@ -127,8 +127,7 @@ impl Run<'_> {
                 return Ok(from);
             }
         };
-        let clients =
-            Clients::new(&cluster.addresses(), self.options.cluster.groups, &self.runtime);
+        let clients = Clients::new(&cluster.addresses(), &self.runtime);
         let (mut before, mut number): (Option<Round>, _) = (None, from);
         while number < to && self.goes_on() {
             let mut round = self.new_round(number)?;
