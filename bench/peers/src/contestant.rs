@@ -232,7 +232,11 @@ impl TakesTurns for Contestant<'_> {
 
     fn finish(&mut self, way: &mut Way, notes: &mut Vec<String>) {
         way.latency = (self.latency.count() > 0).then(|| self.latency.finish());
-        notes.push(format!("{}: {}; {} records compared", way.name, self.how, self.checked));
+        let checked = match self.has_records() {
+            true => format!("; {} records compared", self.checked),
+            false => String::new(),
+        };
+        notes.push(format!("{}: {}{checked}", way.name, self.how));
     }
 }
 
@@ -250,9 +254,13 @@ mod tests {
     use crate::load::ALL;
     use crate::store::Writer;
 
-    fn contestant(directory: &Path, name: &str, engine: Engine) -> Contestant<'static> {
+    /// Its directory goes with it.
+    fn contestant(name: &str, engine: Engine) -> Contestant<'static> {
         let load = ALL.iter().find(|load| load.name == name).expect("a load");
-        Contestant::new(directory, load, engine, &[], false)
+        let directory = format!("bench-peers-{}-{name}-", std::process::id());
+        let mut one = Contestant::new(&std::env::temp_dir(), load, engine, &[], false);
+        one.path = std::env::temp_dir().join(directory + engine.name());
+        one
     }
 
     #[test]
@@ -264,8 +272,7 @@ mod tests {
                     continue;
                 }
                 let what = format!("{name}, {}", engine.name());
-                let directory = tempfile::tempdir().expect("a directory");
-                let mut one = contestant(directory.path(), name, engine);
+                let mut one = contestant(name, engine);
                 one.prove().unwrap_or_else(|error| panic!("{what}: {error:#}"));
                 assert!(one.checked > 0, "{what}");
 
@@ -318,8 +325,7 @@ mod tests {
 
     #[test]
     fn a_store_that_does_nothing_is_found_out() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut one = contestant(directory.path(), "8x128", Engine::Okaywal);
+        let mut one = contestant("8x128", Engine::Okaywal);
         one.open = |_, _, _, _| Ok(Box::new(Nothing));
         let error = one.prove().expect_err("nothing is there");
         assert!(format!("{error:#}").contains("records acknowledged"), "{error:#}");
