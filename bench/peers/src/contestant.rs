@@ -17,7 +17,7 @@ use inkstone_lab::stage::{Session, WayError};
 use crate::load::Load;
 use crate::record::{Checker, Source};
 use crate::store::{Setup, Store, Work};
-use crate::stores::{Engine, Subject};
+use crate::stores::{Kind, Subject};
 use crate::turn::{Turned, Worker, age, run};
 
 /// Bytes of records that go in before the first round. A log gives files back to itself only once
@@ -35,14 +35,17 @@ const LAST_RECORDS: u32 = 2;
 /// Of the flushes that a turn needs at least: its first and last commits may lie across its ends.
 const COVERED_MIN: f64 = 0.95;
 
+/// Opens a store, or makes it, in a directory.
+type Open = fn(Subject, Kind, &Path, Setup) -> Result<Box<dyn Store>>;
+
 /// One way of a load.
 pub struct Contestant<'a> {
     load: &'a Load,
-    engine: Engine,
+    engine: Kind,
     setup: Setup,
     path: PathBuf,
     /// [`Subject::open`].
-    open: fn(Subject, Engine, &Path, Setup) -> Result<Box<dyn Store>>,
+    open: Open,
     /// Processes that spin during each turn, and pause now.
     spinners: &'a [Helper],
     /// Whether what is durable takes a flush of the device here: a volatile cache, and no FUA.
@@ -60,7 +63,7 @@ impl<'a> Contestant<'a> {
     pub fn new(
         directory: &Path,
         load: &'a Load,
-        engine: Engine,
+        engine: Kind,
         spinners: &'a [Helper],
         needs_flushes: bool,
     ) -> Self {
@@ -102,7 +105,7 @@ impl<'a> Contestant<'a> {
 
     /// A floor has none.
     fn has_records(&self) -> bool {
-        self.engine != Engine::Bare
+        self.engine != Kind::Bare
     }
 
     fn opened(&self, path: &Path, setup: Setup) -> Result<Box<dyn Store>> {
@@ -255,7 +258,7 @@ mod tests {
     use crate::store::Writer;
 
     /// Its directory goes with it.
-    fn contestant(name: &str, engine: Engine) -> Contestant<'static> {
+    fn contestant(name: &str, engine: Kind) -> Contestant<'static> {
         let load = ALL.iter().find(|load| load.name == name).expect("a load");
         let directory = format!("bench-peers-{}-{name}-", std::process::id());
         let mut one = Contestant::new(&std::env::temp_dir(), load, engine, &[], false);
@@ -267,8 +270,8 @@ mod tests {
     fn every_store_gives_back_what_it_acknowledged_and_no_more() {
         for name in ["8x128", "unsynced", "growing128", "raft-64x128", "streams-1000"] {
             for &engine in ALL.iter().find(|load| load.name == name).expect("a load").engines {
-                let is_built = engine != Engine::Rocksdb || cfg!(feature = "rocksdb");
-                if engine == Engine::Bare || !is_built {
+                let is_built = engine != Kind::Rocksdb || cfg!(feature = "rocksdb");
+                if engine == Kind::Bare || !is_built {
                     continue;
                 }
                 let what = format!("{name}, {}", engine.name());
@@ -325,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_store_that_does_nothing_is_found_out() {
-        let mut one = contestant("8x128", Engine::Okaywal);
+        let mut one = contestant("8x128", Kind::Okaywal);
         one.open = |_, _, _, _| Ok(Box::new(Nothing));
         let error = one.prove().expect_err("nothing is there");
         assert!(format!("{error:#}").contains("records acknowledged"), "{error:#}");

@@ -4,7 +4,7 @@
 //! `reading`).
 
 use crate::store::{Setup, Work};
-use crate::stores::{Engine, Subject};
+use crate::stores::{Kind, Subject};
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +21,9 @@ pub struct Load {
     pub spinners: u32,
     /// Whether nothing is cached, where it is read.
     pub is_cold: bool,
-    pub engines: &'static [Engine],
+    pub engines: &'static [Kind],
     /// With whom the others are compared.
-    pub baseline: Engine,
+    pub baseline: Kind,
 }
 
 const LOG: Load = Load {
@@ -35,19 +35,18 @@ const LOG: Load = Load {
     record_bytes: 128,
     spinners: 0,
     is_cold: false,
-    engines: &Engine::ALL,
-    baseline: Engine::Bare,
+    engines: &Kind::ALL,
+    baseline: Kind::Bare,
 };
 const UNSYNCED: Load = Load { work: Work::Unsynced, ..LOG };
 /// Only the log makes durable by itself what nobody waits for.
-const ASYNC: Load =
-    Load { work: Work::Unwaited, engines: &[Engine::Inkstone, Engine::Bare], ..LOG };
+const ASYNC: Load = Load { work: Work::Unwaited, engines: &[Kind::Inkstone, Kind::Bare], ..LOG };
 const GROWING: Load = Load { work: Work::Growing, ..ASYNC };
 const BUSY: Load = Load { spinners: 2, ..LOG };
 const RAFT: Load = Load {
     subject: Subject::Raft,
-    engines: &[Engine::Inkstone, Engine::RaftEngine],
-    baseline: Engine::RaftEngine,
+    engines: &[Kind::Inkstone, Kind::RaftEngine],
+    baseline: Kind::RaftEngine,
     ..LOG
 };
 const STREAMS: Load = Load { subject: Subject::Streams, threads: 64, ..RAFT };
@@ -55,8 +54,8 @@ const STREAMS_READ: Load = Load { work: Work::Read, threads: 1, streams: 11, ..S
 const READ: Load = Load {
     work: Work::Read,
     record_bytes: 256,
-    engines: &[Engine::Inkstone, Engine::RaftEngine, Engine::Okaywal, Engine::Rocksdb],
-    baseline: Engine::Inkstone,
+    engines: &[Kind::Inkstone, Kind::RaftEngine, Kind::Okaywal, Kind::Rocksdb],
+    baseline: Kind::Inkstone,
     ..LOG
 };
 
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn every_load_has_the_log_and_its_baseline() {
         for load in ALL {
-            assert!(load.engines.contains(&Engine::Inkstone), "{}", load.name);
+            assert!(load.engines.contains(&Kind::Inkstone), "{}", load.name);
             assert!(load.engines.contains(&load.baseline), "{}", load.name);
         }
     }

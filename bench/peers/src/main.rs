@@ -36,7 +36,7 @@ use contestant::{Contestant, GROWING_BYTES_MAX, refused};
 use load::Load;
 use reading::Reading;
 use store::Work;
-use stores::Engine;
+use stores::Kind;
 
 /// Columns of a table.
 const WIDTH: usize = 160;
@@ -62,7 +62,7 @@ struct Arguments {
     only: Vec<Vec<&'static Load>>,
     /// Some engines; the floor takes part in any case.
     #[arg(long, value_delimiter = ',')]
-    engines: Vec<Engine>,
+    engines: Vec<Kind>,
     /// Seed of the orders and intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -155,11 +155,11 @@ fn measure(
     let device = site.capabilities.device.as_ref();
     let needs_flushes = device
         .is_some_and(|device| device.volatile_cache == Some(true) && device.fua == Some(false));
-    let is_asked = |engine: &&Engine| {
+    let is_asked = |engine: &&Kind| {
         let asked = &arguments.engines;
-        **engine == Engine::Bare || asked.is_empty() || asked.contains(engine)
+        **engine == Kind::Bare || asked.is_empty() || asked.contains(engine)
     };
-    let engines: Vec<Engine> = load.engines.iter().filter(is_asked).copied().collect();
+    let engines: Vec<Kind> = load.engines.iter().filter(is_asked).copied().collect();
     progress.start(engines.len() as u64 * (1 + u64::from(arguments.rounds)), load.name);
     let mut ways = Vec::new();
     for engine in engines {
@@ -195,7 +195,7 @@ fn measure(
 
 /// How many times as fast the log is as others than the baseline, paired by round.
 fn log_beside_others(table: &Table) -> Vec<String> {
-    let Some(log) = table.way(Engine::Inkstone.name()) else { return Vec::new() };
+    let Some(log) = table.way(Kind::Inkstone.name()) else { return Vec::new() };
     let is_new = |name: &String| *name != log.name && table.baseline.as_ref() != Some(name);
     let others: Vec<_> = table.ways.iter().filter(|way| is_new(&way.name)).collect();
     let words = |other: &&Way| {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((all.rounds, all.seconds, all.seed), (9, Duration::from_millis(500), 7));
         let loads: Vec<_> = all.only.iter().flatten().map(|load| load.name).collect();
         assert_eq!(loads, ["raft-1x128", "raft-64x128", "1x4k"]);
-        assert_eq!(all.engines, [Engine::Okaywal]);
+        assert_eq!(all.engines, [Kind::Okaywal]);
         for line in
             ["", "/a /b", "/a --rounds 0", "/a --only 2x128", "/a --engines etcd", "/a --what 1"]
         {

@@ -18,7 +18,7 @@ use crate::contestant::{figures, refused};
 use crate::load::Load;
 use crate::record::{Checker, Source};
 use crate::store::{Setup, Store, Work};
-use crate::stores::{Engine, Subject};
+use crate::stores::{Kind, Subject};
 
 /// Payload of the log that is read.
 const LOG_BYTES: u64 = 1 << 30;
@@ -36,7 +36,7 @@ const STAYED_MAX: f64 = 0.01;
 /// One way of a load that reads.
 pub struct Reading<'a> {
     load: &'a Load,
-    engine: Engine,
+    engine: Kind,
     path: PathBuf,
     setup: Setup,
     /// Records that are read.
@@ -49,7 +49,7 @@ impl<'a> Reading<'a> {
     ///
     /// # Errors
     /// It gives back something else, or cannot be opened.
-    pub fn begin(directory: &Path, load: &'a Load, engine: Engine) -> Result<Self> {
+    pub fn begin(directory: &Path, load: &'a Load, engine: Kind) -> Result<Self> {
         let path = directory.join(format!("read-{:?}-{}", load.subject, engine.name()));
         let count = match load.subject {
             Subject::Log => (LOG_BYTES / load.record_bytes as u64).next_multiple_of(SYNC_EVERY),

@@ -21,7 +21,7 @@ use crate::store::{Setup, Store};
 
 /// Who can take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
+pub enum Kind {
     Inkstone,
     RaftEngine,
     Okaywal,
@@ -30,7 +30,7 @@ pub enum Engine {
     Bare,
 }
 
-impl Engine {
+impl Kind {
     pub const ALL: [Self; 5] =
         [Self::Inkstone, Self::RaftEngine, Self::Okaywal, Self::Rocksdb, Self::Bare];
 
@@ -56,22 +56,22 @@ pub enum Subject {
 
 impl Subject {
     /// Opens the store of an engine, or makes it, in this directory.
-    pub fn open(self, engine: Engine, path: &Path, setup: Setup) -> Result<Box<dyn Store>> {
+    pub fn open(self, engine: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Store>> {
         std::fs::create_dir_all(path)?;
         match (engine, self) {
-            (Engine::Inkstone, Self::Log) => inkstone::open(path, setup),
-            (Engine::Inkstone, Self::Streams) => streams::open(path, setup),
-            (Engine::Inkstone, Self::Raft) => raft::open(path, setup),
-            (Engine::RaftEngine, Self::Log | Self::Streams) => raft_engine::open(path, setup),
-            (Engine::RaftEngine, Self::Raft) => raft_engine_calls::open(path, setup),
-            (Engine::Okaywal, _) => okaywal::open(path, setup),
+            (Kind::Inkstone, Self::Log) => inkstone::open(path, setup),
+            (Kind::Inkstone, Self::Streams) => streams::open(path, setup),
+            (Kind::Inkstone, Self::Raft) => raft::open(path, setup),
+            (Kind::RaftEngine, Self::Log | Self::Streams) => raft_engine::open(path, setup),
+            (Kind::RaftEngine, Self::Raft) => raft_engine_calls::open(path, setup),
+            (Kind::Okaywal, _) => okaywal::open(path, setup),
             #[cfg(feature = "rocksdb")]
-            (Engine::Rocksdb, _) => rocksdb::open(path, setup),
+            (Kind::Rocksdb, _) => rocksdb::open(path, setup),
             #[cfg(not(feature = "rocksdb"))]
-            (Engine::Rocksdb, _) => anyhow::bail!(
+            (Kind::Rocksdb, _) => anyhow::bail!(
                 "built without the feature `rocksdb`, which needs the system's library (README.md)"
             ),
-            (Engine::Bare, _) => bare::open(path, setup),
+            (Kind::Bare, _) => bare::open(path, setup),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::store::{KEEP_BYTES, Setup, Store, Writer};
 const FILE_MIB: u64 = 32;
 /// Files beyond this are purged: four times what is kept. Half as many again are made and filled
 /// with zeros at the start.
-const PURGE_MIB: u64 = 4 * KEEP_BYTES >> 20;
+const PURGE_MIB: u64 = (4 * KEEP_BYTES) >> 20;
 /// Of one read.
 const READ_BYTES: usize = 1 << 20;
 
