@@ -213,6 +213,11 @@ impl Builder {
     /// the path leads to: a link stays as it is, and its target is rotated where the target is.
     pub(crate) fn folder(&self) -> Result<Arc<Folder>> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
+        if let Some(bytes) = self.rotation.bytes.filter(|bytes| *bytes < Rotation::BYTES_MIN) {
+            let why = format!("files of {bytes} bytes are too small: they end between buffers");
+            let least = Rotation::BYTES_MIN >> 10;
+            return Err(refused(&why).advise(format!("rotate at {least} KiB or more")));
+        }
         // Checked without opening it: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
             return Err(refused("it is not a regular file")

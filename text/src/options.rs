@@ -54,13 +54,16 @@ impl Rotation {
         Self::default()
     }
 
-    /// Before a file would become larger than this. Files end between buffers, so each may be a
-    /// buffer smaller; a buffer is at most a quarter of this. Only a line longer than a buffer can
-    /// make a file larger. A limit on the size of files (`ulimit -f`) ends a file earlier, with any
-    /// rotation.
+    /// The smallest size that can be kept: four of the smallest buffers.
+    pub const BYTES_MIN: u64 = 16 << 10;
+
+    /// Before a file would become larger than this, which is at least [`Rotation::BYTES_MIN`]:
+    /// opening refuses less. Files end between buffers, so each may be a buffer smaller; a buffer
+    /// is at most a quarter of this. Only a line longer than a buffer can make a file larger. A
+    /// limit on the size of files (`ulimit -f`) ends a file earlier, with any rotation.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {
-        Self { bytes: Some(bytes.max(1)), ..self }
+        Self { bytes: Some(bytes), ..self }
     }
 
     /// At each multiple of this since 1970 (a day: at midnight) in UTC or as [`Rotation::zone`]

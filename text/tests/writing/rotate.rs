@@ -38,6 +38,18 @@ fn only_the_newest_files_stay_and_others_are_not_touched() {
     assert!(kept.iter().copied().eq(kept[0]..3000), "the newest, without a hole");
 }
 
+#[test]
+fn a_size_that_could_not_be_kept_is_refused_before_anything_is_made() {
+    let (directory, path) = place();
+    for (bytes, is_taken) in [(0, false), (1024, false), ((16 << 10) - 1, false), (16 << 10, true)]
+    {
+        let opened = LogWriter::builder(&path).rotate(Rotation::new().at_bytes(bytes)).open();
+        let told = opened.as_ref().err().map(ToString::to_string);
+        assert_eq!(told.is_none_or(|told| !told.contains("16 KiB or more")), is_taken, "{bytes}");
+        assert_eq!(names(directory.path()).is_empty(), !is_taken, "{bytes}");
+    }
+}
+
 /// A file of another program has the last possible name, or the one before it. Behind the second
 /// there is one more name; then a rotation cannot be done, which is told once, and not with each of
 /// the attempts: as long as lines come there is one every second.
