@@ -20,7 +20,7 @@ pub mod tally;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ const FILES_LISTED: usize = 16;
 const UNSYNCED_LISTED: usize = 8;
 /// The most neighbours that are listed for a file.
 const BESIDE_LISTED: usize = 4;
+/// The most programs that are named in place of one that was not there.
+const WRITERS_LISTED: usize = 6;
 /// On a disk that is busier than this, nothing is measured unless the caller asks for it.
 const IDLE: f64 = 0.25;
 /// How often the report so far is shown.
@@ -177,16 +179,17 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         && syncs.unnamed == 0
         && recording.places.iter().all(|place| place.since_ns == 0);
     report.never_synced.retain(|_| is_all);
-    report.finding = finding(&report, is_all);
+    report.finding = finding(&report, &options.target, is_all);
     report
 }
 
-fn finding(report: &WatchReport, is_all: bool) -> String {
-    match report.files.first() {
-        Some(file) => format!("{}.", file.why),
-        None if report.processes.is_empty() => "No such process was seen.".into(),
-        None if !is_all => "Whether this program syncs its files could not be seen.".into(),
-        None => {
+fn finding(report: &WatchReport, target: &Target, is_all: bool) -> String {
+    match (report.files.first(), target) {
+        (Some(file), _) => format!("{}.", file.why),
+        (None, Target::Path(path)) if report.processes.is_empty() => nobody_in(path),
+        (None, _) if report.processes.is_empty() => "No such process was seen.".into(),
+        (None, _) if !is_all => "Whether this program syncs its files could not be seen.".into(),
+        (None, _) => {
             let written: u64 =
                 report.processes.iter().filter_map(|process| process.written_bytes).sum();
             format!(
@@ -198,6 +201,22 @@ fn finding(report: &WatchReport, is_all: bool) -> String {
             )
         }
     }
+}
+
+/// What to watch instead of a directory in which no program had a file open.
+fn nobody_in(directory: &Path) -> String {
+    let directory = collect::absolute(directory);
+    let writers = collect::writers_beside(&directory);
+    let next = match writers.as_slice() {
+        [] => "Run a program that syncs there meanwhile, for example \
+               `while sleep 0.1; do date; done | inkstone append demo`."
+            .to_owned(),
+        all => format!(
+            "These have files on the same disk open for writing: {}. Watch one by its number.",
+            all[..all.len().min(WRITERS_LISTED)].join(", ")
+        ),
+    };
+    format!("No program had a file below {} open. {next}", directory.display())
 }
 
 fn place_warnings(recording: &Recording, used: &[String]) -> Vec<String> {

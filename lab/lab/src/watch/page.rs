@@ -30,7 +30,7 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         let names = report.never_synced.join(", ");
         text.push_str(&row("never synced", &names, width));
     }
-    if report.files.is_empty() {
+    if report.files.is_empty() && !report.processes.is_empty() {
         text.push('\n');
         for process in &report.processes {
             let known = |count: Option<u64>| count.map_or("unknown".into(), |n| bytes(n as f64));
