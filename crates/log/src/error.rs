@@ -215,13 +215,12 @@ impl fmt::Display for Corruption {
         for line in &self.details {
             write!(f, "; {line}")?;
         }
-        write!(f, " [{}]; ", self.row)?;
         f.write_str(match self.is_without_records {
             true => {
-                "no record was found in what is left of the log: if it was new, remove its .ink \
+                "; no record was found in what is left of the log: if it was new, remove its .ink \
                  files and open it again; if it held records, keep the files and use a backup"
             }
-            false => "`inkstone salvage` saves what can be read",
+            false => "; `inkstone salvage` saves what can be read",
         })
     }
 }

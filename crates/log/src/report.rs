@@ -56,9 +56,9 @@ impl fmt::Display for Recovery {
             last => format!("at LSN {last}"),
         };
         match self.verdict {
-            Verdict::Torn => write!(f, "ends {last} with a torn tail [{}]", self.row)?,
+            Verdict::Torn => write!(f, "ends {last} with a torn tail")?,
             _ if self.clean => write!(f, "closed cleanly {last}")?,
-            _ => write!(f, "ends {last} [{}]", self.row)?,
+            _ => write!(f, "ends {last}")?,
         }
         let many = if self.segments == 1 { "" } else { "s" };
         write!(f, ", {} segment{many} from LSN {}", self.segments, self.first)?;
