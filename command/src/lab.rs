@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
     CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, LabError, NumberedOptions, Tier, all, claims, disks,
     numbered, part, quick,
 };
-use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named};
+use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named, statements};
 use inkstone_lab::experiment::part::{Atlas, Images, Part, ROUNDS, Size};
 use inkstone_lab::experiment::{ReadOrder, read};
 use inkstone_lab::image::{ImageKind, LoopMode};
@@ -22,7 +23,7 @@ use inkstone_lab::rounds::Pace;
 
 use crate::compare::{CompareArguments, compare};
 use crate::output::{Output, View, render, timelines};
-use crate::parse::{duration, names, size};
+use crate::parse::{WrongValue, duration, names, size};
 use crate::report::{ReportArguments, report};
 use crate::select::{Running, Selection, Where, seed};
 
@@ -36,35 +37,35 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             the fastest durable way on this disk: under a minute
   inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
-  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync
+  inkstone lab write --reuse new,reuse --durability o-dsync,rwf-dsync
   sudo inkstone lab bill --timeline        the block requests that one commit causes
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab fallocate                   what each mode of fallocate does to a file
   inkstone lab read --order random         ways of reading a file
-  inkstone lab compare before.json after.json   what became slower: exit code 3 if anything did
+  inkstone lab compare before.json after.json    what became slower: exit code 3
   inkstone lab report out.json             one page, out.html, that needs no network";
 const WRITE_EXAMPLES: &str = "\
 Examples:
   inkstone lab write                       every way of preparing a file for a log
   inkstone lab write --reuse new,reuse --durability fsync,fdatasync
-  inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30 --json out.json";
+  inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30";
 const BILL_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab bill                   every way of preparing a file, at 4 KiB and at 512 B
+  sudo inkstone lab bill                   every way of preparing a file
   sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline
-                                           two ways, and every request of three commits of each
+      two ways, with every request
 
 Exact bills need root, for the kernel's trace of the block layer.";
 const FILESYSTEMS_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
-  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
-  sudo inkstone lab filesystems --file-systems xfs --durability fdatasync,o-dsync";
+  sudo inkstone lab filesystems            every one, on loop devices: minutes
+  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --bills
+  sudo inkstone lab filesystems --file-systems xfs --durability fsync,o-dsync";
 const FALLOCATE_EXAMPLES: &str = "\
 Examples:
   inkstone lab fallocate                   this directory's file system only
   inkstone lab fallocate /mnt/nvme --size 1GiB
-  sudo inkstone lab fallocate --file-systems ext4,xfs,btrfs    these too, created on loop devices";
+  sudo inkstone lab fallocate --file-systems ext4,xfs,btrfs    on loop devices";
 const READ_EXAMPLES: &str = "\
 Examples:
   inkstone lab read                        front to back and at random: half a minute
@@ -75,17 +76,17 @@ Examples:
   inkstone lab report all.json             and a page of it";
 const CLAIMS_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 checks what articles and public threads say: a minute \
-or two
+  sudo inkstone lab claims                 checks what others say: a minute or two
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list";
-const NUMBERED_EXAMPLES: &str = "\
+const EXPERIMENT_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab e1                     small: seconds to minutes
-  inkstone lab e1 --list                   its statements; nothing runs
-  sudo inkstone lab e2 --published --json e2.json    as published: e1, e2 and e7 take hours
-  sudo inkstone lab e2 --published --rounds 1 --time 5s    the published sizes, each pass ended \
-after 5 s
+  sudo inkstone lab experiment 1           small: seconds to minutes
+  inkstone lab experiment 1 --list         its statements; nothing runs
+  sudo inkstone lab experiment 2 --published --json e2.json
+      as published: 1, 2 and 7 take hours
+  sudo inkstone lab experiment 2 --published --rounds 1 --time 5s
+      the published sizes, 5 s for each pass
 
 The tables come as they are measured, the answers to the statements last. --json FILE is written
 after each table, so that a kill costs only the one that is measured. What cannot run (without root,
@@ -133,36 +134,9 @@ enum LabCommand {
     Claims(ClaimsArguments),
     /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
-    /// Ways to write a durable log
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E1(NumberedArguments),
-    /// First and second pass, with a journal and without
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E2(NumberedArguments),
-    /// What a durable write costs at the block layer
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E3(NumberedArguments),
-    /// fallocate, mode by mode
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E4(NumberedArguments),
-    /// A key-value store's log, with blocks reserved ahead and without
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E5(NumberedArguments),
-    /// Ways of doing I/O, and a mixed load beside fio
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E6(NumberedArguments),
-    /// A pool of threads that block
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E7(NumberedArguments),
-    /// Reading fast
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E8(NumberedArguments),
-    /// A text log written by many threads
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E9(NumberedArguments),
-    /// The next file of a log, prepared ahead or used again
-    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
-    E10(NumberedArguments),
+    /// Repeat an experiment of the articles, and say whether its statements hold here
+    #[command(after_help = EXPERIMENT_EXAMPLES)]
+    Experiment(ExperimentArguments),
 }
 
 #[derive(Debug, Args)]
@@ -253,7 +227,7 @@ struct ReadArguments {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Time for all rounds of all ways together
-    #[arg(long, value_name = "TIME", default_value = "30", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     seconds: Duration,
     /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
@@ -288,7 +262,7 @@ struct ClaimsArguments {
     #[command(flatten)]
     place: Where,
     /// Only these claims
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = claim)]
     only: Vec<String>,
     /// List the claims and run none
     #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
@@ -308,7 +282,10 @@ struct ClaimsArguments {
 }
 
 #[derive(Debug, Clone, Args)]
-struct NumberedArguments {
+struct ExperimentArguments {
+    /// Which of the ten
+    #[arg(value_name = "N", value_parser = numbers())]
+    experiment: &'static Experiment,
     #[command(flatten)]
     place: Where,
     /// Take the published sizes, set-ups and rounds
@@ -342,16 +319,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
         L::Compare(arguments) => compare(arguments),
         L::Claims(arguments) => check_claims(arguments, stop),
         L::Report(arguments) => report(arguments),
-        L::E1(arguments) => experiment("e1", arguments, stop),
-        L::E2(arguments) => experiment("e2", arguments, stop),
-        L::E3(arguments) => experiment("e3", arguments, stop),
-        L::E4(arguments) => experiment("e4", arguments, stop),
-        L::E5(arguments) => experiment("e5", arguments, stop),
-        L::E6(arguments) => experiment("e6", arguments, stop),
-        L::E7(arguments) => experiment("e7", arguments, stop),
-        L::E8(arguments) => experiment("e8", arguments, stop),
-        L::E9(arguments) => experiment("e9", arguments, stop),
-        L::E10(arguments) => experiment("e10", arguments, stop),
+        L::Experiment(arguments) => experiment(arguments, stop),
     }
 }
 
@@ -386,9 +354,9 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
         definition.get_subcommands().map(clap::Command::get_name).min_by_key(|name| near(name));
     match nearest.filter(|name| near(name) <= MISTAKES_MAX) {
         Some(name) => {
-            anyhow::bail!(
-                "there is no directory and no command {word:?}: `inkstone lab {name}` is one"
-            )
+            let told =
+                format!("there is no directory and no command {word:?}: `inkstone lab {name}` is");
+            Err(WrongValue(told + " one").into())
         }
         None => Ok(()),
     }
@@ -496,6 +464,17 @@ fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Resul
     output.show(View::Claims, stop, |context| claims(&options, context))
 }
 
+/// Takes the name of a claim.
+fn claim(name: &str) -> Result<String, String> {
+    let near = |known: &&str| strsim::damerau_levenshtein(name, known);
+    match statements().map(|statement| statement.id).min_by_key(near) {
+        Some(nearest) if nearest != name => Err(format!(
+            "no claim is called {name:?}; the nearest is {nearest:?}, and --list names all"
+        )),
+        _ => Ok(name.to_owned()),
+    }
+}
+
 /// Lists the statements of an experiment.
 fn list(experiment: &Experiment) {
     for statement in experiment.statements {
@@ -505,15 +484,18 @@ fn list(experiment: &Experiment) {
     }
 }
 
-fn experiment(
-    name: &str,
-    arguments: &NumberedArguments,
-    stop: &AtomicBool,
-) -> anyhow::Result<ExitCode> {
-    let NumberedArguments { place, published, rounds, time, output, .. } = arguments;
-    let experiment = named(name).ok_or_else(|| anyhow::anyhow!("there is no experiment {name}"))?;
+/// Takes the number of an experiment.
+fn numbers() -> impl TypedValueParser<Value = &'static Experiment> {
+    let number = |experiment: &'static Experiment| experiment.name.trim_start_matches('e');
+    let value = move |experiment| PossibleValue::new(number(experiment)).help(experiment.about);
+    let values = PossibleValuesParser::new(EXPERIMENTS.iter().map(value));
+    values.try_map(|number| named(&format!("e{number}")).ok_or("there is no such experiment"))
+}
+
+fn experiment(arguments: &ExperimentArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let ExperimentArguments { experiment, place, published, rounds, time, output, .. } = arguments;
     if arguments.list {
-        say!("{name}: {}\n", experiment.about);
+        say!("{}: {}\n", experiment.name, experiment.about);
         list(experiment);
         return Ok(ExitCode::SUCCESS);
     }
@@ -552,16 +534,10 @@ fn news(so_far: &LabResult, shown: &mut (usize, usize)) -> String {
 mod tests {
     use super::*;
 
-    /// Every experiment of the articles has its hidden command, and no other is hidden.
     #[test]
-    fn each_experiment_has_its_command_and_people_see_nine_and_the_answer() {
+    fn no_help_speaks_of_what_only_the_articles_number() {
         let definition = LabArguments::augment_args(clap::Command::new("lab"));
-        let (hidden, seen): (Vec<_>, Vec<_>) =
-            definition.get_subcommands().partition(|command| command.is_hide_set());
-        let names: Vec<&str> = hidden.iter().map(|command| command.get_name()).collect();
-        let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-        assert_eq!((names, seen.len()), (known, 9));
-        for command in seen {
+        for command in definition.get_subcommands().filter(|one| one.get_name() != "experiment") {
             let help = command.clone().render_long_help().to_string();
             for word in ["article 1", "article 2", "(E", " cell", " arm"] {
                 assert!(!help.contains(word), "{}: {word}: {help}", command.get_name());

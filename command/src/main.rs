@@ -3,7 +3,7 @@
 //! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring, logs; each subcommand
 //! is one call of a library.
 //!
-//! docs/exit-codes.md has the exit codes, each with its test.
+//! docs/exit-codes.md has the exit codes; `tests/cases.rs` runs them.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -11,8 +11,10 @@ mod stdout;
 
 mod columns;
 mod compare;
+mod help;
 mod lab;
 mod log;
+#[cfg(test)]
 mod manual;
 mod output;
 mod parse;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
 #[command(name = "inkstone", version, about, max_term_width = 100)]
@@ -52,14 +54,13 @@ enum Command {
     Tee(Box<tee::TeeArguments>),
     #[command(flatten)]
     Log(log::LogCommand),
-    #[command(flatten)]
-    Manual(manual::ManualCommand),
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::whole(Arguments::command()).try_get_matches();
+    let arguments = match parsed.and_then(|found| Arguments::from_arg_matches(&found)) {
         Ok(arguments) => arguments,
-        Err(error) => return with_output(not_run(&error)),
+        Err(error) => return with_output(not_run(error)),
     };
     let stop = Arc::new(AtomicBool::new(false));
     // `tee` continues to read after a signal, and handles signals itself.
@@ -77,20 +78,24 @@ fn main() -> ExitCode {
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Tee(tee) => tee::tee(*tee),
         Command::Log(command) => log::run(&command, &stop),
-        Command::Manual(command) => manual::run(&command, Arguments::command()),
     };
     with_output(match outcome {
         Ok(_) if stdout::was_stopped() => ExitCode::from(signals::ENDED),
         Ok(answer) => answer,
         Err(error) => {
             complain!("{error:#}");
-            ExitCode::FAILURE
+            let is_wrong = error.is::<parse::WrongValue>();
+            if is_wrong { ExitCode::from(WRONG) } else { ExitCode::FAILURE }
         }
     })
 }
 
+/// The exit code of clap for wrong arguments, and of what clap cannot know to be wrong.
+const WRONG: u8 = 2;
+
 /// Prints the help, or what is wrong with the arguments.
-fn not_run(error: &clap::Error) -> ExitCode {
+fn not_run(mut error: clap::Error) -> ExitCode {
+    help::mend_tip(&mut error);
     if error.use_stderr() || std::io::stdout().is_terminal() {
         let _ = error.print();
     } else {

@@ -1,64 +1,118 @@
-//! `inkstone completions` and `inkstone man`, generated from the definition of the command line.
+//! The manual pages and the completions, which a test writes into `target/debug/manual`: a packager's
+//! files, and no part of the command.
 //!
-//! *Owns*: where the output goes. *May not touch*: its text.
+//! *Owns*: the sections of a page, where the files go. *May not touch*: the text of the help, and
+//! the exit codes (docs/exit-codes.md has them).
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::{Command, Subcommand};
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
-const COMPLETIONS: &str = "\
-Examples:
-  inkstone completions bash > /etc/bash_completion.d/inkstone
-  inkstone completions zsh > ~/.zfunc/_inkstone
-  inkstone completions fish > ~/.config/fish/completions/inkstone.fish";
-const MAN: &str = "\
-Examples:
-  inkstone man | man -l -                      the page of the inkstone command
-  inkstone man /usr/local/share/man/man1       the pages of all subcommands too";
+use crate::{Arguments, help};
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum ManualCommand {
-    /// Print a completion script for a shell
-    #[command(after_help = COMPLETIONS)]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-    /// Print the manual page, or write all pages into a directory
-    #[command(after_help = MAN)]
-    Man {
-        /// An existing directory [default: print the main page to stdout]
-        directory: Option<PathBuf>,
-    },
+/// Text for roff, as it is: no line is a request, and no character an escape.
+fn plain(text: &str) -> String {
+    let escaped = text.replace('\\', "\\e").replace('-', "\\-");
+    let line = |line: &str| match line.starts_with(['.', '\'']) {
+        true => format!("\\&{line}\n"),
+        false => format!("{line}\n"),
+    };
+    escaped.lines().map(line).collect()
 }
 
-/// Prints or writes them.
-pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::Result<ExitCode> {
-    match command {
-        ManualCommand::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut definition, "inkstone", &mut script);
-            crate::stdout::print(script);
-        }
-        ManualCommand::Man { directory: None } => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(definition).render(&mut page)?;
-            crate::stdout::print(page);
-        }
-        ManualCommand::Man { directory: Some(directory) } => write_pages(directory, definition)?,
+/// The exit codes of a command with their meanings: its row in the table, or that of the command
+/// that it belongs to, and what holds for all.
+fn exit_codes(page: &str, name: &str) -> Vec<(String, String)> {
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let is_of =
+        |row: &&Vec<&str>, name: &str| row[0].split(", ").any(|one| one.trim_matches('`') == name);
+    let mut names = vec![name.trim_start_matches("inkstone ")];
+    while let Some((above, _)) = names[names.len() - 1].rsplit_once(' ') {
+        names.push(above);
     }
-    Ok(ExitCode::SUCCESS)
+    let own = names.iter().find_map(|name| rows.iter().find(|row| is_of(row, name)));
+    let own = own.unwrap_or_else(|| panic!("{name} has no row of exit codes"));
+    let mut codes = vec![("0".to_owned(), own[1].to_owned()), ("1".to_owned(), own[2].to_owned())];
+    for other in [own, &rows[0]].into_iter().flat_map(|row| row[3].split("; ")) {
+        codes.extend(other.split_once(": ").map(|(code, says)| (code.into(), says.into())));
+    }
+    codes.sort_by_key(|(code, _)| code.parse::<u32>().unwrap_or(u32::MAX));
+    codes
 }
 
-fn write_pages(directory: &Path, definition: Command) -> anyhow::Result<()> {
-    let named = || format!("write pages into {}", directory.display());
-    anyhow::ensure!(
-        directory.is_dir(),
-        "there is no directory {}: create it first",
-        directory.display()
-    );
-    clap_mangen::generate_to(definition, directory).with_context(named)
+/// The page of a command: what clap makes of it, then its examples and its exit codes, as they are.
+fn page(command: &Command, name: &str, codes: &str) -> Vec<u8> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (examples, notes) = after.split_once("\n\n").unwrap_or((&after, ""));
+    let man = clap_mangen::Man::new(command.clone().after_help(None::<&str>));
+    let mut page = Vec::new();
+    man.render(&mut page).expect("memory");
+    let mut add = |text: String| page.extend(text.into_bytes());
+    if let Some(examples) = examples.strip_prefix("Examples:\n") {
+        add(format!(".SH EXAMPLES\n.nf\n{}.fi\n", plain(examples)));
+    }
+    if !notes.is_empty() {
+        let notes = notes.replace("\nTIME: ", "\n\nTIME: ");
+        let paragraphs = notes.split("\n\n").map(|one| format!(".PP\n{}", plain(one)));
+        add(format!(".SH NOTES\n{}", paragraphs.collect::<String>()));
+    }
+    if !command.is_subcommand_required_set() {
+        add(".SH \"EXIT STATUS\"\n".into());
+        for (code, says) in exit_codes(codes, name) {
+            add(format!(".TP\n{}{}", plain(&code), plain(&says.replace('`', ""))));
+        }
+    }
+    page
+}
+
+/// Writes the page of each command, and returns their paths.
+fn write_pages(command: &Command, name: &str, codes: &str, to: &Path, made: &mut Vec<PathBuf>) {
+    let file = to.join(format!("{}.1", name.replace(' ', "-")));
+    let command = command.clone().display_name(name.replace(' ', "-"));
+    fs::write(&file, page(&command, name, codes)).expect("a page");
+    made.push(file);
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        if below.get_name() != "help" {
+            write_pages(below, &format!("{name} {}", below.get_name()), codes, to, made);
+        }
+    }
+}
+
+#[test]
+fn manual_pages_and_completions_are_made() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // This program is in `target/debug/deps`.
+    let own = std::env::current_exe().expect("its path");
+    let to = own.ancestors().nth(2).expect("a target directory").join("manual");
+    fs::create_dir_all(&to).expect("a directory");
+    let codes = fs::read_to_string(root.join("docs/exit-codes.md")).expect("the page");
+    let mut definition = help::whole(Arguments::command());
+    definition.build();
+    let mut made = Vec::new();
+    write_pages(&definition, "inkstone", &codes, &to, &mut made);
+    assert!(made.len() > 25, "{made:?}");
+    for name in ["inkstone.1", "inkstone-append.1", "inkstone-lab-experiment.1"] {
+        let page = fs::read_to_string(to.join(name)).expect("a page");
+        for part in [".TH ", ".SH EXAMPLES\n.nf\n", ".SH \"EXIT STATUS\"\n"] {
+            assert!(page.contains(part) || name == "inkstone.1", "{name}: {part}");
+        }
+    }
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let script = clap_complete::generate_to(shell, &mut definition, "inkstone", &to);
+        let script = fs::read_to_string(script.expect("a script")).expect("text");
+        for word in ["append", "filesystems", "keep-bytes", "powerloss"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn an_example_in_a_page_is_not_a_request_of_roff() {
+    assert_eq!(plain(".a -b\n'c \\d"), "\\&.a \\-b\n\\&'c \\ed\n");
 }

@@ -16,6 +16,7 @@ use inkstone_lab::result::{Bill, Disk, LabResult, Way};
 use inkstone_lab::table::{self, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
+use crate::parse::WrongValue;
 use crate::{columns, stdout};
 
 /// Where a result goes.
@@ -61,7 +62,9 @@ impl Output {
         let is_both = [&self.json, &self.csv].map(|path| path.as_deref().is_some_and(is_stdout));
         anyhow::ensure!(
             is_both != [true, true],
-            "--json - and --csv - cannot both write to stdout: give one of them a file"
+            WrongValue(
+                "--json - and --csv - cannot both write to stdout: give one of them a file".into()
+            )
         );
         [&self.json, &self.csv].into_iter().flatten().try_for_each(|path| check(path))?;
         // If stdout carries data, lines for people go to stderr.

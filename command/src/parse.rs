@@ -36,40 +36,83 @@ pub(crate) fn named(
     PossibleValue::new(name).help(help)
 }
 
-/// `4096`, `4KiB`, `1GiB`, `512B`; `4k` and `4K` are powers of two too, as in fio and dd.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+/// A value that is wrong beside another, or in its place: only the command itself can tell. It ends
+/// with the exit code of wrong arguments.
+#[derive(Debug)]
+pub(crate) struct WrongValue(pub(crate) String);
+
+impl std::fmt::Display for WrongValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongValue {}
+
+/// A number, and the unit behind it as it was typed.
+fn split(text: &str) -> (Option<u64>, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number: u64 =
-        number.parse().map_err(|_| format!("{text:?} is not a size; write 4096, 4KiB or 1GiB"))?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+    (number.parse().ok(), unit.trim())
+}
+
+/// `4096`, `4KiB`, `1GiB`, `10MB`; `4k` and `4K` are powers of two too, as in fio and dd.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let number = number.ok_or_else(|| format!("{text:?} is not a size; write 64KiB or 10GB"))?;
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        other => {
-            return Err(format!("{other:?} is not a unit of size; take B, KiB, MiB, GiB or TiB"));
-        }
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        other => return Err(format!("{other:?} is not a unit of size; take {SIZE_UNITS}")),
     };
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }
 
 /// `10s`, `250ms`, `2m`, `12h`, `7d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 =
-        number.parse().map_err(|_| format!("{text:?} is not a duration; write 10s or 250ms"))?;
-    match unit.trim() {
+    let (number, unit) = split(text);
+    let number =
+        number.ok_or_else(|| format!("{text:?} is not a duration; write 250ms, 10s or 7d"))?;
+    match unit {
         "ms" => Ok(Duration::from_millis(number)),
         "" | "s" => Ok(Duration::from_secs(number)),
         "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
         "h" => Ok(Duration::from_secs(number.saturating_mul(60 * 60))),
         "d" => Ok(Duration::from_secs(number.saturating_mul(24 * 60 * 60))),
-        other => Err(format!("{other:?} is not a unit of time; take ms, s, m, h or d")),
+        other => Err(format!("{other:?} is not a unit of time; take {TIME_UNITS}")),
     }
 }
+
+/// As [`size`], for what removes everything else: `10` may have been meant as 10 GiB.
+pub(crate) fn kept_size(text: &str) -> Result<u64, String> {
+    with_unit(text, SIZE_UNITS).and_then(|()| size(text))
+}
+
+/// As [`duration`], for what removes everything older: `7` may have been meant as 7 days.
+pub(crate) fn kept_duration(text: &str) -> Result<Duration, String> {
+    with_unit(text, TIME_UNITS).and_then(|()| duration(text))
+}
+
+fn with_unit(text: &str, units: &str) -> Result<(), String> {
+    match split(text) {
+        (Some(_), "") => {
+            Err(format!("{text} has no unit, and the rest is removed: add one of {units}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What may stand behind the number of a SIZE.
+pub(crate) const SIZE_UNITS: &str = "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB";
+/// What may stand behind the number of a TIME.
+pub(crate) const TIME_UNITS: &str = "ms, s, m, h, d";
 
 #[cfg(test)]
 mod tests {
@@ -82,9 +125,12 @@ mod tests {
         assert_eq!(size("512B"), Ok(512));
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("1 MiB"), Ok(1 << 20));
+        assert_eq!(size("10MB"), Ok(10_000_000));
         for bad in ["", "KiB", "-1", "4x", "99999999999999999999", "99999999999TiB", "4.5MiB"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+        assert_eq!(kept_size("10GiB"), Ok(10 << 30));
+        assert!(kept_size("10").is_err() && kept_size("0").is_err() && kept_size("10x").is_err());
     }
 
     #[test]
@@ -95,5 +141,7 @@ mod tests {
         assert_eq!(duration("10h"), Ok(Duration::from_secs(36_000)));
         assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
         assert!(duration("10w").is_err() && duration("s").is_err());
+        assert_eq!(kept_duration("7d"), duration("7d"));
+        assert!(kept_duration("7").is_err() && kept_duration("7w").is_err());
     }
 }

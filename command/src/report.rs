@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
+use crate::parse::WrongValue;
+
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab --json out.json && inkstone lab report out.json      writes out.html
@@ -45,8 +47,10 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     };
     anyhow::ensure!(
         to != *from || is_standard(&to),
-        "{} is the result itself: give the page another name with -o",
-        to.display()
+        WrongValue(format!(
+            "{} is the result itself: give the page another name with -o",
+            to.display()
+        ))
     );
     let page = match inkstone_lab::watch::page::html(&json) {
         Some(page) => page,

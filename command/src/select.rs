@@ -14,7 +14,7 @@ use inkstone_lab::run::Plan;
 use inkstone_lab::stage::Leftover;
 use inkstone_lab::writing::{Cache, Pass, Writing, size_name};
 
-use crate::parse::{duration, names, size};
+use crate::parse::{WrongValue, duration, names, size};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
@@ -110,7 +110,7 @@ impl Selection {
                     for &cache in &or_default(&self.cache, writing.cache) {
                         let writing = Writing { write_bytes, pass, cache, ..self.sized(writing) };
                         if !ways.contains(&writing) {
-                            writing.check_sizes().map_err(anyhow::Error::msg)?;
+                            writing.check_sizes().map_err(WrongValue)?;
                             ways.push(writing);
                         }
                     }
@@ -178,7 +178,7 @@ impl Selection {
             let wanted = wanted.trim();
             match ways.iter().find(|writing| writing.name() == wanted) {
                 Some(writing) => chosen.push(*writing),
-                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &ways)),
+                None => return Err(no_way(wanted, &ways)),
             }
         }
         Ok(chosen)
@@ -190,14 +190,13 @@ fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
-/// `; the nearest is "reuse fdatasync"`, by edit distance; then all of them.
-fn nearest(wanted: &str, ways: &[Writing]) -> String {
+/// Names the nearest way, by edit distance, and then all of them.
+fn no_way(wanted: &str, ways: &[Writing]) -> anyhow::Error {
     let names: Vec<String> = ways.iter().map(Writing::name).collect();
     let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
-    match best {
-        Some(best) => format!("; the nearest is {best:?} (the ways are: {})", names.join(", ")),
-        None => String::new(),
-    }
+    let all = names.join(", ");
+    let near = best.map(|best| format!("; the nearest is {best:?} (the ways are: {all})"));
+    WrongValue(format!("no way is called {wanted:?}{}", near.unwrap_or_default())).into()
 }
 
 impl Running {
@@ -207,7 +206,7 @@ impl Running {
             None => 0,
             Some(wanted) => match ways.iter().position(|writing| &writing.name() == wanted) {
                 Some(place) => place,
-                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &ways)),
+                None => return Err(no_way(wanted, &ways)),
             },
         };
         let removed = self.files.as_deref() == Some("removed");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, ValueEnum};
 use inkstone_lab::result::LabResult;
 use inkstone_lab::watch::collect::Target;
@@ -18,7 +19,7 @@ use inkstone_lab::watch::report::WatchReport;
 use inkstone_lab::watch::{Predict, WatchOptions, watch as run};
 
 use crate::output::width;
-use crate::parse::duration;
+use crate::parse::{WrongValue, duration};
 use crate::{signals, stdout};
 
 const EXAMPLES: &str = "\
@@ -45,13 +46,13 @@ pub(crate) struct WatchArguments {
     #[arg(value_name = "PID")]
     process: Option<u32>,
     /// All processes of this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// All processes that have files below this directory open
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// How long to watch
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = up_to_a_day)]
     seconds: Duration,
     /// Redraw the page each second
     #[arg(long)]
@@ -79,21 +80,23 @@ enum When {
     Never,
 }
 
-const DAY: Duration = Duration::from_secs(86400);
+fn up_to_a_day(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    match duration(text)? {
+        time if time.is_zero() || time > DAY => Err("take more than 0s and at most 1d".into()),
+        time => Ok(time),
+    }
+}
 
 /// Watches, and prints what it saw.
 pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    if arguments.seconds.is_zero() || arguments.seconds > DAY {
-        anyhow::bail!("--seconds takes more than 0 and at most a day (86400)");
-    }
-    if arguments.name.as_ref().is_some_and(String::is_empty) {
-        anyhow::bail!("--name takes the name of a program");
-    }
     let target = match (arguments.process, &arguments.name, &arguments.path) {
         (Some(process), ..) => Target::Process(process),
         (None, Some(name), _) => Target::Name(name.clone()),
         (None, None, Some(path)) => Target::Path(path.clone()),
-        (None, None, None) => anyhow::bail!("give a PID, --name or --path"),
+        (None, None, None) => {
+            return Err(WrongValue("give a PID, --name or --path".into()).into());
+        }
     };
     let predict = match arguments.predict {
         When::Idle => Predict::Idle,

@@ -18,6 +18,7 @@ use inkstone_io::{Got, Input, InputStop};
 use super::arguments::AppendArguments;
 use super::input::Records;
 use super::sink::Sink;
+use super::words::tell_of_place;
 use crate::stdout::Stdout;
 use crate::threads;
 
@@ -45,6 +46,7 @@ pub(super) fn append(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<ExitCode> {
     let sink = Sink::open(arguments)?;
+    tell_of_place(&arguments.directory);
     let (next, record_max) = (sink.next()?, sink.record_bytes_max());
     let shared = Arc::new(Shared {
         sink: RwLock::new(Some(sink)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use inkstone::{Access, Durability};
 
-use crate::parse::{duration, names_of, size};
+use crate::parse::{kept_duration, kept_size, names_of, size};
 
 #[derive(Debug, Args)]
 pub(crate) struct AppendArguments {
@@ -111,22 +111,24 @@ pub(crate) struct NewLogArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "inkstone truncate [OPTIONS] <DIRECTORY> <WHAT TO REMOVE>")]
 pub(crate) struct TruncateArguments {
     /// The log's directory
     pub(super) directory: PathBuf,
-    #[command(flatten)]
-    pub(super) what: What,
     /// Change nothing; print what would be left
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) what: What,
 }
 
 /// What is truncated.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
+#[command(next_help_heading = "What to remove (one of these)")]
 pub(crate) struct What {
     /// Remove the records before this one
     #[arg(long, value_name = "LSN")]
@@ -134,14 +136,14 @@ pub(crate) struct What {
     /// Remove the records after this one
     #[arg(long, value_name = "LSN")]
     pub(super) after: Option<u64>,
-    /// Remove the oldest segments; keep the newest ones that have this many bytes together
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Remove the oldest segments; keep the newest ones that have this much together: 10GiB
+    #[arg(long, value_name = "SIZE", value_parser = kept_size)]
     pub(super) keep_bytes: Option<u64>,
     /// Remove all but this many of the newest records
     #[arg(long, value_name = "COUNT")]
     pub(super) keep_records: Option<u64>,
-    /// Remove the segments whose records are all older than this
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Remove the segments whose records are all older than this: 7d
+    #[arg(long, value_name = "TIME", value_parser = kept_duration)]
     pub(super) keep_for: Option<Duration>,
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::arguments::{NewLogArguments, TruncateArguments};
 use super::kind::LogKind;
 use super::report::report_json;
-use super::words::{said, tell_doubts};
+use super::words::{said, tell_doubts, tell_of_place};
 use crate::columns::{human, plural, range, table};
 
 /// The file that says where a salvaged log comes from.
@@ -135,6 +135,7 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     let salvage = inspect::salvage_until(old, new, &options, stop, note)
         .map_err(|error| said_of_new(error, new))?;
     tell_doubts(&salvage.report.doubts);
+    tell_of_place(new);
     if arguments.json {
         say!("{}", salvage_json(arguments, &salvage));
         return Ok(ExitCode::SUCCESS);
@@ -197,6 +198,7 @@ pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Re
     let copied = inspect::copy_until(&arguments.directory, new, &options, stop)
         .map_err(|error| said_of_new(error, new))?;
     tell_doubts(&copied.doubts);
+    tell_of_place(new);
     let (first, last) = (copied.first.get(), copied.last.get());
     if arguments.json {
         say!("{}", json!({ "first": first, "last": last, "records": copied.records }));

@@ -34,8 +34,8 @@ Examples:
   echo 'user 7 paid' | inkstone append orders      prints the record's LSN when it is durable
   tail -f access.log | inkstone append access      one record per line, each durable
   find / -print0 | inkstone append --null files    records that contain line ends
-  inkstone append orders --segment-size 1MiB --durability o-dsync --access direct < orders.txt
-  inkstone append queues --stream 7 --create 1 < orders.txt   one stream of many; prints numbers
+  inkstone append orders --segment-size 1MiB --durability o-dsync < orders.txt
+  inkstone append queues --stream 7 --create 1 < orders.txt    one stream of many
   inkstone append queues --stream 7 --note 'at 17' < /dev/null";
 const CAT: &str = "\
 Examples:
@@ -60,7 +60,7 @@ const DUMP: &str = "\
 Examples:
   inkstone dump orders              headers, groups and frames, one JSON object per line
   inkstone dump orders --payload text | grep '\"lsn\":17,'
-  inkstone dump orders --payload hex | jq -r 'select(.what == \"group\") | .promise'";
+  inkstone dump orders | jq -r 'select(.what == \"group\") | .promise'";
 const TRUNCATE: &str = "\
 Examples:
   inkstone truncate orders --before 1000    removes LSN 1 to 999; recycles their files
@@ -85,7 +85,7 @@ const STREAMS: &str = "\
 Examples:
   inkstone streams queues                   works beside its writer, and changes nothing
   inkstone streams queues --stream 7
-  inkstone streams queues --json | jq -r '.streams[] | select(.oldest_section_bytes > 0) | .stream'
+  inkstone streams queues --json | jq '.streams[] | {stream, records, bytes}'
 
 The bytes of a stream are about what its records take in the log. docs/streams.md says what a
 section is, and when the oldest one goes.";

@@ -16,6 +16,7 @@ use super::kind::LogKind;
 use super::streams::open;
 use super::words::{said, said_of_streams, tell_doubts};
 use crate::columns::range;
+use crate::parse::WrongValue;
 use crate::stdout::Stdout;
 
 /// How quickly a signal, or that the reader of stdout has left, is noticed while no record comes:
@@ -26,7 +27,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Prints records in order.
 pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
-        anyhow::ensure!(from <= to, "--to {to} is before --from {from}");
+        anyhow::ensure!(from <= to, WrongValue(format!("--to {to} is before --from {from}")));
     }
     if let Some(stream) = arguments.stream {
         return cat_stream(arguments, stream, stop);
@@ -178,7 +179,7 @@ fn show_stream(
 
 /// Prints one record.
 pub(super) fn get(directory: &Path, lsn: u64, separator: Separator) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(lsn > 0, "there is no LSN 0; the first is 1");
+    anyhow::ensure!(lsn > 0, WrongValue("there is no LSN 0: the first is 1".into()));
     let reader = Reader::open(directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
     let record = reader.get(Lsn::new(lsn)).map_err(said)?;

@@ -150,7 +150,7 @@ fn verify_row(report: &Report, segment: &SegmentReport) -> Vec<String> {
         segment.counts.records.to_string(),
         segment.counts.record_bytes.to_string(),
         segment.counts.groups.to_string(),
-        format!("{} [{}]", word(segment.verdict), segment.row),
+        word(segment.verdict).into(),
     ]
 }
 
@@ -171,12 +171,12 @@ fn ending(report: &Report) -> String {
                 Lsn::ZERO => "before the first record".into(),
                 last => format!("after LSN {last}"),
             };
-            format!("torn tail {behind} [{}]: no promise covers it", report.row)
+            format!("torn tail {behind}: no promise covers it")
         }
         Verdict::End if report.clean => "closed cleanly".into(),
-        Verdict::End => format!("not closed cleanly [{}]", report.row),
+        Verdict::End => "not closed cleanly".into(),
         Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
-        Verdict::Unknown => format!("of an unknown version [{}]", report.row),
+        Verdict::Unknown => "of an unknown version".into(),
     }
 }
 
@@ -191,11 +191,10 @@ fn notes(report: &Report) -> String {
 fn damage_text(damage: &Corruption) -> String {
     let lsn = damage.lsn.map_or(String::new(), |lsn| format!(", LSN {lsn}"));
     let mut text = format!(
-        "CORRUPT  {} byte {}{lsn}: {} [{}]\n",
+        "CORRUPT  {} byte {}{lsn}: {}\n",
         damage.path.display(),
         damage.offset,
-        damage.reason,
-        damage.row
+        damage.reason
     );
     for line in &damage.details {
         text.push_str(&format!("         {line}\n"));

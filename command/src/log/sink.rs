@@ -10,6 +10,7 @@ use super::arguments::AppendArguments;
 use super::kind::LogKind;
 use super::streams;
 use super::words::{said, said_of_streams};
+use crate::parse::WrongValue;
 
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 /// What a record of a stream has less than the largest one of the log (docs/streams.md).
@@ -42,6 +43,7 @@ impl Sink {
         if let Some(access) = arguments.access {
             options = options.access(access);
         }
+        options.check().map_err(said_of_options)?;
         let to = match arguments.stream {
             None => To::Log(open_log(arguments, options)?),
             Some(stream) => To::Stream {
@@ -112,6 +114,12 @@ impl Sink {
             }
         }
     }
+}
+
+/// In the words of the command line, since no log was looked at so far.
+fn said_of_options(error: inkstone::Error) -> WrongValue {
+    let said = error.to_string().replace("segment_bytes", "--segment-size");
+    WrongValue(said.replace("record_bytes_max", "--record-max"))
 }
 
 fn open_log(arguments: &AppendArguments, options: Options) -> anyhow::Result<Log> {

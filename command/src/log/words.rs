@@ -14,6 +14,15 @@ pub(super) fn tell_doubts(doubts: &[String]) {
     }
 }
 
+/// Says on stderr what can lose acknowledged records in a directory where a log is written: memory
+/// (tmpfs), say. `inkstone info` shows the same.
+pub(super) fn tell_of_place(directory: &Path) {
+    let choice = inkstone::inspect::choice(directory);
+    for warning in choice.map_or_else(|_| Vec::new(), |choice| choice.warnings) {
+        complain!("warning: {}: {warning}", directory.display());
+    }
+}
+
 /// The error, with what to do about it.
 pub(super) fn said(error: Error) -> anyhow::Error {
     said_of(error, "`inkstone append` creates a log")

@@ -15,26 +15,28 @@ use inkstone_appender::{
 };
 
 use super::told;
-use crate::parse::{duration, size};
+use crate::parse::{duration, kept_size, size};
 
 const EXAMPLES: &str = "\
 Examples:
-  service 2>&1 | inkstone tee /var/log/app.log --rotate-size 64MiB --keep-files 10 --compress gzip
-  service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
-  service | inkstone tee service.log --stamp local --rotate-every day --rotate-time local
-  service | inkstone tee service.log --when-full drop-oldest --notice json   never stops the service
+  service 2>&1 | inkstone tee app.log --rotate-size 64MiB --keep-files 10
+  service | inkstone tee service.log --rotate-every day --keep-days 30
+  service | inkstone tee service.log --rotate-size 1GiB --compress gzip --survive kill
+  service | inkstone tee service.log --stamp local --rotate-time local
+  service | inkstone tee service.log --when-full drop-oldest   never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
-SIGHUP ends every other inkstone command: send it to this one process,
-never by the program's name.";
+
+SIGHUP ends every other inkstone command: send it to this one process, never by the \
+program's name.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TeeArguments {
     /// The log file; its directory is created if it is missing
     pub(super) file: PathBuf,
-    /// Start a new file before the current one would exceed this
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Start a new file before the current one would exceed this; at least 16KiB
+    #[arg(long, value_name = "SIZE", value_parser = rotate_size)]
     rotate_size: Option<u64>,
     /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour,
     /// day, or 15m
@@ -42,7 +44,7 @@ pub(crate) struct TeeArguments {
     rotate_every: Option<Duration>,
     /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of
     /// rotated files are in UTC)
-    #[arg(long, value_name = "TIME", default_value = "utc", value_parser = one_of(TIMES))]
+    #[arg(long, value_name = "CLOCK", default_value = "utc", value_parser = one_of(TIMES))]
     rotate_time: Zone,
     /// Start a new file now
     #[arg(long)]
@@ -53,8 +55,8 @@ pub(crate) struct TeeArguments {
     /// Keep rotated files for this many days
     #[arg(long, value_name = "N")]
     keep_days: Option<u32>,
-    /// Keep this many bytes of rotated files
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Keep the newest rotated files that have this much together: 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = kept_size)]
     keep_bytes: Option<u64>,
     /// Compress rotated files; zstd only if the command was built with the feature of that name
     #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS).try_map(is_built))]
@@ -103,7 +105,7 @@ pub(crate) struct TeeArguments {
     flush_every: Duration,
     /// Put before each line the time at which its first byte was read, as
     /// 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
-    #[arg(long, value_name = "TIME", value_parser = one_of(TIMES))]
+    #[arg(long, value_name = "CLOCK", value_parser = one_of(TIMES))]
     pub(super) stamp: Option<Zone>,
     /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing
     /// there, never in the log
@@ -168,6 +170,16 @@ fn period(text: &str) -> Result<Duration, String> {
         },
     };
     Ok(Duration::from_secs(seconds))
+}
+
+fn rotate_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes < Rotation::BYTES_MIN => {
+            let least = Rotation::BYTES_MIN >> 10;
+            Err(format!("take at least {least}KiB: files end between buffers of a few KiB"))
+        }
+        bytes => Ok(bytes),
+    }
 }
 
 fn mode(text: &str) -> Result<u32, String> {

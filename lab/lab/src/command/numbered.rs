@@ -1,4 +1,4 @@
-//! An experiment of the articles with its statements (`lab e1` to `lab e10`).
+//! An experiment of the articles with its statements (`lab experiment N`).
 //!
 //! *Owns*: the order of steps. *May not touch*: how any part is measured.
 
