@@ -8,9 +8,9 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::support::{
-    Words, directory, good, is_root, names, not_run, said, side_by_side, signal, spawn, text, until,
+    WRITE, Words, directory, good, is_root, names, not_run, said, side_by_side, signal, spawn,
+    text, until,
 };
-use crate::tables::WRITE;
 use inkstone_host::Mount;
 
 /// A run that would take minutes, after it has begun to write.

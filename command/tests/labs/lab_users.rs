@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{Words as _, copy_the_command, is_root, names, not_run, said, text};
-use crate::tables::WRITE;
+use crate::support::{WRITE, Words as _, copy_the_command, is_root, names, not_run, said, text};
 
 /// As nobody, in a directory of its own; `None` where that cannot be had.
 fn as_nobody(at: &Path, arguments: &str) -> Option<Output> {

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::support::{Words as _, behind, directory, not_run, side_by_side};
-use crate::tables::WRITE;
+use crate::support::{WRITE, Words as _, behind, directory, not_run, side_by_side};
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Strategy};
 use inkstone_lab::labels;
 
@@ -172,7 +171,7 @@ fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
     assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
 }
 
-/// The practice of article 1 (`lab e9`): written files of 1 MiB are overwritten in multiples of
+/// The practice of article 1 (`lab experiment 9`): written files of 1 MiB are overwritten in multiples of
 /// 4,096 bytes, again and again, and nothing allocates blocks.
 #[test]
 fn the_practice_overwrites_whole_blocks_of_written_files() {
@@ -180,7 +179,7 @@ fn the_practice_overwrites_whole_blocks_of_written_files() {
     // On a busy machine two seconds may be over before a file is overwritten again.
     for seconds in [2, 8, 30] {
         let place = directory();
-        let e9 = format!("lab e9 --rounds 1 --time {seconds}s --quiet");
+        let e9 = format!("lab experiment 9 --rounds 1 --time {seconds}s --quiet");
         let Some(log) = seen_by_strace(place.path(), TRACED, &e9) else { return };
         if files_of_the_practice_overwritten_again(&log) {
             return;

@@ -6,10 +6,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/exit_codes.rs"]
-mod tables;
 
-mod exit_codes_lab;
+mod ends;
 mod lab;
 mod lab_mishaps;
 mod lab_users;

@@ -1,4 +1,5 @@
-//! `append` and `cat` as people use them, with `get` and `info`.
+//! `append` and `cat` beside those who feed and read them: signals, readers that leave, followers,
+//! pipes that do not wait. What they print: `cases/append_cat.txt`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -6,60 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    code_and_words, command, directory, ends, good, good_json, lines, not_waiting, refused, run,
-    run_with, said, signal, spawn, text, until,
+    code_and_words, command, directory, ends, good, good_json, lines, not_waiting, run, said,
+    signal, spawn, text, until,
 };
-
-#[test]
-fn each_framing_keeps_what_the_others_cannot() {
-    let directory = directory();
-    let at = directory.path();
-    assert_eq!(good(at, "append lines", b"one\n\nlast"), b"1\n2\n3\n");
-    assert_eq!(good(at, "cat lines", b""), b"one\n\nlast\n");
-    assert_eq!(good(at, "append lines --null -q", b"with\nline end\0"), b"");
-    assert_eq!(good(at, "cat lines -0 --from 3", b""), b"last\0with\nline end\0");
-    assert_eq!(good(at, "get lines 4 --null", b""), b"with\nline end\0");
-    let binary = good(at, "cat --binary lines", b"");
-    assert_eq!(&binary[..11], b"\x03\0\0\0one\0\0\0\0");
-    assert_eq!(good(at, "append --binary again", &binary), b"1\n2\n3\n4\n");
-    assert_eq!(good(at, "cat --binary again", b""), binary);
-    assert_eq!(good(at, "cat lines --from 2 --to 3", b""), b"\nlast\n");
-    assert_eq!(good(at, "append empty", b""), b"");
-    assert_eq!(good(at, "cat empty", b""), b"");
-}
-
-#[test]
-fn a_record_that_is_cut_or_too_large_is_an_error_and_those_before_it_are_durable() {
-    let directory = directory();
-    let at = directory.path();
-    for (arguments, input, printed, words) in [
-        ("append log --binary", &b"\x02\0\0\0hi\x05\0\0\0cut"[..], "1\n", "ends inside record 2"),
-        ("append log --record-max 10B", b"short\nmuch too long\n", "2\n", "--record-max"),
-    ] {
-        let output = run_with(at, arguments, input);
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), printed.into()));
-        assert!(said(&output).contains(words), "{}", said(&output));
-    }
-    assert_eq!(good(at, "cat log", b""), b"hi\nshort\n");
-}
-
-#[test]
-fn ways_of_writing_can_be_chosen() {
-    let directory = directory();
-    let at = directory.path();
-    for (name, way) in [
-        ("fsync", "--durability fsync"),
-        ("o-dsync", "--durability o-dsync --segment-size 64KiB"),
-        ("rwf", "--durability rwf-dsync --segment-size 1MiB --record-max 4KiB"),
-        ("buffered", "--access buffered --durability fdatasync"),
-    ] {
-        good(at, format!("append {name} -q {way}"), b"a\nb\n");
-        assert_eq!(good(at, format!("cat {name}"), b""), b"a\nb\n", "{name}");
-    }
-    refused(at, "append log --durability none", 2, "");
-    refused(at, "append log --segment-size 1000", 1, "segment_bytes");
-    assert!(!at.join("log").exists(), "nothing was begun");
-}
 
 #[test]
 fn a_signal_ends_append_in_order_with_everything_durable() {
@@ -177,25 +127,6 @@ fn cat_follows_a_living_writer_over_a_truncation() {
     assert_eq!(code, Some(130));
     assert!(told.contains("LSN 6 to 11 were truncated"), "{told}");
     log.close().expect("closed");
-}
-
-#[test]
-fn info_says_how_the_log_writes_and_why_and_gives_prometheus_its_numbers() {
-    let directory = directory();
-    let at = directory.path();
-    good(at, "append log --quiet", b"a\nb\n");
-    let info = text(&good(at, "info log", b""));
-    let writing =
-        info.lines().find(|line| line.starts_with("writing ")).unwrap_or_else(|| panic!("{info}"));
-    assert!(writing.contains(": "), "a reason: {writing}");
-    let json = good_json(at, "info log --json");
-    assert!(writing.contains(json["writing"]["access"].as_str().expect("a name")), "{json}");
-    assert!(writing.ends_with(json["writing"]["reason"].as_str().expect("a sentence")), "{json}");
-    // What makes the system calls is not io_uring, which a container may refuse.
-    assert_eq!(json["writing"]["engine"].as_str(), Some("caller"), "{json}");
-    let numbers = text(&good(at, "info log --prometheus", b""));
-    assert!(numbers.contains("\ninkstone_last_lsn{log=\"log\"} 2\n"), "{numbers}");
-    assert!(numbers.contains("\ninkstone_writer{log=\"log\"} 0\n"), "{numbers}");
 }
 
 /// Both ends of a pipe whose descriptors do not wait.

@@ -50,7 +50,7 @@ fn so_many_bytes_are_kept_and_not_a_segment_more() {
     assert!(all.len() > 8);
     assert_eq!(kept_from(at, "--keep-bytes 1GiB"), 1, "there are not so many");
     for bytes in [300_000, 150_000, 1, 0] {
-        let first = kept_from(at, &format!("--keep-bytes {bytes}"));
+        let first = kept_from(at, &format!("--keep-bytes {bytes}B"));
         let kept: Vec<_> = all.iter().filter(|(begin, _)| *begin >= first).collect();
         assert!(all.iter().any(|(begin, _)| *begin == first), "{first} begins a segment");
         let sum: u64 = kept.iter().map(|(_, bytes)| bytes).sum();

@@ -7,10 +7,9 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Words, command, damage, directory, ends, full_pipe, good, line, lines, listens, not_run, run,
-    segments, signal, text, until,
+    WRITE, Words, command, damage, directory, ends, full_pipe, good, line, lines, listens, not_run,
+    run, segments, signal, text, until,
 };
-use crate::tables::WRITE;
 
 /// Sends one SIGTERM, and returns the exit code.
 fn ended_by_one_signal(mut child: Child, what: &str) -> i32 {
@@ -69,8 +68,6 @@ fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
         "powerloss sim --seeds 1 --class names --all-of 4",
         "powerloss sim --list",
         "powerloss kill --rounds 2",
-        "completions bash",
-        "man",
     ];
     // Each is waited for, for a second.
     std::thread::scope(|scope| {

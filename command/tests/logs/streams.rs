@@ -1,11 +1,9 @@
-//! `inkstone streams`, and `append` and `cat` of one stream.
+//! `inkstone streams` and `cat` of one stream beside a writer. What they and `append` say:
+//! `cases/raft_and_streams.txt`.
 
 use std::path::Path;
 
-use crate::support::{
-    directory, good, good_json, lines, refused, run_with, said, signal, text, until,
-};
-use crate::tables::{Out, code, ended};
+use crate::support::{directory, good, good_json, refused, said, signal, text, until};
 use inkstone_streams::{Batch, Options, Streams};
 use serde_json::json;
 
@@ -57,100 +55,6 @@ fn streams_are_listed_beside_their_writer_and_after_it() {
     streams.close().expect("closed");
     let after = good_json(at, "streams queues --json");
     assert_eq!((&after["streams"], &after["writer"]), (&beside["streams"], &json!(null)));
-}
-
-#[test]
-fn a_stream_is_appended_to_and_printed_like_a_log() {
-    let directory = directory();
-    let at = directory.path();
-    refused(at, "append queues --stream 7", 1, "--create FIRST");
-    assert!(!at.join("queues").exists());
-    assert_eq!(good(at, "append queues --stream 7 --create 5", b"one\ntwo\n"), b"5\n6\n");
-    // It is there, and goes on.
-    assert_eq!(good(at, "append queues --stream 7 --create 1 --note place", b"three"), b"7\n");
-    assert_eq!(good(at, "append queues --stream 8 --create 0 --null", b"a\nb\0c\0"), b"0\n1\n");
-    assert_eq!(good(at, "cat queues --stream 7", b""), b"one\ntwo\nthree\n");
-    assert_eq!(good(at, "cat queues --stream 7 --from 6 --to 6", b""), b"two\n");
-    assert_eq!(good(at, "cat queues --stream 8 --binary", b""), b"\x03\0\0\0a\nb\x01\0\0\0c");
-    assert_eq!(
-        good_json(at, "streams queues --stream 7 --json")["streams"][0]["note"],
-        "706c616365"
-    );
-    good(at, ["append", "queues", "--stream", "7", "--note", ""].as_slice(), b"");
-    assert_eq!(good_json(at, "streams queues --stream 7 --json")["streams"][0]["note"], "");
-
-    // A note stands for all records before it: an input that failed leaves the old one.
-    let cut =
-        run_with(at, "append queues --stream 7 --binary --note new", b"\x01\0\0\0x\x09\0\0\0");
-    assert_eq!((cut.status.code(), cut.stdout), (Some(1), b"8\n".to_vec()));
-    assert_eq!(good_json(at, "streams queues --stream 7 --json")["streams"][0]["note"], "");
-    assert_eq!(code(&ended(at, "append queues --stream 7", Out::Full)), "2");
-    assert_eq!(code(&ended(at, "append queues --stream 7", Out::ReaderLeft)), "0");
-    assert_eq!(code(&ended(at, "cat queues --stream 7", Out::Full)), "2");
-    assert_eq!(code(&ended(at, "streams queues", Out::ReaderLeft)), "0");
-    assert_eq!(code(&ended(at, "streams queues", Out::Full)), "2");
-    assert_eq!(good_json(at, "streams queues --stream 7 --json")["streams"][0]["next"], 13);
-}
-
-#[test]
-fn bad_use_of_streams_says_what_to_do_and_changes_nothing() {
-    let directory = directory();
-    let at = directory.path();
-    good(at, "append plain -q", &lines(1..=10, ""));
-    good(at, "append queues --stream 7 --create 1", &lines(1..=10, ""));
-    let all: &[(&str, &str)] = &[
-        ("append queues --stream 9", "there is no stream 9 in queues: `inkstone streams queues`"),
-        ("cat queues --stream 9", "there is no stream 9 in queues: `inkstone streams queues`"),
-        ("streams queues --stream 9", "there is no stream 9"),
-        ("append plain --stream 7", "record 10 is not a record of streams"),
-        ("cat plain --stream 7", "`inkstone info plain` shows any log"),
-        ("streams plain", "`inkstone info plain` shows any log"),
-        ("streams missing", "there is no directory missing"),
-        ("append queues", "queues is a log with streams: append to one of its streams"),
-        ("truncate queues --before 2", "what lives in streams would be lost"),
-        ("truncate queues --keep-records 1 --dry-run", "what lives in streams would be lost"),
-        ("cat queues --stream 7 --from 3 --to 2", "--to 2 is before --from 3"),
-        ("cat queues --stream 7 --to 0", "--to 0 is before the first record of the stream, 1"),
-    ];
-    for (arguments, words) in all {
-        refused(at, *arguments, 1, words);
-    }
-    refused(at, "append queues --create 1", 2, "--stream");
-    let note = "x".repeat(4000);
-    let large =
-        run_with(at, ["append", "queues", "--stream", "7", "--note", &note].as_slice(), b"x\n");
-    assert!(said(&large).contains("a note of 4000 bytes is too large"), "{}", said(&large));
-    let large = [vec![b'y'; 1 << 20], b"\n".to_vec()].concat();
-    let large = run_with(at, "append queues --stream 7 --record-max 9000", &large);
-    assert!(said(&large).contains("raise --record-max"), "{}", said(&large));
-    assert_eq!(good(at, "cat queues --stream 7", b""), lines(1..=10, ""));
-    for from in ["11", "18446744073709551615"] {
-        assert_eq!(good(at, format!("cat queues --stream 7 --from {from}"), b""), b"");
-    }
-    // A log without records stays one that takes any.
-    good(at, "append empty -q", b"");
-    refused(at, "append empty --stream 7", 1, "there is no stream 7 in empty");
-    assert_eq!(good(at, "append empty", b"of somebody\n"), b"1\n");
-
-    // The other commands say what it is; they show the records of the log.
-    assert!(
-        text(&good(at, "info queues", b""))
-            .contains("kind     a log with streams: `inkstone streams queues`")
-    );
-    assert!(
-        text(&good(at, "verify queues", b""))
-            .ends_with("It is a log with streams: `inkstone streams queues` shows what it holds\n")
-    );
-    let kinds =
-        ["queues", "plain"].map(|log| good_json(at, format!("info {log} --json"))["kind"].clone());
-    assert_eq!(kinds, [json!("log with streams"), json!(null)]);
-    let whole = run_with(at, "cat queues", b"");
-    assert!(whole.status.success() && !whole.stdout.is_empty());
-    assert!(
-        said(&whole).contains("a log with streams: `inkstone streams queues`"),
-        "{}",
-        said(&whole)
-    );
 }
 
 #[test]

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Longer than any wait here, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
+/// A way of measuring that takes no time.
+pub(crate) const WRITE: &str = "lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet";
+
 /// A line of arguments: one text whose words are separated by blanks, or a list, whose words may
 /// have blanks in them.
 pub(crate) trait Words {
@@ -331,40 +334,4 @@ pub(crate) fn damage(file: &Path, what: &str) -> u64 {
     bytes[at] ^= 1;
     std::fs::write(file, bytes).expect("written");
     at as u64
-}
-
-/// A result of the lab with made-up times, so that nothing depends on this machine's noise: every
-/// way takes the same time, except one that takes ten times as long, if `slowed` names it. There
-/// are no warnings, which would suppress advice.
-pub(crate) fn with_times(mut result: serde_json::Value, slowed: Option<&str>) -> String {
-    forget_warnings(&mut result);
-    for way in result["tables"][0]["ways"].as_array_mut().expect("ways") {
-        if !way["missing"].is_null() {
-            continue;
-        }
-        let slow = if slowed.is_some_and(|name| way["name"] == name) { 10 } else { 1 };
-        let one = way["rounds"][0].clone();
-        let rounds = (0..10_u64).map(|number| {
-            let mut round = one.clone();
-            round["number"] = number.into();
-            round["commits"] = 100.into();
-            round["total_ns"] = (slow * (10_000_000 + number % 3 * 100_000)).into();
-            round
-        });
-        way["rounds"] = rounds.collect();
-    }
-    result.to_string()
-}
-
-fn forget_warnings(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::Object(fields) => {
-            if let Some(warnings) = fields.get_mut("warnings") {
-                *warnings = serde_json::json!([]);
-            }
-            fields.values_mut().for_each(forget_warnings);
-        }
-        serde_json::Value::Array(values) => values.iter_mut().for_each(forget_warnings),
-        _ => {}
-    }
 }

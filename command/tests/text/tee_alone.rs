@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::support::{code_and_words, fed, listens, said, signal, until};
 use crate::with_tee::{all_text, place, put, start, text};
 
-const LINES: u64 = 400;
+const LINES: u64 = 2000;
 
 fn lines_of(name: &str) -> impl Iterator<Item = String> {
     (0..LINES).map(move |number| format!("{name} {number}"))
@@ -46,7 +46,7 @@ fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_befor
         let survive = ["nothing", "kill"][round as usize % 2];
         // Long enough for all of them, and too short for those that come last.
         let grace = if round % 3 == 2 { "0s" } else { "60s" };
-        let arguments = ["--rotate-size", "4KiB", "--compress", "gzip", "--flush-every", "1ms"];
+        let arguments = ["--rotate-size", "16KiB", "--compress", "gzip", "--flush-every", "1ms"];
         let arguments = [&arguments[..], &["--survive", survive, "--grace", grace]].concat();
         let mut ended: Vec<(String, Output)> = std::thread::scope(|scope| {
             let tees = (0..2 + round % 3).map(|number| {
