@@ -33,13 +33,25 @@ pub(crate) fn whole(command: Command) -> Command {
     if parts.is_empty() { command } else { command.after_help(parts.join("\n\n")) }
 }
 
-/// An example and what it is for, which is on a line of its own if both do not fit in one.
+/// An example in lines that fit: what it is for gets a line of its own if both do not fit in one, and
+/// a long command goes on behind a backslash, as a shell takes it.
 fn fitted(line: &str) -> String {
-    match line.trim_start().split_once("   ") {
-        Some((example, what)) if line.starts_with("  ") && line.chars().count() > WIDTH => {
-            format!("  {example}\n      {}", what.trim_start())
-        }
-        _ => line.to_owned(),
+    if !line.starts_with("  ") || line.chars().count() <= WIDTH {
+        return line.to_owned();
+    }
+    let line = line.trim_start();
+    let (mut rest, what) = line.split_once("   ").unwrap_or((line, ""));
+    let (mut text, mut indent) = (String::new(), "  ");
+    while indent.len() + rest.len() > WIDTH
+        && let Some(at) = rest.get(..WIDTH - indent.len()).and_then(|start| start.rfind(" --"))
+    {
+        text.push_str(&format!("{indent}{} \\\n", &rest[..at]));
+        (rest, indent) = (&rest[at + 1..], "      ");
+    }
+    text.push_str(&format!("{indent}{rest}"));
+    match what.trim_start() {
+        "" => text,
+        what => format!("{text}\n      {what}"),
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
             let long: Vec<_> = examples.filter(|line| line.chars().count() > WIDTH).collect();
             assert!(long.is_empty(), "{name}: {long:#?}");
             let needs_more = command.is_subcommand_required_set();
-            assert!(needs_more || help.starts_with("Examples:\n  "), "{name} has no examples");
+            assert!(needs_more || help.contains("Examples:\n  "), "{name} has no examples");
         }
     }
 

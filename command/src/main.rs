@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use inkstone_lab::command::LabError;
 
 #[derive(Debug, Parser)]
 #[command(name = "inkstone", version, about, max_term_width = 100)]
@@ -84,7 +85,8 @@ fn main() -> ExitCode {
         Ok(answer) => answer,
         Err(error) => {
             complain!("{error:#}");
-            let is_wrong = error.is::<parse::WrongValue>();
+            let of_lab = matches!(error.downcast_ref(), Some(LabError::WrongValue(_)));
+            let is_wrong = of_lab || error.is::<parse::WrongValue>();
             if is_wrong { ExitCode::from(WRONG) } else { ExitCode::FAILURE }
         }
     })

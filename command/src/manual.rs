@@ -49,18 +49,20 @@ fn exit_codes(page: &str, name: &str) -> Vec<(String, String)> {
 /// The page of a command: what clap makes of it, then its examples and its exit codes, as they are.
 fn page(command: &Command, name: &str, codes: &str) -> Vec<u8> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let (examples, notes) = after.split_once("\n\n").unwrap_or((&after, ""));
+    let after = after.replace("\nTIME: ", "\n\nTIME: ");
     let man = clap_mangen::Man::new(command.clone().after_help(None::<&str>));
     let mut page = Vec::new();
     man.render(&mut page).expect("memory");
     let mut add = |text: String| page.extend(text.into_bytes());
-    if let Some(examples) = examples.strip_prefix("Examples:\n") {
-        add(format!(".SH EXAMPLES\n.nf\n{}.fi\n", plain(examples)));
+    let (examples, notes): (Vec<&str>, Vec<&str>) =
+        after.split("\n\n").partition(|paragraph| paragraph.starts_with("Examples:\n"));
+    for examples in examples {
+        let lines = plain(examples.trim_start_matches("Examples:\n"));
+        add(format!(".SH EXAMPLES\n.nf\n{lines}.fi\n"));
     }
-    if !notes.is_empty() {
-        let notes = notes.replace("\nTIME: ", "\n\nTIME: ");
-        let paragraphs = notes.split("\n\n").map(|one| format!(".PP\n{}", plain(one)));
-        add(format!(".SH NOTES\n{}", paragraphs.collect::<String>()));
+    if !notes.concat().is_empty() {
+        let notes = notes.iter().map(|paragraph| format!(".PP\n{}", plain(paragraph)));
+        add(format!(".SH NOTES\n{}", notes.collect::<String>()));
     }
     if !command.is_subcommand_required_set() {
         add(".SH \"EXIT STATUS\"\n".into());

@@ -141,8 +141,8 @@ fn open_streams(
     let directory = &arguments.directory;
     let said = |error| said_of_streams(error, directory);
     if let Some(note) = arguments.note.as_deref().filter(|note| note.len() > NOTE_BYTES_MAX) {
-        let bytes = note.len();
-        return Err(said(inkstone_streams::Error::NoteTooLarge { stream, bytes }));
+        let error = inkstone_streams::Error::NoteTooLarge { stream, bytes: note.len() };
+        return Err(WrongValue(error.to_string()).into());
     }
     // Before an opening for writing, which makes an empty log one with streams.
     match streams::open(directory).and_then(|reader| reader.note(stream).map_err(said)) {

@@ -66,7 +66,7 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "MODE", value_parser = mode)]
     file_mode: Option<u32>,
     /// Keep a link of this name, beside the file, that points to it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = link_name)]
     latest: Option<String>,
     /// What to do when every buffer is full because the disk is too slow
     #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(POLICIES))]
@@ -180,6 +180,13 @@ fn rotate_size(text: &str) -> Result<u64, String> {
         }
         bytes => Ok(bytes),
     }
+}
+
+fn link_name(text: &str) -> Result<String, &'static str> {
+    let is_name = !text.is_empty() && !text.contains('/');
+    is_name
+        .then(|| text.to_owned())
+        .ok_or("take a name without a slash: the link is beside the log")
 }
 
 fn mode(text: &str) -> Result<u32, String> {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::parse::WrongValue;
+
 /// Longer than any process number.
 const BYTES_MAX: u64 = 32;
 
@@ -60,7 +62,8 @@ pub(super) fn check_is_not(log: &Path, path: &Path) -> anyhow::Result<()> {
         (Ok(log), Ok(facts)) => (log.dev(), log.ino()) == (facts.dev(), facts.ino()),
         _ => resolved(log) == resolved(path),
     };
-    anyhow::ensure!(!same, "the pid file {} is the log itself: name another file", path.display());
+    let why = || format!("the pid file {} is the log itself: name another file", path.display());
+    anyhow::ensure!(!same, WrongValue(why()));
     Ok(())
 }
 

@@ -59,7 +59,7 @@ const MADE: &str = "an ext4 with a journal and one without";
 /// # Errors
 /// A statement that does not exist; a directory where nothing can be measured at all.
 pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
-    let statements = chosen(&options.only).map_err(LabError::Refused)?;
+    let statements = chosen(&options.only).map_err(LabError::WrongValue)?;
     let room_bytes = room_bytes(&statements);
     let scale = options.time.as_secs_f64() / CLAIMS_TIME.as_secs_f64();
     let question = Question::within(statements, options.rounds, scale, options.seed);

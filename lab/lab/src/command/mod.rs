@@ -40,9 +40,12 @@ pub enum LabError {
     /// Something outside any way.
     #[error(transparent)]
     Writing(#[from] WayError),
-    /// Options that contradict each other or cannot be met here.
+    /// Options that cannot be met here.
     #[error("{0}")]
     Refused(String),
+    /// A value that is wrong wherever the command runs.
+    #[error("{0}")]
+    WrongValue(String),
 }
 
 /// The context of every command.

@@ -130,7 +130,7 @@ fn check(images: &Images) -> Result<(), LabError> {
     }
     let (image_bytes, needed) = (images.image_bytes, Images::bytes_needed(&images.plan));
     if image_bytes < needed {
-        return Err(LabError::Refused(format!(
+        return Err(LabError::WrongValue(format!(
             "an image of {image_bytes} bytes is too small: these ways need {needed} (--image-size)"
         )));
     }
