@@ -33,8 +33,8 @@ pub(crate) fn whole(command: Command) -> Command {
     if parts.is_empty() { command } else { command.after_help(parts.join("\n\n")) }
 }
 
-/// An example in lines that fit: what it is for gets a line of its own if both do not fit in one, and
-/// a long command goes on behind a backslash, as a shell takes it.
+/// An example in lines that fit: what it is for gets a line of its own if both do not fit in one,
+/// and a long command goes on behind a backslash, as a shell takes it.
 fn fitted(line: &str) -> String {
     if !line.starts_with("  ") || line.chars().count() <= WIDTH {
         return line.to_owned();

@@ -1,5 +1,5 @@
-//! The manual pages and the completions, which a test writes into `target/debug/manual`: a packager's
-//! files, and no part of the command.
+//! The manual pages and the completions, which a test writes into `target/debug/manual`: files for
+//! packagers, and no part of the command.
 //!
 //! *Owns*: the sections of a page, where the files go. *May not touch*: the text of the help, and
 //! the exit codes (docs/exit-codes.md has them).

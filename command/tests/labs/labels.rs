@@ -171,8 +171,8 @@ fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
     assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
 }
 
-/// The practice of article 1 (`lab experiment 9`): written files of 1 MiB are overwritten in multiples of
-/// 4,096 bytes, again and again, and nothing allocates blocks.
+/// The practice of article 1 (`lab experiment 9`): written files of 1 MiB are overwritten in
+/// multiples of 4,096 bytes, again and again, and nothing allocates blocks.
 #[test]
 fn the_practice_overwrites_whole_blocks_of_written_files() {
     const TRACED: &str = "pwrite64,write,pwritev2,ftruncate,fallocate";

@@ -1,12 +1,12 @@
-//! `inkstone tee` as a user starts it: every byte, long lines, its arguments, stamps and local
-//! days.
+//! `inkstone tee` as a user starts it: every byte, long lines, stamps and local days. What it
+//! refuses: `cases/tee.txt`.
 
 use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::{LONG, code_and_words, ends, fed, until};
-use crate::with_tee::{all_text, len, place, put, start, tee, text};
+use crate::support::{LONG, code_and_words, fed, until};
+use crate::with_tee::{all_text, place, put, start, tee, text};
 
 #[test]
 fn every_byte_of_stdin_is_in_the_files_in_order() {
@@ -20,32 +20,6 @@ fn every_byte_of_stdin_is_in_the_files_in_order() {
     let texts = all_text(&file);
     assert!(texts.len() >= 3 && texts.concat() == all, "{} files", texts.len());
     assert!(all.ends_with(&text(&file.with_file_name("latest"))));
-}
-
-#[test]
-fn arguments_that_make_no_sense_are_refused() {
-    let (directory, file) = place();
-    for arguments in [&["--rotate-every", "10ms"][..], &["--when-full", "wait"]] {
-        assert_eq!(fed(start(&file, arguments), b"").status.code(), Some(2), "{arguments:?}");
-    }
-    // The command has no C library unless it is asked for. Without it that is said before a line is
-    // taken.
-    if cfg!(not(feature = "zstd")) {
-        let (code, told) = code_and_words(&fed(start(&file, &["--compress", "zstd"]), b""));
-        assert!(told.contains("has no zstd") && told.contains("--features zstd"), "{told}");
-        assert!(code == Some(2) && !file.exists(), "{told}");
-    }
-    // A directory in its place.
-    let (code, told) = code_and_words(&fed(start(directory.path(), &[]), b""));
-    assert!(code == Some(1) && told.contains("open log"), "{told}");
-    // A log that is its own input. Less would be read to its end before any of it is written.
-    let lines = b"a line\n".repeat(4 << 20);
-    std::fs::write(&file, &lines).expect("written");
-    let mut own = tee(&file, &[]).stdin(File::open(&file).expect("opened")).spawn().expect("tee");
-    ends(&mut own);
-    let (code, told) = code_and_words(&own.wait_with_output().expect("its end"));
-    assert!(code == Some(1) && told.contains("stdin is the log"), "{told}");
-    assert_eq!(len(&file), lines.len() as u64);
 }
 
 /// The value of `TZ` for a zone this many minutes ahead of UTC.
