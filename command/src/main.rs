@@ -85,15 +85,20 @@ fn main() -> ExitCode {
         Ok(answer) => answer,
         Err(error) => {
             complain!("{error:#}");
-            let of_lab = matches!(error.downcast_ref(), Some(LabError::WrongValue(_)));
-            let is_wrong = of_lab || error.is::<parse::WrongValue>();
-            if is_wrong { ExitCode::from(WRONG) } else { ExitCode::FAILURE }
+            code_of(&error)
         }
     })
 }
 
 /// The exit code of clap for wrong arguments, and of what clap cannot know to be wrong.
 const WRONG: u8 = 2;
+
+/// The exit code of a command that failed.
+fn code_of(error: &anyhow::Error) -> ExitCode {
+    let of_lab = matches!(error.downcast_ref(), Some(LabError::WrongValue(_)));
+    let is_wrong = of_lab || error.is::<parse::WrongValue>();
+    if is_wrong { ExitCode::from(WRONG) } else { ExitCode::FAILURE }
+}
 
 /// Prints the help, or what is wrong with the arguments.
 fn not_run(mut error: clap::Error) -> ExitCode {

@@ -27,6 +27,7 @@ use super::echo::{Echo, Missing};
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
+use crate::code_of;
 use crate::signals::{self, ENDED};
 use crate::threads;
 
@@ -106,7 +107,7 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
     told::start()?;
     let code = run.work(arguments).unwrap_or_else(|error| {
         say(format_args!("{error:#}"));
-        ExitCode::FAILURE
+        code_of(&error)
     });
     run.end_words();
     Ok(code)
