@@ -8,8 +8,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::support::{
-    WRITE, Words, directory, good, is_root, names, not_run, said, side_by_side, signal, spawn,
-    text, until,
+    WRITE, Words, directory, good, names, not_run, said, side_by_side, signal, spawn, text, until,
 };
 use inkstone_host::Mount;
 
@@ -86,11 +85,8 @@ const FILESYSTEMS: &str = "lab filesystems --file-systems ext4 --loops direct \
                            --image-size 336MiB --quiet --rounds 10000";
 
 #[test]
+#[ignore = "needs root and loop devices"]
 fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
-    let name = "what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing";
-    if !is_root(name) {
-        return;
-    }
     side_by_side(&[("-KILL", 0), ("-KILL", 1500), ("-INT", 0), ("-INT", 1000)], |&(sent, wait)| {
         let directory = directory();
         let at = &directory.path().canonicalize().expect("its path");
@@ -111,10 +107,8 @@ fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs root and loop devices"]
 fn a_missing_tool_is_a_row_that_names_its_package() {
-    if !is_root("a_missing_tool_is_a_row_that_names_its_package") {
-        return;
-    }
     let directory = directory();
     let at = &directory.path().canonicalize().expect("its path");
     // Not with `env`, which would not be found either.

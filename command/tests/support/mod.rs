@@ -157,15 +157,6 @@ pub(crate) fn not_run(test: &str, why: impl Display) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-/// Whether this is root; if not, that is printed loudly.
-pub(crate) fn is_root(test: &str) -> bool {
-    let is_root = inkstone_io::is_root();
-    if !is_root {
-        not_run(test, "it needs root");
-    }
-    is_root
-}
-
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{copy_the_command, fed, is_root, not_run, said, until};
+use crate::support::{copy_the_command, fed, not_run, said, until};
 use crate::with_tee::{put, text};
 
 /// The number of the service inside each of them.
@@ -96,11 +96,9 @@ impl Container {
 }
 
 #[test]
+#[ignore = "needs root and user namespaces"]
 fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line() {
     let name = "services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line";
-    if !is_root(name) {
-        return;
-    }
     let Some(memory) = Memory::new() else {
         return not_run(name, "unshare --mount does not work here");
     };
