@@ -14,11 +14,12 @@ pub(super) fn tell_doubts(doubts: &[String]) {
     }
 }
 
-/// Says on stderr what can lose acknowledged records in a directory where a log is written: memory
-/// (tmpfs), say. `inkstone info` shows the same.
+/// Says on stderr what a power loss takes in a directory where a log is written: all of it in memory
+/// (tmpfs), say. `inkstone info` shows the same, and what is not known.
 pub(super) fn tell_of_place(directory: &Path) {
     let choice = inkstone::inspect::choice(directory);
-    for warning in choice.map_or_else(|_| Vec::new(), |choice| choice.warnings) {
+    let warnings = choice.map_or_else(|_| Vec::new(), |choice| choice.warnings);
+    for warning in warnings.iter().filter(|warning| warning.contains("power loss")) {
         complain!("warning: {}: {warning}", directory.display());
     }
 }
