@@ -1,9 +1,7 @@
 //! The lab as people use it. What it refuses: `cases/lab.txt`; what an experiment
 //! computes is tested in `lab/lab`.
 
-use crate::support::{
-    directory, good, good_json, json, names, not_run, said, signal, spawn, text, until,
-};
+use crate::support::{directory, good, json, names, not_run, said, signal, spawn, text, until};
 
 #[test]
 fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
