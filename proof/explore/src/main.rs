@@ -309,9 +309,5 @@ fn main() -> ExitCode {
     report(&outcome);
     // A time that was asked for may end before the schedules do.
     let is_enough = outcome.schedules == wanted || is_timed && outcome.schedules > 0;
-    if outcome.failures.is_empty() && is_enough {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if outcome.failures.is_empty() && is_enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
