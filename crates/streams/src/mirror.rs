@@ -96,7 +96,7 @@ impl Known {
                 }
             }
         }
-        image.made.state.sections.forget_before(first);
+        image.made.state.forget_before(first);
         Ok(&self.image.insert(image).made.state)
     }
 }

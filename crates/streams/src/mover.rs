@@ -71,12 +71,7 @@ fn step(shared: &Shared) -> Result<bool> {
     };
     match work {
         None => return Ok(false),
-        Some(Work::GiveBack(front)) => {
-            // The log first makes earlier appends durable: those that make the front dead, and
-            // those that say where an opening begins.
-            shared.log.truncate_before(front)?;
-            shared.order_here().state.sections.forget_before(front);
-        }
+        Some(Work::GiveBack(front)) => free(shared, front)?,
         Some(Work::Empty(section)) => match empty(shared, section) {
             // Another thread has emptied it and freed it meanwhile.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
@@ -84,6 +79,29 @@ fn step(shared: &Shared) -> Result<bool> {
         },
     }
     Ok(true)
+}
+
+/// Frees the front of the log up to this record, before which nothing lives.
+pub(crate) fn free(shared: &Shared, front: Lsn) -> Result<()> {
+    // The log first makes earlier appends durable: those that make the front dead, and those that
+    // say where an opening begins.
+    shared.log.truncate_before(front)?;
+    shared.order_here().state.sections.forget_before(front);
+    Ok(())
+}
+
+/// Frees the front of the log as far as nothing there lives, and moves nothing.
+pub(crate) fn give_back(shared: &Shared) -> Result<()> {
+    let work = {
+        let mut order = shared.order()?;
+        let order = &mut *order;
+        order.keeper.settle(&mut order.state, shared.log.durable());
+        order.work(&shared.options)
+    };
+    match work {
+        Some(Work::GiveBack(front)) => free(shared, front),
+        Some(Work::Empty(_)) | None => Ok(()),
+    }
 }
 
 /// Moves all live records of a section.
@@ -164,7 +182,7 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
             if state.lives_in(section, stream, number) {
                 Change::Moved { stream, number, source: section, bytes }.put(out);
                 from.insert((stream, number), *lsn);
-                moved_bytes += u64::from(cost(bytes));
+                moved_bytes += u64::from(cost(bytes.len()));
             }
         }
         if from.is_empty() { Err(Error::Empty) } else { Ok((from, moved_bytes)) }

@@ -148,6 +148,12 @@ pub(crate) fn put_head(out: &mut Vec<u8>, head: Head, lsn: Lsn) {
     put(out, lsn.get() - head.replay_from.get());
 }
 
+/// Encodes what stands before the bytes of an appended record.
+pub(crate) fn put_append_head(out: &mut Vec<u8>, stream: u64, number: u64, bytes: usize) {
+    out.push(APPEND);
+    [stream, number, bytes as u64].into_iter().for_each(|number| put(out, number));
+}
+
 impl Change<'_> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut head = |kind: u8, numbers: &[u64]| {
@@ -157,8 +163,8 @@ impl Change<'_> {
         match self {
             Self::Create { stream, first } => head(CREATE, &[*stream, *first]),
             Self::Append { stream, number, bytes } => {
-                head(APPEND, &[*stream, *number]);
-                put_bytes(out, bytes);
+                put_append_head(out, *stream, *number, bytes.len());
+                out.extend_from_slice(bytes);
             }
             Self::Note { stream, bytes } => {
                 head(NOTE, &[*stream]);

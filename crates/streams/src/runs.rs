@@ -160,6 +160,12 @@ impl Runs {
         places.map(move |place| self.0[place].first..self.end(place, next))
     }
 
+    /// Where the last run ends that is in a section before this one.
+    pub(crate) fn end_before(&self, section: u32, next: u64) -> Option<u64> {
+        let place = self.0.iter().rposition(|run| run.section < section)?;
+        Some(self.end(place, next))
+    }
+
     fn place_of(&self, number: u64) -> Option<usize> {
         self.0.partition_point(|run| run.first <= number).checked_sub(1)
     }

@@ -136,14 +136,86 @@ impl Section {
 
 /// The records of a section, by stream and number. Truncated records stay: the runs of a stream say
 /// which records are live. Of two records with one number the later one counts.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    streams: IdMap<Rows>,
+#[derive(Debug)]
+pub(crate) enum Places {
+    /// Of at most one stream: what follows each other is stored once, however many records it is.
+    One {
+        stream: u64,
+        rows: Vec<Spans>,
+    },
+    Many(IdMap<Rows>),
 }
 
-/// The records of one stream.
+impl Default for Places {
+    fn default() -> Self {
+        Self::One { stream: 0, rows: Vec::new() }
+    }
+}
+
+/// Consecutive numbers of the only stream of a section.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    first: u64,
+    count: u32,
+    spans: Vec<Span>,
+}
+
+/// Records that follow each other, each in the next record of the log, or all in the same one.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    /// Which of its row is the first.
+    at: u32,
+    offset: u32,
+    is_same: bool,
+}
+
+impl Span {
+    fn offset(self, at: u32) -> u32 {
+        if self.is_same { self.offset } else { self.offset + (at - self.at) }
+    }
+}
+
+impl Spans {
+    fn new(first: u64) -> Self {
+        Self { first, count: 0, spans: Vec::new() }
+    }
+
+    /// The number after the last one; `None` if no number may follow.
+    fn next(&self) -> Option<u64> {
+        (self.count < u32::MAX).then(|| self.first.checked_add(u64::from(self.count)))?
+    }
+
+    fn push(&mut self, offset: u32) {
+        let at = self.count;
+        self.count += 1;
+        if let Some(last) = self.spans.last_mut() {
+            if at == last.at + 1 && offset == last.offset {
+                last.is_same = true;
+            }
+            if last.offset(at) == offset {
+                return;
+            }
+        }
+        self.spans.push(Span { at, offset, is_same: false });
+    }
+
+    fn find(&self, number: u64) -> Option<u32> {
+        let at = u32::try_from(number.checked_sub(self.first)?).ok()?;
+        let behind = self.spans.partition_point(|span| span.at <= at);
+        (at < self.count).then(|| self.spans[behind - 1].offset(at))
+    }
+
+    /// All offsets with their numbers.
+    fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        (self.first..)
+            .take(self.count as usize)
+            .filter_map(|number| Some((number, self.find(number)?)))
+    }
+}
+
+/// The records of one stream among others.
 #[derive(Debug, Default)]
-struct Rows {
+pub(crate) struct Rows {
     last: Row,
     /// The rows before it, which end where numbers were skipped or used again.
     before: Vec<Row>,
@@ -163,55 +235,152 @@ impl Row {
     }
 }
 
+impl Rows {
+    fn add(&mut self, number: u64, offset: u32) {
+        if self.last.first.wrapping_add(self.last.offsets.len() as u64) != number {
+            let row = Row { first: number, offsets: SmallVec::new() };
+            let before = std::mem::replace(&mut self.last, row);
+            if !before.offsets.is_empty() {
+                self.before.push(before);
+            }
+        }
+        self.last.offsets.push(offset);
+    }
+
+    fn find(&self, number: u64) -> Option<u32> {
+        self.last.find(number).or_else(|| self.before.iter().rev().find_map(|row| row.find(number)))
+    }
+}
+
 impl Places {
     /// Growing a map of 100,000 streams takes milliseconds, in which all appends would wait.
     fn with_room(streams: usize) -> Self {
-        Self { streams: IdMap::with_capacity_and_hasher(streams, Default::default()) }
+        if streams <= 1 {
+            return Self::default();
+        }
+        Self::Many(IdMap::with_capacity_and_hasher(streams, Default::default()))
     }
 
     /// How many streams it names.
     pub(crate) fn count(&self) -> usize {
-        self.streams.len()
+        match self {
+            Self::One { rows, .. } => usize::from(!rows.is_empty()),
+            Self::Many(streams) => streams.len(),
+        }
     }
 
     pub(crate) fn add(&mut self, stream: u64, number: u64, offset: u32) {
-        let rows = self.streams.entry(stream).or_default();
-        if rows.last.first.wrapping_add(rows.last.offsets.len() as u64) != number {
-            let row = Row { first: number, offsets: SmallVec::new() };
-            let before = std::mem::replace(&mut rows.last, row);
-            if !before.offsets.is_empty() {
-                rows.before.push(before);
+        match self {
+            Self::One { stream: is, rows } if *is == stream || rows.is_empty() => {
+                *is = stream;
+                match rows.last_mut().filter(|last| last.next() == Some(number)) {
+                    Some(last) => last.push(offset),
+                    None => {
+                        let mut row = Spans::new(number);
+                        row.push(offset);
+                        rows.push(row);
+                    }
+                }
             }
+            Self::One { stream: is, rows } => {
+                let mut one = Rows::default();
+                rows.iter()
+                    .flat_map(Spans::iter)
+                    .for_each(|(number, offset)| one.add(number, offset));
+                *self = Self::Many(IdMap::from_iter([(*is, one)]));
+                self.add(stream, number, offset);
+            }
+            Self::Many(streams) => streams.entry(stream).or_default().add(number, offset),
         }
-        rows.last.offsets.push(offset);
     }
 
     pub(crate) fn touch(&self, stream: u64) -> Option<u32> {
-        self.streams.get(&stream)?.last.offsets.last().copied()
+        match self {
+            Self::One { .. } => None,
+            Self::Many(streams) => streams.get(&stream)?.last.offsets.last().copied(),
+        }
     }
 
     pub(crate) fn find(&self, stream: u64, number: u64) -> Option<u32> {
-        let rows = self.streams.get(&stream)?;
-        rows.last.find(number).or_else(|| rows.before.iter().rev().find_map(|row| row.find(number)))
+        match self {
+            Self::One { stream: is, rows } => {
+                let mut rows = rows.iter().rev().filter(|_| *is == stream);
+                rows.find_map(|row| row.find(number))
+            }
+            Self::Many(streams) => streams.get(&stream)?.find(number),
+        }
     }
 
     /// The offsets of consecutive records, all of which must be here.
     pub(crate) fn offsets(&self, stream: u64, numbers: std::ops::Range<u64>) -> Vec<u32> {
-        match self.streams.get(&stream) {
-            Some(Rows { last, before }) if before.is_empty() => {
-                let from = (numbers.start - last.first) as usize;
-                last.offsets[from..from + (numbers.end - numbers.start) as usize].to_vec()
-            }
-            _ => numbers
-                .map(|number| self.find(stream, number).expect("a live record has a place"))
-                .collect(),
+        if let Self::Many(streams) = self
+            && let Some(Rows { last, before }) = streams.get(&stream)
+            && before.is_empty()
+        {
+            let from = (numbers.start - last.first) as usize;
+            return last.offsets[from..from + (numbers.end - numbers.start) as usize].to_vec();
         }
+        numbers
+            .map(|number| self.find(stream, number).expect("a live record has a place"))
+            .collect()
     }
 
     /// The streams that it names, in order.
     pub(crate) fn streams(&self) -> Vec<u64> {
-        let mut streams: Vec<u64> = self.streams.keys().copied().collect();
-        streams.sort_unstable();
-        streams
+        match self {
+            Self::One { stream, rows } => rows.iter().take(1).map(|_| *stream).collect(),
+            Self::Many(streams) => {
+                let mut streams: Vec<u64> = streams.keys().copied().collect();
+                streams.sort_unstable();
+                streams
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Records alone, in batches, after truncations, then of a second stream: each is found, and
+    /// what follows each other takes no memory of its own.
+    #[test]
+    fn places_of_one_stream_are_those_of_a_map() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..300 {
+            let (mut places, mut map) = (Places::default(), HashMap::new());
+            let (mut number, mut offset) = (random.u64(..9), random.u32(..9));
+            for step in 0..80 {
+                if random.u32(..8) == 0 {
+                    number = random.u64(..number + 2);
+                }
+                let count = [1, 1, 1, 5][random.usize(..4)];
+                let stream = if round % 2 == 1 && step > 40 { random.u64(..3) } else { 1 };
+                for number in number..number + count {
+                    places.add(stream, number, offset);
+                    map.insert((stream, number), offset);
+                }
+                number += count;
+                offset += if random.u32(..6) == 0 { 3 } else { 1 };
+            }
+            for stream in 0..4 {
+                for number in 0..500 {
+                    let found = places.find(stream, number);
+                    assert_eq!(found, map.get(&(stream, number)).copied(), "{stream} {number}");
+                }
+            }
+            let mut streams: Vec<_> = map.keys().map(|(stream, _)| *stream).collect();
+            streams.sort_unstable();
+            streams.dedup();
+            assert_eq!((places.count(), places.streams()), (streams.len(), streams));
+        }
+        let mut places = Places::default();
+        (0..100_000).for_each(|number| places.add(1, number, number as u32));
+        (0..1000).for_each(|number| places.add(1, 100_000 + number, 100_000));
+        let Places::One { rows, .. } = &places else { panic!("one stream") };
+        assert!(rows.len() == 1 && rows[0].spans.len() == 2, "{rows:?}");
+        assert_eq!(places.offsets(1, 99_999..100_002), [99_999, 100_000, 100_000]);
     }
 }

@@ -46,6 +46,20 @@ impl Stream {
     fn set_note(&mut self, note: &[u8]) {
         self.note = (!note.is_empty()).then(|| Box::new(note.into()));
     }
+
+    /// The first number that is left if the sections before this one go.
+    fn first_from(&self, section: u32) -> u64 {
+        self.runs.end_before(section, self.next).unwrap_or(self.first)
+    }
+
+    /// Truncates the records up to the last one in the sections before this one.
+    fn lose_before(&mut self, section: u32, sections: &mut Sections) {
+        let first = self.first_from(section);
+        if first > self.first {
+            self.runs.truncate_before(first, self.next, sections);
+            self.first = first;
+        }
+    }
 }
 
 /// The sections of the log.
@@ -230,19 +244,7 @@ impl State {
                 return Ok(());
             }
             Change::Append { stream, number, bytes } => {
-                let section = self.sections.place(*stream, *number, lsn);
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                if found.next != *number {
-                    return Err(format!(
-                        "stream {stream}: record {number} follows record {}",
-                        found.next.wrapping_sub(1)
-                    ));
-                }
-                let next = number.checked_add(1).ok_or("a stream has used all its numbers")?;
-                found.runs.push(*number, section, cost(bytes), &mut self.sections);
-                found.next = next;
+                return self.append(*stream, *number, bytes.len(), lsn);
             }
             Change::Moved { stream, number, source, bytes } => {
                 let section = self.sections.place(*stream, *number, lsn);
@@ -253,7 +255,7 @@ impl State {
                     || !found.runs.relocate(
                         (*number, found.next),
                         (*source, section),
-                        cost(bytes),
+                        cost(bytes.len()),
                         &mut self.sections,
                     )
                 {
@@ -310,6 +312,31 @@ impl State {
             | Change::TableSection(_)
             | Change::TableEnd => return self.take_table(change),
         }
+        Ok(())
+    }
+
+    /// Makes an append of a record with so many bytes.
+    pub(crate) fn append(
+        &mut self,
+        stream: u64,
+        number: u64,
+        bytes: usize,
+        lsn: Lsn,
+    ) -> std::result::Result<(), Broken> {
+        let is_known = self.is_known();
+        let section = self.sections.place(stream, number, lsn);
+        let Some(found) = self.streams.get_mut(&stream) else {
+            return unknown(is_known, stream);
+        };
+        if found.next != number {
+            return Err(format!(
+                "stream {stream}: record {number} follows record {}",
+                found.next.wrapping_sub(1)
+            ));
+        }
+        let next = number.checked_add(1).ok_or("a stream has used all its numbers")?;
+        found.runs.push(number, section, cost(bytes), &mut self.sections);
+        found.next = next;
         Ok(())
     }
 
@@ -386,7 +413,7 @@ impl State {
         if !self.is_known() {
             return Err("the table of streams that it names is not complete".into());
         }
-        self.sections.forget_before(first);
+        self.forget_before(first);
         self.sections.live_bytes = 0;
         self.sections.log_bytes = self.sections.list.values().map(|section| section.bytes).sum();
         self.sections.list.values_mut().for_each(|section| section.live_bytes = 0);
@@ -403,6 +430,42 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the sections that end at or before this record, since the log freed them. If the log
+    /// has one stream, its owner may have freed records that live, without a record of that
+    /// ([`State::forget_front`]): these records are truncated.
+    pub(crate) fn forget_before(&mut self, first: Lsn) {
+        self.sections.forget_before(first);
+        let Some(front) = self.sections.front().map(|front| front.number) else { return };
+        let mut ids = self.ids.iter();
+        if let (Some(id), None) = (ids.next(), ids.next())
+            && let Some(stream) = self.streams.get_mut(id)
+        {
+            stream.lose_before(front, &mut self.sections);
+        }
+    }
+
+    /// Truncates records of the log's one stream so that nothing before the returned record of the
+    /// log lives, and returns the stream's first number then, too. All truncated records are below
+    /// `end`, and so is the first that is left: it says what came before. An opening may not begin
+    /// later than at `replay_from`. `None` if no section can be freed in this way, or if the log
+    /// has other streams.
+    pub(crate) fn forget_front(
+        &mut self,
+        stream: u64,
+        end: u64,
+        (first, replay_from): (Lsn, Lsn),
+    ) -> Option<(Lsn, u64)> {
+        let found = self.streams.get_mut(&stream).filter(|_| self.ids.len() == 1)?;
+        let sections = self.sections.list.values().rev();
+        let section = sections.filter(|section| section.first <= replay_from).find(|section| {
+            let left = found.first_from(section.number);
+            section.first > first && left < end && left < found.next
+        })?;
+        let (number, front) = (section.number, section.first);
+        found.lose_before(number, &mut self.sections);
+        Some((front, found.first))
     }
 
     /// Whether a record is live and in this section.
@@ -459,8 +522,8 @@ fn out_of_bounds(stream: u64, number: u64, found: &Stream) -> Broken {
 }
 
 /// About how many bytes a record of a stream takes in the log.
-pub(crate) fn cost(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len() as u64 + RECORD_BYTES).unwrap_or(u32::MAX)
+pub(crate) fn cost(bytes: usize) -> u32 {
+    u32::try_from(bytes as u64 + RECORD_BYTES).unwrap_or(u32::MAX)
 }
 
 impl Sections {

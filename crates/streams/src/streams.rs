@@ -257,6 +257,61 @@ impl Streams {
         self.shared.try_append(self.encoder(batch), |_, _, _| {}).map(Written::new)
     }
 
+    /// As [`Streams::try_apply`], for records of one stream, the first of which must get `number`.
+    /// Each is given in two parts, of which no other copy is made than the log's.
+    #[doc(hidden)]
+    pub fn try_append_records(
+        &self,
+        stream: u64,
+        number: u64,
+        records: &[[&[u8]; 2]],
+    ) -> Result<Written<'_>> {
+        let append = self.shared.try_append_records(stream, number, records)?;
+        Ok(Written { append, numbers: Vec::new() })
+    }
+
+    /// Frees the front of the log as far as nothing there lives, on this thread, and moves nothing:
+    /// for the owner of a log with one stream, who opened it without a mover
+    /// ([`Options::own_mover`]).
+    ///
+    /// # Errors
+    /// Those of the log.
+    ///
+    /// # Durability
+    /// Every change whose call had returned is on stable storage before anything is freed.
+    #[doc(hidden)]
+    pub fn give_back(&self) -> Result<()> {
+        mover::give_back(&self.shared)
+    }
+
+    /// Truncates the front of the log's one stream in memory, without a record, so that the log can
+    /// be freed up to the returned record ([`Streams::free`]); also returns the stream's first
+    /// number then. Only records before `end` go, and at least one of these stays. `None` if
+    /// nothing can be freed in this way, or if the log has other streams.
+    ///
+    /// For a full disk, where no record finds room. A crash before `free` brings the records back,
+    /// unless a later change has a record; a crash after it does not.
+    #[doc(hidden)]
+    pub fn forget_front(&self, stream: u64, end: u64) -> Result<Option<(Lsn, u64)>> {
+        let first = self.shared.log.first();
+        let mut order = self.shared.order()?;
+        let order = &mut *order;
+        let replay_from = order.keeper.replay_from(&order.state);
+        Ok(order.state.forget_front(stream, end, (first, replay_from)))
+    }
+
+    /// Frees the log before a record that [`Streams::forget_front`] returned.
+    ///
+    /// # Errors
+    /// Those of the log.
+    ///
+    /// # Durability
+    /// On `Ok` what was freed never comes back.
+    #[doc(hidden)]
+    pub fn free(&self, front: Lsn) -> Result<()> {
+        mover::free(&self.shared, front)
+    }
+
     /// Where a stream begins and ends, including records that are not durable yet.
     ///
     /// # Errors
