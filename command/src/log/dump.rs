@@ -12,8 +12,6 @@ use inkstone::Verdict;
 use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump as entries};
 use serde_json::{Value, json};
 
-use super::kind::LogKind;
-use super::raft;
 use super::words::{said, tell_doubts};
 use crate::stdout::Stdout;
 
@@ -35,9 +33,7 @@ pub(super) fn dump(
     payload: Option<Payload>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let is_raft = LogKind::of(directory) == LogKind::Raft;
-    // What a record of a raft log says may be long; its payload is shown as in any log.
-    let max = if payload.is_some() || is_raft { usize::MAX } else { BEGINNING_BYTES };
+    let max = if payload.is_some() { usize::MAX } else { BEGINNING_BYTES };
     let entries = entries(directory, max).map_err(said)?;
     tell_doubts(entries.doubts());
     let mut is_corrupt = !entries.damage().is_empty();
@@ -53,7 +49,7 @@ pub(super) fn dump(
             Ok(entry) => {
                 is_corrupt |= matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
                 if out.takes_more() {
-                    writeln!(out, "{}", entry_json(&entry, payload, is_raft))?;
+                    writeln!(out, "{}", entry_json(&entry, payload))?;
                 }
             }
             Err(error) => failed = Some(said(error)),
@@ -72,7 +68,7 @@ pub(super) fn dump(
     Ok(ExitCode::SUCCESS)
 }
 
-fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {
+fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
     match entry {
         Entry::Segment { path, header, is_header_lost, named_end } => json!({
             "what": "segment",
@@ -122,15 +118,7 @@ fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {
             match control {
                 Some(control) => frame["says"] = control_json(control),
                 None => {
-                    if is_raft {
-                        frame["raft"] = raft::record_json(payload);
-                    }
-                    let shown = if how.is_some() {
-                        payload.len()
-                    } else {
-                        payload.len().min(BEGINNING_BYTES)
-                    };
-                    frame["payload"] = json!(payload_text(&payload[..shown], how));
+                    frame["payload"] = json!(payload_text(payload, how));
                 }
             }
             frame

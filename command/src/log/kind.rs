@@ -1,5 +1,5 @@
-//! Whose records a log has: those of a raft log or of streams have rules that one more record, or
-//! one less, breaks.
+//! Whose records a log has: those of streams, and so of raft logs, have rules that one more record,
+//! or one less, breaks.
 //!
 //! *Owns*: which kinds there are, and which command shows each. *May not touch*: what their records
 //! say.
@@ -13,7 +13,7 @@ use inkstone::{Options, Reader};
 pub(super) enum LogKind {
     /// A program's own, as far as can be seen: it may be one that cannot be read.
     Plain,
-    Raft,
+    /// A raft log is one: each raft group is a stream.
     Streams,
 }
 
@@ -21,34 +21,24 @@ impl LogKind {
     /// That of the log in a directory; of one that cannot be read it is not known.
     pub(super) fn of(directory: &Path) -> Self {
         let Ok(reader) = Reader::open(directory, &Options::new()) else { return Self::Plain };
-        let first = reader.get(reader.first());
-        if first.is_ok_and(|record| inkstone_raft::inspect::is_raft_log(&record)) {
-            Self::Raft
-        } else if inkstone_streams::has_streams(&reader) {
-            Self::Streams
-        } else {
-            Self::Plain
-        }
+        if inkstone_streams::has_streams(&reader) { Self::Streams } else { Self::Plain }
     }
 
     /// `None` for a plain one.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
-            Self::Raft => Some("raft log"),
             Self::Streams => Some("log with streams"),
         }
     }
 
     /// What it is, and the command that shows more of it; `None` for a plain one.
     pub(super) fn hint(self, directory: &Path) -> Option<String> {
-        let command = match self {
-            Self::Plain => return None,
-            Self::Raft => "raft",
-            Self::Streams => "streams",
-        };
         let (name, path) = (self.name()?, directory.display());
-        Some(format!("a {name}: `inkstone {command} {path}` shows what it holds"))
+        Some(format!(
+            "a {name}: `inkstone streams {path}` shows what it holds; of a raft log, `inkstone \
+             raft {path}` shows more"
+        ))
     }
 
     /// # Errors

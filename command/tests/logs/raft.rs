@@ -1,4 +1,4 @@
-//! `inkstone raft`, and what `inkstone dump` says of the records of a raft log.
+//! `inkstone raft`.
 
 use crate::support::{directory, good, good_json, text};
 use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
@@ -25,16 +25,16 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
     assert!(!beside["writer"].is_null());
     raft.close().expect("closed");
     drop(raft);
-    let mut after = shown(at);
+    let after = shown(at);
     assert!(after["writer"].is_null());
-    after["writer"] = beside["writer"].clone();
-    assert_eq!(after, beside);
+    assert_eq!(after["groups"], beside["groups"]);
+    let after = &after["groups"][0];
     let leader = |term: u64, node: &str| json!({ "term": term, "node": node });
     let with = |mut json: Value, name: &str, value: Value| {
         json[name] = value;
         json
     };
-    assert_eq!(after["raft_group"], "9");
+    assert_eq!(after["raft_group"], 9);
     assert_eq!(after["vote"], with(leader(4, "6e32"), "granted", json!(false)));
     assert_eq!((&after["first"], &after["next"]), (&json!(11), &json!(41)));
     assert_eq!(after["last"], with(leader(4, "6e32"), "index", json!(40)));
@@ -43,37 +43,19 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
     let leaders =
         [with(leader(1, ""), "from", json!(11)), with(leader(4, "6e32"), "from", json!(26))];
     assert_eq!(after["leaders"], json!(leaders));
-    let segment = &after["segments"][0];
-    assert_eq!((&segment["entries"], &segment["payload_bytes"]), (&json!(45), &json!(4500)));
-    assert_eq!(
-        (&segment["votes"], &segment["truncations"], &segment["purges"]),
-        (&json!(2), &json!(1), &json!(1))
-    );
+    assert_eq!(after["payload_bytes"], 3000);
 
     let words = text(&good(at, "raft node", b""));
     for line in [
         "  raft group  9\n",
         "  vote        a vote for term 4 of node n2\n",
-        "  entries     30 entries, 11 to 40\n",
+        "  entries     30 entries, 11 to 40, with ",
         "  last        entry 40 of term 4 of node n2\n",
         "  committed   entry 20 of term 1\n",
         "  purged      entry 10 of term 1\n",
     ] {
         assert!(words.contains(line), "{line} is not in:\n{words}");
     }
-
-    let dump = text(&good(at, "dump node", b""));
-    let frames = dump.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let records: Vec<Value> = frames.filter(|frame| frame["kind"] == "record").collect();
-    let kinds: Vec<_> =
-        records.iter().map(|record| record["raft"]["kind"].as_str().expect("a kind")).collect();
-    let entries = |count| std::iter::repeat_n("entry", count);
-    let expected = ["state", "vote"].into_iter().chain(entries(30)).chain(["truncate", "vote"]);
-    assert_eq!(kinds, expected.chain(entries(15)).chain(["purge"]).collect::<Vec<_>>());
-    assert_eq!(records[2]["raft"]["index"], 1);
-    assert!(
-        records.iter().all(|record| record["payload"].as_str().is_some_and(|hex| hex.len() <= 32))
-    );
 }
 
 fn shown(at: &std::path::Path) -> Value {

@@ -4,9 +4,7 @@
 //! touch*: the log and the state, so that a callback that waits keeps neither alive.
 //!
 //! The log reports durability on any thread that commits. One thread at a time calls back, until
-//! nothing is due; other threads leave their callbacks to it. A thread that holds the order of
-//! writes releases it first, since a callback may append. The same holds for the user's listener
-//! (`listener.rs`).
+//! nothing is due; other threads leave their callbacks to it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,13 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, ThreadId, current, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 /// What a caller gives to `append`.
 pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
-
-/// What else is the user's, and is to be run when nothing is held.
-pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 /// The callbacks of one raft log.
 #[derive(Default)]
@@ -36,12 +31,8 @@ struct Waiting {
     queue: VecDeque<(Lsn, Callback)>,
     durable: Lsn,
     failed: Option<Error>,
-    /// The thread that calls back now.
-    calling: Option<ThreadId>,
-    /// The thread that holds the order of writes.
-    writing: Option<ThreadId>,
-    /// What that thread runs when it lets go.
-    kept: Vec<Task>,
+    /// Whether a thread calls back now.
+    is_calling: bool,
 }
 
 impl Callbacks {
@@ -97,35 +88,7 @@ impl Callbacks {
         self.lock().fail(durable, error);
     }
 
-    /// Whether this thread runs a callback.
-    pub(crate) fn is_calling_here(&self) -> bool {
-        self.lock().calling == Some(current().id())
-    }
-
-    /// From now on this thread holds the order of writes.
-    pub(crate) fn begin_write(&self) {
-        self.lock().writing = Some(current().id());
-    }
-
-    /// Whether this thread holds it.
-    pub(crate) fn is_writing_here(&self) -> bool {
-        self.lock().writing == Some(current().id())
-    }
-
-    /// Keeps something for the moment when the thread that holds the order of writes has let go.
-    pub(crate) fn keep(&self, task: Task) {
-        self.lock().kept.push(task);
-    }
-
-    /// This thread is about to let go of it. Returns what it then has to run.
-    #[must_use]
-    pub(crate) fn end_write(&self) -> Vec<Task> {
-        let mut waiting = self.lock();
-        waiting.writing = None;
-        std::mem::take(&mut waiting.kept)
-    }
-
-    /// Calls back what is due, unless another thread does, or this one holds the order of writes.
+    /// Calls back what is due, unless another thread does.
     pub(crate) fn call(&self) {
         self.call_due(self.lock());
     }
@@ -133,18 +96,17 @@ impl Callbacks {
     /// All that is due is taken out at once: the thread that appends is held up by the lock once
     /// for a group, not for each of its entries.
     fn call_due<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) {
-        let this = current().id();
-        if waiting.calling.is_some() || waiting.writing == Some(this) {
+        if waiting.is_calling {
             return;
         }
         loop {
             let (due, result) = waiting.take_due();
             self.told.store(waiting.durable.get(), Ordering::Release);
             if due.is_empty() {
-                waiting.calling = None;
+                waiting.is_calling = false;
                 return;
             }
-            waiting.calling = Some(this);
+            waiting.is_calling = true;
             drop(waiting);
             for callback in due {
                 let result = result.clone();
@@ -156,7 +118,7 @@ impl Callbacks {
 }
 
 /// Runs what is the user's. If it panics, nothing else happens.
-pub(crate) fn run(task: impl FnOnce()) {
+fn run(task: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
         // As the log does: its own value may panic again when it is dropped.
         std::mem::forget(panic);

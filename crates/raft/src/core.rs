@@ -1,7 +1,7 @@
 //! What writers and readers of a raft log share.
 //!
 //! *Owns*: the state with the tail of entries under one lock, which is never held while a call
-//! waits for the log. *May not touch*: the order of writes (`log.rs`, `group.rs`).
+//! waits for the log. *May not touch*: the order of writes (`group.rs`).
 
 use std::sync::{Arc, Weak};
 
@@ -21,16 +21,13 @@ pub(crate) struct Core {
     pub(crate) reader: Reader,
     pub(crate) directory: AnyDirectory,
     pub(crate) callbacks: Arc<Callbacks>,
-    pub(crate) source: Source,
+    /// Where entries are that are not in memory.
+    pub(crate) streams: StreamsReader,
+    /// The raft group, which is the stream of its entries.
+    pub(crate) group: u64,
+    /// Whether the log is of this group alone.
+    pub(crate) is_alone: bool,
     is_closed: AtomicBool,
-}
-
-/// Where entries are that are not in memory.
-pub(crate) enum Source {
-    /// Each is a record of the log.
-    Log,
-    /// Each is a record of the stream that has the number of the raft group.
-    Stream(StreamsReader, u64),
 }
 
 /// What is known without reading.
@@ -97,6 +94,14 @@ impl Memory {
         first
     }
 
+    /// Makes a purge without a record, up to an entry that is here or was purged last.
+    pub(crate) fn purge_unrecorded(&mut self, index: u64) {
+        if let Some(upto) = self.state.id_of(index) {
+            self.state.purge(&upto);
+            self.mind_bounds();
+        }
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);
@@ -109,8 +114,8 @@ impl Core {
         state: State,
         reader: Reader,
         directory: AnyDirectory,
-        callbacks: Arc<Callbacks>,
-        source: Source,
+        streams: StreamsReader,
+        (group, is_alone): (u64, bool),
     ) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
         let memory = Memory {
@@ -125,8 +130,10 @@ impl Core {
             memory: Mutex::new(memory),
             reader,
             directory,
-            callbacks,
-            source,
+            callbacks: Arc::default(),
+            streams,
+            group,
+            is_alone,
             is_closed: AtomicBool::new(false),
         }
     }
@@ -138,9 +145,7 @@ impl Core {
 
     /// Whether calls are answered: not in a forked child, after a failure, or after the end.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.directory.is_forked() {
-            return Err(inkstone::Error::Forked { path: self.directory.path().into() }.into());
-        }
+        self.check_process()?;
         self.callbacks.check()?;
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -153,12 +158,21 @@ impl Core {
         }
     }
 
+    /// # Errors
+    /// In a forked child, where another thread of the parent may have had a lock.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.directory.is_forked() {
+            return Err(inkstone::Error::Forked { path: self.directory.path().into() }.into());
+        }
+        Ok(())
+    }
+
     /// The result with an error that names the group, if this is one of many.
     pub(crate) fn named<T>(&self, result: Result<T>) -> Result<T> {
-        match (result, &self.source) {
-            (Err(error), Source::Stream(_, group)) => Err(error.in_group(*group)),
-            (result, _) => result,
+        if self.is_alone {
+            return result;
         }
+        result.map_err(|error| error.in_group(self.group))
     }
 
     /// Notes a failure that ends the raft log. A log that is closed fails nothing that it took

@@ -108,14 +108,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The directory holds the raft log of another raft group.
+    /// The directory holds the raft log of another raft group, or of several.
     OtherRaftGroup {
         /// The directory.
         path: PathBuf,
         /// The raft group that was asked for.
-        expected: u128,
-        /// The raft group of the log there.
-        came: u128,
+        expected: u64,
+        /// A raft group of the log there.
+        came: u64,
     },
     /// A newer program has written the raft log.
     Newer {
@@ -214,7 +214,7 @@ impl From<inkstone_streams::Error> for Error {
             Streams::Truncated { number, first, .. } => Self::IsPurged { index: number, first },
             Streams::NotYet { number, next, .. } => Self::NotHere { index: number, next },
             Streams::Foreign { path, lsn } => {
-                Self::Foreign { path, lsn, why: "is none of a log of many groups".into() }
+                Self::Foreign { path, lsn, why: "is none of a raft log".into() }
             }
             Streams::Newer { path, lsn, what } => Self::Newer { path, lsn, what },
             Streams::Contradiction { path, lsn, why } => Self::Contradiction { path, lsn, why },
@@ -331,8 +331,8 @@ impl fmt::Display for Error {
             Self::OtherRaftGroup { path, expected, came } => {
                 write!(
                     f,
-                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and \
-                     the option raft_group",
+                    "{} has raft group {came}, not {expected} alone: check the path and the option \
+                     raft_group; `Groups` opens a log of many groups",
                     path.display()
                 )
             }

@@ -1,8 +1,8 @@
-//! A raft log that is a stream beside those of other groups.
+//! A raft group: a stream, alone in its log or beside those of other groups.
 //!
-//! *Owns*: what each change of a group is in a batch of the streams, how a group is opened, and
-//! which groups are open. *May not touch*: the rules (`state.rs`), the bytes (`note.rs`,
-//! `record.rs`).
+//! *Owns*: what each change of a group is in a batch of the streams, and which groups are open.
+//! *May not touch*: the rules (`state.rs`), the bytes (`note.rs`, `record.rs`), what a group in the
+//! log holds (`found.rs`).
 //!
 //! An entry is the record of the stream that has its index. All else is in the note of the stream,
 //! but for what is committed: the last entry of an append says that too.
@@ -14,30 +14,37 @@
 //! The state of a group lives while a handle of it is held, and until all its records are durable.
 //! So an opening finds durable records only, and never a second state of the same group.
 
-use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use inkstone::{AnyDirectory, Log, Lsn};
-use inkstone_streams::{Batch, Streams, StreamsReader, Written};
+use inkstone_streams::{Batch, Streams, Written};
+use smallvec::SmallVec;
 
 use crate::callbacks::Callback;
-use crate::core::{Core, Memory, Source};
+use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
-use crate::home::{Home, Then};
+use crate::found::Found;
 use crate::note::{decode_note, encode_note};
-use crate::record::{Body, decode, encode_entry_head};
+use crate::record::encode_entry_head;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::words::{EntryId, Leader, NewEntry};
+use crate::words::{EntryId, NewEntry};
 
 /// What a change takes in a batch beside its bytes, and a batch beside its changes.
 const CHANGE_BYTES: usize = 64;
+
+/// Makes a change's callback when the record of the vote is known that holds then.
+pub(crate) type Then<'a> = Box<dyn FnOnce(Lsn) -> Callback + 'a>;
 
 /// What the groups of one log share.
 pub(crate) struct Shared {
     pub(crate) streams: Streams,
     pub(crate) directory: AnyDirectory,
+    /// Whether the log is of one group.
+    is_alone: bool,
+    /// How many bytes of its last entries each group keeps in memory.
+    memory_bytes: usize,
     open: Mutex<OpenGroups>,
 }
 
@@ -58,8 +65,19 @@ pub(crate) struct Group {
 }
 
 impl Shared {
-    pub(crate) fn new(streams: Streams, directory: AnyDirectory) -> Arc<Self> {
-        Arc::new(Self { streams, directory, open: Mutex::default() })
+    /// Many groups: the log keeps the last records of all of them in memory.
+    pub(crate) fn of_many(streams: Streams, directory: AnyDirectory) -> Arc<Self> {
+        let open = Mutex::default();
+        Arc::new(Self { streams, directory, is_alone: false, memory_bytes: 0, open })
+    }
+
+    pub(crate) fn of_one(
+        streams: Streams,
+        directory: AnyDirectory,
+        memory_bytes: usize,
+    ) -> Arc<Self> {
+        let open = Mutex::default();
+        Arc::new(Self { streams, directory, is_alone: true, memory_bytes, open })
     }
 
     /// Whether calls are answered: not in a forked child, after a failure, or after the end.
@@ -143,15 +161,38 @@ impl Shared {
     }
 
     fn remove_alone(&self, id: u64) -> Result<()> {
-        decode_note(&self.streams.reader().note(id)?, id).map_err(|flaw| self.bad(id, flaw))?;
+        decode_note(&self.streams.reader().note(id)?).map_err(|flaw| self.bad(id, flaw))?;
         for group in self.open_groups(Some(id)) {
             group.close()?;
         }
         Ok(self.streams.remove(id)?.wait()?)
     }
 
+    /// Ends all groups, and the log.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.check_process()?;
+        let open = self.open_groups(None);
+        let mut said = Ok(());
+        for group in &open {
+            match group.stop() {
+                // It was closed or removed meanwhile.
+                Err(Error::Closed) => {}
+                its => said = said.and(its),
+            }
+        }
+        let closed = self.streams.close();
+        for group in open.iter().chain(&self.open_groups(None)) {
+            group.end();
+        }
+        said.and(closed.map_err(Into::into))
+    }
+
     fn bad(&self, group: u64, why: impl ToString) -> Error {
         Error::BadGroup { path: self.directory.path().into(), group, why: why.to_string() }
+    }
+
+    fn log(&self) -> &Log {
+        self.streams.log()
     }
 }
 
@@ -170,7 +211,7 @@ impl Group {
         let reader = shared.streams.reader();
         let note = match reader.note(id) {
             Err(inkstone_streams::Error::NoStream { .. }) => {
-                let note = encode_note(&State::new(id.into()));
+                let note = encode_note(&State::default());
                 match shared.streams.apply(Batch::new().create(id, 0).note(id, &note)) {
                     // Whatever comes is durable after it.
                     Ok(_) | Err(inkstone_streams::Error::Exists { .. }) => {}
@@ -180,22 +221,26 @@ impl Group {
             }
             note => note?,
         };
-        let mut state = decode_note(&note, id).map_err(|flaw| shared.bad(id, flaw))?;
-        Found { shared, reader: &reader, id }.fill(&mut state)?;
-        let (log, directory) = (shared.streams.log().reader(), shared.directory.clone());
-        let core = Core::new(state, log, directory, Arc::default(), Source::Stream(reader, id));
+        let path = shared.directory.path();
+        let state = Found { path, reader: &reader, id }.state(&note)?;
+        let (log, directory) = (shared.log().reader(), shared.directory.clone());
+        let core = Core::new(state, log, directory, reader, (id, shared.is_alone));
         Ok(Arc::new(Self { id, core: Arc::new(core), shared: Arc::clone(shared) }))
     }
 
-    fn log(&self) -> &Log {
-        self.shared.streams.log()
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        self.shared.log()
     }
 
     /// The locked state of a group that is not closed.
     fn memory(&self) -> Result<MutexGuard<'_, Memory>> {
-        self.core.check()?;
+        self.core.check_process()?;
         let memory = self.core.memory();
-        // It may have been closed before the lock was free.
+        // Under the lock: it may have been closed before the lock was free.
         self.core.check()?;
         Ok(memory)
     }
@@ -249,9 +294,13 @@ impl Group {
     ) -> Result<Written<'_>> {
         let durable = self.core.reader.durable();
         let make = |memory: &Memory| {
-            memory.state.check(change)?;
             let mut after = memory.state.clone();
-            if !after.is_done(change) {
+            let is_done = after.is_done(change);
+            // What was said to be committed was checked then, and a purge may have passed it since.
+            if !is_done || !matches!(change, Change::Commit(_)) {
+                after.check(change)?;
+            }
+            if !is_done {
                 after.apply(change);
             }
             Ok(Step::between(&memory.state, &after))
@@ -301,8 +350,173 @@ impl Group {
         }
     }
 
+    /// Appends entries, all or none.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        entries: &[NewEntry<'_>],
+        callback: Callback,
+    ) -> Result<()> {
+        // They are copied before the lock is taken that readers need.
+        let payloads: Vec<_> =
+            entries.iter().map(|entry| Arc::<[u8]>::from(entry.payload)).collect();
+        let durable = self.core.reader.durable();
+        let written = loop {
+            let mut memory = self.memory()?;
+            memory.state.check_entries(entries)?;
+            let (written, bytes) = self.try_append(&memory, entries);
+            match written {
+                Ok(written) => {
+                    let lsn = written.lsn();
+                    memory.to_say = None;
+                    for (entry, payload) in entries.iter().zip(payloads) {
+                        memory.state.add(entry.index, entry.leader, lsn);
+                        memory.tail.push(entry.index, payload);
+                    }
+                    // Where durable entries are, the streams know.
+                    let first = memory.shrink(self.shared.memory_bytes, durable);
+                    memory.state.places.purge_before(first);
+                    self.core.callbacks.push(lsn, callback);
+                    break written;
+                }
+                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
+                    drop(memory);
+                    self.core.noted(self.log().make_room(bytes))?;
+                }
+                Err(error) => return Err(self.failed(error)),
+            }
+        };
+        self.tell_when_durable(written);
+        Ok(())
+    }
+
+    /// Gives entries that follow a state to the log, if it has room; also returns how much room
+    /// they need at the most. The last one says what is committed.
+    fn try_append(
+        &self,
+        memory: &Memory,
+        entries: &[NewEntry<'_>],
+    ) -> (inkstone_streams::Result<Written<'_>>, usize) {
+        let State { said, .. } = &memory.state;
+        let room = |bytes: usize| bytes + CHANGE_BYTES * (entries.len() + 3);
+        if memory.state.next_index().is_none() {
+            let step = Step::first(entries, &memory.state);
+            let written = self.shared.streams.try_apply(&step.batch(self.id));
+            return (written, room(step.note.len() + step.bytes.len()));
+        }
+        let mut heads = Vec::with_capacity(32 * entries.len());
+        let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
+        for (entry, count) in entries.iter().zip(1..) {
+            let said = said.as_ref().filter(|_| count == entries.len());
+            encode_entry_head(&mut heads, entry.index, entry.leader, said);
+            ends.push(heads.len());
+        }
+        let mut begin = 0;
+        let parts: SmallVec<[[&[u8]; 2]; 4]> = entries
+            .iter()
+            .zip(ends)
+            .map(|(entry, end)| [&heads[std::mem::replace(&mut begin, end)..end], entry.payload])
+            .collect();
+        let first = entries.first().map_or(0, |entry| entry.index);
+        let written = self.shared.streams.try_append_records(self.id, first, &parts);
+        let payload_bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+        (written, room(heads.len() + payload_bytes))
+    }
+
+    /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
+    pub(crate) fn change(&self, change: &Change) -> Result<Lsn> {
+        let done = {
+            let memory = self.memory()?;
+            memory.state.check(change)?;
+            memory.state.is_done(change).then_some(memory.vote_lsn)
+        };
+        if let Some(vote_lsn) = done {
+            // It may have been done by a call that still waits.
+            self.core.noted(self.log().sync())?;
+            return Ok(vote_lsn);
+        }
+        let mut vote_lsn = Lsn::ZERO;
+        let written = self.write_change(change, |memory, _| vote_lsn = memory.vote_lsn)?;
+        written.wait().map_err(|error| self.failed(error))?;
+        Ok(vote_lsn)
+    }
+
+    /// Makes a change: checked and written. The callback comes when it is durable.
+    pub(crate) fn change_then(self: &Arc<Self>, change: &Change, callback: Then<'_>) -> Result<()> {
+        let is_durable = self.log().durable() >= self.log().last();
+        let done = {
+            let memory = self.memory()?;
+            memory.state.check(change)?;
+            (memory.state.is_done(change) && is_durable).then_some(memory.vote_lsn)
+        };
+        if let Some(vote_lsn) = done {
+            self.core.callbacks.push_after_all(callback(vote_lsn));
+            self.core.callbacks.call();
+            return Ok(());
+        }
+        let written = self.write_change(change, |memory, lsn| {
+            self.core.callbacks.push(lsn, callback(memory.vote_lsn));
+        })?;
+        self.tell_when_durable(written);
+        Ok(())
+    }
+
+    /// Purges entries. A log of this group alone is freed here; of many groups, the mover frees
+    /// what they share.
+    pub(crate) fn purge(&self, upto: &EntryId, is_snapshot: bool) -> Result<()> {
+        let change = Change::Purge { upto: upto.clone(), is_snapshot };
+        let mut purged = self.change(&change);
+        // On a full disk segments go first. What an opening then takes for purged is committed, or
+        // the snapshot has it, and the caller asked for it.
+        if self.shared.is_alone
+            && matches!(purged, Err(Error::Log(inkstone::Error::NoRoom { .. })))
+            && self.free_without_record(upto, is_snapshot)?
+        {
+            purged = self.change(&change);
+        }
+        purged?;
+        if self.shared.is_alone {
+            self.shared.streams.give_back().map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// Frees what a purge that has no record may free; false if there is nothing. Memory comes
+    /// first: it never has entries that the log has lost.
+    fn free_without_record(&self, upto: &EntryId, is_snapshot: bool) -> Result<bool> {
+        let streams = &self.shared.streams;
+        let before = self.log().first();
+        let front = {
+            let mut memory = self.memory()?;
+            let first = memory.state.first_kept_without_record(upto, is_snapshot);
+            let front = streams.forget_front(self.id, first)?;
+            front.map(|(front, index)| {
+                // This entry stays, and says to an opening up to where all were purged.
+                memory.purge_unrecorded(index);
+                front
+            })
+        };
+        let freed = match front {
+            Some(front) => streams.free(front),
+            None => streams.give_back(),
+        };
+        freed.map_err(|error| self.failed(error))?;
+        Ok(self.log().first() > before)
+    }
+
+    /// Notes what is committed; the next record says it.
+    pub(crate) fn save_committed(&self, index: u64) -> Result<()> {
+        self.memory()?.save_committed(index)
+    }
+
+    /// Makes all records durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.core.check()?;
+        self.core.noted(self.log().sync()).map(|_| ())
+    }
+
     /// Ends all handles of the group; its records are durable then.
-    fn close(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        self.core.check()?;
         let said = self.stop();
         let synced = self.core.noted(self.log().sync());
         self.end();
@@ -351,16 +565,15 @@ impl Step {
         step
     }
 
-    /// Entries that follow a state. The last one says what is committed.
-    fn of(entries: &[NewEntry<'_>], state: &State) -> Self {
-        let mut step = Self::default();
-        if state.next_index().is_none() {
-            step.restart_at = entries.first().map(|entry| entry.index);
-        }
-        let said = state.said.as_ref().map(|said| said.index);
-        for (entry, count) in entries.iter().zip(1..) {
-            let said = said.filter(|_| count == entries.len());
-            encode_entry_head(&mut step.bytes, entry.index, entry.leader, said);
+    /// The first entries of a stream that never had one: the note says where it begins.
+    fn first(entries: &[NewEntry<'_>], state: &State) -> Self {
+        let first = entries.first().map_or(0, |entry| entry.index);
+        let mut after = state.clone();
+        (after.first, after.next) = (first, first);
+        let (note, restart_at) = (encode_note(&after), Some(first));
+        let mut step = Self { note, restart_at, ..Self::default() };
+        for entry in entries {
+            encode_entry_head(&mut step.bytes, entry.index, entry.leader, None);
             step.bytes.extend_from_slice(entry.payload);
             step.entries.push((entry.index, step.bytes.len()));
         }
@@ -386,184 +599,5 @@ impl Step {
             batch.append_at(group, *index, &self.bytes[std::mem::replace(&mut begin, *end)..*end]);
         }
         batch
-    }
-}
-
-/// A group in the log.
-struct Found<'a> {
-    shared: &'a Shared,
-    reader: &'a StreamsReader,
-    id: u64,
-}
-
-impl Found<'_> {
-    /// Adds to what the note says: where the entries begin and end, who made them, and what is
-    /// committed. Leaders never go back, so few entries must be read: the last one, if it is of the
-    /// leader of what was purged.
-    fn fill(&self, state: &mut State) -> Result<()> {
-        let bounds = self.reader.bounds(self.id)?;
-        if !bounds.is_empty() || state.purged.is_some() {
-            (state.first, state.next) = (bounds.first, bounds.next);
-        }
-        if !bounds.is_empty() {
-            let (last, said) = self.entry(bounds.next - 1)?;
-            self.find_leaders(state, &last)?;
-            if let Some(index) =
-                said.filter(|said| state.said.as_ref().is_none_or(|id| id.index < *said))
-            {
-                state.said = state.id_of(index);
-                if state.said.is_none() {
-                    return Err(
-                        self.bad("its last entry says that one is committed which is not there")
-                    );
-                }
-            }
-        }
-        state.committed = state.said.as_ref().map(|said| said.index);
-        if state.purged.is_some() {
-            state.committed = state.committed.max(state.first.checked_sub(1));
-        }
-        state.is_sound_beside_places().map_err(|why| self.bad(why))
-    }
-
-    fn find_leaders(&self, state: &mut State, last: &Leader) -> Result<()> {
-        let mut at = state.first;
-        let mut leader = match &state.purged {
-            Some(purged) if purged == last => last.clone(),
-            _ => self.entry(at)?.0,
-        };
-        loop {
-            state.leaders.push(at, leader.clone());
-            if leader == *last {
-                return Ok(());
-            }
-            // The first entry of the next leader.
-            let (mut same, mut other, mut next) = (at, state.next - 1, last.clone());
-            while other - same > 1 {
-                let middle = same + (other - same) / 2;
-                match self.entry(middle)?.0 {
-                    found if found == leader => same = middle,
-                    found => (other, next) = (middle, found),
-                }
-            }
-            (at, leader) = (other, next);
-        }
-    }
-
-    /// Who made an entry, and what it says is committed.
-    fn entry(&self, index: u64) -> Result<(Leader, Option<u64>)> {
-        let bytes = self.reader.get(self.id, index)?;
-        let record = decode(&bytes).map_err(|flaw| self.bad(format!("record {index} {flaw}")))?;
-        match record.body {
-            Body::Entry(id, _) if id.index == index => Ok((id.leader, record.committed)),
-            _ => Err(self.bad(format!("record {index} is not entry {index}"))),
-        }
-    }
-
-    fn bad(&self, why: impl ToString) -> Error {
-        self.shared.bad(self.id, why)
-    }
-}
-
-/// A handle of a group.
-pub(crate) struct Handle(pub(crate) Arc<Group>);
-
-impl Drop for Handle {
-    /// Whoever opens the group again finds what was said to be committed.
-    fn drop(&mut self) {
-        let _ = self.0.say_committed();
-    }
-}
-
-impl Home for Handle {
-    fn core(&self) -> &Arc<Core> {
-        &self.0.core
-    }
-
-    fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::clone(&self.0) as _)
-    }
-
-    fn log(&self) -> &Log {
-        self.0.log()
-    }
-
-    fn append(&self, entries: &[NewEntry<'_>], callback: Callback) -> Result<()> {
-        let core = self.core();
-        // They are copied before the lock is taken that readers need.
-        let payloads: Vec<_> =
-            entries.iter().map(|entry| Arc::<[u8]>::from(entry.payload)).collect();
-        let durable = core.reader.durable();
-        let make = |memory: &Memory| {
-            memory.state.check_entries(entries)?;
-            Ok(Step::of(entries, &memory.state))
-        };
-        let written = self.0.write(make, |memory, lsn| {
-            for (entry, payload) in entries.iter().zip(payloads) {
-                memory.state.add(entry.index, entry.leader, lsn);
-                memory.tail.push(entry.index, payload);
-            }
-            // Where durable entries are, the streams know.
-            let first = memory.shrink(0, durable);
-            memory.state.places.purge_before(first);
-            core.callbacks.push(lsn, callback);
-        })?;
-        self.0.tell_when_durable(written);
-        Ok(())
-    }
-
-    fn change(&self, change: &Change) -> Result<Lsn> {
-        let done = {
-            let memory = self.0.memory()?;
-            memory.state.check(change)?;
-            memory.state.is_done(change).then_some(memory.vote_lsn)
-        };
-        if let Some(vote_lsn) = done {
-            // It may have been done by a call that still waits.
-            self.core().noted(self.log().sync())?;
-            return Ok(vote_lsn);
-        }
-        let mut vote_lsn = Lsn::ZERO;
-        let written = self.0.write_change(change, |memory, _| vote_lsn = memory.vote_lsn)?;
-        written.wait().map_err(|error| self.0.failed(error))?;
-        Ok(vote_lsn)
-    }
-
-    fn change_then(&self, change: &Change, callback: Then<'_>) -> Result<()> {
-        let core = self.core();
-        let is_durable = self.log().durable() >= self.log().last();
-        let done = {
-            let memory = self.0.memory()?;
-            memory.state.check(change)?;
-            (memory.state.is_done(change) && is_durable).then_some(memory.vote_lsn)
-        };
-        if let Some(vote_lsn) = done {
-            core.callbacks.push_after_all(callback(vote_lsn));
-            core.callbacks.call();
-            return Ok(());
-        }
-        let written = self.0.write_change(change, |memory, lsn| {
-            core.callbacks.push(lsn, callback(memory.vote_lsn));
-        })?;
-        self.0.tell_when_durable(written);
-        Ok(())
-    }
-
-    fn purge(&self, upto: &EntryId, is_snapshot: bool) -> Result<()> {
-        self.change(&Change::Purge { upto: upto.clone(), is_snapshot }).map(|_| ())
-    }
-
-    fn save_committed(&self, index: u64) -> Result<()> {
-        self.0.memory()?.save_committed(index)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.core().check()?;
-        self.core().noted(self.log().sync()).map(|_| ())
-    }
-
-    fn close(&self) -> Result<()> {
-        self.core().check()?;
-        self.0.close()
     }
 }

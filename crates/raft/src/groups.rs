@@ -9,9 +9,9 @@ use std::sync::Arc;
 use inkstone::{AnyDirectory, OsDirectory};
 use inkstone_streams::{Options, Stats, Streams};
 
-use crate::error::{Error, Result};
-use crate::group::{Handle, Shared};
-use crate::open::refuse_periodic;
+use crate::error::Result;
+use crate::group::Shared;
+use crate::options::refuse_periodic;
 use crate::raft_log::RaftLog;
 
 /// Many raft groups in one log: a vote of one and entries of others share a flush, and an idle
@@ -48,8 +48,7 @@ impl Groups {
     /// Opens the log of many groups in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log with other records, that of a single raft group too;
-    /// [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for
+    /// [`crate::Error::Foreign`] for a log with other records; [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for
     /// options that cannot be kept, `periodic` among them; those of [`inkstone::Log::open`].
     ///
     /// # Durability
@@ -59,7 +58,7 @@ impl Groups {
         let path = path.as_ref();
         let streams = Streams::open(path, options)?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Ok(Self { shared: Shared::new(streams, AnyDirectory::new(directory)) })
+        Ok(Self { shared: Shared::of_many(streams, AnyDirectory::new(directory)) })
     }
 
     /// Opens it in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -73,7 +72,7 @@ impl Groups {
         refuse_periodic(options.log_options())?;
         let directory = directory.into();
         let streams = Streams::open_in(directory.clone(), options)?;
-        Ok(Self { shared: Shared::new(streams, directory) })
+        Ok(Self { shared: Shared::of_many(streams, directory) })
     }
 
     /// The raft log of a group, which is created if it is not there. Each call returns a handle of
@@ -90,7 +89,7 @@ impl Groups {
     /// new group is durable with the first change of it, or of any group, that is durable.
     pub fn group(&self, id: u64) -> Result<RaftLog> {
         self.shared.check()?;
-        self.shared.group(id).map(|group| RaftLog::at(Handle(group)))
+        self.shared.group(id).map(RaftLog::of_group)
     }
 
     /// Removes a group with its entries and its vote. Handles of it are closed. A node that comes
@@ -146,21 +145,7 @@ impl Groups {
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> Result<()> {
-        self.shared.check_process()?;
-        let open = self.shared.open_groups(None);
-        let mut said = Ok(());
-        for group in &open {
-            match group.stop() {
-                // It was closed or removed meanwhile.
-                Err(Error::Closed) => {}
-                its => said = said.and(its),
-            }
-        }
-        let closed = self.shared.streams.close();
-        for group in open.iter().chain(&self.shared.open_groups(None)) {
-            group.end();
-        }
-        said.and(closed.map_err(Into::into))
+        self.shared.close()
     }
 
     /// Ends as a killed process would.

@@ -1,4 +1,4 @@
-//! A raft log that is durable by construction, on one [`inkstone`] log. It is free of any
+//! A raft log that is durable by construction, on an [`inkstone`] log. It is free of any
 //! framework.
 //!
 //! *Owns*: what the records of a raft log are, and the rules of their order. *May not touch*: the
@@ -36,22 +36,19 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod callbacks;
 mod core;
 mod error;
+mod found;
 mod group;
 mod groups;
-mod home;
 pub mod inspect;
-mod listener;
-mod log;
 mod note;
-mod open;
 mod options;
 mod raft_log;
 mod reader;
 mod record;
-mod replay;
 mod runs;
 mod state;
 mod sync;

@@ -22,7 +22,7 @@ pub(crate) fn is_note(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Encodes what a state has beside its entries. With the longest names it takes 810 bytes.
+/// Encodes what a state has beside its entries. With the longest names it takes 818 bytes.
 pub(crate) fn encode_note(state: &State) -> Vec<u8> {
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let flags = flag(state.vote.is_some(), HAS_VOTE)
@@ -31,6 +31,7 @@ pub(crate) fn encode_note(state: &State) -> Vec<u8> {
         | flag(state.said.is_some(), HAS_SAID);
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&[VERSION, flags]);
+    out.extend_from_slice(&state.first.to_le_bytes());
     if let Some(vote) = &state.vote {
         put_leader(&mut out, &vote.leader);
     }
@@ -44,11 +45,12 @@ pub(crate) fn encode_note(state: &State) -> Vec<u8> {
     out
 }
 
-/// The state of a group without its entries.
+/// The state of a group without its entries: its first index is the one that it has, or is the next
+/// one.
 ///
 /// # Errors
 /// [`Flaw`]: what of it is unknown, or malformed.
-pub(crate) fn decode_note(note: &[u8], group: u64) -> Decoded<State> {
+pub(crate) fn decode_note(note: &[u8]) -> Decoded<State> {
     let mut rest = Rest(note);
     if rest.array::<8>().ok() != Some(MAGIC) {
         return Err(Flaw::Malformed("begins as no note of a raft group does"));
@@ -61,7 +63,8 @@ pub(crate) fn decode_note(note: &[u8], group: u64) -> Decoded<State> {
         return Err(Flaw::Unknown(format!("flags {flags:#x} in its note")));
     }
     let has = |flag: u8| flags & flag != 0;
-    let mut state = State::new(group.into());
+    let first = rest.u64()?;
+    let mut state = State { first, next: first, ..State::default() };
     if has(HAS_VOTE) {
         state.vote = Some(Vote { leader: rest.leader()?, is_granted: has(IS_GRANTED) });
     } else if has(IS_GRANTED) {
@@ -86,22 +89,22 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written_and_nothing_else_is_a_note() {
         let long = Leader::new(u64::MAX, vec![b'n'; 255]);
-        let mut full = State::new(7);
+        let mut full = State { first: 13, next: 13, ..State::default() };
         full.vote = Some(Vote::granted(long.clone()));
         full.purged = Some(long.clone());
         full.said = Some(EntryId::new(long, 12));
-        assert_eq!(encode_note(&full).len(), 810);
-        for state in [State::new(7), full] {
+        assert_eq!(encode_note(&full).len(), 818);
+        for state in [State::default(), full] {
             let note = encode_note(&state);
-            assert_eq!(decode_note(&note, 7), Ok(state));
+            assert_eq!(decode_note(&note), Ok(state));
             for at in 0..note.len() {
-                assert!(decode_note(&note[..at], 7).is_err(), "cut at {at}");
+                assert!(decode_note(&note[..at]).is_err(), "cut at {at}");
                 let mut other = note.clone();
                 other[at] ^= 0x80;
-                let other = decode_note(&other, 7);
+                let other = decode_note(&other);
                 assert!(at > 9 || other.is_err(), "byte {at}: {other:?}");
             }
-            assert!(decode_note(&[&note[..], b"x"].concat(), 7).is_err());
+            assert!(decode_note(&[&note[..], b"x"].concat()).is_err());
         }
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! *Owns*: the options and their defaults. *May not touch*: files.
 
+use inkstone_streams::Options as StreamsOptions;
+
+use crate::error::Result;
+
 /// Options for a raft log. The defaults fit most uses.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
     pub(crate) log: inkstone::Options,
-    pub(crate) raft_group: u128,
+    pub(crate) raft_group: u64,
     pub(crate) memory_bytes: usize,
 }
 
@@ -24,14 +28,13 @@ impl Options {
     }
 
     /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one
-    /// append may hold. A single entry fits if its payload, its leader's name and 28 bytes are no
-    /// more. Of several entries each takes its payload, the name and 44 bytes, rounded up to a
-    /// multiple of 8, and the first one 8 bytes more; together they may take `record_bytes_max` and
-    /// 24, rounded up in the same way. Less than 283 is refused: a vote with a name of 255 bytes
-    /// must fit. [`inkstone::Options::periodic`] is refused: a vote must be durable.
+    /// append may hold, and is at least 8 KiB: the entries of an append take up to 59 bytes each
+    /// beside payload and leader's name, the last one also the name of who made the last committed
+    /// entry, and all together at most 256 bytes less than `record_bytes_max`.
+    /// [`inkstone::Options::periodic`] is refused: a vote must be durable.
     /// [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`]. The
     /// [listener](inkstone::Options::listener) is called with nothing of the raft log held, and may
-    /// use it; if it panics, that may be caught.
+    /// use it.
     pub fn log(self, log: inkstone::Options) -> Self {
         Self { log, ..self }
     }
@@ -42,9 +45,9 @@ impl Options {
         self.log.has_own_thread()
     }
 
-    /// Which raft group the log is of: a number, or the bits of a UUID; 0 by default. It is stored
-    /// in a new log; opening the log of another raft group fails.
-    pub fn raft_group(self, raft_group: u128) -> Self {
+    /// Which raft group the log is of; 0 by default. It is stored in a new log; opening the log of
+    /// another raft group fails.
+    pub fn raft_group(self, raft_group: u64) -> Self {
         Self { raft_group, ..self }
     }
 
@@ -55,4 +58,23 @@ impl Options {
     pub fn memory_bytes(self, memory_bytes: usize) -> Self {
         Self { memory_bytes, ..self }
     }
+
+    /// Those of the streams below. A section is as large as a segment, so that a purge can free
+    /// most segments. Nothing is moved: no other group's entries keep what this one has purged.
+    pub(crate) fn below(&self) -> StreamsOptions {
+        let segment_bytes = self.log.largest_segment_bytes();
+        StreamsOptions::new()
+            .log(self.log.clone().tail_bytes(0))
+            .section_bytes(segment_bytes.clamp(16 << 10, 1 << 31))
+            .own_mover(false)
+    }
+}
+
+/// Refuses options of the log below under which a vote would not be durable in time.
+pub(crate) fn refuse_periodic(log: &inkstone::Options) -> Result<()> {
+    if log.is_periodic() {
+        let why = "periodic: a vote must be durable when save_vote returns";
+        return Err(inkstone::Error::Invalid(why.into()).into());
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! A raft log that is open for writing: the public entry.
 //!
-//! *Owns*: the calls, and what each promises. *May not touch*: how they are carried out: in a log
-//! of their own (`log.rs`), or in a stream beside other groups (`group.rs`).
+//! *Owns*: the calls, and what each promises. *May not touch*: how they are carried out
+//! (`group.rs`).
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,24 +10,23 @@ use std::sync::Arc;
 
 use inkstone::{AnyDirectory, Lsn};
 
+use crate::alone::Alone;
 use crate::callbacks::Callback;
 use crate::core::Core;
 use crate::error::Result;
-use crate::home::Home;
-use crate::log::OneLog;
+use crate::group::Group;
 use crate::options::Options;
 use crate::reader::RaftReader;
 use crate::state::Change;
 use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 
-/// A raft log that is open for writing: alone in a log of its own ([`RaftLog::open`]), or as one of
+/// A raft log that is open for writing: alone in its log ([`RaftLog::open`]), or as one of
 /// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
 /// value between threads by a reference or an [`Arc`]; writes are carried out one after the other,
 /// in the order in which the calls come.
 ///
-/// Dropping it makes durable what was appended, calls all callbacks and releases the lock, but
-/// ignores errors, and what [`RaftLog::save_committed`] said last may be lost: [`RaftLog::close`]
-/// returns errors and loses nothing.
+/// Dropping it makes everything durable, calls all callbacks and releases the lock, but ignores
+/// errors: [`RaftLog::close`] returns them.
 ///
 /// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]):
 /// memory may be ahead of the disk then. Open it again; the opening finds out what the disk holds.
@@ -37,8 +36,10 @@ use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 /// [`RaftLog::records`] are those of the log that all share; dropping the last handle of a group
 /// ends no log and no callback, and [`RaftLog::close`] ends the group alone.
 pub struct RaftLog {
-    home: Box<dyn Home>,
+    group: Arc<Group>,
     reader: RaftReader,
+    /// The log, if it is of this group alone: it ends with this value.
+    log: Option<Alone>,
 }
 
 impl RaftLog {
@@ -47,16 +48,16 @@ impl RaftLog {
     /// # Errors
     /// [`crate::Error::Foreign`] for a log with other records, [`crate::Error::OtherRaftGroup`],
     /// [`crate::Error::Newer`] and [`crate::Error::Contradiction`] for what it holds;
-    /// [`inkstone::Error::Invalid`] for options that cannot be kept, also a `record_bytes_max`
-    /// below 283; those of [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. No file
-    /// was changed then; only where [`crate::Error::Newer`] or [`crate::Error::Contradiction`]
-    /// names a record behind the first one, the log below was opened and closed, which changes no
-    /// record.
+    /// [`crate::Error::BadGroup`] for what is no raft group; [`inkstone::Error::Invalid`] for
+    /// options that cannot be kept, also a `record_bytes_max` below 8 KiB; those of
+    /// [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. A log with other records is
+    /// left as it is; after another error of what the log holds, the log below was opened and
+    /// closed, which changes no record.
     ///
     /// # Durability
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Ok(Self::at(OneLog::open(path.as_ref(), options)?))
+        Ok(Self::alone(Alone::open(path.as_ref(), &options)?))
     }
 
     /// Opens the raft log in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -67,12 +68,19 @@ impl RaftLog {
     /// # Durability
     /// As [`RaftLog::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
-        Ok(Self::at(OneLog::open_in(directory.into(), options)?))
+        Ok(Self::alone(Alone::open_in(directory.into(), &options)?))
     }
 
-    pub(crate) fn at(home: impl Home + 'static) -> Self {
-        let reader = RaftReader { core: Arc::clone(home.core()), _home: home.shared() };
-        Self { home: Box::new(home), reader }
+    fn alone((log, group): (Alone, Arc<Group>)) -> Self {
+        let mut raft = Self::of_group(group);
+        raft.log = Some(log);
+        raft
+    }
+
+    /// A handle of one of many groups.
+    pub(crate) fn of_group(group: Arc<Group>) -> Self {
+        let reader = RaftReader { core: Arc::clone(group.core()), _group: Arc::clone(&group) };
+        Self { group, reader, log: None }
     }
 
     /// Appends entries, all or none: after a crash either all of them are here or none. They can be
@@ -111,7 +119,7 @@ impl RaftLog {
                 core.callbacks.call();
                 return Ok(());
             }
-            self.home.append(entries, Box::new(callback))
+            self.group.append(entries, Box::new(callback))
         };
         core.named(append())
     }
@@ -127,7 +135,7 @@ impl RaftLog {
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable
     /// storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
-        let lsn = self.core().named(self.home.change(&Change::Vote(vote.clone())))?;
+        let lsn = self.core().named(self.group.change(&Change::Vote(vote.clone())))?;
         self.core().memory().vote_is_durable(lsn, vote);
         Ok(())
     }
@@ -162,7 +170,7 @@ impl RaftLog {
                 callback(result);
             })
         });
-        self.core().named(self.home.change_then(&Change::Vote(vote.clone()), callback))
+        self.core().named(self.group.change_then(&Change::Vote(vote.clone()), callback))
     }
 
     /// Truncates the entries from index `from` on. If none is left, and none was purged, the next
@@ -175,7 +183,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn truncate_from(&self, from: u64) -> Result<()> {
-        self.core().named(self.home.change(&Change::Truncate(from))).map(|_| ())
+        self.core().named(self.group.change(&Change::Truncate(from))).map(|_| ())
     }
 
     /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as
@@ -192,7 +200,7 @@ impl RaftLog {
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
         let callback = Box::new(|_| -> Callback { Box::new(callback) });
-        self.core().named(self.home.change_then(&Change::Truncate(from), callback))
+        self.core().named(self.group.change_then(&Change::Truncate(from), callback))
     }
 
     /// Purges the entries up to `upto`, which must be committed, and releases the segments that no
@@ -209,7 +217,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn purge(&self, upto: &EntryId) -> Result<()> {
-        self.core().named(self.home.purge(upto, false))
+        self.core().named(self.group.purge(upto, false))
     }
 
     /// The same after a snapshot was installed that has everything up to `upto`: also beyond what
@@ -227,7 +235,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` it stays so.
     pub fn purge_to_snapshot(&self, upto: &EntryId) -> Result<()> {
-        self.core().named(self.home.purge(upto, true))
+        self.core().named(self.group.purge(upto, true))
     }
 
     /// Notes that the entries up to `index` are committed: they can be purged, and no longer
@@ -242,7 +250,7 @@ impl RaftLog {
     /// [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is
     /// safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
-        self.core().named(self.home.save_committed(index))
+        self.core().named(self.group.save_committed(index))
     }
 
     /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said
@@ -255,7 +263,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` all records before are on stable storage.
     pub fn sync(&self) -> Result<()> {
-        self.home.sync()
+        self.group.sync()
     }
 
     /// Makes everything durable, what is committed too, calls the callbacks that are left, and
@@ -269,13 +277,16 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> Result<()> {
-        self.home.close()
+        match &self.log {
+            Some(log) => log.close(),
+            None => self.group.close(),
+        }
     }
 
     /// Ends it as a killed process would.
     #[doc(hidden)]
     pub fn abandon(self) {
-        self.home.log().end_as_killed();
+        self.group.log().end_as_killed();
     }
 
     /// A reader of the entries, for other threads.
@@ -321,29 +332,29 @@ impl RaftLog {
 
     /// What the log below has done since it was opened. All zeros in a forked child.
     pub fn stats(&self) -> inkstone::Stats {
-        self.home.log().stats()
+        self.group.log().stats()
     }
 
     /// How the log below writes, and why so.
     pub fn choice(&self) -> &inkstone::Choice {
-        self.home.log().choice()
+        self.group.log().choice()
     }
 
     /// What the opening of the log below found and did.
     pub fn recovery(&self) -> &inkstone::Recovery {
-        self.home.log().recovery()
+        self.group.log().recovery()
     }
 
     /// The first and the last record of the log below. Each entry is a record, and so is each vote,
     /// truncation and purge.
     pub fn records(&self) -> RangeInclusive<Lsn> {
-        self.home.log().first()..=self.home.log().last()
+        self.group.log().first()..=self.group.log().last()
     }
 
     /// Whether the log below has threads of its own: without them a callback comes only when some
     /// call waits.
     pub fn has_own_thread(&self) -> bool {
-        self.home.log().has_own_thread()
+        self.group.log().has_own_thread()
     }
 
     /// Its directory.
@@ -353,6 +364,13 @@ impl RaftLog {
 
     fn core(&self) -> &Arc<Core> {
         &self.reader.core
+    }
+}
+
+impl Drop for RaftLog {
+    /// Whoever opens the raft log again finds what was said to be committed.
+    fn drop(&mut self) {
+        let _ = self.group.say_committed();
     }
 }
 

@@ -3,25 +3,21 @@
 //! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the
 //! lock, and reads without it.
 //!
-//! A record of the log never changes, and an LSN is never used again. So a reader that has noted
-//! where its entries lie reads those entries, whatever is truncated and appended meanwhile. Only a
-//! purge can take them away, and then the reader says so.
+//! An entry that was truncated may have another one in its place. So a reader that finds that
+//! entries were truncated meanwhile starts over, and then notes everything at once.
 //!
-//! How many entries fit is known only when they are read. So a reader first notes where a few runs
-//! of entries lie, reads those, and comes back for more, each time for twice as many: what it notes
-//! under the lock follows from what it returns, not from the range. If entries were truncated in
-//! between, it starts over and notes all at once.
+//! How many entries fit is known only when they are read. So a reader first notes who made the
+//! entries of a few leaders, reads those, and comes back for more, each time for twice as many:
+//! what it notes under the lock follows from what it returns, not from the range.
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use inkstone::Lsn;
-
-use crate::core::{Core, Memory, Source};
+use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
-use crate::record::{Body, decode};
+use crate::group::Group;
+use crate::record::decode;
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
 /// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside
@@ -29,11 +25,11 @@ use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 #[derive(Clone)]
 pub struct RaftReader {
     pub(crate) core: Arc<Core>,
-    /// Of one group of many: a group is open as long as there is a reader of it.
-    pub(crate) _home: Option<Arc<dyn Any + Send + Sync>>,
+    /// A group is open as long as there is a reader of it.
+    pub(crate) _group: Arc<Group>,
 }
 
-/// How many runs are noted at first.
+/// How many runs of leaders are noted at first.
 const FIRST_RUNS: usize = 16;
 
 /// The entries of a range as they were at one instant, or the first of them.
@@ -47,8 +43,6 @@ struct Plan {
     truncations: u64,
     /// From here on the entries are in memory.
     in_memory_from: u64,
-    /// Those to be read from the log: their indexes, and where the first one lies.
-    on_disk: Vec<(u64, u64, Lsn)>,
     /// Those that follow, from memory.
     in_memory: Vec<Arc<[u8]>>,
     /// Who made them: from which index on.
@@ -141,22 +135,22 @@ impl RaftReader {
         let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
         loop {
             let Plan { to, end, truncations, .. } = plan;
+            let is_in_memory = plan.from == plan.in_memory_from;
             let carried_out = self.carry_out(plan, &mut taken);
-            if let Source::Stream(..) = self.core.source {
-                // A record that was truncated may have another one in its place.
-                self.core.check()?;
-                if self.core.memory().truncations != truncations {
-                    return Ok(None);
-                }
+            // What was noted in one moment needs no second look.
+            if is_in_memory && to >= end {
+                return carried_out.map(|_| Some(taken.entries));
+            }
+            // A record that was truncated may have another one in its place.
+            self.core.check()?;
+            let memory = self.core.memory();
+            if memory.truncations != truncations {
+                return Ok(None);
             }
             if !carried_out? || to >= end {
                 return Ok(Some(taken.entries));
             }
             runs_max = runs_max.saturating_mul(2);
-            let memory = self.core.memory();
-            if memory.truncations != truncations {
-                return Ok(None);
-            }
             plan = self::plan(&memory, &(to..end), bytes_max, runs_max)?;
         }
     }
@@ -171,47 +165,24 @@ impl RaftReader {
             }
             EntryId::new(leader.clone(), index)
         };
-        let mut next = plan.from;
-        if let Source::Stream(streams, group) = &self.core.source {
-            let mut cursor = streams.read(*group, plan.from);
-            for index in plan.from..plan.in_memory_from {
-                let Some(record) = cursor.next()? else {
-                    return Err(Error::NotHere { index, next: index });
-                };
-                let payload = self.check_entry(&record.bytes, None, &id_of(index))?;
-                if !taken.take(id_of(index), payload) {
-                    return Ok(false);
-                }
+        let Core { streams, group, .. } = &*self.core;
+        // One entry takes one short read.
+        let mut cursor =
+            (plan.in_memory_from - plan.from > 1).then(|| streams.read(*group, plan.from));
+        for index in plan.from..plan.in_memory_from {
+            let bytes = match &mut cursor {
+                Some(cursor) => match cursor.next()? {
+                    Some(record) => record.bytes,
+                    None => return Err(Error::NotHere { index, next: index }),
+                },
+                None => streams.get(*group, index)?,
+            };
+            let payload = self.check_entry(&bytes, &id_of(index))?;
+            if !taken.take(id_of(index), payload) {
+                return Ok(false);
             }
-            next = plan.in_memory_from;
         }
-        for (from, to, lsn) in plan.on_disk {
-            let is_one = to - from == 1;
-            let mut cursor = (!is_one).then(|| self.core.reader.from(lsn));
-            for index in from..to {
-                let payload = match &mut cursor {
-                    None => {
-                        self.check_entry(&self.core.reader.get(lsn)?, Some(lsn), &id_of(index))?
-                    }
-                    Some(cursor) => {
-                        let at = cursor.next_lsn();
-                        let Some(record) = cursor.next()? else {
-                            return Err(inkstone::Error::NotYet {
-                                lsn: at,
-                                durable: self.core.reader.durable(),
-                            }
-                            .into());
-                        };
-                        self.check_entry(record.bytes, Some(at), &id_of(index))?
-                    }
-                };
-                if !taken.take(id_of(index), payload) {
-                    return Ok(false);
-                }
-            }
-            next = to;
-        }
-        for (payload, index) in plan.in_memory.into_iter().zip(next..) {
+        for (payload, index) in plan.in_memory.into_iter().zip(plan.in_memory_from..) {
             if !taken.take(id_of(index), payload) {
                 return Ok(false);
             }
@@ -220,20 +191,14 @@ impl RaftReader {
     }
 
     /// The payload of a record, which must be this entry.
-    fn check_entry(&self, bytes: &[u8], lsn: Option<Lsn>, expected: &EntryId) -> Result<Arc<[u8]>> {
+    fn check_entry(&self, bytes: &[u8], expected: &EntryId) -> Result<Arc<[u8]>> {
         let why = match decode(bytes) {
-            Ok(record) => match record.body {
-                Body::Entry(id, payload) if id == *expected => return Ok(Arc::from(payload)),
-                Body::Entry(id, _) => format!("it should be {expected}, but is {id}"),
-                _ => format!("it should be {expected}, but is no entry"),
-            },
-            Err(flaw) => format!("it should be {expected}, but {flaw}"),
+            Ok(record) if record.id == *expected => return Ok(Arc::from(record.payload)),
+            Ok(record) => format!("it should have {expected}, but has {}", record.id),
+            Err(flaw) => format!("it should have {expected}, whose record {flaw}"),
         };
         let path = self.core.directory.path().into();
-        Err(match (lsn, &self.core.source) {
-            (None, Source::Stream(_, group)) => Error::BadGroup { path, group: *group, why },
-            _ => Error::Contradiction { path, lsn: lsn.unwrap_or(Lsn::ZERO), why },
-        })
+        Err(Error::BadGroup { path, group: self.core.group, why })
     }
 }
 
@@ -267,17 +232,13 @@ fn plan(
     // Before the first entry of a raft log that was never purged there has been nothing.
     let from = if state.purged.is_none() { range.start.max(state.first) } else { range.start };
     let end = range.end.min(state.next);
-    let to = state
-        .places
-        .end_of_runs(from, end, runs_max)
-        .min(state.leaders.end_of_runs(from, end, runs_max));
+    let to = state.leaders.end_of_runs(from, end, runs_max);
     let mut plan = Plan {
         from,
         to,
         end,
         truncations: memory.truncations,
         in_memory_from: from,
-        on_disk: Vec::new(),
         in_memory: Vec::new(),
         leaders: Vec::new(),
     };
@@ -289,7 +250,6 @@ fn plan(
     }
     let remembered = memory.tail.first().unwrap_or(state.next).clamp(from, to.max(from));
     plan.in_memory_from = remembered;
-    plan.on_disk = state.places.stretches(from, remembered);
     let mut bytes = 0_usize;
     for index in remembered..to {
         let Some(payload) = memory.tail.get(index) else { break };

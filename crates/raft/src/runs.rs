@@ -37,10 +37,6 @@ impl<T> Runs<T> {
         self.runs.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
     pub(crate) fn last(&self) -> Option<&T> {
         self.runs.back().map(|run| &run.what)
     }
@@ -103,12 +99,6 @@ impl Places {
         }
     }
 
-    /// The LSN of an entry, which must be there.
-    pub(crate) fn lsn_of(&self, index: u64) -> Option<Lsn> {
-        let run = self.of(index)?;
-        run.what.plus(index - run.first)
-    }
-
     pub(crate) fn purge_before(&mut self, first: u64) {
         let shortened_by = self.shorten(first);
         if let Some(run) = self.runs.front_mut() {
@@ -125,24 +115,6 @@ impl Places {
         let end = self.runs.get(number + 1).map_or(next, |run| run.first);
         let run = &self.runs[number];
         run.first.saturating_add(lsn.get() - run.what.get()).min(end)
-    }
-
-    /// The stretches of indexes `from..to`, each with the LSN of its first entry.
-    pub(crate) fn stretches(&self, from: u64, to: u64) -> Vec<(u64, u64, Lsn)> {
-        let mut found = Vec::new();
-        let mut at = from;
-        let numbers = self.number_of(from).unwrap_or(0)..self.runs.len();
-        for number in numbers {
-            if at >= to {
-                break;
-            }
-            let end = self.runs.get(number + 1).map_or(to, |run| run.first.min(to));
-            if let Some(lsn) = self.lsn_of(at) {
-                found.push((at, end, lsn));
-            }
-            at = end;
-        }
-        found
     }
 }
 
@@ -188,17 +160,6 @@ mod tests {
             places.add(index, Lsn::new(lsn));
         }
         places
-    }
-
-    #[test]
-    fn entries_in_a_row_are_one_run_and_any_other_record_ends_it() {
-        let places = places(&[(5, 10), (6, 11), (7, 12), (8, 14), (9, 15)]);
-        assert_eq!(places.len(), 2);
-        let lsns: Vec<_> = (5..10).map(|index| places.lsn_of(index).unwrap().get()).collect();
-        assert_eq!(lsns, [10, 11, 12, 14, 15]);
-        assert_eq!(places.lsn_of(4), None);
-        assert_eq!(places.stretches(6, 9), [(6, 8, Lsn::new(11)), (8, 9, Lsn::new(14))]);
-        assert_eq!(places.stretches(8, 8), []);
     }
 
     #[test]

@@ -11,9 +11,8 @@ use crate::runs::{Leaders, Places};
 use crate::words::{Bounds, EntryId, Leader, NewEntry, Vote};
 
 /// Everything but the payloads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) raft_group: u128,
     /// The index of the first entry that is left, or that will come; 0 if that is not known yet
     /// ([`State::next_index`]).
     pub(crate) first: u64,
@@ -26,10 +25,9 @@ pub(crate) struct State {
     pub(crate) said: Option<EntryId>,
     /// Who made the entry before `first`, if any was purged.
     pub(crate) purged: Option<Leader>,
+    /// Where entries lie that may not be durable yet.
     pub(crate) places: Places,
     pub(crate) leaders: Leaders,
-    /// The LSNs of the records that hold a state, ascending: there the log may begin.
-    pub(crate) states: Vec<Lsn>,
 }
 
 /// A change of the state that is no entry.
@@ -51,21 +49,6 @@ pub(crate) enum Change {
 }
 
 impl State {
-    pub(crate) fn new(raft_group: u128) -> Self {
-        Self {
-            raft_group,
-            first: 0,
-            next: 0,
-            vote: None,
-            committed: None,
-            said: None,
-            purged: None,
-            places: Places::default(),
-            leaders: Leaders::default(),
-            states: Vec::new(),
-        }
-    }
-
     /// The index that the next entry must have. A raft log without entries that was never purged
     /// takes its first index from its first entry: `None`.
     pub(crate) fn next_index(&self) -> Option<u64> {
@@ -272,7 +255,7 @@ impl State {
         }
     }
 
-    fn purge(&mut self, upto: &EntryId) {
+    pub(crate) fn purge(&mut self, upto: &EntryId) {
         if self.is_purged(upto.index) {
             return;
         }
@@ -311,51 +294,8 @@ impl State {
         committed.max(if is_same { upto.index + 1 } else { upto.index.min(later) })
     }
 
-    /// Purges the entries whose records lie before `lsn`: the log no longer has them. A purge on a
-    /// full disk truncates the log before it can write its record, so an opening may find that.
-    pub(crate) fn purge_before(&mut self, lsn: Lsn) {
-        let first = self.places.first_from(lsn, self.next);
-        if let Some(upto) = first.checked_sub(1).and_then(|index| self.id_of(index)) {
-            self.purge(&upto);
-        }
-        self.states.retain(|state| *state >= lsn);
-    }
-
-    /// Whether a state record that was found agrees with the records before it. It may know of more
-    /// that is committed or purged: what is committed rides with the next record, and a purge on a
-    /// full disk may have none. That is taken over.
-    pub(crate) fn agrees_with(&mut self, found: &Self) -> bool {
-        if let Some(said) = &found.said {
-            let is_other = self.leader_of(said.index).is_some_and(|here| *here != said.leader);
-            if is_other || self.said.as_ref().is_some_and(|before| said.index < before.index) {
-                return false;
-            }
-            self.said = Some(said.clone());
-        }
-        self.committed = self.committed.max(found.committed);
-        if found.first > self.first
-            && let Some(leader) = &found.purged
-            && self.leader_of(found.first - 1) == Some(leader)
-        {
-            self.purge(&EntryId::new(leader.clone(), found.first - 1));
-        }
-        let of = |state: &Self| (state.first, state.next, state.committed);
-        of(self) == of(found)
-            && self.vote == found.vote
-            && self.purged == found.purged
-            && self.places == found.places
-            && self.leaders == found.leaders
-    }
-
-    /// Where the log may begin: at the last state that has no entry before it that is needed when
-    /// `first` is the first entry.
-    pub(crate) fn front_for(&self, first: u64) -> Option<Lsn> {
-        let entry = self.places.lsn_of(first.max(self.first)).filter(|_| first < self.next);
-        self.states.iter().rev().find(|state| entry.is_none_or(|entry| **state <= entry)).copied()
-    }
-
     /// Whether what an opening has found can be: it believes nothing else.
-    pub(crate) fn is_sound_beside_places(&self) -> std::result::Result<(), &'static str> {
+    pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
         if self.first > self.next {
             return Err("its first index is above its next one");
         }
@@ -399,31 +339,6 @@ impl State {
             before = Some(first);
         }
         is_sound && before.is_none() == (self.first == self.next)
-    }
-
-    /// As [`State::is_sound_beside_places`], of what a state record says.
-    pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
-        self.is_sound_beside_places()?;
-        if !self.are_firsts(&mut self.places.iter().map(|run| run.first)) {
-            return Err("its runs of places do not follow each other");
-        }
-        let mut places = self.places.iter().peekable();
-        while let Some(run) = places.next() {
-            let end = places.peek().map_or(self.next, |next| next.first);
-            let after = run.what.plus(end - run.first);
-            if after.is_none()
-                || places.peek().is_some_and(|next| after.is_some_and(|after| next.what < after))
-            {
-                return Err("its places overlap");
-            }
-        }
-        if !self.states.is_sorted() { Err("its states are not in order") } else { Ok(()) }
-    }
-
-    /// The highest LSN that it names.
-    pub(crate) fn highest_lsn(&self) -> Option<Lsn> {
-        let entry = self.next.checked_sub(1).and_then(|last| self.places.lsn_of(last));
-        entry.max(self.states.last().copied())
     }
 }
 

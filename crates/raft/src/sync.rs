@@ -9,30 +9,17 @@
 pub(crate) use shuttle::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     sync::{Mutex, MutexGuard},
-    thread::{ThreadId, current, yield_now},
-    thread_local,
 };
 #[cfg(not(inkstone_explore))]
 pub(crate) use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     sync::{Mutex, MutexGuard},
-    thread::{ThreadId, current, yield_now},
-    thread_local,
 };
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
 
 /// Locks a mutex, also after a panic of its holder: what a lock guards in this crate is checked
 /// before it is changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The same if nobody has it.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }

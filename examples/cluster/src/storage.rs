@@ -39,6 +39,6 @@ pub fn open(directory: &Path, id: u64, segment_bytes: u64, is_new: bool) -> io::
     let of_log = inkstone::Options::new().segment_bytes(segment_bytes);
     let of_log = of_log.record_bytes_max(record_bytes_max);
     // The directory of another node is refused.
-    let log = LogStore::open(log, Options::new().log(of_log).raft_group(id.into()))?;
+    let log = LogStore::open(log, Options::new().log(of_log).raft_group(id))?;
     Ok((log, StateMachine::new(Snapshots::new(directory.join("snapshot")))?))
 }

@@ -56,7 +56,6 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::CallbackEarly, &[Kind::Lost]),
     (RaftMistake::VoteNotSynced, &[Kind::Lost]),
     (RaftMistake::TruncationNotSynced, &[Kind::Lost]),
-    (RaftMistake::VoteBeforeTruncation, &[Kind::Lost, Kind::OutOfOrder]),
     (RaftMistake::ServedAboveTruncation, &[Kind::Back, Kind::Wrong]),
     // It may ask for a record that is not durable yet, and was in memory before.
     (RaftMistake::ReadAtTwoInstants, &[Kind::Back, Kind::Wrong, Kind::WrongError]),

@@ -12,9 +12,6 @@ use std::fmt;
 pub enum Mistake {
     /// A vote is not waited for.
     VoteNotSynced,
-    /// The record of a truncation that nobody waits for comes with the next record that is no vote:
-    /// votes are durable before it.
-    VoteBeforeTruncation,
     /// A callback is called when the entries are appended.
     CallbackEarly,
     /// Of the callbacks that are due the last one is called first.
@@ -25,8 +22,8 @@ pub enum Mistake {
     CallbackForgotten,
     /// A truncation is not waited for.
     TruncationNotSynced,
-    /// The front of the log is truncated before the state is durable, with which it begins then.
-    PurgeBeforeState,
+    /// A purge on a full disk frees entries that it does not purge.
+    KeptIsFreed,
     /// What is committed is not compared with the last entry.
     CommittedBeyondEnd,
     /// Entries stay in memory when they are truncated.

@@ -198,12 +198,11 @@ fn logs_of_others_are_refused_and_left_as_they_are() {
     let periodic = inkstone::Options::small().periodic(Duration::from_millis(5));
     let refused = Groups::open(path("new"), small().log(periodic));
     assert!(refused.unwrap_err().to_string().contains("periodic"));
-    RaftLog::open(path("raft"), Options::new()).unwrap().close().unwrap();
-    assert!(matches!(Groups::open(path("raft"), small()), Err(Error::Foreign { .. })));
     let groups = Groups::open(path("groups"), small()).unwrap();
     groups.group(1).unwrap();
     groups.close().unwrap();
-    assert!(matches!(RaftLog::open(path("groups"), Options::new()), Err(Error::Foreign { .. })));
+    let other = RaftLog::open(path("groups"), Options::new());
+    assert!(matches!(other, Err(Error::OtherRaftGroup { expected: 0, came: 1, .. })));
 
     let streams = inkstone_streams::Streams::open(path("groups"), small()).unwrap();
     streams.create(2, 1).unwrap().wait().unwrap();
@@ -215,6 +214,33 @@ fn logs_of_others_are_refused_and_left_as_they_are() {
         assert!(matches!(refused, Error::BadGroup { .. }) && refused.to_string().contains(why));
     }
     assert!(matches!(groups.remove(2), Err(Error::BadGroup { .. })), "it may be somebody's");
+}
+
+/// A log of one raft group and one of many are the same, as long as there is one.
+#[test]
+fn a_raft_log_is_a_log_of_many_groups_that_has_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = || inkstone::Options::small();
+    let open = || RaftLog::open(directory.path(), Options::new().log(log()).raft_group(7));
+    let raft = open().unwrap();
+    append(&raft, 3, 1..11);
+    raft.save_vote(&Vote::granted(Leader::of_term(3))).unwrap();
+    raft.save_committed(4).unwrap();
+    raft.purge(&EntryId::new(Leader::of_term(3), 4)).unwrap();
+    let bounds = raft.bounds().unwrap();
+    raft.close().unwrap();
+    drop(raft);
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    assert_eq!(groups.group(7).unwrap().bounds().unwrap(), bounds);
+    append(&groups.group(7).unwrap(), 4, 11..12);
+    groups.close().unwrap();
+    drop(groups);
+    assert_eq!(open().unwrap().entries(5..20, usize::MAX).unwrap().len(), 7);
+    let groups = Groups::open(directory.path(), small()).unwrap();
+    groups.group(8).unwrap();
+    groups.close().unwrap();
+    drop(groups);
+    assert!(matches!(open(), Err(Error::OtherRaftGroup { expected: 7, came: 8, .. })));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use inkstone_raft::inspect::{describe, inspect, inspect_in, is_raft_log};
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_raft::inspect::{inspect, inspect_in};
+use inkstone_raft::{EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Vote};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 fn options() -> Options {
@@ -36,22 +36,14 @@ fn it_says_what_an_opening_finds_and_changes_nothing() {
     raft.close().unwrap();
     drop(raft);
     let found = inspect_in(Arc::clone(&directory)).unwrap();
-    assert_eq!(found.bounds, bounds);
+    let [group] = &found.groups[..] else { panic!("{found:?}") };
+    assert_eq!(group.bounds, bounds);
     // The simulated disk has no memory that processes share: only what is promised is known there.
-    assert!((200..=210).contains(&beside.bounds.next) && beside.raft_group == 7, "{beside:?}");
-    assert_eq!((found.raft_group, found.vote), (7, Some(Vote::new(second.clone()))));
-    assert_eq!(found.leaders, [(21, first), (200, second)]);
-    assert!(found.segments.len() > 2, "{:?}", found.segments);
-    let sum = |count: fn(&inkstone_raft::inspect::Segment) -> u64| {
-        found.segments.iter().map(count).sum::<u64>()
-    };
-    assert_eq!(sum(|segment| segment.payload_bytes), sum(|segment| segment.entries) * 1000);
-    // Each entry that is left is there, and the ten that were truncated; the front may have gone
-    // with the purge.
-    assert!((194..=210).contains(&sum(|segment| segment.entries)), "{:?}", found.segments);
-    assert_eq!((sum(|segment| segment.truncations), sum(|segment| segment.purges)), (1, 1));
-    assert_eq!(found.segments.last().unwrap().indexes.unwrap().1, 209);
-    assert!(sum(|segment| segment.states) >= found.segments.len() as u64 - 1);
+    let next = beside.groups[0].bounds.next;
+    assert!((200..=210).contains(&next) && beside.groups[0].raft_group == 7, "{beside:?}");
+    assert_eq!((group.raft_group, &group.vote), (7, &Some(Vote::new(second.clone()))));
+    assert_eq!(group.leaders, [(21, first), (200, second)]);
+    assert_eq!(group.payload_bytes, 189 * 1000);
     let again = RaftLog::open_in(directory, options()).unwrap();
     assert_eq!(again.bounds().unwrap(), bounds);
 }
@@ -65,41 +57,32 @@ fn what_is_no_raft_log_is_an_error_that_says_so() {
     log.append_durable(b"an order").unwrap();
     let error = inspect(directory.path()).unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
-    assert!(!is_raft_log(b"an order") && describe(b"an order").is_err() && describe(b"").is_err());
 }
 
+/// Every entry is read: one that is no entry is found, wherever it is, and its group named.
 #[test]
-fn records_are_described() {
+fn each_group_is_said_and_each_entry_checked() {
     let directory = tempfile::tempdir().unwrap();
-    let raft = RaftLog::open(directory.path(), Options::new()).unwrap();
-    let leader = Leader::new(3, [7]);
-    raft.save_vote(&Vote::granted(leader.clone())).unwrap();
-    for index in 1..=3 {
-        raft.append(&[NewEntry { leader: &leader, index, payload: b"set x" }], |_| {}).unwrap();
+    let options = || inkstone_raft::StreamsOptions::new().log(inkstone::Options::small());
+    let groups = Groups::open(directory.path(), options()).unwrap();
+    for id in [3, 9] {
+        append(&groups.group(id).unwrap(), 1..11, &Leader::of_term(id));
     }
-    raft.truncate_from(3).unwrap();
-    raft.save_committed(2).unwrap();
-    raft.purge(&EntryId::new(leader.clone(), 1)).unwrap();
-    raft.close().unwrap();
-    drop(raft);
-    let reader = inkstone::Reader::open(directory.path(), &inkstone::Options::new()).unwrap();
-    let mut cursor = reader.from(reader.first());
-    let mut told = Vec::new();
-    while let Some(record) = cursor.next().unwrap() {
-        assert_eq!(is_raft_log(record.bytes), told.is_empty());
-        let info = describe(record.bytes).unwrap();
-        assert_eq!(info.leader.is_some(), !matches!(info.kind, "state" | "truncate" | "committed"));
-        told.push((info.kind, info.index, info.payload_bytes));
+    groups.close().unwrap();
+    let found = inspect(directory.path()).unwrap();
+    let said = found.groups.iter().map(|group| (group.raft_group, group.bounds.next));
+    assert_eq!(said.collect::<Vec<_>>(), [(3, 11), (9, 11)]);
+
+    let streams = inkstone_streams::Streams::open(directory.path(), options()).unwrap();
+    let last = streams.reader().get(9, 10).unwrap();
+    let mut batch = inkstone_streams::Batch::new();
+    batch.truncate_after(9, 5).append(9, b"not an entry");
+    for _ in 7..11 {
+        batch.append(9, &last);
     }
-    let entry = |index| ("entry", Some(index), Some(5));
-    let expected = [
-        ("state", Some(0), None),
-        ("vote", None, None),
-        entry(1),
-        entry(2),
-        entry(3),
-        ("truncate", Some(3), None),
-        ("purge", Some(1), None),
-    ];
-    assert_eq!(told, expected);
+    streams.apply(&batch).unwrap().wait().unwrap();
+    streams.close().unwrap();
+    let error = inspect(directory.path()).unwrap_err();
+    assert!(matches!(error, Error::BadGroup { group: 9, .. }), "{error}");
+    assert!(error.to_string().contains("record 6 has kind"), "{error}");
 }

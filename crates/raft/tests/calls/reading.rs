@@ -1,5 +1,5 @@
-//! Reading: limited, after purges, and behind states that were left out. That the model reads the
-//! same from memory and from disk is in `model.rs`; beside other threads, in the explorer.
+//! Reading: limited, and after purges. That the model reads the same from memory and from disk is
+//! in `model.rs`; beside other threads, in the explorer.
 
 use crate::entries::id;
 use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
@@ -48,7 +48,7 @@ fn a_limited_read_has_one_entry_at_the_least() {
     }
 }
 
-/// A purge gives segments back, and the log begins with a state that leads to the same.
+/// A purge gives segments back, and what is left leads to the same.
 #[test]
 fn purged_segments_are_given_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -72,7 +72,8 @@ fn purged_segments_are_given_back() {
     append(&raft, 7, 3001..3002);
     raft.sync().unwrap();
     let (first, few) = segments(&raft);
-    assert!(few <= 5 && first > inkstone::Lsn::new(2000), "{few} files, from record {first}");
+    let last = raft.records().end().get();
+    assert!(few <= 5 && first.get() > last / 10 * 8, "{few} files, from record {first} to {last}");
     let bounds = raft.bounds().unwrap();
     raft.close().unwrap();
     drop(raft);
@@ -92,41 +93,5 @@ fn purged_segments_are_given_back() {
     raft.abandon();
     let raft = RaftLog::open(&path, small(0)).unwrap();
     assert_eq!(raft.bounds().unwrap().purged, Some(id(20, 5000)));
-    raft.close().unwrap();
-}
-
-/// So many votes between entries that a state does not fit in a record: it is left out, and
-/// everything else goes on.
-#[test]
-fn a_state_that_is_too_large_is_left_out() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("raft");
-    let log = inkstone::Options::small().segment_bytes(128 << 10).record_bytes_max(8 << 10);
-    let options = Options::new().log(log).memory_bytes(0);
-    let raft = RaftLog::open(&path, options.clone()).unwrap();
-    for index in 1..=1500 {
-        append(&raft, 1, index..index + 1);
-        raft.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
-    }
-    assert!(raft.stats().segments > 2);
-    let reopen = |raft: RaftLog, first| {
-        let bounds = raft.bounds().unwrap();
-        raft.close().unwrap();
-        drop(raft);
-        let raft = RaftLog::open(&path, options.clone()).unwrap();
-        assert_eq!(raft.bounds().unwrap(), bounds);
-        assert_eq!(raft.entries(first..u64::MAX, usize::MAX).unwrap().len() as u64, 1501 - first);
-        raft
-    };
-    let raft = reopen(raft, 1);
-    raft.save_committed(1500).unwrap();
-    raft.purge(&id(1, 1400)).unwrap();
-    let raft = reopen(raft, 1401);
-    raft.purge(&id(1, 1500)).unwrap();
-    let first = *raft.records().start();
-    let raft = reopen(raft, 1501);
-    append(&raft, 1, 1501..1502);
-    raft.purge_to_snapshot(&id(1, 1501)).unwrap();
-    assert!(*raft.records().start() >= first);
     raft.close().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Histories of raft logs on simulated disks, one in a log of its own or several in one log: every
+//! Histories of raft logs on simulated disks, one alone in its log or several in one log: every
 //! call is compared with the model, the power is cut after and within every call, and what is found
 //! is opened, compared and gone on with, two deep.
 //!
@@ -15,7 +15,7 @@ use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 /// Where the raft logs of a history are.
 #[derive(Debug, Clone)]
 pub(crate) enum Home {
-    /// One, in a log of its own.
+    /// One, alone in its log.
     Alone(Options),
     /// So many groups in one log.
     Groups(u64, StreamsOptions),

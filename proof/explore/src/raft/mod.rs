@@ -191,10 +191,7 @@ pub fn one(seed: u64, plan: Plan) {
     let log = inkstone::Options::small().buffer_bytes(16 << 10).own_thread(setup.own_thread);
     let options = Options::new().log(log).memory_bytes(setup.memory_bytes);
     #[cfg(inkstone_mistakes)]
-    let options = match plan.raft_mistake {
-        Some(mistake) => options.with_mistake(mistake),
-        None => options,
-    };
+    inkstone_raft::mistake::set(plan.raft_mistake);
     let raft = match RaftLog::open_in(Arc::new(stepped(disk.directory(PATH))), options) {
         Ok(raft) => Arc::new(raft),
         Err(error) => fail!(Kind::WrongError, "opening: {error}"),
@@ -211,6 +208,8 @@ pub fn one(seed: u64, plan: Plan) {
     }
     history(&setup, &world, raft);
     disk.clear_faults();
+    #[cfg(inkstone_mistakes)]
+    inkstone_raft::mistake::set(None);
     world.work.ledger().look_at_what_is_left(|directory| {
         let log = inkstone::Options::small().own_thread(false);
         let raft = RaftLog::open_in(directory, Options::new().log(log))?;
