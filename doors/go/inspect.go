@@ -31,8 +31,10 @@ type Report struct {
 	// OtherFiles how many files there are.
 	Records     uint64 `json:"records"`
 	RecordBytes uint64 `json:"record_bytes"`
-	Segments    int    `json:"segments"`
-	OtherFiles  int    `json:"other_files"`
+	// SavableRecords is how many records `inkstone salvage` would save; nil where none is needed.
+	SavableRecords *uint64 `json:"savable_records"`
+	Segments       int     `json:"segments"`
+	OtherFiles     int     `json:"other_files"`
 	// Damage is every damaged place that was found.
 	Damage []Damage `json:"damage"`
 	// Doubts is what the file system, or a sandbox, did not let it make sure of: a sentence each.

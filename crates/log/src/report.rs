@@ -99,13 +99,13 @@ mod tests {
                 "closed cleanly before the first record, 1 segment from LSN 1",
             ),
             (true, Verdict::End, 1, 1, "closed cleanly at LSN 1, 1 segment from LSN 1"),
-            (false, Verdict::End, 9, 2, "ends at LSN 9 [T1], 2 segments from LSN 1"),
+            (false, Verdict::End, 9, 2, "ends at LSN 9, 2 segments from LSN 1"),
             (
                 false,
                 Verdict::Torn,
                 0,
                 1,
-                "ends before the first record with a torn tail [T1], 1 segment from LSN 1",
+                "ends before the first record with a torn tail, 1 segment from LSN 1",
             ),
         ] {
             assert_eq!(said(clean, verdict, last, segments), text);
