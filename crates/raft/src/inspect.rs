@@ -82,7 +82,8 @@ fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
     let ids = reader.ids(None, usize::MAX)?;
     if ids.is_empty() {
         let why = "is not there: no raft group was created".into();
-        return Err(Error::Foreign { path: report.path, lsn: report.last, why });
+        let lsn = report.last.next().unwrap_or(report.last);
+        return Err(Error::Foreign { path: report.path, lsn, why });
     }
     let groups = ids.into_iter().map(|id| {
         let found = Found { path: &report.path, reader: &reader, id };
