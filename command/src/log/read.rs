@@ -23,6 +23,7 @@ use crate::stdout::Stdout;
 /// two wake-ups a second.
 const NOTICE: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 256 << 10;
+const NO_ZERO: &str = "there is no LSN 0: the first is 1";
 
 /// Prints records in order.
 pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
@@ -32,6 +33,7 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     if let Some(stream) = arguments.stream {
         return cat_stream(arguments, stream, stop);
     }
+    anyhow::ensure!(arguments.from != Some(0), WrongValue(NO_ZERO.into()));
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
     if let Some(hint) = LogKind::of(&arguments.directory).hint(&arguments.directory) {
@@ -179,7 +181,7 @@ fn show_stream(
 
 /// Prints one record.
 pub(super) fn get(directory: &Path, lsn: u64, separator: Separator) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(lsn > 0, WrongValue("there is no LSN 0: the first is 1".into()));
+    anyhow::ensure!(lsn > 0, WrongValue(NO_ZERO.into()));
     let reader = Reader::open(directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
     let record = reader.get(Lsn::new(lsn)).map_err(said)?;

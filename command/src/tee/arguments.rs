@@ -15,7 +15,7 @@ use inkstone_appender::{
 };
 
 use super::told;
-use crate::parse::{duration, kept_size, size};
+use crate::parse::{WrongValue, duration, kept_size, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,7 +183,7 @@ fn rotate_size(text: &str) -> Result<u64, String> {
 }
 
 fn link_name(text: &str) -> Result<String, &'static str> {
-    let is_name = !text.is_empty() && !text.contains('/');
+    let is_name = !["", ".", ".."].contains(&text) && !text.contains('/');
     is_name
         .then(|| text.to_owned())
         .ok_or("take a name without a slash: the link is beside the log")
@@ -201,6 +201,10 @@ fn is_built(how: Option<Compression>) -> Result<Compression, &'static str> {
 
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
+        if let Some(link) = self.latest.as_deref().filter(|link| self.file.ends_with(link)) {
+            let why = format!("--latest {link} is the log itself: name the link otherwise");
+            return Err(WrongValue(why).into());
+        }
         let rotation = Rotation::new().zone(self.rotate_time);
         let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
         let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
