@@ -230,7 +230,7 @@ impl Builder {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        OsDirectory::create_with_mode(folder, self.file_mode)?;
+        OsDirectory::create_in_parent(folder, self.file_mode)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
         if let Some(link) = &self.latest
             && (link.is_empty() || link.contains('/') || link == name)

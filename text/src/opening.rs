@@ -75,7 +75,8 @@ impl Turn {
 }
 
 impl LogWriter {
-    /// Options for a log at this path, which is not opened yet.
+    /// Options for a log at this path, which is not opened yet. The opening makes its directory if
+    /// that is missing, but none above it, where a disk may not be mounted.
     pub fn builder(path: impl Into<PathBuf>) -> Builder {
         Builder::new(path.into())
     }

@@ -33,7 +33,7 @@ program's name.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TeeArguments {
-    /// The log file; its directory is created if it is missing
+    /// The log file; its directory is created if it is missing, those above it are not
     pub(super) file: PathBuf,
     /// Start a new file before the current one would exceed this; at least 16KiB
     #[arg(long, value_name = "SIZE", value_parser = rotate_size)]

@@ -79,8 +79,21 @@ impl OsDirectory {
     /// # Errors
     /// As [`OsDirectory::create`].
     pub fn create_with_mode(path: impl Into<PathBuf>, file_mode: u32) -> Result<Self> {
+        Self::create_at(&path.into(), file_mode, true)
+    }
+
+    /// As [`OsDirectory::create_with_mode`], but creates no directory above it: where one is
+    /// missing, a file system may not be mounted.
+    ///
+    /// # Errors
+    /// As [`OsDirectory::create`]; of the kind `NotFound` when a directory above it is missing.
+    pub fn create_in_parent(path: impl Into<PathBuf>, file_mode: u32) -> Result<Self> {
+        Self::create_at(&path.into(), file_mode, false)
+    }
+
+    fn create_at(path: &Path, file_mode: u32, makes_parents: bool) -> Result<Self> {
         let searched = file_mode | (file_mode & 0o444) >> 2;
-        Self::of(Held::create(&path.into(), searched & 0o777, &mut Held::sync)?)
+        Self::of(Held::create(path, searched & 0o777, makes_parents, &mut Held::sync)?)
             .map(|directory| directory.file_mode(file_mode))
     }
 

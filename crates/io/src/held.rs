@@ -79,10 +79,11 @@ impl Held {
     ///
     /// # Errors
     /// A part of the path is not a directory, or could not be created or synced. What was created
-    /// before stays.
+    /// before stays. `NotFound` if a parent is missing and they are not to be made.
     pub(crate) fn create(
         path: &Path,
         mode: u32,
+        makes_parents: bool,
         sync: &mut impl FnMut(&Self) -> Result<()>,
     ) -> Result<Self> {
         // `/`, and paths that end with `..`: they cannot be created.
@@ -92,7 +93,15 @@ impl Held {
             _ => Path::new("."),
         };
         let parent = match Self::open(above) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Self::create(above, mode, sync)?,
+            Err(error) if error.kind() == ErrorKind::NotFound && makes_parents => {
+                Self::create(above, mode, makes_parents, sync)?
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(could_not_create(path, &error).advise(
+                    "mount the file system that belongs above it, or create the directories above \
+                     it",
+                ));
+            }
             answer => answer.map_err(|error| could_not_create(path, &error))?,
         };
         let name = Path::new(name);
@@ -353,14 +362,27 @@ mod tests {
             synced.push((parent.path().to_path_buf(), made));
             Ok(())
         };
-        Held::create(&path, 0o700, &mut sync).expect("created");
+        Held::create(&path, 0o700, true, &mut sync).expect("created");
         // Again: the last name could be that of a creator that has not made its sync yet.
-        Held::create(&path, 0o700, &mut sync).expect("found");
+        Held::create(&path, 0o700, true, &mut sync).expect("found");
         // The directory above existed before the first was made in it.
         let expected = [("", 1), ("a", 2), ("a/b", 3), ("a/b", 3)]
             .map(|(parent, made)| (above.path().join(parent), made));
         assert_eq!(synced.len(), 4, "{synced:?}");
         assert!(synced.iter().zip(&expected).all(|(found, wanted)| found == wanted), "{synced:?}");
+    }
+
+    #[test]
+    fn a_missing_parent_is_made_only_where_that_is_asked_for() {
+        let above = tempfile::tempdir().expect("a directory");
+        let mut sync = |_: &Held| Ok(());
+        let path = above.path().join("disk/a");
+        let refused = Held::create(&path, 0o700, false, &mut sync).expect_err("no parent");
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
+        assert!(refused.to_string().contains("mount"), "{refused}");
+        assert!(!above.path().join("disk").exists());
+        Held::create(&above.path().join("a"), 0o700, false, &mut sync).expect("created");
+        Held::create(&path, 0o700, true, &mut sync).expect("created with its parent");
     }
 
     #[test]
@@ -372,10 +394,10 @@ mod tests {
                 Err(Error::new("x", parent.path(), io::Error::from_raw_os_error(code)))
             }
         };
-        assert!(Held::create(&path, 0o700, &mut fail(libc::EACCES)).is_err());
+        assert!(Held::create(&path, 0o700, true, &mut fail(libc::EACCES)).is_err());
         assert!(path.exists());
-        Held::create(&path, 0o700, &mut fail(libc::EACCES)).expect("another user's");
-        assert!(Held::create(&path, 0o700, &mut fail(libc::EIO)).is_err());
+        Held::create(&path, 0o700, true, &mut fail(libc::EACCES)).expect("another user's");
+        assert!(Held::create(&path, 0o700, true, &mut fail(libc::EIO)).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io::ErrorKind::NotFound;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -740,13 +741,16 @@ fn bytes_of<P: Payload>(record: P) -> u64 {
 /// [`Error::NoLog`] when a directory above it is missing, and the options do not permit to create
 /// that; what the file system answers.
 pub(crate) fn create_directory(path: &Path, options: &Options) -> Result<OsDirectory> {
-    if !options.create_parents
-        && let Some(missing) = OsDirectory::missing_above(path)
-    {
-        let missing = Some(missing.to_path_buf());
-        return Err(Error::NoLog { path: path.to_path_buf(), missing });
+    if options.create_parents {
+        return Ok(OsDirectory::create_with_mode(path, options.file_mode)?);
     }
-    Ok(OsDirectory::create_with_mode(path, options.file_mode)?)
+    OsDirectory::create_in_parent(path, options.file_mode).map_err(|error| {
+        let missing = OsDirectory::missing_above(path).filter(|_| error.kind() == NotFound);
+        match missing.map(Path::to_path_buf) {
+            Some(missing) => Error::NoLog { path: path.to_path_buf(), missing: Some(missing) },
+            None => error.into(),
+        }
+    })
 }
 
 /// Takes the lock of a log's writer.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use inkstone::{AnyDirectory, IoError, OsDirectory};
-use inkstone_io::OpenFile;
+use inkstone_io::{FILE_MODE, OpenFile};
 use slatedb::wal::WalError;
 
 use crate::error::{of_io, unavailable};
@@ -88,7 +88,8 @@ impl Place for OsPlace {
     }
 
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
-        OsDirectory::create(&self.root)?;
+        // Not what is above the root: its disk may not be mounted.
+        OsDirectory::create_in_parent(&self.root, FILE_MODE)?;
         OsDirectory::create(self.path(name)).map(AnyDirectory::new)
     }
 

@@ -2,6 +2,7 @@
 //! meanwhile.
 
 use std::fs;
+use std::io::ErrorKind::NotFound;
 use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,18 @@ fn make_pipe(path: &Path) -> bool {
         eprintln!("NOT RUN: a pipe in the log's place: there is no mkfifo");
     }
     is_made
+}
+
+/// The disk of the directory above may not be mounted.
+#[test]
+fn a_missing_directory_is_made_and_one_above_it_is_not() {
+    let (directory, _) = place();
+    let disk = directory.path().join("disk");
+    let error = LogWriter::builder(disk.join("logs/a.log")).open().expect_err("no disk");
+    assert!(error.kind() == NotFound && error.to_string().contains("mount"), "{error}");
+    assert!(!disk.exists());
+    let (_log, guard) = LogWriter::builder(disk.join("a.log")).open().expect("opened");
+    guard.close().expect("closed");
 }
 
 #[test]
