@@ -142,6 +142,10 @@ async fn serve(serve: Serve) -> io::Result<String> {
     let listener = TcpListener::bind(&listen).await?;
     let storage = storage::open(&dir, id, segment_bytes, !members.is_empty())?;
     let node = Node::start(id, storage, options).await?;
+    if !members.is_empty() && node.has_begun().await? {
+        let why = "has a node already: start it without --cluster";
+        return Err(io::Error::other(format!("{} {why}", dir.display())));
+    }
     println!("node {id} listens on {listen}, its data is in {}", dir.display());
     if members.keys().next() == Some(&id) {
         node.init(members).await?;

@@ -66,6 +66,11 @@ impl Node {
         Ok(Self { id, raft: raft.await.map_err(io::Error::other)?, machine })
     }
 
+    /// Whether it has a vote or an entry, so that it is part of a cluster.
+    pub async fn has_begun(&self) -> io::Result<bool> {
+        self.raft.is_initialized().await.map_err(io::Error::other)
+    }
+
     /// Begins a cluster of these members, each with the address at which the others reach it.
     /// openraft answers before that is durable.
     pub async fn init(&self, members: BTreeMap<u64, BasicNode>) -> io::Result<()> {

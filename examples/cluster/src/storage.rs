@@ -3,7 +3,7 @@
 //! *Owns*: where they are, and whose. *May not touch*: what is in them.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use inkstone_openraft::{LogStore, Options};
@@ -17,28 +17,33 @@ pub type Storage = (LogStore<TypeConfig>, StateMachine);
 
 /// Opens the directory of a node, with segments of this size: from 4 MiB, a multiple of 4096.
 ///
-/// `is_new`: the node starts for the first time, and its directory is made. Any later start refuses
+/// `is_new`: the node starts for the first time, and its directory is made. It may be there, since
+/// such a start can be killed: the caller asks whether the node has begun. Any later start refuses
 /// a directory without a log, as one whose disk is not mounted: a node that has forgotten its votes
 /// and entries could make the cluster lose what was acknowledged.
 ///
 /// # Errors
-/// When the directory is another node's, is new and should not be or the other way round, or has a
-/// damaged snapshot; those of the log, for example when another process has it open.
+/// When the directory is another node's, has no log and the node is not new, or has a damaged
+/// snapshot; those of the log, for example when another process has it open.
 ///
 /// # Durability
 /// What the opened storage shows is on stable storage.
 pub fn open(directory: &Path, id: u64, segment_bytes: u64, is_new: bool) -> io::Result<Storage> {
     let log = directory.join("log");
-    let refused = |why: &str| Err(io::Error::other(format!("{} {why}", directory.display())));
-    match (log.try_exists()?, is_new) {
-        (true, true) => return refused("has a node already: start it without --cluster"),
-        (false, false) => return refused("has no node: the first start needs --cluster"),
-        _ => fs::create_dir_all(directory)?,
+    if is_new {
+        fs::create_dir_all(directory)?;
     }
     let record_bytes_max = (segment_bytes / 2).min(16 << 20) as usize;
-    let of_log = inkstone::Options::new().segment_bytes(segment_bytes);
+    let of_log = inkstone::Options::new().segment_bytes(segment_bytes).create(is_new);
     let of_log = of_log.record_bytes_max(record_bytes_max);
     // The directory of another node is refused.
-    let log = LogStore::open(log, Options::new().log(of_log).raft_group(id))?;
+    let log = LogStore::open(log, Options::new().log(of_log).raft_group(id));
+    let log = log.map_err(|error| match error.kind() {
+        ErrorKind::NotFound if !is_new => io::Error::other(format!(
+            "{} has no node: the first start needs --cluster",
+            directory.display()
+        )),
+        _ => error,
+    })?;
     Ok((log, StateMachine::new(Snapshots::new(directory.join("snapshot")))?))
 }

@@ -42,6 +42,19 @@ fn start(mut command: Command) -> Node {
     Node(child)
 }
 
+/// Appends numbers, each once, until so many are done.
+async fn append_until(end: usize, client: &mut Client, count: &mut usize, done: &mut Vec<String>) {
+    let begun = Instant::now();
+    while done.len() < end {
+        assert!(begun.elapsed() < PATIENCE, "{} of {end} are done", done.len());
+        *count += 1;
+        let append = Request::Append { key: "key".into(), value: count.to_string().into() };
+        if let Outcome::Done(_) = client.ask(Question::Write(append)).await {
+            done.push(count.to_string());
+        }
+    }
+}
+
 #[tokio::test]
 async fn nodes_are_killed_and_catch_up_and_nothing_is_lost() {
     let free: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -49,22 +62,19 @@ async fn nodes_are_killed_and_catch_up_and_nothing_is_lost() {
     drop(free);
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path();
+    // A first start that is killed before there is a cluster is made again.
+    drop(start(serve(3, directory, &addresses, true)));
     let mut nodes: Vec<_> =
         (1..=3).map(|id| Some(start(serve(id, directory, &addresses, true)))).collect();
     let mut client = Client::new(addresses.clone(), PATIENCE, Duration::from_secs(2));
 
-    // Each is away for so many entries that it gets a snapshot.
+    // A node that is killed before the others know the members takes the cluster with it.
     let (mut count, mut done) = (0, Vec::new());
+    append_until(1, &mut client, &mut count, &mut done).await;
+    // Each is away for so many entries that it gets a snapshot.
     for id in 1..=3 {
         nodes[id - 1] = None;
-        let end = done.len() + 300;
-        while done.len() < end {
-            count += 1;
-            let append = Request::Append { key: "key".into(), value: count.to_string().into() };
-            if let Outcome::Done(_) = client.ask(Question::Write(append)).await {
-                done.push(count.to_string());
-            }
-        }
+        append_until(done.len() + 300, &mut client, &mut count, &mut done).await;
         nodes[id - 1] = Some(start(serve(id, directory, &addresses, false)));
         let begun = Instant::now();
         loop {
@@ -89,12 +99,19 @@ async fn nodes_are_killed_and_catch_up_and_nothing_is_lost() {
     assert!(done.iter().all(|one| left.any(|piece| piece == one)), "{done:?}: {there:?}");
     assert!(there.len() <= count, "one is there twice");
 
-    // A directory that is gone, or another node's, is refused with the reason.
+    // A directory that is gone, empty as where a disk is not mounted, or another node's, is refused
+    // with the reason; and so is a second first start.
     nodes.clear();
-    for (other, words) in [("gone", "has no node"), ("2", "raft group")] {
-        let _ = std::fs::rename(directory.join("1"), directory.join("away"));
+    std::fs::create_dir_all(directory.join("empty/log")).unwrap();
+    for (other, words, is_new) in [
+        ("gone", "has no node", false),
+        ("empty", "has no node", false),
+        ("2", "raft group", false),
+        ("not gone", "has a node", true),
+    ] {
+        let _ = std::fs::rename(directory.join("1"), directory.join(format!("not {other}")));
         let _ = std::fs::rename(directory.join(other), directory.join("1"));
-        let mut command = serve(1, directory, &addresses, false);
+        let mut command = serve(1, directory, &addresses, is_new);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
