@@ -51,7 +51,7 @@ func WithCacheBytes(n uint64) Option { return set("cache_bytes", n) }
 func WithoutCreate() Option { return set("create", false) }
 
 // WithExpectDurable says that everything up to lsn was acknowledged as durable: if the log ends
-// earlier, opening fails and changes nothing.
+// earlier, or is not there, opening fails and changes no segment.
 func WithExpectDurable(lsn uint64) Option { return set("expect_durable", lsn) }
 
 // WithBeginAt sets the LSN of the first record of a new log, 1 by default. An existing log goes on

@@ -419,17 +419,17 @@ impl fmt::Display for Error {
                 "every buffer is full, or the segment is changing: try again later, or call \
                  append, which waits"
             ),
-            Self::TruncatedBefore { lsn: Lsn::ZERO, first } => {
-                write!(f, "no record has LSN 0: the log begins at LSN {first}")
-            }
             Self::TruncatedBefore { lsn, first } => {
-                write!(f, "LSN {lsn} was truncated: the log begins at LSN {first}")
+                write!(f, "there is no LSN {lsn}: the log begins at LSN {first}")
             }
             Self::NotYet { lsn, durable: Lsn::ZERO } => {
-                write!(f, "there is no LSN {lsn}: the log has no durable record")
+                write!(f, "there is no durable LSN {lsn}: the log has no durable record")
             }
             Self::NotYet { lsn, durable } => {
-                write!(f, "there is no LSN {lsn}: the log's durable records end at LSN {durable}")
+                write!(
+                    f,
+                    "there is no durable LSN {lsn}: the log's durable records end at LSN {durable}"
+                )
             }
             Self::TruncatedAfter { lsn, last } => {
                 let resume = last.next().unwrap_or(*last);
@@ -471,19 +471,19 @@ mod tests {
         for (error, text) in [
             (
                 Error::NotYet { lsn: of(1), durable: of(0) },
-                "no LSN 1: the log has no durable record",
+                "no durable LSN 1: the log has no durable record",
             ),
             (
                 Error::NotYet { lsn: of(999), durable: of(10) },
-                "no LSN 999: the log's durable records end at LSN 10",
+                "no durable LSN 999: the log's durable records end at LSN 10",
             ),
             (
                 Error::TruncatedBefore { lsn: of(0), first: of(7) },
-                "no record has LSN 0: the log begins at LSN 7",
+                "there is no LSN 0: the log begins at LSN 7",
             ),
             (
                 Error::TruncatedBefore { lsn: of(6), first: of(7) },
-                "LSN 6 was truncated: the log begins at LSN 7",
+                "there is no LSN 6: the log begins at LSN 7",
             ),
             (
                 Error::Poisoned(Poison::panic(of(0))),

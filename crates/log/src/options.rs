@@ -201,8 +201,8 @@ impl Options {
     }
 
     /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends
-    /// earlier, opening fails and changes nothing. By itself a log cannot notice one loss: that of
-    /// its very last group.
+    /// earlier, or is not there, opening fails and changes no segment. It may make the directory
+    /// and its lock file. By itself a log cannot notice one loss: that of its very last group.
     pub fn expect_durable(self, lsn: Lsn) -> Self {
         Self { expect_durable: lsn, ..self }
     }

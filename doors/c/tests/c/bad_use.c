@@ -254,7 +254,7 @@ static void readers(const char *directory) {
     CHECK(inkstone_reader_get(reader, 10, &bytes, &error) == INKSTONE_NOT_YET);
     CHECK(inkstone_error_is_retryable(error));
     CHECK(inkstone_error_lsn(error, &number) && number == 9 && !inkstone_error_offset(error, NULL));
-    FAILS(inkstone_error_code(error), INKSTONE_NOT_YET, "there is no LSN 10");
+    FAILS(inkstone_error_code(error), INKSTONE_NOT_YET, "there is no durable LSN 10");
     INVALID(inkstone_cursor_new(reader, 1, NULL, &error), "cursor is NULL");
     /* What a failed append leaves in *lsn is no record's. */
     INVALID(inkstone_reader_get(reader, 0, &bytes, &error), "no record has LSN 0");
