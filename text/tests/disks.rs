@@ -125,6 +125,7 @@ fn has_last(path: &Path, count: u64) {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.ext4 and mkfs.btrfs"]
 fn on_a_full_disk_lines_wait_and_follow_when_there_is_room() {
     let small = small_disk("a full disk", &[]);
     // A copy-on-write file system may need room to remove a file, too.
@@ -160,6 +161,7 @@ fn fill_and_free(disk: &SmallDisk) {
 /// What `errors=remount-ro` does under a log; after a check and another mount the next start has
 /// every line.
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     let test = "a disk that becomes read-only";
     let Some(_turn) = turn(test) else { return };
@@ -210,6 +212,7 @@ fn disk_without_numbers(test: &str) -> Option<(SmallDisk, PathBuf)> {
 
 /// Neither the next file nor the link can be created: lines continue in the old file.
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     for (rotation, has_link) in
         [(Rotation::new().at_start(), false), (Rotation::new().every(DAY), true)]
@@ -241,6 +244,7 @@ fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
 /// Room comes back at the moment in which the log has stopped trying to create the file like the
 /// one before.
 #[test]
+#[ignore = "needs root and mkfs.ext4"]
 fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     let made = disk_without_numbers("a file made when there is room again");
     let Some((disk, filler)) = made else { return };
@@ -279,8 +283,9 @@ fn whole_lines(path: &Path) -> Vec<u64> {
 
 /// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again while lines are put
 /// all the time; each time lines go on without a HUP. As many rounds as asked:
-/// `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- away_and_back`.
+/// `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- --ignored away`.
 #[test]
+#[ignore = "needs root, mkfs.xfs and xfs_io"]
 fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing() {
     const TEST: &str = "a disk away and back";
     if Command::new("xfs_io").arg("-V").output().is_err() {

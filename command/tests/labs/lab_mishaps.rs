@@ -25,6 +25,7 @@ fn long_run(at: &Path, arguments: impl Words) -> Child {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
     let place = directory();
     let at = place.path();

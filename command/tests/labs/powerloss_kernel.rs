@@ -43,6 +43,7 @@ fn is_shown_again(told: &str, at: &Path) {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
 fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
     if !can_run("three_hundred_mounted_states") {
         return;
@@ -71,6 +72,7 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
 
 /// The raft log, and the log's mistakes in `.ci/mistaken` show that the same lab can say no.
 #[test]
+#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
 fn a_raft_log_keeps_every_promise_too() {
     if !can_run("a_raft_log_keeps_every_promise") {
         return;
@@ -86,6 +88,7 @@ fn a_raft_log_keeps_every_promise_too() {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
 fn a_recording_is_made_shown_and_looked_at() {
     if !can_run("a_recording_is_made") {
         return;
@@ -110,6 +113,7 @@ fn a_recording_is_made_shown_and_looked_at() {
 }
 
 #[test]
+#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
 fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away() {
     if !can_run("ctrl_c_leaves_nothing_behind") {
         return;

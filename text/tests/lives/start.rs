@@ -197,6 +197,7 @@ fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
 /// A file system of the same number is mounted in the place of the one that had the log: the lines
 /// are not that log's.
 #[test]
+#[ignore = "needs root"]
 fn lines_of_a_log_that_is_gone_go_into_no_other() {
     const TEST: &str = "a number of a file system used again";
     let Some(_turn) = turn(TEST) else { return };
@@ -249,6 +250,7 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_anew_is_told() {
     let Some(_turn) = turn("a full stage") else { return };
     let Some((memory, mount)) = small_memory("a full stage", 4 << 20) else { return };

@@ -197,6 +197,7 @@ fn rotated_files_are_compressed_by_zstd() {
 
 /// However often it is tried, by any thread.
 #[test]
+#[ignore = "needs root and chattr"]
 fn a_file_that_cannot_be_removed_is_told_once() {
     let (directory, path) = place();
     let fixed = directory.path().join("a.log.20200101T000000Z.0");
