@@ -403,6 +403,12 @@ mod tests {
             SegmentHeader { predecessor: None, ..sample() },
             SegmentHeader { roll: Roll::Begin, ..sample() },
             SegmentHeader { number: SegmentNumber::FIRST, ..sample() },
+            SegmentHeader { number: SegmentNumber::new(2).unwrap(), ..sample() },
+            SegmentHeader { roll: Roll::Begin, predecessor: None, ..sample() },
+            SegmentHeader {
+                predecessor: sample().predecessor.map(|end| Position { byte: 5001, ..end }),
+                ..sample()
+            },
         ];
         for header in bad {
             assert!(header.contradiction().is_some());
@@ -410,5 +416,31 @@ mod tests {
             header.encode_copy(&mut block[..HEADER_COPY_BYTES], 0);
             assert!(matches!(HeaderBlock::classify(&block), HeaderBlock::Damaged(_)), "{header:?}");
         }
+    }
+
+    #[test]
+    fn a_matching_checksum_excuses_nothing_that_no_log_writes() {
+        let first = SegmentHeader {
+            first_live: sample().first_lsn,
+            predecessor: None,
+            roll: Roll::Begin,
+            ..sample()
+        };
+        let summed = |header: &SegmentHeader, at: usize, byte: u8| {
+            let mut block = [0; HEADER_BYTES];
+            header.encode_copy(&mut block[..HEADER_COPY_BYTES], 0);
+            block[at] = byte;
+            let crc = crc32c(&block[..CRC_AT]);
+            put_u32(&mut block, CRC_AT, crc);
+            HeaderBlock::classify(&block)
+        };
+        assert!(matches!(summed(&first, ROLL_AT, 1), HeaderBlock::Valid { .. }));
+        for at in [COPY_AT, REST_AT, CRC_AT - 1, PREDECESSOR_END_AT] {
+            let found = summed(&first, at, 8);
+            assert!(matches!(found, HeaderBlock::Damaged(_)), "byte {at}: {found:?}");
+        }
+        let unknown = |version, flags| HeaderBlock::Unknown { version, flags };
+        assert_eq!(summed(&first, VERSION_AT, 0), unknown(0, 0));
+        assert_eq!(summed(&first, FLAGS_AT, 1), unknown(FORMAT_VERSION, 1));
     }
 }

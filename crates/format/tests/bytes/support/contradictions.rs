@@ -92,6 +92,7 @@ fn in_frames(good: &Writer) -> Vec<Contradiction> {
     frame("kind 7", Fault::Kind, 0, 4, &[7]);
     frame("bytes that are reserved", Fault::Kind, 0, 6, &[1]);
     frame("another LSN in a frame", Fault::Lsn, 1, 8, &2u64.to_le_bytes());
+    frame("a higher LSN in a frame", Fault::Lsn, 1, 8, &99u64.to_le_bytes());
     frame("longer than its group", Fault::Length, 1, 0, &17u32.to_le_bytes());
     frame("longer than a record can be", Fault::Length, 1, 0, &0xffff_fff8u32.to_le_bytes());
     frame("an epoch that is not first", Fault::EpochOrder, 1, 4, &[2]);
