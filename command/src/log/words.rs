@@ -14,8 +14,8 @@ pub(super) fn tell_doubts(doubts: &[String]) {
     }
 }
 
-/// Says on stderr what a power loss takes in a directory where a log is written: all of it in memory
-/// (tmpfs), say. `inkstone info` shows the same, and what is not known.
+/// Says on stderr what a power loss takes in a directory where a log is written: all of it in
+/// memory (tmpfs), say. `inkstone info` shows the same, and what is not known.
 pub(super) fn tell_of_place(directory: &Path) {
     let choice = inkstone::inspect::choice(directory);
     let warnings = choice.map_or_else(|_| Vec::new(), |choice| choice.warnings);

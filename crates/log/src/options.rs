@@ -421,8 +421,8 @@ impl Options {
         self.record_bytes_max
     }
 
-    /// The size of a full segment that was chosen: for a crate that stands on the log and divides it
-    /// likewise.
+    /// The size of a full segment that was chosen: for a crate that stands on the log and divides
+    /// it likewise.
     #[doc(hidden)]
     pub fn largest_segment_bytes(&self) -> u64 {
         self.segment_bytes

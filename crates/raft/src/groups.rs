@@ -48,8 +48,9 @@ impl Groups {
     /// Opens the log of many groups in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log with other records; [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for
-    /// options that cannot be kept, `periodic` among them; those of [`inkstone::Log::open`].
+    /// [`crate::Error::Foreign`] for a log with other records; [`crate::Error::Newer`],
+    /// [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for options that cannot be
+    /// kept, `periodic` among them; those of [`inkstone::Log::open`].
     ///
     /// # Durability
     /// Everything that the groups show is on stable storage on return.

@@ -57,8 +57,8 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::VoteNotSynced, &[Kind::Lost]),
     (RaftMistake::TruncationNotSynced, &[Kind::Lost]),
     (RaftMistake::ServedAboveTruncation, &[Kind::Back, Kind::Wrong]),
-    // It may ask for a record that is not durable yet, and was in memory before; and where the older
-    // moment had fewer entries, the answer ends before the newer ones.
+    // It may ask for a record that is not durable yet, and was in memory before; and where the
+    // older moment had fewer entries, the answer ends before the newer ones.
     (RaftMistake::ReadAtTwoInstants, &[Kind::Back, Kind::Wrong, Kind::WrongError, Kind::NotShown]),
 ];
 
