@@ -11,11 +11,11 @@ use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::capability::Capabilities;
 use crate::error::{Error, Result};
-use crate::seam::{Completion, Directory, Engine, File, OpenFile, Request};
+use crate::seam::{Completion, Directory, Engine, File, Lock, OpenFile, Request};
 use crate::strategy::EngineKind;
 use crate::{SharedPage, SharedPageReader};
 
@@ -24,15 +24,41 @@ pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
 
 /// A lock on a file of an [`AnyDirectory`]; released when it is dropped.
 pub struct AnyLock {
-    lock: Box<dyn fmt::Debug + Send + Sync>,
+    lock: Arc<dyn Lock>,
     shared_page: Option<Arc<SharedPage>>,
 }
 
+/// Looks whether a lock still keeps others out, and does not keep it from being released.
+#[derive(Debug, Default)]
+pub struct LockWatch(Option<Weak<dyn Lock>>);
+
+impl LockWatch {
+    /// As [`Lock::check_named`]; `Ok` for a lock that was released.
+    ///
+    /// # Errors
+    /// As [`Lock::check_named`].
+    pub fn check_named(&self) -> Result<()> {
+        let lock = self.0.as_ref().and_then(Weak::upgrade);
+        lock.map_or(Ok(()), |lock| lock.check_named())
+    }
+}
+
 impl AnyLock {
+    /// A watch of this lock.
+    pub fn watch(&self) -> LockWatch {
+        LockWatch(Some(Arc::downgrade(&self.lock)))
+    }
+
     /// The page on which the holder of this lock publishes to other processes
     /// ([`Directory::shared_page`]).
     pub fn shared_page(&self) -> Option<&Arc<SharedPage>> {
         self.shared_page.as_ref()
+    }
+}
+
+impl Lock for AnyLock {
+    fn check_named(&self) -> Result<()> {
+        self.lock.check_named()
     }
 }
 
@@ -139,7 +165,7 @@ impl<D: Directory> DirectoryCalls for D {
 
     fn lock(&self, name: &str) -> Result<Option<AnyLock>> {
         let lock = Directory::lock(self, name)?;
-        Ok(lock.map(|lock| AnyLock { shared_page: self.shared_page(&lock), lock: Box::new(lock) }))
+        Ok(lock.map(|lock| AnyLock { shared_page: self.shared_page(&lock), lock: Arc::new(lock) }))
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {

@@ -199,6 +199,16 @@ impl Held {
         Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
     }
 
+    /// Whether this name is that of the open file; a link is not followed.
+    pub(crate) fn is_name_of(&self, name: &str, file: &File) -> io::Result<bool> {
+        let opened = sys::identity(&retry(|| Ok(fstat(file)?))?);
+        match retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?)) {
+            Ok(facts) => Ok(sys::identity(&facts) == opened),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Which file the name leads to: its device and inode.
     #[cfg(target_os = "linux")]
     pub(crate) fn identity(&self, name: &str) -> io::Result<(u64, u64)> {
@@ -244,7 +254,7 @@ impl Held {
     }
 
     /// The same directory through a new descriptor, for reading.
-    fn fresh(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn fresh(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OPEN;
         retry(|| above_standard(openat(&self.descriptor, ".", flags, Mode::empty())?))
     }

@@ -23,6 +23,7 @@ mod command;
 mod descriptor;
 mod device_number;
 mod directory;
+mod directory_lock;
 pub mod engine;
 mod error;
 pub mod fiemap;
@@ -52,7 +53,7 @@ mod text_log;
 pub mod transfer;
 mod yielding;
 
-pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls};
+pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls, LockWatch};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use capability::{
@@ -75,7 +76,7 @@ pub use mount_table::{MountPoint, mount_points};
 pub use no_shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
 pub use residency::Residency;
 pub use seam::{
-    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request,
+    Completion, Directory, Engine, File, FileFacts, Lock, OpenFile, Operation, Persist, Request,
     SyncKind, Then, ThenOn,
 };
 #[cfg(target_os = "linux")]

@@ -1,8 +1,13 @@
 //! The exclusive lock on a file, by open file description: one holder among all processes and
 //! threads.
 //!
-//! *Owns*: the lock file's descriptor, the note in it, and the holder's shared page, to which the
-//! note leads. *May not touch*: other files; whether a lock means a writer; what is published.
+//! *Owns*: the lock file's descriptor, its name, the note in it, and the holder's shared page, to
+//! which the note leads. *May not touch*: other files; whether a lock means a writer; what is
+//! published.
+//!
+//! The lock is on a file, and a name can be given to another file: a cleaner removes it, a restore
+//! replaces it. So the directory itself is locked, too (`directory_lock.rs`), and a holder can
+//! compare the name with its file.
 //!
 //! A traditional record lock belongs to the process and is lost when the process closes *any*
 //! descriptor of the file; `flock` is emulated by record locks on some network file systems. A lock
@@ -19,10 +24,12 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use crate::directory_lock::{Asked, DirectoryLock};
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::held::Held;
 use crate::lock_table::{Entry, while_no_fork};
+use crate::seam::Lock;
 use crate::size_signal::NoSizeSignal;
 use crate::sys::{self, LockedBytes};
 use crate::transfer::retry;
@@ -32,6 +39,8 @@ use crate::{SharedPage, SharedPageReader};
 const NOTE_MAX_BYTES: usize = 100;
 /// The text for a holder that left no note.
 const NO_NOTE: &str = "another process";
+/// How often the lock is taken anew because its file was removed between opening and locking.
+const ATTEMPTS: u32 = 10;
 
 /// An open file whose open file description has an exclusive lock; released when dropped, and not
 /// kept by a forked child.
@@ -117,11 +126,14 @@ impl Drop for OwnPage {
     }
 }
 
-/// The exclusive lock on a file; released when dropped.
+/// The exclusive lock on a file, and on its directory where that counts; released when dropped.
 #[derive(Debug)]
 pub struct OsLock {
-    // Released before the own_page ends.
+    // Released in this order, before the own_page ends: the next holder takes the file first.
+    _directory: Option<DirectoryLock>,
     locked: LockedFile,
+    held: Arc<Held>,
+    name: String,
     path: PathBuf,
     /// Where the holder publishes to other processes; the note leads to it.
     own_page: Option<OwnPage>,
@@ -138,8 +150,13 @@ impl OsLock {
         self.own_page.as_ref().map(|own_page| &own_page.0)
     }
 
-    /// `None` if another holder has it.
-    pub(crate) fn take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
+    /// `None` if another holder has the file.
+    pub(crate) fn take(
+        held: &Arc<Held>,
+        name: &str,
+        mode: u32,
+        mark: ForkMark,
+    ) -> Result<Option<Self>> {
         let path = held.join(name);
         let open = || {
             held.open_file(name, OFlags::RDWR | OFlags::CREATE, mode).map_err(|source| {
@@ -151,15 +168,31 @@ impl OsLock {
                 }
             })
         };
-        let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else {
-            return Ok(None);
+        let mut attempts = 0;
+        let locked = loop {
+            let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else {
+                return Ok(None);
+            };
+            attempts += 1;
+            if attempts == ATTEMPTS || !matches!(held.is_name_of(name, &locked.file), Ok(false)) {
+                break locked;
+            }
+        };
+        let directory = match DirectoryLock::take(held, mark) {
+            Asked::Taken(lock) => Some(lock),
+            Asked::NotHere => None,
+            Asked::Busy => return Err(busy(held)),
         };
         let shared_page = SharedPage::of(&locked.file, mark).map(Arc::new);
         let lock = Self {
+            _directory: directory,
             locked,
+            held: Arc::clone(held),
+            name: name.to_owned(),
             path,
             own_page: shared_page.map(|shared_page| OwnPage(shared_page, mark)),
         };
+        lock.check_named()?;
         lock.leave_note();
         Ok(Some(lock))
     }
@@ -182,6 +215,37 @@ impl OsLock {
         // line.
         let _ = retry(|| self.locked.file().set_len(len));
     }
+}
+
+impl Lock for OsLock {
+    fn check_named(&self) -> Result<()> {
+        if !matches!(self.held.is_name_of(&self.name, self.locked.file()), Ok(false)) {
+            return Ok(());
+        }
+        let (what, advice) = if self.held.is_removed() {
+            (
+                "its directory was removed while it was open",
+                "close it, and open it again by a path that exists",
+            )
+        } else {
+            (
+                "the lock file was removed, moved or replaced while it was locked, so another \
+                 writer may have come",
+                "close it, see that nothing else writes to the directory, and open it again",
+            )
+        };
+        Err(Error::new("check lock", &self.path, io::Error::other(what)).advise(advice))
+    }
+}
+
+/// The error of a lock whose file is free and whose directory is locked.
+fn busy(held: &Held) -> Error {
+    let source = io::Error::new(
+        ErrorKind::ResourceBusy,
+        "another process has a lock on the directory itself",
+    );
+    Error::new("lock directory", held.path(), source)
+        .advise("end that process, which `lslocks` shows; a removed lock file lets nobody in")
 }
 
 /// The holder of the lock on the file, in words; `None` if it is free.

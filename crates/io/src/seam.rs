@@ -334,6 +334,17 @@ impl fmt::Debug for dyn File {
     }
 }
 
+/// The exclusive lock on a file of a [`Directory`]; released when it is dropped.
+pub trait Lock: fmt::Debug + Send + Sync + 'static {
+    /// Checks that the name of the locked file still leads to it. A file that was removed or
+    /// replaced keeps nobody out any more: the next process locks another file of that name.
+    ///
+    /// # Errors
+    /// The name leads to no file, or to another one. An answer of the file system that leaves this
+    /// open is no error.
+    fn check_named(&self) -> Result<()>;
+}
+
 /// A directory of files, each named without a slash.
 pub trait Directory: Send + Sync + 'static {
     /// Its files.
@@ -342,7 +353,7 @@ pub trait Directory: Send + Sync + 'static {
     type Engine: Engine<File = Self::File>;
     /// The exclusive lock on one of its files; released when it is dropped, and when the process
     /// ends in any way.
-    type Lock: Send + Sync + std::fmt::Debug + 'static;
+    type Lock: Lock;
 
     /// Its path, for messages.
     fn path(&self) -> &Path;
@@ -400,11 +411,14 @@ pub trait Directory: Send + Sync + 'static {
     /// Takes the exclusive lock on the file `name`, without waiting. `Ok(None)` if it is held, by
     /// another process or by this one through another handle. A missing file is created, empty;
     /// that need not be durable. Never remove or replace a lock file: the next process would lock
-    /// another file of that name.
+    /// another file of that name ([`Lock::check_named`] tells).
+    ///
+    /// Where the system has one that counts, a lock of the directory itself is taken, too.
     ///
     /// # Errors
-    /// The file could not be opened or created, or the file system has no locks. A full disk is no
-    /// error if the file exists.
+    /// The file could not be opened or created, or the file system has no locks. Of the kind
+    /// `ResourceBusy`: the file is free, and another process has had the lock of the directory for
+    /// a second. A full disk is no error if the file exists.
     fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
 
     /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process`

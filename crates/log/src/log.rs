@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::ErrorKind::NotFound;
+use std::io::ErrorKind::{NotFound, ResourceBusy};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -134,6 +134,7 @@ impl Log {
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
         choice.warnings.extend(lock(&shared.writer).notice.take());
+        lock(&shared.writer).watches(writer_lock.watch());
         {
             // First, what the opening has found.
             let mut state = shared.lock();
@@ -753,16 +754,22 @@ pub(crate) fn create_directory(path: &Path, options: &Options) -> Result<OsDirec
     })
 }
 
+/// The holder of a log whose lock file was removed, moved or replaced beside its writer.
+const LOCKS_DIRECTORY: &str =
+    "another process, which has a lock on the directory itself (`lslocks` shows it)";
+
 /// Takes the lock of a log's writer.
 ///
 /// # Errors
 /// [`Error::Locked`]; what the file system answers.
 pub(crate) fn take_lock(directory: &AnyDirectory) -> Result<AnyLock> {
-    if let Some(lock) = directory.lock(names::LOCK)? {
-        return Ok(lock);
-    }
-    // Only its name is asked for, which a sandbox may forbid.
-    let holder = directory.locked_by(names::LOCK).ok().flatten();
+    let holder = match directory.lock(names::LOCK) {
+        Ok(Some(lock)) => return Ok(lock),
+        // Only its name is asked for, which a sandbox may forbid.
+        Ok(None) => directory.locked_by(names::LOCK).ok().flatten(),
+        Err(error) if error.kind() == ResourceBusy => Some(LOCKS_DIRECTORY.into()),
+        Err(error) => return Err(error.into()),
+    };
     let holder = holder.unwrap_or_else(|| "another process".into());
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }

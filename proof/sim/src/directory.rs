@@ -2,13 +2,14 @@
 //!
 //! *Owns*: names as the seam has them, and the text of errors. *May not touch*: what files hold.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
-    Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result, SharedPage,
-    SharedPageReader,
+    Access, Capabilities, Directory, EngineKind, Error, Lock, NamedChoice, OpenFile, Result,
+    SharedPage, SharedPageReader,
 };
 
 use crate::disk::SimDisk;
@@ -94,7 +95,20 @@ impl SimDirectory {
 #[derive(Debug)]
 pub struct SimLock {
     disk: SimDisk,
+    directory: usize,
+    name: Arc<str>,
     inode: u64,
+    path: PathBuf,
+}
+
+impl Lock for SimLock {
+    fn check_named(&self) -> Result<()> {
+        if self.disk.lock().leads_to(self.directory, &self.name) == Some(self.inode) {
+            return Ok(());
+        }
+        let source = io::Error::other("the lock file was removed, moved or replaced");
+        Err(Error::new("check lock", &self.path, source))
+    }
 }
 
 impl Drop for SimLock {
@@ -150,7 +164,13 @@ impl Directory for SimDirectory {
         self.hooked.around(&Call::Lock { name }, || {
             let name = self.check_name(name)?;
             let taken = self.disk.lock().take_lock(self.number, &name);
-            let lock = |inode| SimLock { disk: self.disk.clone(), inode };
+            let lock = |inode| SimLock {
+                disk: self.disk.clone(),
+                directory: self.number,
+                name: Arc::clone(&name),
+                inode,
+                path: self.path.join(&*name),
+            };
             match taken {
                 Ok(inode) => Ok(inode.map(lock)),
                 Err(source) => Err(Error::new("open lock", self.path.join(&*name), source)),

@@ -326,6 +326,11 @@ impl State {
         self.close(number);
     }
 
+    /// The number of the file that has this name.
+    pub(crate) fn leads_to(&self, directory: usize, name: &str) -> Option<u64> {
+        self.directories[directory].view.get(name).copied()
+    }
+
     pub(crate) fn is_locked(&self, directory: usize, name: &str) -> bool {
         self.directories[directory].view.get(name).is_some_and(|number| self.locks.contains(number))
     }

@@ -9,6 +9,7 @@ pub(crate) const BTRFS: u32 = 0x9123_683E;
 pub(crate) const XFS: u32 = 0x5846_5342;
 pub(crate) const F2FS: u32 = 0xF2F5_2010;
 pub(crate) const TMPFS: u32 = 0x0102_1994;
+pub(crate) const OVERLAY: u32 = 0x794C_7630;
 
 /// A file system, as the kernel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

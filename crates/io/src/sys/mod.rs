@@ -31,7 +31,8 @@ use rustix::fs::{Mode, RawMode, Stat};
 
 pub use layout::DioAlignment;
 pub(crate) use layout::{
-    Allocate, BTRFS, EXT4, F2FS, FIEMAP_BATCH, FIEMAP_EXTENT_LAST, Fiemap, FileSystem, TMPFS, XFS,
+    Allocate, BTRFS, EXT4, F2FS, FIEMAP_BATCH, FIEMAP_EXTENT_LAST, Fiemap, FileSystem, OVERLAY,
+    TMPFS, XFS,
 };
 pub use layout::{
     FIEMAP_EXTENT_DATA_INLINE, FIEMAP_EXTENT_DELALLOC, FIEMAP_EXTENT_ENCODED, FIEMAP_EXTENT_SHARED,

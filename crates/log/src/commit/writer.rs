@@ -1,16 +1,17 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
-//! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed
-//! sync is never tried again. *May not touch*: the content of a group, its waiters. Only the thread
-//! that has the turn (`turn.rs`) uses it.
+//! *Owns*: the engine, the file of the segment in use, the one rule about failure (a failed sync is
+//! never tried again), and when the writer's lock is looked at. *May not touch*: the content of a
+//! group, its waiters. Only the thread that has the turn (`turn.rs`) uses it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_io::{
-    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, Operation, Persist, Request,
-    SyncKind,
+    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, LockWatch, Operation,
+    Persist, Request, SyncKind,
 };
 
 use crate::choice::Asks;
@@ -18,7 +19,7 @@ use crate::commit::open_group::Encoded;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::stats::Took;
-use crate::sync::Instant;
+use crate::sync::{CoarseInstant, Instant};
 
 /// How a group or a header is written.
 pub(crate) enum Way {
@@ -40,6 +41,14 @@ pub(crate) struct Written {
     pub(crate) took: Took,
 }
 
+impl Written {
+    /// Nothing was written, for this reason.
+    fn nothing(why: Error, memory: Option<AlignedBuf>) -> Self {
+        let took = Took { started: Instant::now(), write: Duration::ZERO, sync: None };
+        Self { result: Err(why), is_refused: false, memory, notice: None, took }
+    }
+}
+
 /// Writes groups and headers.
 pub(crate) struct Writer {
     engine: AnyEngine,
@@ -52,7 +61,14 @@ pub(crate) struct Writer {
     /// After a group it asks whether the file system still accepts changes: the group's sync may
     /// have waited for metadata.
     pub(crate) asks: bool,
+    writer_lock: LockWatch,
+    /// The next moment at which the lock is looked at, before anything is written.
+    look: CoarseInstant,
 }
+
+/// How long the log writes without a look at its lock: a removed lock file can let a second writer
+/// in for so long (docs/assumptions.md, A9).
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 impl Writer {
     /// Asks after the first groups: the name and the blocks of the file may be as new as the
@@ -76,16 +92,37 @@ impl Writer {
         };
         let engine = directory.engine(EngineKind::Caller, 1)?;
         let asks = options.asks != Asks::Never;
-        Ok(Self { engine, file, persist, step, notice: None, asks })
+        let (writer_lock, look) = (LockWatch::default(), CoarseInstant::now());
+        Ok(Self { engine, file, persist, step, notice: None, asks, writer_lock, look })
+    }
+
+    /// From now on nothing is written unless this lock keeps others out, as far as a look once a
+    /// second, and before the first write into a segment, can tell.
+    pub(crate) fn watches(&mut self, writer_lock: LockWatch) {
+        self.writer_lock = writer_lock;
+    }
+
+    /// # Errors
+    /// The lock is lost: a second writer may be at work.
+    fn check_lock(&mut self) -> Result<()> {
+        let now = CoarseInstant::now();
+        if now < self.look {
+            return Ok(());
+        }
+        self.look = now + BETWEEN_LOOKS;
+        Ok(self.writer_lock.check_named()?)
     }
 
     /// Continues in another file.
     pub(crate) fn enter(&mut self, file: Arc<dyn File>, asks: bool) {
-        (self.file, self.asks) = (file, asks);
+        (self.file, self.asks, self.look) = (file, asks, CoarseInstant::now());
     }
 
     /// Writes a group into the segment's file; durable on success.
     pub(crate) fn group(&mut self, encoded: Encoded, way: &Way) -> Written {
+        if let Err(error) = self.check_lock() {
+            return Written::nothing(error, Some(encoded.memory));
+        }
         let (file, persist) = self.by(way, &self.file);
         if let Some(at) = encoded.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
@@ -117,6 +154,9 @@ impl Writer {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
+        if let Err(error) = self.check_lock() {
+            return Written::nothing(error, None);
+        }
         let (file, persist) = self.by(way, file);
         self.write(file, memory, HEADER_BYTES, 0, persist)
     }

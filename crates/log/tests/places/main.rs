@@ -12,4 +12,5 @@ mod host_support;
 mod file_systems;
 mod full_disk;
 mod moved;
+mod one_writer;
 mod surroundings;

@@ -33,6 +33,7 @@ mod full_buffers;
 mod full_disk_sim;
 mod giving_back;
 mod inspect;
+mod lock_lost;
 mod made_ahead;
 mod meddled;
 /// What only the copy of the tree can show that `.ci/mistaken` makes.
