@@ -28,7 +28,7 @@ pub(crate) struct Output {
     /// Write one row for each way as CSV; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Print only the table: no progress, no first answer
+    /// Print only the table: no progress
     #[arg(long)]
     quiet: bool,
 }
@@ -67,11 +67,7 @@ impl Output {
             )
         );
         [&self.json, &self.csv].into_iter().flatten().try_for_each(|path| check(path))?;
-        // If stdout carries data, lines for people go to stderr.
-        let mut progress = match self.quiet {
-            true => Progress::silent(),
-            false => Progress::new(if self.has_stdout() { stdout::note } else { stdout::line }),
-        };
+        let mut progress = if self.quiet { Progress::silent() } else { Progress::new() };
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let result = body(&mut Context { stop, progress: &mut progress, command })?;
         // The table comes first: a file that cannot be written must not cost the result of hours.

@@ -152,19 +152,9 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     print(format!("{line}\n"));
 }
 
-/// Prints a line given as a string.
-pub(crate) fn line(text: &str) {
-    say(format_args!("{text}"));
-}
-
 /// Reports an error on stderr. A failure of stderr itself is ignored.
 pub(crate) fn complain(what: std::fmt::Arguments<'_>) {
     to_stderr(&format!("inkstone: {what}\n"));
-}
-
-/// Prints a line of progress on stderr.
-pub(crate) fn note(line: &str) {
-    to_stderr(&format!("{line}\n"));
 }
 
 /// Draws a line of progress over the one before. Only a terminal shows it.

@@ -120,7 +120,7 @@ fn run(arguments: Arguments) -> Result<()> {
     let growing_bytes = u64::from(arguments.rounds + 1) * GROWING_BYTES_MAX;
     let room_bytes =
         ROOM_BYTES + has(Work::Read) * reading::ROOM_BYTES + has(Work::Growing) * growing_bytes;
-    let (stop, mut progress) = (AtomicBool::new(false), Progress::new(|text| println!("{text}")));
+    let (stop, mut progress) = (AtomicBool::new(false), Progress::new());
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop: &stop, progress: &mut progress, command };
     let directory = Some(arguments.directory.as_path());

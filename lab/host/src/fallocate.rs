@@ -21,6 +21,7 @@ named_choice! {
         Plain = "mode-0", "reserve blocks, grow the file";
         KeepSize = "keep-size", "reserve blocks, keep the size";
         PunchHole = "punch-hole", "free blocks, read as zeros";
+        PunchHoleAlone = "punch-hole-alone", "the same without KEEP_SIZE, which it needs";
         CollapseRange = "collapse-range", "remove a range, the rest moves down";
         ZeroRange = "zero-range", "read as zeros, blocks reserved";
         ZeroRangeKeepSize = "zero-range-keep-size", "read as zeros, keep the size";
@@ -56,6 +57,7 @@ fn fallocate(fd: BorrowedFd<'_>, mode: FallocateMode, offset: u64, len: u64) -> 
         FallocateMode::Plain => FallocateFlags::empty(),
         FallocateMode::KeepSize => FallocateFlags::KEEP_SIZE,
         FallocateMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        FallocateMode::PunchHoleAlone => FallocateFlags::PUNCH_HOLE,
         FallocateMode::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
         FallocateMode::ZeroRange => FallocateFlags::ZERO_RANGE,
         FallocateMode::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,

@@ -196,6 +196,16 @@ impl LabFile {
         self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
     }
 
+    /// For access mmap: `msync(MS_SYNC)` of exactly these bytes, to see what the kernel answers where
+    /// they do not begin a page.
+    ///
+    /// # Errors
+    /// When nothing is mapped there, or what the kernel answers.
+    pub fn sync_mapped_exactly(&self, offset: u64, len: usize) -> Result<()> {
+        self.check_change("msync")?;
+        self.with_mapping("msync", offset, |mapping| mapping.sync_exactly(offset, len))
+    }
+
     /// For access mmap: copies `bytes.len()` bytes at `offset` out of the mapping.
     ///
     /// An error of the medium there is a `SIGBUS` that ends the process: do not use it where an

@@ -88,6 +88,14 @@ impl Mapping {
         Ok(())
     }
 
+    /// The same of exactly this range, aligned or not.
+    pub(crate) fn sync_exactly(&self, offset: u64, len: usize) -> io::Result<()> {
+        let at = self.checked(offset, len)?;
+        // SAFETY: the range lies inside the mapping, which is ours.
+        unsafe { msync(self.start.as_ptr().add(at).cast(), len, MsyncFlags::SYNC)? };
+        Ok(())
+    }
+
     fn checked(&self, offset: u64, len: usize) -> io::Result<usize> {
         let outside = || {
             let text =

@@ -35,11 +35,13 @@
 
 use std::collections::BTreeMap;
 
+use inkstone_io::{Access, Durability, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::result::{DurableFinding, LabResult, Machine, Place, Table, Way};
 use crate::rounds::ROUNDS_MIN;
 use crate::stats::{SAME_WITHIN, hodges_lehmann_of, median, t_above, t_of_tail};
+use crate::writing::Writing;
 
 /// With this many ways one of them cannot move their median far.
 const LEVEL_MIN: usize = 5;
@@ -191,17 +193,18 @@ fn what(table: &Table, way: &Way) -> String {
     let unit = table.unit.name();
     let durable = if lies(way) { ", seen not to be durable" } else { "" };
     let floor = way.figure("bytes per write").map(|bytes| format!(", {bytes} bytes per write"));
-    let sizes = way.what.as_ref().map(|what| {
-        format!(", {} bytes per write, files of {}", what.write_bytes, what.file_bytes)
-    });
+    let sizes = way.file_bytes.map(|bytes| format!(", files of {bytes} bytes"));
     format!("{unit}{}{durable}", sizes.or(floor).unwrap_or_default())
 }
 
 /// Whether its figures are those of memory and processors rather than of the disk.
 fn is_of_memory(table: &Table, way: &Way) -> bool {
-    let written = way.what.as_ref();
+    let written = way.file_bytes.and_then(|_| Writing::named(&way.name).ok());
     ["read-", "text-"].iter().any(|name| table.name.starts_with(name))
-        || written.is_some_and(|what| what.access == "mmap" || what.durability == "none")
+        || written.is_some_and(|writing| {
+            let Strategy { access, durability, .. } = writing.strategy;
+            access == Access::Mmap || durability == Durability::None
+        })
         || lies(way)
 }
 

@@ -100,7 +100,7 @@ mod tests {
         let csv = to_csv(&result).expect("CSV");
         let header = csv.split("\r\n").next().expect("a header");
         assert!(header.starts_with("table,place.name,name,unit,median,"), "{header}");
-        for name in ["latency.p99_ns", "bill.layers.0.requests.flush.requests", "what.durability"] {
+        for name in ["latency.p99_ns", "bill.layers.0.requests.flush.requests", "file_bytes"] {
             assert!(header.split(',').any(|column| column == name), "{name}: {header}");
         }
         let ways: usize = result.tables.iter().map(|table| table.ways.len()).sum();

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod atlas;
+mod bar;
 pub mod bill;
 pub mod billing;
 pub mod claims;

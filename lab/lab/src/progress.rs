@@ -1,8 +1,7 @@
 //! The progress of a run on a terminal: a bar with the time left.
 //!
-//! *Owns*: the bar on stderr, and lines printed above it. *May not touch*: results. When stderr is
-//! not a terminal there is no bar. A thread of its own draws the bar twice a second and touches no
-//! file.
+//! *Owns*: the bar on stderr. *May not touch*: results. When stderr is not a terminal there is no
+//! bar. A thread of its own draws the bar twice a second and touches no file.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -12,34 +11,23 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// How often the bar is redrawn while a step runs: seldom enough not to disturb measurements.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// The function that prints the lines of [`Progress::announce`]. Its reader may stall, leave or
-/// fail: that is not an error of the run.
-pub type Announce = fn(&str);
-
 /// The progress of one run after another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Progress {
     terminal: bool,
-    announce: Option<Announce>,
     bar: Option<ProgressBar>,
     begun_steps: u64,
 }
 
 impl Progress {
-    /// A bar on stderr if that is a terminal, otherwise none; announcements go to `announce` either
-    /// way.
-    pub fn new(announce: Announce) -> Self {
-        Self {
-            terminal: io::stderr().is_terminal(),
-            announce: Some(announce),
-            bar: None,
-            begun_steps: 0,
-        }
+    /// A bar on stderr if that is a terminal, otherwise none.
+    pub fn new() -> Self {
+        Self { terminal: io::stderr().is_terminal(), bar: None, begun_steps: 0 }
     }
 
-    /// No bar, no announcements.
+    /// No bar.
     pub fn silent() -> Self {
-        Self { terminal: false, announce: None, bar: None, begun_steps: 0 }
+        Self::default()
     }
 
     /// Begins a run of `total_steps` steps. A run that is still shown is finished first.
@@ -69,15 +57,6 @@ impl Progress {
         self.begun_steps += 1;
     }
 
-    /// Prints lines now, above the bar.
-    pub fn announce(&self, text: &str) {
-        let Some(announce) = self.announce else { return };
-        match &self.bar {
-            Some(bar) => bar.suspend(|| announce(text)),
-            None => announce(text),
-        }
-    }
-
     /// Removes the bar.
     pub fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
@@ -99,12 +78,11 @@ mod tests {
     #[test]
     fn a_bar_can_be_walked_through() {
         for terminal in [true, false] {
-            let mut progress = Progress { terminal, announce: None, bar: None, begun_steps: 0 };
+            let mut progress = Progress { terminal, bar: None, begun_steps: 0 };
             progress.start(3, "quick");
             for step in ["new", "zeros", "reuse"] {
                 progress.step(step);
             }
-            progress.announce("said nowhere");
             assert_eq!(progress.bar.is_some(), terminal);
             progress.finish();
             assert!(progress.bar.is_none());

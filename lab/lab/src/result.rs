@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -217,14 +217,18 @@ pub struct Way {
     pub series: String,
     /// Its position on the horizontal axis.
     pub x: Option<f64>,
-    /// What it is, if it is a way of writing a file.
-    pub what: Option<Description>,
+    /// Bytes of its file, if it is a way of writing one: then its name says which
+    /// (`crate::writing::Writing::named`).
+    pub file_bytes: Option<u64>,
     /// Why there are no figures, in words.
     pub missing: Option<String>,
     /// Each round, in the order it ran.
     pub rounds: Vec<Round>,
-    /// Compared with the baseline, paired by round: above 1 is more per second, or less time.
+    /// Compared with the way that `against` names, paired by round: above 1 is more per second, or
+    /// less time.
     pub relative: Option<Relative>,
+    /// The way that it is compared with: the baseline, or what the baseline is at this size.
+    pub against: Option<String>,
     /// Times of single operations, if they were timed one by one. Of a commit: from before the
     /// write to the acknowledgement.
     pub latency: Option<Histogram>,
@@ -232,6 +236,9 @@ pub struct Way {
     pub figures: Vec<Figure>,
     /// The requests to the device per commit, from a separate round that is not timed.
     pub bill: Option<Bill>,
+    /// Why there is no bill although the requests were traced: the trace contradicts what the way
+    /// did (see `bar`).
+    pub no_bill: Option<String>,
     /// Whether the observed flushes cover the acknowledgements.
     pub durable: Option<DurableFinding>,
 }
@@ -262,29 +269,6 @@ pub struct Figure {
 /// A figure.
 pub fn figure(name: &str, unit: Unit, value: f64) -> Figure {
     Figure { name: name.into(), unit, value }
-}
-
-/// What a way of writing is, by the names on the command line.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Description {
-    /// See `inkstone_io::Preparation`.
-    pub preparation: String,
-    /// `new` or `reuse`.
-    pub reuse: String,
-    /// See `inkstone_io::Access`.
-    pub access: String,
-    /// See `inkstone_io::Durability`.
-    pub durability: String,
-    /// See `inkstone_io::EngineKind`.
-    pub engine: String,
-    /// Bytes per write, which is a commit.
-    pub write_bytes: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// `first` or `second`.
-    pub pass: String,
-    /// `warm` or `cold`.
-    pub cache: String,
 }
 
 /// One round of one way.
@@ -777,8 +761,8 @@ pub struct Zeroed {
 /// The lab's conclusion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Finding {
-    /// One sentence: which durable way is fastest here, and how many times as fast as the naive
-    /// one; or why none is named.
+    /// What the rounds show, each comparison of two ways that differ in one thing; or why they show
+    /// nothing.
     pub sentence: String,
     /// Why, if the bills show it: what a commit costs at the device, before and after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -786,12 +770,21 @@ pub struct Finding {
     /// What to do, if a way is faster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Name of the fastest durable way that is shown to be faster than the naive one.
+    /// The way to take: the plainest of those that nothing is shown to be faster than.
     pub best: Option<String>,
-    /// Name of the naive way.
-    pub naive: Option<String>,
-    /// Best over naive, with its interval.
-    pub speedup: Option<Relative>,
+    /// The first comparison of the sentence: a way, the one that it is compared with, the speedup.
+    pub first: Option<Compared>,
+}
+
+/// Two ways that differ in one thing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Compared {
+    /// The faster way.
+    pub way: String,
+    /// The slower one.
+    pub against: String,
+    /// How many times as fast it is.
+    pub speedup: Relative,
 }
 
 /// A warning for the reader, and what to do about it.
@@ -932,6 +925,11 @@ units! {
 }
 
 impl Unit {
+    /// Whether a round counts what happened in it, which is no speed.
+    pub fn is_count(self) -> bool {
+        matches!(self, Self::WritesRefused | Self::RecordsAstray)
+    }
+
     /// Whether it is a time in nanoseconds: less is better.
     pub fn is_time(self) -> bool {
         matches!(

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::Usage;
 
+use crate::finding::finding;
 use crate::histogram::Recorder;
 use crate::progress::Progress;
 use crate::result::{Figure, Place, Round, Table, Unit, Verdict, Way, figure};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::stats::{median, relative, relative_of_several};
+use crate::writing::Writing;
 
 /// Fewer rounds than this show no difference.
 pub const ROUNDS_MIN: u32 = 5;
@@ -303,13 +305,15 @@ impl SideBySide<'_> {
 
     /// The table of these ways, each compared with the baseline.
     pub fn table(self, frame: Frame, place: &Place, turns: &Turns) -> Table {
-        let base = self.ways.iter().find(|one| one.way.name == frame.baseline);
-        let base = base.filter(|one| !one.way.rounds.is_empty());
-        let base_rounds = base.map(|one| one.way.rounds.clone()).unwrap_or_default();
-        let baseline = base.map(|one| one.way.name.clone());
-        let count = self.ways.iter().filter(|one| !one.way.rounds.is_empty()).count();
+        let bases = bases(&self.ways, &frame.baseline);
+        let baseline = bases.iter().flatten().find(|(name, _)| *name == frame.baseline);
+        let baseline = baseline.map(|(name, _)| name.clone());
         // A reader looks at all ways: their intervals hold together.
-        let questions = count.saturating_sub(1);
+        let is_compared = |(one, base): &(&Running<'_>, &Base)| {
+            !one.way.rounds.is_empty()
+                && base.as_ref().is_some_and(|(name, _)| *name != one.way.name)
+        };
+        let questions = self.ways.iter().zip(&bases).filter(is_compared).count();
         let mut table = Table {
             name: frame.name.into(),
             title: frame.title,
@@ -321,14 +325,15 @@ impl SideBySide<'_> {
             seed: turns.seed,
             ..Table::default()
         };
-        for mut one in self.ways {
+        for (mut one, base) in self.ways.into_iter().zip(bases) {
             one.way.figures = one.figures();
             if let Some(work) = one.work.as_mut().filter(|_| !one.way.rounds.is_empty()) {
                 work.finish(&mut one.way, &mut table.notes);
             }
             let rounds = &one.way.rounds;
-            if baseline.as_ref() != Some(&one.way.name) {
-                one.way.relative = relative_of_several(&base_rounds, rounds, turns.seed, questions);
+            if let Some((name, base)) = base.filter(|(name, _)| *name != one.way.name) {
+                one.way.relative = relative_of_several(&base, rounds, turns.seed, questions);
+                one.way.against = one.way.relative.map(|_| name);
             }
             if rounds.is_empty() && one.way.missing.is_none() {
                 one.way.missing = Some(NOT_RUN.into());
@@ -338,8 +343,31 @@ impl SideBySide<'_> {
         if table.x_name.is_some() {
             table.knees = knees(&table.ways, turns.seed);
         }
-        Table { baseline, ..table }
+        table.baseline = baseline;
+        table.finding = finding(&table);
+        table
     }
+}
+
+/// The way that another is compared with, and its rounds.
+type Base = Option<(String, Vec<Round>)>;
+
+/// For each way the one that it is compared with: the table's baseline; of another size of write
+/// the way that differs from the baseline in that size alone, since a small write beside a large
+/// one says nothing about either way.
+fn bases(ways: &[Running<'_>], baseline: &str) -> Vec<Base> {
+    let writing = |name: &str| Writing::named(name).ok();
+    let of = |one: &Running<'_>| {
+        let name = match (writing(&one.way.name), writing(baseline)) {
+            (Some(Writing { write_bytes, .. }), Some(base)) if one.way.file_bytes.is_some() => {
+                Writing { write_bytes, ..base }.name()
+            }
+            _ => baseline.to_owned(),
+        };
+        let base = ways.iter().find(|base| base.way.name == name)?;
+        (!base.way.rounds.is_empty()).then(|| (name, base.way.rounds.clone()))
+    };
+    ways.iter().map(of).collect()
 }
 
 /// Why a way has no figures if nothing went wrong with it.

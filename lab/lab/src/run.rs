@@ -10,13 +10,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone_host::{BlockStat, LabEngine, block_stat};
-use inkstone_io::{Access, AlignedBuf, NamedChoice};
+use inkstone_io::{Access, AlignedBuf};
 
+use crate::bar::contradiction;
 use crate::bill::shared_counters;
 use crate::billing::{Layers, bill_pass};
 use crate::pass::{Limits, Recorders, Writer};
 use crate::progress::Progress;
-use crate::result::{Bill, Description, DurableFinding, Table, Unit, Way, figure};
+use crate::result::{Bill, DurableFinding, Table, Unit, Way, figure};
 use crate::rounds::{
     Frame, ROUNDS_MIN, Running, Sample, SideBySide, TakesTurns, Turn, Turns, take_turns,
 };
@@ -266,7 +267,16 @@ impl TakesTurns for Commits<'_> {
         let preparation_ns = median(&self.preparations_ns).unwrap_or(0.0);
         way.figures.push(figure("preparation", Unit::Ns, preparation_ns));
         let (bill, durable) = self.bill_and_finding();
-        (way.bill, way.durable) = (bill, Some(durable));
+        way.no_bill =
+            bill.as_ref().and_then(|bill| contradiction(bill, &self.writing, &self.site.place));
+        let seen = match (&way.no_bill, durable) {
+            (Some(why), DurableFinding::Seen { .. }) => {
+                DurableFinding::NotVisible { reason: why.clone() }
+            }
+            (_, durable) => durable,
+        };
+        way.durable = Some(seen);
+        way.bill = bill.filter(|_| way.no_bill.is_none());
         let unchecked = self.unchecked.as_ref();
         let unchecked = unchecked
             .map(|why| format!("the states of the files' blocks could not be checked: {why}"));
@@ -349,7 +359,7 @@ fn running<'a>(
     let one = |(number, (writing, name)): (usize, (&Writing, String))| {
         let can = writing.check().and_then(|()| site.can(writing)).map_err(WayError::Invalid);
         let mut running = Running::new(name, "", None, can.map(|()| commits(number, *writing)));
-        running.way.what = Some(describe(writing));
+        running.way.file_bytes = Some(writing.file_bytes);
         running
     };
     named.map(one).collect()
@@ -374,24 +384,7 @@ fn cut_short(table: &Table, plan: &Plan) -> Option<String> {
     let cut: Vec<(f64, String)> = table.ways.iter().zip(&plan.ways).filter_map(share).collect();
     let (share, name) = cut.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!(
-        "a limit stopped the passes of {} of {} ways before the end of the file: the earliest was \
-         `{name}` after {share:.0}%",
-        cut.len(),
-        table.ways.len()
+        "a pass ends after a time or a number of commits, as planned, and not at the end of its \
+         file: the shortest, of `{name}`, wrote {share:.0}% of it"
     ))
-}
-
-pub(crate) fn describe(writing: &Writing) -> Description {
-    let strategy = writing.strategy;
-    Description {
-        preparation: strategy.preparation.name().into(),
-        reuse: strategy.reuse.name().into(),
-        access: strategy.access.name().into(),
-        durability: strategy.durability.name().into(),
-        engine: strategy.engine.name().into(),
-        write_bytes: writing.write_bytes,
-        file_bytes: writing.file_bytes,
-        pass: writing.pass.name().into(),
-        cache: writing.cache.name().into(),
-    }
 }

@@ -37,6 +37,9 @@ use crate::result::{Relative, Round, Table, Verdict, Way};
 pub const RESAMPLES: usize = 2_000;
 /// With fewer paired rounds than this there is no verdict.
 pub const PAIRS_MIN: usize = 5;
+/// With fewer rounds than this a sentence gives figures and no verdict: the interval of a table is
+/// for a reader who sees its width, a verdict is quoted without it.
+pub const ROUNDS_TO_JUDGE: usize = 12;
 /// An effect below this is a tie, however narrow its interval: 3%, either way.
 pub const EFFECT_MIN: f64 = 0.03;
 

@@ -10,6 +10,7 @@ use inkstone_io::{Barriers, Capabilities};
 use crate::result::{Machine, Round, Table, Warning, Way};
 use crate::stage::DISK_FULL;
 use crate::stats::quantile;
+use crate::writing::Writing;
 
 /// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone
 /// takes about a microsecond, the fastest persistent-memory and Optane devices take five to ten.
@@ -157,7 +158,7 @@ pub const DISK_FULL_WARNING: &str = "disk-full";
 pub fn of_table(table: &Table) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let name = name_of(table);
-    let is_writing = |way: &&Way| way.what.is_some() && way.is_measured();
+    let is_writing = |way: &&Way| way.file_bytes.is_some() && way.is_measured();
     let commits = |way: &Way| way.latency.as_ref().map_or(0, |latency| latency.count);
     let few = table.ways.iter().filter(is_writing).filter(|way| commits(way) < COMMITS_MIN);
     let few: Vec<&str> = few.map(|way| way.name.as_str()).collect();
@@ -210,8 +211,9 @@ pub(crate) fn too_fast(table: &Table) -> Option<(&str, u64)> {
         return None;
     }
     let took = |way: &Way| {
-        let what = way.what.as_ref()?;
-        let carries = matches!(what.durability.as_str(), "o-sync" | "o-dsync" | "rwf-dsync");
+        way.file_bytes?;
+        let writing = Writing::named(&way.name).ok()?;
+        let carries = writing.strategy.durability.with_the_write();
         let write = || way.figure("write p50").filter(|_| carries);
         way.figure("sync p50").or_else(write).map(|took_ns| took_ns as u64)
     };
@@ -257,7 +259,7 @@ fn name_of(table: &Table) -> String {
 }
 
 fn spread(table: &Table, name: &str) -> Option<Warning> {
-    let base = table.way(table.baseline.as_ref()?).filter(|way| way.what.is_some())?;
+    let base = table.way(table.baseline.as_ref()?).filter(|way| way.file_bytes.is_some())?;
     let per_commit: Vec<f64> = base.rounds.iter().map(Round::per_commit_ns).collect();
     let (low, high) = (quantile(&per_commit, 0.25)?, quantile(&per_commit, 0.75)?);
     (per_commit.len() >= 4 && high > low * SPREAD_MAX).then(|| {

@@ -184,6 +184,150 @@ impl Writing {
     }
 }
 
+/// What two writings differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Thing {
+    /// The blocks that are written: new ones, prepared ones, those of an earlier file.
+    Blocks,
+    /// How bytes get into the file.
+    Access,
+    /// What makes a write durable.
+    Durability,
+    /// Who makes the calls.
+    Engine,
+    /// The pass over the blocks.
+    Pass,
+}
+
+impl Writing {
+    /// The writing of this name, with the default size of the file: the inverse of
+    /// [`Writing::name`].
+    ///
+    /// # Errors
+    /// The word that no way has, as a sentence without a full stop.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let mut words = name.split(' ');
+        let blocks = words.next().unwrap_or_default();
+        let unknown = |word: &str| format!("no way is called {name:?}: {word:?} is no word of one");
+        let preparation = |word: &str| Preparation::from_name(word).ok_or_else(|| unknown(word));
+        let (reuse, preparation) = match blocks.split_once('+') {
+            Some(("reuse", prepared)) => (Reuse::Reuse, preparation(prepared)?),
+            Some(_) => return Err(unknown(blocks)),
+            None if blocks == "new" => (Reuse::New, Preparation::None),
+            None if blocks == "reuse" => (Reuse::Reuse, Preparation::None),
+            None => (Reuse::New, preparation(blocks)?),
+        };
+        let (access, engine) = (Access::Buffered, EngineKind::Caller);
+        let durability = Durability::None;
+        let strategy = Strategy { preparation, reuse, access, durability, engine };
+        let mut writing = Self::of(strategy);
+        for word in words {
+            let strategy = &mut writing.strategy;
+            if let Some(access) = Access::from_name(word) {
+                strategy.access = access;
+            } else if let Some(engine) = EngineKind::from_name(word) {
+                strategy.engine = engine;
+            } else if let Some(durability) = Durability::from_name(word) {
+                strategy.durability = durability;
+            } else if let Some(bytes) = size_named(word) {
+                writing.write_bytes = bytes;
+            } else {
+                match word {
+                    "no-sync" => {}
+                    "second-pass" => writing.pass = Pass::Second,
+                    "cold" => writing.cache = Cache::Cold,
+                    _ => return Err(unknown(word)),
+                }
+            }
+        }
+        Ok(writing)
+    }
+
+    /// The one thing in which two writings of the same load differ; `None` if it is none or
+    /// several, or if the loads differ: bytes of a write or of the file, state of the page cache.
+    pub fn differs_in(&self, other: &Self) -> Option<Thing> {
+        let load = |one: &Self| (one.write_bytes, one.file_bytes, one.cache, one.pause_ms);
+        let blocks = |one: &Self| (one.strategy.preparation, one.strategy.reuse);
+        if load(self) != load(other) {
+            return None;
+        }
+        let (one, two) = (self.strategy, other.strategy);
+        let mut things = [
+            (blocks(self) != blocks(other), Thing::Blocks),
+            (one.access != two.access, Thing::Access),
+            (one.durability != two.durability, Thing::Durability),
+            (one.engine != two.engine, Thing::Engine),
+            (self.pass != other.pass, Thing::Pass),
+        ]
+        .into_iter()
+        .filter_map(|(differs, thing)| differs.then_some(thing));
+        let first = things.next()?;
+        things.next().is_none().then_some(first)
+    }
+
+    /// How far a way is from the plainest one: the lower, the plainer. Blocks that a program writes
+    /// anyway come before those that it writes twice, plain calls before flags, one's own calls
+    /// before an engine's.
+    pub fn exoticism(&self) -> [u8; 5] {
+        let Strategy { preparation, reuse, access, durability, engine } = self.strategy;
+        let engine = match engine {
+            EngineKind::Caller => 0,
+            EngineKind::Pool => 1,
+            EngineKind::Aio => 2,
+            EngineKind::UringLinked => 3,
+            EngineKind::Uring => 4,
+            EngineKind::UringRegistered => 5,
+        };
+        let access = match access {
+            Access::Buffered => 0,
+            Access::Seek => 1,
+            Access::Direct => 2,
+            Access::Stream | Access::StreamGather => 3,
+            Access::Mmap => 4,
+        };
+        let durability = match durability {
+            Durability::None => 0,
+            Durability::Fdatasync => 1,
+            Durability::Fsync => 2,
+            Durability::ODsync => 3,
+            Durability::OSync => 4,
+            Durability::RwfDsync => 5,
+            Durability::FdatasyncFsync => 6,
+            Durability::FdatasyncFsync64 => 7,
+            Durability::Msync => 8,
+        };
+        let preparation = match preparation {
+            Preparation::None => 0,
+            Preparation::Fallocate => 1,
+            Preparation::PosixFallocate => 2,
+            Preparation::KeepSize => 3,
+            Preparation::Sparse => 4,
+            Preparation::FallocateSteps => 5,
+            Preparation::KeepSizeSteps => 6,
+            Preparation::ZeroRange => 7,
+            // Each block is written twice.
+            Preparation::Zeros => 8,
+            Preparation::WriteZeroes => 9,
+        };
+        let blocks = preparation + u8::from(reuse == Reuse::Reuse);
+        [engine, access, blocks, durability, u8::from(self.pass == Pass::Second)]
+    }
+}
+
+/// The size of this name, as [`size_name`] gives it.
+fn size_named(word: &str) -> Option<u64> {
+    let at = word.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = word.split_at(at);
+    let shift = match unit {
+        "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_shl(shift)
+}
+
 /// A size as people write it: powers of two as `512B`, `4KiB`, `1MiB`, `2GiB`, others in bytes.
 pub fn size_name(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
@@ -219,6 +363,53 @@ mod tests {
         writing.pass = Pass::Second;
         writing.cache = Cache::Cold;
         assert_eq!(writing.name(), "reuse+zero-range no-sync 512B second-pass cold");
+    }
+
+    #[test]
+    fn a_name_leads_back_to_its_way() {
+        for name in [
+            "new fsync",
+            "reuse direct o-dsync",
+            "reuse+zero-range no-sync 512B second-pass cold",
+            "keep-size-steps mmap msync",
+            "reuse direct rwf-dsync uring-registered 1MiB",
+            "zeros stream-gather no-sync",
+        ] {
+            assert_eq!(Writing::named(name).expect("a way").name(), name);
+        }
+        for wrong in ["", "fsync", "new fdatasink", "old+zeros fsync", "new fsync 3XiB"] {
+            assert!(Writing::named(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn two_ways_differ_in_one_thing_or_are_not_compared() {
+        let thing = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| Writing::named(name).expect("a way"));
+            one.differs_in(&other)
+        };
+        assert_eq!(thing("new fsync", "reuse fsync"), Some(Thing::Blocks));
+        assert_eq!(thing("new fsync", "new fdatasync"), Some(Thing::Durability));
+        assert_eq!(thing("new fsync", "new fsync second-pass"), Some(Thing::Pass));
+        assert_eq!(thing("new fsync", "new fsync"), None, "a row beside itself");
+        assert_eq!(thing("new fsync", "reuse fdatasync"), None, "two things");
+        assert_eq!(thing("new fsync", "reuse fsync 512B"), None, "another load");
+        assert_eq!(thing("new fsync", "new fsync cold"), None, "another load");
+    }
+
+    #[test]
+    fn plain_ways_are_plainer() {
+        let order = [
+            "new fdatasync",
+            "new fsync",
+            "reuse fdatasync",
+            "zeros fdatasync",
+            "reuse direct fdatasync",
+            "reuse direct rwf-dsync",
+            "reuse direct rwf-dsync uring",
+        ];
+        let all = order.map(|name| Writing::named(name).expect("a way").exoticism());
+        assert!(all.is_sorted(), "{all:?}");
     }
 
     #[test]

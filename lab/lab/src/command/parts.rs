@@ -8,11 +8,10 @@ use inkstone_io::{Directory, NamedChoice, is_root};
 
 use crate::atlas::{atlas, atlas_steps};
 use crate::experiment::part::{Atlas, Images, Part};
-use crate::finding::finding;
 use crate::image::{Image, ImageKind, LoopMode};
 use crate::result::{LabResult, Place, Table, Unit, Way};
 use crate::rounds::{Pace, Scene, Trial};
-use crate::run::{Plan, describe, run};
+use crate::run::{Plan, run};
 use crate::site::{MEMORY, OpenSite, Site};
 use crate::stage::WayError;
 use crate::writing::Writing;
@@ -53,7 +52,7 @@ pub(super) fn one(
         Part::Here(plan) => {
             context.progress.start(plan.steps(&open.site), title);
             let found = run(&open.site, plan, context.stop, context.progress);
-            started.result.tables.push(concluded(found));
+            started.result.tables.push(found);
             Ok(())
         }
         Part::On(images) => on_images(open, images, title, context, started),
@@ -64,11 +63,6 @@ pub(super) fn one(
             Ok(())
         }
     }
-}
-
-fn concluded(mut run: Table) -> Table {
-    run.finding = finding(&run);
-    run
 }
 
 /// Runs a trial in a place; no results if the user wants to stop before the first.
@@ -160,7 +154,7 @@ fn on_images(
             let made = (kind, mode, images.image_bytes);
             let (room, workdir) = (plan.room_bytes(), open.site.directory.path());
             let found = on_image(workdir, made, room, |site| {
-                concluded(run(site, plan, context.stop, context.progress))
+                run(site, plan, context.stop, context.progress)
             });
             // A failure stays within this run: its ways have the reason.
             started.result.tables.push(found.unwrap_or_else(|error| failed(&name, plan, &error)));
@@ -172,7 +166,7 @@ fn on_images(
 fn failed(name: &str, plan: &Plan, error: &LabError) -> Table {
     let way = |writing: &Writing| Way {
         name: writing.name(),
-        what: Some(describe(writing)),
+        file_bytes: Some(writing.file_bytes),
         missing: Some(error.to_string()),
         ..Way::default()
     };

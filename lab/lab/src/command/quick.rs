@@ -1,21 +1,19 @@
-//! `inkstone lab`: without arguments, root or configuration: an answer within seconds, the whole
-//! within a minute; and the same in several directories at once.
+//! `inkstone lab`: without arguments, root or configuration: an answer within a minute; and the same
+//! in several directories at once.
 //!
 //! *Owns*: the time budget. *May not touch*: which ways there are, the verdict about disks.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use inkstone_io::{Access, Barriers, Durability, Reuse};
+use inkstone_io::Barriers;
 
 use crate::disks::{Known, judge};
 use crate::experiment::ways;
-use crate::finding::finding;
 use crate::pass::Limits;
-use crate::result::{LabResult, Table, Verdict, Way};
+use crate::result::LabResult;
 use crate::run::{Plan, run, run_side_by_side};
 use crate::site::{OpenSite, Site};
-use crate::stats;
 use crate::writing::Writing;
 
 use super::{Context, LabError, Started, in_directory};
@@ -30,8 +28,6 @@ const ROUNDS: u32 = 24;
 const PASS: Duration = Duration::from_millis(60);
 /// No round begins after this; on a slow disk there are fewer rounds, but never fewer than five.
 const DEADLINE: Duration = Duration::from_secs(38);
-/// Rounds of the first answer.
-const FIRST_ROUNDS: u32 = 5;
 const BILL_COMMITS: u64 = 128;
 /// More than 128 commits take on all but the slowest disks: a bill is about counts.
 const BILL_TIME: Duration = Duration::from_secs(2);
@@ -44,19 +40,8 @@ pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabR
     let plan = plan();
     in_directory(directory, plan.room_bytes(), context, |open, started, context| {
         let site = &open.site;
-        let first = first_plan(&plan);
-        let steps = first.steps(site) + plan.steps(site);
-        context.progress.start(steps, "measuring");
-        let answer = run(site, &first, context.stop, context.progress);
-        if !context.interrupted() {
-            context.progress.announce(&match &site.memory {
-                Some(memory) => not_here(memory),
-                None => first_answer(&answer),
-            });
-            let mut full = run(site, &plan, context.stop, context.progress);
-            full.finding = finding(&full);
-            started.result.tables.push(full);
-        }
+        context.progress.start(plan.steps(site), "measuring");
+        started.result.tables.push(run(site, &plan, context.stop, context.progress));
         Ok(())
     })
 }
@@ -95,7 +80,6 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabRe
     opened.into_iter().try_for_each(OpenSite::close)?;
     looked?;
     let (sentence, disks) = judge(&runs, &known);
-    runs.iter_mut().for_each(|run| run.finding = finding(run));
     (started.result.sentence, started.result.disks) = (Some(sentence), disks);
     started.result.tables = runs;
     Ok(started.finish(context))
@@ -112,54 +96,4 @@ fn plan() -> Plan {
         bill_time: BILL_TIME,
         ..Plan::new("quick", "Durable 4 KiB commits, one after the other", ways.collect())
     }
-}
-
-/// Only the naive way and the plainest overwrite.
-fn first_plan(plan: &Plan) -> Plan {
-    let plain = |writing: &&Writing| {
-        let strategy = writing.strategy;
-        let overwrite = strategy.reuse == Reuse::Reuse
-            && strategy.durability == Durability::Fdatasync
-            && strategy.access == Access::Buffered;
-        overwrite || **writing == plan.ways[plan.baseline]
-    };
-    let ways: Vec<Writing> = plan.ways.iter().filter(plain).copied().collect();
-    Plan {
-        name: "first".into(),
-        ways,
-        baseline: 0,
-        rounds: FIRST_ROUNDS,
-        bill_commits: 0,
-        bill_time: BILL_TIME,
-        deadline: None,
-        ..plan.clone()
-    }
-}
-
-fn not_here(memory: &str) -> String {
-    format!(
-        "First answer: {memory} is memory, so nothing written here is durable. Measuring anyway ..."
-    )
-}
-
-fn first_answer(run: &Table) -> String {
-    let measured: Vec<&Way> = run.ways.iter().filter(|way| way.is_measured()).collect();
-    let [naive, overwrite] = measured.as_slice() else {
-        return "First answer: these ways could not be measured here; the table says why.".into();
-    };
-    let found = stats::relative(&naive.rounds, &overwrite.rounds, run.seed);
-    let said = match found.map(|found| (found.verdict, found.speedup)) {
-        Some((Verdict::Faster, speedup)) => format!("{speedup:.1} times as fast"),
-        Some((Verdict::Slower, speedup)) => format!("{speedup:.2} of the speed"),
-        _ => "no difference is shown yet".into(),
-    };
-    let us = |way: &Way| way.per_operation_ns().unwrap_or(0.0) / 1000.0;
-    format!(
-        "First answer: a durable 4 KiB commit takes {:.0} us appended to a new file (`{}`), {:.0} \
-         us over blocks already written (`{}`): {said}. Measuring the rest ...",
-        us(naive),
-        naive.name,
-        us(overwrite),
-        overwrite.name,
-    )
 }

@@ -19,15 +19,13 @@ use inkstone_io::{
     Preparation, Request,
 };
 
-use crate::finding::place_words;
 use crate::histogram::Recorder;
 use crate::log::load::Loaded;
 use crate::log::options;
 use crate::pass::Limits;
-use crate::result::{Figure, Finding, Table, Unit, Way, figure};
+use crate::result::{Figure, Unit, Way, figure};
 use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, timed};
 use crate::stage::{Session, WayError, incompressible};
-use crate::table::numbers::time as time_words;
 use crate::writing::size_name;
 
 use super::part::{Part, Size};
@@ -94,7 +92,6 @@ fn practice(plan: Plan, seconds: f64) -> Trial {
                  its changes are not timed separately"
             ),
         ];
-        found.finding = finding(&found);
         Ok(vec![found])
     })
 }
@@ -290,12 +287,13 @@ impl TakesTurns for Plain {
         }
         let counted = counted?;
         self.latency.merge(&latency);
-        let mut figures = vec![tail(&latency)];
+        let mut figures = Vec::new();
         if let Some(median) = crate::stats::median(&counted.change_ns)
             && self.next != NextSegment::None
         {
             figures.push(figure("a change", Unit::Ns, median));
         }
+        figures.push(tail(&latency));
         if self.next == NextSegment::Background {
             let per = counted.waited as f64 / counted.change_ns.len().max(1) as f64;
             figures.push(figure("not ready in time", Unit::Percent, 100.0 * per));
@@ -359,33 +357,6 @@ fn ours<'a>(scene: &Scene<'a>, plan: Plan) -> Result<impl TakesTurns + 'a, WayEr
         }
         Ok(Sample::of(ran.slice.commits, ran.slice.total_ns).with(figures))
     }))
-}
-
-fn finding(found: &Table) -> Option<Finding> {
-    let tail = |name: &str| found.way(name)?.figure("p99.9 of a round");
-    let (create, steady) = (tail(NextSegment::Create.name())?, tail(NextSegment::None.name())?);
-    let raw = [NextSegment::Background, NextSegment::Recycle];
-    let (best, best_ns) = raw
-        .into_iter()
-        .filter_map(|next| Some((next.name(), tail(next.name())?)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let ours = tail("inkstone")
-        .map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
-    let sentence = format!(
-        "On {} the 99.9th percentile of a round, which has the writes that wait for their next \
-         segment, is {} if that is created on demand, {} with `{best}`, and {} without changes of \
-         segment{ours}.",
-        place_words(&found.place),
-        time_words(create),
-        time_words(best_ns),
-        time_words(steady),
-    );
-    Some(Finding {
-        sentence,
-        best: Some(best.into()),
-        naive: Some(NextSegment::Create.name().into()),
-        ..Finding::default()
-    })
 }
 
 const fn rate(fast: &'static str) -> By {

@@ -8,18 +8,14 @@ use std::time::Duration;
 
 use inkstone_io::Preparation;
 
-use crate::finding::place_words;
 use crate::log::ROOM_NEEDED_BYTES;
-use crate::log::beside::{FLOOR, Question, beside_floor};
-use crate::result::{Finding, Table};
+use crate::log::beside::{Question, beside_floor};
 use crate::rounds::Trial;
-use crate::table::numbers::sig3;
 
 use super::e5_group::{COUNT, PUBLISHED_RECORDS, RECORD_BYTES, THREADS, preallocation};
 use super::part::{Part, Size};
 use super::statement::{Band, Ground::Here, Source, Statement, speed};
 use super::ways::{NEW, prepared, small};
-use super::words::compared;
 
 /// Without a budget: the published run takes less on any disk.
 const TIME: Duration = Duration::from_secs(10);
@@ -58,7 +54,6 @@ pub(super) fn log(records: Option<u64>) -> Trial {
              is more"
                 .into(),
         });
-        log.finding = finding(&log);
         let mut found = vec![log];
         if scene.session.check().is_ok() {
             found.push(preallocation(scene, records, &pace.part(PREALLOCATION_SHARE))?);
@@ -68,18 +63,6 @@ pub(super) fn log(records: Option<u64>) -> Trial {
 }
 
 const OURS: &str = "inkstone";
-
-fn finding(found: &Table) -> Option<Finding> {
-    let log = found.way(OURS)?;
-    let sentence = format!(
-        "On {} the log makes {} such records durable a second, {} per flush: {}.",
-        place_words(&found.place),
-        sig3(found.median(log)?),
-        sig3(log.figure("records per flush")?),
-        compared(log.relative.as_ref(), FLOOR),
-    );
-    Some(Finding { sentence, best: None, naive: None, ..Finding::default() })
-}
 
 pub(super) const STATEMENTS: &[Statement] = &[Statement {
     id: "fallocate-ten-percent",
@@ -92,6 +75,7 @@ pub(super) const STATEMENTS: &[Statement] = &[Statement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::beside::FLOOR;
 
     #[test]
     fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {

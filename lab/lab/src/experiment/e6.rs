@@ -22,11 +22,9 @@ use inkstone_io::{
 use serde_json::Value;
 
 use crate::crowd::together;
-use crate::finding::place_words;
-use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures};
 use crate::stage::{Session, WayError};
-use crate::table::numbers::sig3;
 use crate::writing::Writing;
 
 use super::flight::{Flight, Source, Work, flights, fly, latency_of};
@@ -37,7 +35,6 @@ use super::statement::{
     Band, By, Counted, FASTER, Ground::Here, NO_BAND, Source as From, Statement, count, speed,
 };
 use super::ways::{DIRECT, REUSE, by, small, synced};
-use super::words::compared;
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -162,7 +159,6 @@ fn beside_fio(scene: &mut Scene<'_>, plan: &Plan) -> Table {
             .into(),
     ];
     found.notes.extend(fio.ok().map(|version| format!("beside it: {version}")));
-    found.finding = finding(&found);
     found
 }
 
@@ -327,33 +323,6 @@ fn fio_version() -> Result<String, String> {
             Err("fio is not installed (package fio), so nothing is measured beside our load".into())
         }
     }
-}
-
-/// How close our figure must be to fio's.
-const NEAR: std::ops::RangeInclusive<f64> = 0.85..=1.15;
-
-fn finding(found: &Table) -> Option<Finding> {
-    let ours = found.way(OURS)?;
-    let rate = sig3(found.median(ours)?);
-    let place = place_words(&found.place);
-    let beside = ours.relative.as_ref().map(|relative| {
-        let is_near = |ratio: f64| NEAR.contains(&ratio);
-        let all = relative.interval().map(|(low, high)| is_near(low) && is_near(high));
-        let how = if is_near(relative.speedup) { "within 15%" } else { "more than 15% away" };
-        let sure = match all {
-            Some(true) => ", and so is the interval",
-            Some(false) if is_near(relative.speedup) => ", but the interval is wider",
-            Some(false) => "",
-            None => ", but in too few rounds to be sure",
-        };
-        format!(
-            "compared with fio on the same file: {}, {how}{sure}",
-            compared(Some(relative), FIO)
-        )
-    });
-    let beside = beside.unwrap_or_else(|| "there was no fio to check it".into());
-    let sentence = format!("On {place} this load does {rate} operations a second; {beside}.");
-    Some(Finding { sentence, ..Finding::default() })
 }
 
 const SHARED: &str = "shared-offset";

@@ -11,11 +11,9 @@ use std::time::Duration;
 use inkstone_host::LabFile;
 use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
 
-use crate::finding::place_words;
-use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::result::{Unit, figure};
 use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
 use crate::stage::{WayError, incompressible};
-use crate::table::numbers::sig3;
 use crate::writing::Cache;
 
 use super::e8::{bring, can_direct};
@@ -26,7 +24,6 @@ use super::scratch::{
     READ_BYTES, direct_file, fill, one_after_another, random_reads, written_file,
 };
 use super::statement::{By, FASTER, Source as From, Statement};
-use super::words::{also, best, compared};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -120,7 +117,6 @@ fn pool(plan: Plan, seconds: f64) -> Trial {
              process"
                 .into(),
         ];
-        found.finding = finding(&found);
         session.clear(FILE)?;
         session.clear(GROWING)?;
         Ok(vec![found])
@@ -222,45 +218,6 @@ impl Source for Reads<'_> {
     fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
         pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
     }
-}
-
-fn finding(found: &Table) -> Option<Finding> {
-    let base = found.baseline.as_deref()?;
-    let best = best(found, Some("pool"))?;
-    let last = found.ways.iter().rev().find(|way| way.series == "pool" && way.is_measured())?;
-    let knee = found.knees.iter().find(|(series, _)| series == "pool");
-    let bend = match knee {
-        Some((_, knee)) => format!("its knee is at {knee:.0} threads"),
-        None => "it has no knee".into(),
-    };
-    let switches = |way: &Way| way.figure("context switches").map_or_else(|| "?".into(), sig3);
-    let ring = super::words::best(found, Some("io_uring"));
-    let ring = ring.and_then(|ring| Some((ring, found.median(ring)?)));
-    let ring = ring.map_or_else(String::new, |(ring, rate)| {
-        format!(" One thread with `{}` does {}.", ring.name, sig3(rate))
-    });
-    // The largest number of threads may be the best.
-    let beside = match last.name == best.name {
-        true => String::new(),
-        false => format!(
-            " `{}` does {}, with {} context switches per operation instead of {}.",
-            last.name,
-            sig3(found.median(last)?),
-            switches(last),
-            switches(best)
-        ),
-    };
-    let also = also(found, best, Some("pool"));
-    let sentence = format!(
-        "On {} the pool is fastest with `{}`{also}: {} operations a second ({}); \
-         {bend}.{beside}{ring}",
-        place_words(&found.place),
-        best.name,
-        sig3(found.median(best)?),
-        compared(best.relative.as_ref(), base),
-    );
-    let best = also.is_empty().then(|| best.name.clone());
-    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
 const WRITTEN: &str = "written";

@@ -14,15 +14,13 @@ use inkstone_io::{
     Residency, SyncKind,
 };
 
-use crate::finding::place_words;
 use crate::histogram::Recorder;
-use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{
     Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures,
 };
 use crate::site::Site;
 use crate::stage::{Session, WayError};
-use crate::table::numbers::{bytes, sig3};
 use crate::writing::{Cache, size_name};
 
 use super::flight::{Flight, Source, Work};
@@ -30,7 +28,6 @@ use super::part::{Part, Size};
 use super::pattern;
 use super::scratch::{READ_BYTES, direct_file, fill, random_reads, written_file};
 use super::statement::{Band, By, FASTER, Source as From, Statement};
-use super::words::{also, best, compared};
 use cold::{AHEAD_BLOCKS, Brought};
 
 mod cold;
@@ -185,7 +182,6 @@ fn one(
     );
     let mut found = scene.measure_at(pace, frame, running);
     found.notes = notes(order, cache);
-    found.finding = finding(&found, order, cache);
     found
 }
 
@@ -469,33 +465,6 @@ impl Source for Offsets<'_> {
         self.bytes += work.len as u64;
         pattern::check(buffer, work.offset, self.reading.2).map_err(WayError::Invalid)
     }
-}
-
-fn finding(found: &Table, order: ReadOrder, cache: Cache) -> Option<Finding> {
-    let base = found.baseline.as_deref()?;
-    let plain = found.median(found.way(base)?)?;
-    let best = best(found, None)?;
-    let rate = |value: f64| match order {
-        ReadOrder::Sequential => format!("{}B/s", bytes(value)),
-        ReadOrder::Random => format!("{} reads/s", sig3(value)),
-    };
-    let pages = if cache == Cache::Cold { "cold" } else { "warm" };
-    let also = also(found, best, None);
-    let is = if also.is_empty() { "the fastest is" } else { "the highest median is that of" };
-    let sentence = format!(
-        "{pages} and {}, on {}: `{base}` {}; {is} `{}`{also} with {}, {}.",
-        if order == ReadOrder::Sequential { "front to back" } else { "at random" },
-        place_words(&found.place),
-        rate(plain),
-        best.name,
-        rate(found.median(best)?),
-        compared(best.relative.as_ref(), base),
-    );
-    let mut letters = sentence.chars();
-    let sentence: String =
-        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-    let best = also.is_empty().then(|| best.name.clone());
-    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }
 
 const RESERVED: &str = "reserved";

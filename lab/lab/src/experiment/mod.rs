@@ -23,7 +23,6 @@ pub mod statement;
 #[cfg(test)]
 mod testing;
 pub(crate) mod ways;
-pub(crate) mod words;
 
 pub use e8::{ReadOrder, read};
 pub use ways::quick as quick_ways;

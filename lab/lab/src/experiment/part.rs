@@ -128,8 +128,8 @@ impl Part {
     }
 }
 
-/// Enough to show a difference of 10% on a quiet disk.
-pub const ROUNDS: u32 = 7;
+/// As many as a verdict needs.
+pub const ROUNDS: u32 = crate::stats::ROUNDS_TO_JUDGE as u32;
 
 /// Ways of writing for an experiment, each with a file of this size.
 pub(super) fn plan(name: &str, title: &str, ways: Vec<Writing>, file_bytes: u64) -> Plan {

@@ -12,6 +12,7 @@ use inkstone::Log;
 use inkstone_host::{BlockStat, LabEngine, LabFile, block_stat};
 use inkstone_io::{Directory, Preparation, Reuse};
 
+use crate::finding::finding;
 use crate::pass::{Limits, Recorders, Writer};
 use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
@@ -104,6 +105,7 @@ fn carry(table: &mut Table, ours: &str) {
         round.commits = (round.commits as f64 * per_group) as u64;
     }
     log.relative = relative(&floor.rounds, &log.rounds, seed);
+    table.finding = finding(table);
 }
 
 /// The load on the log.

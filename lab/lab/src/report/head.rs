@@ -3,7 +3,7 @@
 //! *Owns*: that text. *May not touch*: findings; they come from the lab.
 
 use super::escape::escaped;
-use crate::result::{Finding, Judged, LabResult, Place, Preamble, Relative, Table, Verdict};
+use crate::result::{Compared, Judged, LabResult, Place, Preamble, Table};
 use crate::table::by_reason;
 use crate::table::numbers::time;
 
@@ -158,39 +158,30 @@ fn answer(result: &LabResult) -> Vec<String> {
     vec![sentence.into()]
 }
 
-/// The best of several places. `None` if none of them could be compared.
+/// In how many of several places a durable way is shown to be faster, and where most. `None` if no
+/// place has a finding.
 fn across(tables: &[Table]) -> Option<String> {
-    let compared: Vec<(&Table, Relative, &Finding)> = tables
-        .iter()
-        .filter_map(|table| {
-            let finding = table.finding.as_ref()?;
-            Some((table, finding.speedup?, finding))
-        })
-        .collect();
-    if tables.len() < 2 || compared.is_empty() {
+    let found = tables.iter().filter(|table| table.finding.is_some()).count();
+    if tables.len() < 2 || found == 0 {
         return None;
     }
-    let rest = match tables.len() - compared.len() {
-        0 => String::new(),
-        left => format!(" {} could not be compared.", plural(left, "place")),
-    };
-    let places = plural(compared.len(), "place");
-    let faster = compared.iter().filter(|(_, speedup, _)| speedup.verdict == Verdict::Faster);
-    let count = faster.clone().count();
-    let most = faster.max_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup));
-    let Some((table, speedup, finding)) = most else {
-        return Some(format!(
-            "In none of {places} was a durable way measurably faster than the naive one.{rest}"
-        ));
-    };
-    Some(format!(
-        "In {count} of {places} the best durable way is measurably faster than the naive one. It \
-         gains most on {}: there `{}` is {:.1} times as fast as `{}`.{rest}",
-        place_name(&table.place),
-        finding.best.as_deref().unwrap_or_default(),
-        speedup.speedup,
-        finding.naive.as_deref().unwrap_or_default()
-    ))
+    let first = |table: &Table| table.finding.as_ref()?.first.clone();
+    let faster: Vec<(&Table, Compared)> =
+        tables.iter().filter_map(|table| Some((table, first(table)?))).collect();
+    let places = plural(tables.len(), "place");
+    let most = faster.iter().max_by(|a, b| a.1.speedup.speedup.total_cmp(&b.1.speedup.speedup));
+    Some(match most {
+        None => format!("In none of {places} is a durable way shown to be faster than another."),
+        Some((table, most)) => format!(
+            "In {} of {places} a durable way is shown to be faster than one that differs from it \
+             in one thing. The gain is largest on {}: there `{}` is {:.2} times as fast as `{}`.",
+            faster.len(),
+            place_name(&table.place),
+            most.way,
+            most.speedup.speedup,
+            most.against
+        ),
+    })
 }
 
 /// What is missing below, and why: each reason once, with those that it is about.
@@ -239,7 +230,7 @@ fn warnings(result: &LabResult) -> Vec<Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Warning, Way};
+    use crate::result::{Finding, Relative, Verdict, Warning, Way};
 
     fn of(tables: Vec<Table>) -> LabResult {
         LabResult { tables, ..LabResult::default() }
@@ -261,26 +252,21 @@ mod tests {
         assert_eq!(said, "use <code>a b</code>, not <code>&#60;c&#62;</code>");
     }
 
+    /// "In 5 of 5 places the best way is faster; 7 could not be compared": 12 were measured.
     #[test]
-    fn of_several_places_it_counts_those_with_a_gain() {
-        let place = |name: &str, speedup: f64, verdict| {
-            let finding = Finding {
-                best: Some("b".into()),
-                naive: Some("n".into()),
-                speedup: Some(Relative::with_interval(speedup, (1.0, 2.0), verdict)),
-                ..Finding::default()
-            };
-            table(name, Some(finding))
+    fn of_several_places_it_counts_those_with_a_gain_among_all() {
+        let place = |name: &str, speedup: Option<f64>| {
+            let first = speedup.map(|speedup| Compared {
+                way: "b".into(),
+                against: "n".into(),
+                speedup: Relative::with_interval(speedup, (1.1, 3.0), Verdict::Faster),
+            });
+            table(name, Some(Finding { first, ..Finding::default() }))
         };
-        let tables = vec![
-            place("ext4", 2.6, Verdict::Faster),
-            place("btrfs", 1.0, Verdict::Tie),
-            table("xfs", None),
-        ];
+        let tables = vec![place("ext4", Some(2.6)), place("btrfs", None), table("xfs", None)];
         let said = answer(&of(tables)).remove(0);
-        assert!(said.starts_with("In 1 of 2 places"), "{said}");
-        assert!(said.contains("on ext4: there `b` is 2.6 times"), "{said}");
-        assert!(said.ends_with("1 place could not be compared."), "{said}");
+        assert!(said.starts_with("In 1 of 3 places"), "{said}");
+        assert!(said.ends_with("on ext4: there `b` is 2.60 times as fast as `n`."), "{said}");
         assert!(across(&[table("a", None), table("b", None)]).is_none());
     }
 

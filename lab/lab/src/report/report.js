@@ -62,6 +62,8 @@ const bytes = (value) => brief(scaled(value, SIZES));
 const count = (value) => (finite(value) ? value.toLocaleString("en-US") : "not measured");
 const plural = (n, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 const times = (value) => (finite(value) ? `${digits(value)}×` : "not measured");
+// What a figure is, without a unit of time: the figures have their own.
+const inWords = (unit) => unit.replace(/^ns(, | )?/, "time ").trim();
 function amount(value, unit) {
   if (unit.startsWith("ns")) return `${time(value)}${unit.slice(2).replace(/^,.*/, "")}`;
   if (unit === "bytes/s") return scaled(value, SPEEDS);
@@ -370,24 +372,23 @@ function speedupRow(name, relative, more) {
   return { name, value, low, high, shown: against(relative), className: "s-plain", lines, ...more };
 }
 function overview() {
-  if (!runs.some((run) => run.finding && run.finding.speedup) || runs.length < 2) return;
+  if (!runs.some((run) => run.finding && run.finding.first) || runs.length < 2) return;
   const rows = runs.map((run) => {
-    const { speedup, best, naive, sentence } = run.finding || {};
+    const { first, sentence } = run.finding || {};
     const missing = text(sentence) || "no finding: too little was measured";
-    if (!speedup) return { name: placeName(run.place), missing, lines: [missing] };
-    const className = speedup.verdict === "faster" ? "s-best" : "s-plain";
-    const lines = [`best: ${text(best)}`, `against ${text(naive)}: ${interval(speedup)}`];
-    return speedupRow(placeName(run.place), speedup, { className, lines });
+    if (!first) return { name: placeName(run.place), missing, lines: [missing] };
+    const lines = [text(first.way), `beside ${text(first.against)}: ${interval(first.speedup)}`];
+    return speedupRow(placeName(run.place), first.speedup, { className: "s-best", lines });
   });
   section(
     "overview",
     "All places at a glance",
     figure({
       kind: "overview",
-      title: "What the best durable way gains over the naive one, by place",
+      title: "What the first step from the baseline gains, by place",
       how:
-        "How many times as fast the best durable way is, with its 95% interval. At 1 it gains " +
-        "nothing.",
+        "How many times as fast a durable way is as one that differs from it in one thing, with " +
+        "its 95% interval.",
       draw: speedups(rows),
     }),
   );
@@ -436,8 +437,8 @@ function viewOf(shown) {
   const onCurve = shown.x_name ? measured.filter((way) => finite(way.x)) : [];
   const series = [...new Set(ways.map((way) => text(way.series)))];
   const named = (name) => measured.find((way) => way.key === name);
-  const { best: known, naive } = shown.finding || {};
-  const base = named(shown.baseline) || named(naive);
+  const { best: known } = shown.finding || {};
+  const base = named(shown.baseline);
   const better = (a, b) => (isTime ? a.value - b.value : b.value - a.value);
   const candidates = measured.filter((way) => !way.weak && (way !== base || !shown.baseline));
   const best = named(known) || candidates.sort(better)[0];
@@ -483,13 +484,14 @@ function valuesFigure(view) {
   }));
   const title = best && base && best !== base
     ? `\`${best.key}\`: ${show(best.value)}; \`${base.key}\`: ${show(base.value)}`
-    : best ? `\`${best.key}\`: ${show(best.value)}` : unit;
+    : best ? `\`${best.key}\`: ${show(best.value)}` : inWords(unit);
   const top = Math.max(...measured.map((way) => way.high));
   return figure({
     kind: isTime ? "time" : "rates",
     title,
     how:
-      `${unit}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the line ` +
+      `${inWords(unit)}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the ` +
+      "line " +
       "holds the middle half of them. Hatched: not durable.",
     draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
   });
@@ -529,13 +531,13 @@ function curveFigure(view) {
       }),
       y: linear(Math.max(...onCurve.map((way) => way.high)), tick),
       xName,
-      yName: unit,
+      yName: inWords(unit),
       hits,
     });
   };
   return figure({
     kind: "curve",
-    title: `${unit} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
+    title: `${inWords(unit)} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
     how:
       "Medians over rounds; the upright lines hold the middle half of them. A large dot marks " +
       "the knee, after which the curve no longer rises.",

@@ -154,7 +154,10 @@ fn place_words(place: &Place) -> String {
         "shared extents only" => Some("copy on write of shared extents"),
         _ => None,
     };
-    let no_direct = place.direct_align_bytes == Some(0);
+    let direct = place.direct_align_bytes.map(|bytes| match bytes {
+        0 => "no O_DIRECT".to_owned(),
+        bytes => format!("O_DIRECT in multiples of {bytes} B"),
+    });
     let scheduler = place.scheduler.as_ref().filter(|scheduler| scheduler.as_str() != "none");
     let facts = [
         place.model.as_ref().map(|model| model.trim().to_owned()).filter(|model| !model.is_empty()),
@@ -162,7 +165,7 @@ fn place_words(place: &Place) -> String {
         place.fua.map(|fua| is(fua, "FUA")),
         place.journal.map(|journal| is(journal, "journal")),
         copies.map(str::to_owned),
-        no_direct.then(|| "no O_DIRECT".to_owned()),
+        direct,
         scheduler.map(|scheduler| format!("scheduler {scheduler}")),
         (!place.mount_options.is_empty()).then(|| shortened(&place.mount_options)),
     ];

@@ -112,6 +112,15 @@ pub(crate) fn time(ns: f64) -> String {
     if ns.is_finite() { format!("{} {}", unit.show(ns), unit.0) } else { NOTHING.into() }
 }
 
+/// The value of a table's row with its unit, for a sentence.
+pub(crate) fn value_words(unit: Unit, value: f64) -> String {
+    match unit {
+        unit if unit.is_time() => time(value),
+        Unit::BytesPerS => format!("{}B/s", bytes(value)),
+        unit => format!("{} {}", sig3(value), unit.name()),
+    }
+}
+
 /// A figure in its unit, times in microseconds.
 pub(super) fn figure(unit: Unit, value: f64) -> String {
     match unit {

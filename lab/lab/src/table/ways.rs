@@ -6,7 +6,7 @@
 
 use super::grid::{Grid, paragraph};
 use super::numbers::{TimeUnit, US, bytes, figure, per, ratio, sig3};
-use crate::experiment::words::{best, not_behind};
+use crate::bar::{unknown_flushes, unknown_writes};
 use crate::result::{
     Bill, BillSource, DurableFinding, FEW_ROUNDS, Figure, Histogram, Kind, LayerBill, Table, Tally,
     Unit, Way,
@@ -19,15 +19,17 @@ const ZEROS: u32 = 100;
 const EACH: f64 = 0.05;
 /// The rank of such a column.
 const EACH_RANK: u32 = 7;
-/// The rank of the first further figure; the first stay longest.
+/// The rank of the further figures; the first stay longest.
 const FIGURES_RANK: u32 = 15;
+/// The rank of the first of them: a table's own question.
+const FIRST_RANK: u32 = 9;
 
 /// Appends the ways of a table, and the notes that they need, to `out`.
 pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     let mut grid = Grid::new("way", table.ways.iter().map(|way| way.name.clone()));
     values(table, &mut grid);
     let speedup = |way: &Way| match way.relative {
-        None if table.baseline.as_ref() == Some(&way.name) => "1.00 (base)".into(),
+        None if is_base(table, way) => "1.00 (base)".into(),
         None => String::new(),
         Some(found) => format!("{}{}", ratio(found.speedup), found.verdict.mark()),
     };
@@ -53,23 +55,16 @@ pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     notes(table, width, &dropped, out);
 }
 
+/// Whether others are compared with it: each size of a write has a baseline of its own.
+fn is_base(table: &Table, way: &Way) -> bool {
+    table.baseline.as_ref() == Some(&way.name)
+        || table.ways.iter().any(|other| other.against.as_ref() == Some(&way.name))
+}
+
 /// A cell for each way; empty for those that were not measured.
 fn cells(table: &Table, cell: impl Fn(&Way) -> String) -> impl Iterator<Item = String> {
     let of = move |way: &Way| if way.is_measured() { cell(way) } else { String::new() };
     table.ways.iter().map(of).collect::<Vec<_>>().into_iter()
-}
-
-/// The way that stands out. Of ways of writing the finding names it; elsewhere a way that cannot be
-/// told from another is not the best.
-fn best_of(table: &Table) -> Option<&str> {
-    if table.ways.len() < 2 {
-        return None;
-    }
-    if table.ways.iter().any(|way| way.durable.is_some()) {
-        return table.finding.as_ref()?.best.as_deref();
-    }
-    let alone = best(table, None).filter(|best| not_behind(table, best, None).is_empty());
-    alone.map(|best| best.name.as_str())
 }
 
 fn values(table: &Table, grid: &mut Grid) {
@@ -89,7 +84,7 @@ fn values(table: &Table, grid: &mut Grid) {
         Some(value) => sig3(value),
     };
     grid.column(&head, 0, cells(table, value));
-    let best = best_of(table);
+    let best = table.finding.as_ref().and_then(|finding| finding.best.as_deref());
     let mark = |way: &Way| {
         let is_knee = |(series, x): &(String, f64)| *series == way.series && Some(*x) == way.x;
         let knee = table.knees.iter().any(is_knee).then_some("knee");
@@ -128,8 +123,7 @@ fn own_layer(way: &Way) -> Option<(&Bill, &LayerBill)> {
     Some((bill, bill.layers.first()?))
 }
 
-/// Our writes that are neither the file's data nor the journal's. Writes of unknown origin occur on
-/// shared devices; they are in the bill only.
+/// Our writes that are neither the file's data nor the journal's.
 fn other_writes(layer: &LayerBill) -> Tally {
     layer.of(&[Kind::MetadataWrite, Kind::Zeroing, Kind::Discard])
 }
@@ -145,6 +139,12 @@ fn journal_writes(layer: &LayerBill) -> Tally {
 
 fn bills(table: &Table, grid: &mut Grid) {
     type Count = fn(&LayerBill) -> u64;
+    // What may be ours and may be another's is no part of a count: the cell says that it is unknown.
+    let unknown: fn(&str) -> Option<Count> = |head| match head {
+        "metadata" => Some(unknown_writes),
+        "flush" => Some(unknown_flushes),
+        _ => None,
+    };
     // A count from traces, and one from shared counters, if there is one.
     let mut column = |head: &str, rank: u32, traced: Option<Count>, counted: Option<Count>| {
         let of = |bill: &Bill, layer: &LayerBill| {
@@ -160,7 +160,17 @@ fn bills(table: &Table, grid: &mut Grid) {
             most if most >= EACH => rank.min(EACH_RANK),
             _ => rank,
         };
+        let is_unknown = |bill: &Bill, layer: &LayerBill| {
+            let count = unknown(head).filter(|_| bill.source == BillSource::Trace);
+            count.is_some_and(|count| count(layer) as f64 / bill.commits as f64 >= EACH)
+        };
+        let mut owned = table.ways.iter().filter_map(own_layer);
+        let rank = match owned.any(|(bill, layer)| is_unknown(bill, layer)) {
+            true => rank.min(EACH_RANK),
+            false => rank,
+        };
         let cell = |way: &Way| match own_layer(way) {
+            Some((bill, layer)) if is_unknown(bill, layer) => "?".into(),
             Some((bill, layer)) => {
                 of(bill, layer).map_or_else(String::new, |count| tilde(bill, per(count)))
             }
@@ -170,7 +180,9 @@ fn bills(table: &Table, grid: &mut Grid) {
     };
     column("data", 5, Some(|layer| layer.count(Kind::DataWrite)), None);
     column("journal", 6, Some(|layer| journal_writes(layer).requests), None);
-    column("other", 28, Some(|layer| other_writes(layer).requests), None);
+    column("metadata", 28, Some(|layer| layer.count(Kind::MetadataWrite)), None);
+    let discards: Count = |layer| layer.of(&[Kind::Zeroing, Kind::Discard]).requests;
+    column("discards", 33, Some(discards), None);
     column("writes", 5, None, Some(|layer| layer.all_writes.requests));
     let reads: Count = |layer| layer.of(&[Kind::DataRead, Kind::OtherRead]).requests;
     column("reads", 32, Some(reads), Some(|layer| layer.all_reads.requests));
@@ -225,6 +237,7 @@ pub(super) fn figures(ways: &[Way], operation: &'static str, grid: &mut Grid) {
         }
     }
     for (rank, (name, unit)) in (FIGURES_RANK..).zip(known) {
+        let rank = if rank == FIGURES_RANK { FIRST_RANK } else { rank };
         let head = match unit {
             Unit::Percent => format!("{name} %"),
             // Its name says it: records per flush.
@@ -288,7 +301,12 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
             let mut all = measured().filter_map(|way| way.relative.as_ref());
             all.any(|relative| relative.interval().is_some() == is_known)
         };
+        let sizes =
+            table.ways.iter().any(|way| way.against.as_ref().is_some_and(|one| one != base));
         let mut text = format!("compared with `{base}`, round by round");
+        if sizes {
+            text.push_str("; a way of another size of write with that at its own size");
+        }
         if has(true) {
             text.push_str(
                 "; its intervals hold all at once in 95 of 100 runs; tie: the whole interval is \
@@ -303,7 +321,7 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     if !table.knees.is_empty() {
         say("knee", "no later way of its curve is measurably better");
     }
-    let written = table.ways.iter().filter(|way| way.what.is_some());
+    let written = table.ways.iter().filter(|way| way.file_bytes.is_some());
     let names: Vec<&str> = written.flat_map(|way| way.name.split(' ')).collect();
     let known = WORDS.iter().filter(|(word, _)| names.contains(word));
     let words: Vec<String> = known.map(|(word, means)| format!("{word}: {means}")).collect();
@@ -330,6 +348,20 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     }
     if measured().any(|way| matches!(way.durable, Some(DurableFinding::Consistent { .. }))) {
         say("likely", "the device counted at least one flush per commit, which is no proof");
+    }
+    let without = measured().filter_map(|way| Some((way.name.as_str(), way.no_bill.as_deref()?)));
+    for (reason, ways) in by_reason(without) {
+        say("no bill", &format!("{ways}: {reason}"));
+    }
+    let is_unknown = |layer: &LayerBill, commits: u64| {
+        let unknown = unknown_writes(layer).max(unknown_flushes(layer));
+        unknown as f64 / commits as f64 >= EACH
+    };
+    let owned = || table.ways.iter().filter_map(own_layer);
+    if owned().any(|(bill, layer)| is_unknown(layer, bill.commits)) {
+        let text = "requests of the kernel that may be this way's and may be another's: `lab bill` \
+                    and --json have them";
+        say("?", text);
     }
     let bills = || measured().filter_map(|way| way.bill.as_ref());
     if bills().any(|bill| bill.source == BillSource::SharedCounters) {

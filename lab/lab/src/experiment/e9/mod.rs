@@ -18,17 +18,14 @@ use inkstone_host::{monotonic_ns, process_cpu_ns};
 use inkstone_io::{Access, Directory as _, File as _, NamedChoice as _, SyncKind};
 
 use crate::crowd::together;
-use crate::finding::place_words;
 use crate::histogram::Recorder;
-use crate::result::{Finding, Relative, Table, Unit, Verdict, Way, figure};
+use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each};
 use crate::stage::{WayError, incompressible};
-use crate::table::numbers::{sig3, time};
 
 use super::part::{Part, Size};
 use super::scratch::written_file;
 use super::statement::{By, FASTER, Source, Statement};
-use super::words::compared;
 use practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
 
 /// Bytes of a line with its newline.
@@ -413,7 +410,6 @@ fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &
         Load::Paced { .. } => format!("text-paced-{threads}"),
     };
     found.notes = notes(load);
-    found.finding = finding(&found, load, &by);
     found
 }
 
@@ -433,43 +429,6 @@ fn notes(load: Load) -> Vec<String> {
         }
     };
     vec![load.into(), memory.into()]
-}
-
-fn finding(found: &Table, load: Load, by: &str) -> Option<Finding> {
-    let ours = found.way(LineWay::Log.name())?;
-    let value = found.median(ours)?;
-    let lost: f64 = found.ways.iter().filter_map(|way| way.figure("lines lost")).sum();
-    let lost = if lost > 0.0 { format!("; {} lines were lost", sig3(lost)) } else { String::new() };
-    let sentence = match load {
-        Load::Unpaced { .. } => format!(
-            "With {by}, the text log takes {} M lines a second on {}, until all are in the file: \
-             {}{lost}.",
-            sig3(value / 1e6),
-            place_words(&found.place),
-            compared(ours.relative.as_ref(), BASELINE.name()),
-        ),
-        Load::Paced { .. } => format!(
-            "With {by} at 100,000 lines a second each, 999 of 1,000 writes to the text log take at \
-             most {} here: {}{lost}.",
-            time(value),
-            tail_words(ours.relative.as_ref()),
-        ),
-    };
-    Some(Finding { sentence, naive: Some(BASELINE.name().into()), ..Finding::default() })
-}
-
-fn tail_words(relative: Option<&Relative>) -> String {
-    let base = BASELINE.name();
-    let said = |relative: &Relative, how: &str| {
-        let (speedup, interval) = (sig3(relative.speedup), relative.interval_words());
-        format!("{speedup} times as {how} as with `{base}` ({interval})")
-    };
-    match relative.map(|relative| (relative, relative.verdict)) {
-        Some((shorter, Verdict::Faster | Verdict::Unknown)) => said(shorter, "short"),
-        Some((longer, Verdict::Slower)) => said(&longer.turned(), "long"),
-        Some((_, Verdict::Tie)) => format!("a tie with `{base}` in these rounds"),
-        Some((_, Verdict::CannotTell)) | None => format!("not told from `{base}` in these rounds"),
-    }
 }
 
 /// A buffer is full after 547 lines, so that the 99.9th percentile of a write is one that hands a
