@@ -143,7 +143,7 @@ impl Capabilities {
             Some(mount) => mount.file_system.clone(),
             None => file_system_of(held)?,
         };
-        let device = device_number_of(held, mount.as_ref()).and_then(device_facts);
+        let device = device_number_of(held, mount.as_ref()).and_then(DeviceFacts::of);
         let in_memory = matches!(file_system.as_str(), "tmpfs" | "ramfs" | "devtmpfs");
         let (direct, dsync_writes) =
             if in_memory { (DioAlignment::Refused, true) } else { tried_unnamed(held) };
@@ -339,38 +339,44 @@ fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNum
     (number.major != 0).then_some(number)
 }
 
-fn device_facts(number: DeviceNumber) -> Option<DeviceFacts> {
-    let own = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
-    let is_partition = own.join("partition").exists();
-    let disk = if is_partition { own.parent()?.to_path_buf() } else { own.clone() };
-    let text = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let queue = |name: &str| text(disk.join("queue").join(name));
-    let flag = |name: &str| queue(name).map(|value| value != "0");
-    let start_sectors = text(own.join("start")).and_then(|text| text.parse::<u64>().ok());
-    let scheduler = queue("scheduler").map(|text| chosen(&text));
-    let queues =
-        fs::read_dir(disk.join("mq")).ok().and_then(|entries| u32::try_from(entries.count()).ok());
-    let unmap = queue("write_zeroes_unmap_max_bytes").and_then(|value| value.parse::<u64>().ok());
-    Some(DeviceFacts {
-        name: disk.file_name()?.to_string_lossy().into_owned(),
-        // sysfs writes the slash of names such as `cciss/c0d0` as an exclamation mark.
-        node: Path::new("/dev").join(own.file_name()?.to_string_lossy().replace('!', "/")),
-        number: text(disk.join("dev"))?.parse().ok()?,
-        partition: is_partition.then_some(number),
-        partition_start_bytes: if is_partition { start_sectors.unwrap_or(0) * 512 } else { 0 },
-        volatile_cache: queue("write_cache").map(|text| text == "write back"),
-        fua: flag("fua"),
-        // Linux before 6.17 has neither the file nor the mode.
-        write_zeroes: Some(unmap.unwrap_or(0) > 0),
-        scheduler,
-        hardware_queues: queues,
-        rotational: flag("rotational"),
-        model: text(disk.join("device/model")).filter(|model| !model.is_empty()),
-        logical_block_bytes: queue("logical_block_size").and_then(|text| text.parse().ok()),
-        physical_block_bytes: queue("physical_block_size").and_then(|text| text.parse().ok()),
-        loop_backing: text(disk.join("loop/backing_file")).map(PathBuf::from),
-        loop_direct: text(disk.join("loop/dio")).map(|value| value == "1"),
-    })
+impl DeviceFacts {
+    /// What sysfs says of the block device with this number, a disk or a partition; `None` if there
+    /// is none or sysfs is hidden.
+    pub fn of(number: DeviceNumber) -> Option<Self> {
+        let own = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+        let is_partition = own.join("partition").exists();
+        let disk = if is_partition { own.parent()?.to_path_buf() } else { own.clone() };
+        let text = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let queue = |name: &str| text(disk.join("queue").join(name));
+        let flag = |name: &str| queue(name).map(|value| value != "0");
+        let start_sectors = text(own.join("start")).and_then(|text| text.parse::<u64>().ok());
+        let scheduler = queue("scheduler").map(|text| chosen(&text));
+        let queues = fs::read_dir(disk.join("mq"))
+            .ok()
+            .and_then(|entries| u32::try_from(entries.count()).ok());
+        let unmap =
+            queue("write_zeroes_unmap_max_bytes").and_then(|value| value.parse::<u64>().ok());
+        Some(Self {
+            name: disk.file_name()?.to_string_lossy().into_owned(),
+            // sysfs writes the slash of names such as `cciss/c0d0` as an exclamation mark.
+            node: Path::new("/dev").join(own.file_name()?.to_string_lossy().replace('!', "/")),
+            number: text(disk.join("dev"))?.parse().ok()?,
+            partition: is_partition.then_some(number),
+            partition_start_bytes: if is_partition { start_sectors.unwrap_or(0) * 512 } else { 0 },
+            volatile_cache: queue("write_cache").map(|text| text == "write back"),
+            fua: flag("fua"),
+            // Linux before 6.17 has neither the file nor the mode.
+            write_zeroes: Some(unmap.unwrap_or(0) > 0),
+            scheduler,
+            hardware_queues: queues,
+            rotational: flag("rotational"),
+            model: text(disk.join("device/model")).filter(|model| !model.is_empty()),
+            logical_block_bytes: queue("logical_block_size").and_then(|text| text.parse().ok()),
+            physical_block_bytes: queue("physical_block_size").and_then(|text| text.parse().ok()),
+            loop_backing: text(disk.join("loop/backing_file")).map(PathBuf::from),
+            loop_direct: text(disk.join("loop/dio")).map(|value| value == "1"),
+        })
+    }
 }
 
 /// The kernel shows a directory for each active journal: `/proc/fs/jbd2/vda-8`.

@@ -6,33 +6,30 @@
 use std::ops::Range;
 use std::path::Path;
 
+pub use crate::layout_disk::LogPlace;
 use crate::layout_disk::{Disk, piece};
 use crate::layout_ext4;
 use inkstone_io::Result;
 
-/// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order.
-/// Empty for a file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
-///
-/// Bytes count from the start of `device_path`. Where that is a partition, trace events count from
-/// the start of its disk: add the partition's `start`.
+/// Where the journal (ext4) or log (xfs) is. Byte ranges count from the start of `device_path`.
 ///
 /// # Errors
-/// The device cannot be read; it does not hold that file system; the journal is on another device
-/// (then it says so); an old journal without extents.
-pub fn log_area(device_path: &Path, file_system: &str) -> Result<Vec<Range<u64>>> {
+/// The device cannot be read; it does not hold that file system; an old journal without extents; a
+/// log on another device that the superblock does not name (xfs).
+pub fn log_place(device_path: &Path, file_system: &str) -> Result<LogPlace> {
     match file_system {
         "ext2" | "ext3" | "ext4" => layout_ext4::journal(&Disk::open(device_path)?),
         "xfs" => xfs_log(&Disk::open(device_path)?),
-        _ => Ok(Vec::new()),
+        _ => Ok(LogPlace::None),
     }
 }
 
 const XFS_SUPERBLOCK_BYTES: usize = 512;
 
-fn xfs_log(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
+fn xfs_log(disk: &Disk<'_>) -> Result<LogPlace> {
     let superblock = disk.read(0, XFS_SUPERBLOCK_BYTES)?;
     match xfs_log_of(&superblock) {
-        Ok(Some(range)) => Ok(vec![range]),
+        Ok(Some(range)) => Ok(LogPlace::Inside(vec![range])),
         Ok(None) => Err(disk.unsupported("its log is on another device (logdev)")),
         Err(why) => Err(disk.invalid(0, why)),
     }
@@ -87,9 +84,9 @@ mod tests {
     fn garbage_has_no_log() {
         let made = tempfile::tempdir().expect("a directory");
         let (zeros, missing) = (Path::new("/dev/zero"), &*made.path().join("missing"));
-        assert_eq!(log_area(missing, "btrfs").expect("none"), []);
+        assert_eq!(log_place(missing, "btrfs").expect("none"), LogPlace::None);
         for (device, kind) in [(zeros, "xfs"), (zeros, "ext4"), (missing, "ext4")] {
-            assert!(log_area(device, kind).is_err(), "{} {kind}", device.display());
+            assert!(log_place(device, kind).is_err(), "{} {kind}", device.display());
         }
     }
 }

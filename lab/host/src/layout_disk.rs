@@ -1,15 +1,28 @@
 //! A device that is read in pieces, for what is known of file systems' layouts.
 //!
-//! *Owns*: reading, and the errors of what is read. *May not touch*: any write, and what the bytes
+//! *Owns*: reading, the errors of what is read, and what is said of a journal's place. *May not touch*: any write, and what the bytes
 //! mean.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use inkstone_io::transfer::retry;
-use inkstone_io::{Error, Result};
+use inkstone_io::{DeviceNumber, Error, Result};
+
+/// Where a file system keeps its journal or log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogPlace {
+    /// It has none, or is of a kind that is not read here.
+    None,
+    /// On its own device, in these byte ranges, in order. Where that is a partition, trace events
+    /// count from the start of its disk: add the partition's `start`.
+    Inside(Vec<Range<u64>>),
+    /// It is all of another device.
+    Outside(DeviceNumber),
+}
 
 /// A device that is read in pieces.
 pub(super) struct Disk<'a> {

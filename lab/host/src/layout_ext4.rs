@@ -3,10 +3,12 @@
 //! *Owns*: the few fields of ext4's format that lead to the journal. *May not touch*: anything but
 //! reads through [`Disk`]; each number from the device is checked before it is used.
 
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
-use crate::layout_disk::{Disk, piece};
-use inkstone_io::Result;
+use crate::layout_disk::{Disk, LogPlace, piece};
+use inkstone_io::{DeviceNumber, Result};
 
 const SUPERBLOCK_AT: u64 = 1024;
 const MAGIC: u16 = 0xEF53;
@@ -24,8 +26,8 @@ const DEPTH_MAX: u16 = 5;
 /// More extents than any journal has: a cycle in a damaged tree ends here.
 const EXTENTS_MAX: usize = 100_000;
 
-/// The journal's byte ranges; empty where the file system has none.
-pub(super) fn journal(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
+/// Where the journal is.
+pub(super) fn journal(disk: &Disk<'_>) -> Result<LogPlace> {
     let bytes = disk.read(SUPERBLOCK_AT, 1024)?;
     let word = |offset| u32::from_le_bytes(piece(&bytes, offset));
     if half(&bytes, 0x38) != MAGIC {
@@ -36,10 +38,12 @@ pub(super) fn journal(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
         return Err(disk.unsupported("this is an external journal itself, not a file system"));
     }
     if compat & COMPAT_HAS_JOURNAL == 0 {
-        return Ok(Vec::new());
+        return Ok(LogPlace::None);
     }
     if word(0xE4) != 0 {
-        return Err(disk.unsupported("its journal is on another device (journal_dev)"));
+        let missing = || disk.unsupported("its journal is on another device, which was not found");
+        let hint = DeviceNumber::from_st_dev(u64::from(word(0xE4)));
+        return outside(hint, &piece(&bytes, 0xD0)).map(LogPlace::Outside).ok_or_else(missing);
     }
     let root = piece::<ROOT_BYTES>(&bytes, 0x10C);
     if bytes.get(0xFD) != Some(&BACKUP_IS_BLOCKS) || half(&root, 0) != EXTENT_MAGIC {
@@ -53,7 +57,26 @@ pub(super) fn journal(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
     let mut tree = Tree { disk, block_bytes: 1024 << block_log, blocks, found: Vec::new() };
     tree.walk(&root, None)?;
     tree.found.sort_by_key(|(logical, _)| *logical);
-    Ok(joined(tree.found.into_iter().map(|(_, range)| range)))
+    Ok(LogPlace::Inside(joined(tree.found.into_iter().map(|(_, range)| range))))
+}
+
+/// The device with the journal of this name: the one that the file system names, or, since numbers
+/// change when a machine starts, any in use as a journal.
+fn outside(hint: DeviceNumber, name: &[u8; 16]) -> Option<DeviceNumber> {
+    let in_use = fs::read_dir("/proc/fs/jbd2").into_iter().flatten().flatten();
+    let in_use = in_use.filter_map(|entry| {
+        let device = Path::new("/sys/class/block").join(entry.file_name()).join("dev");
+        fs::read_to_string(device).ok()?.trim().parse().ok()
+    });
+    std::iter::once(hint).chain(in_use).find(|number| is_journal(*number, name).unwrap_or(false))
+}
+
+fn is_journal(number: DeviceNumber, name: &[u8; 16]) -> Option<bool> {
+    let own = fs::canonicalize(number.sysfs()).ok()?;
+    let node = Path::new("/dev").join(own.file_name()?.to_string_lossy().replace('!', "/"));
+    let bytes = Disk::open(&node).ok()?.read(SUPERBLOCK_AT, 1024).ok()?;
+    let is_one = u32::from_le_bytes(piece(&bytes, 0x60)) & INCOMPAT_JOURNAL_DEVICE != 0;
+    Some(half(&bytes, 0x38) == MAGIC && is_one && piece::<16>(&bytes, 0x68) == *name)
 }
 
 fn half(bytes: &[u8], offset: usize) -> u16 {

@@ -102,6 +102,17 @@ pub(super) const EVENTS: &[EventSpec] = &[
             blocks_logged: record.number32(4)?,
         })
     }),
+    event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
+        let (device, inode) = (Some(record.device()?), record.number(1)?);
+        Some(TraceKind::FileSync { device, inode, data_only: Some(record.number(2)? != 0) })
+    }),
+    event("ext4/ext4_sync_file_exit", &["dev", "ret"], |record| {
+        Some(TraceKind::FileSyncEnd { failed: record.number32(1)? != 0 })
+    }),
+    event("btrfs/btrfs_sync_file", &["ino", "datasync"], |record| {
+        let data_only = Some(record.number(1)? != 0);
+        Some(TraceKind::FileSync { device: None, inode: record.number(0)?, data_only })
+    }),
     event("xfs/xfs_file_fsync", &["dev", "ino"], sync_of_xfs),
     event("xfs/xfs_log_force", &["dev"], |record| {
         Some(TraceKind::XfsLogForce { device: record.device()? })
@@ -111,20 +122,9 @@ pub(super) const EVENTS: &[EventSpec] = &[
     }),
 ];
 
-/// The syncs of files as the file systems see them, and the requests of io_uring.
+/// Direct I/O, and the requests of io_uring.
 pub(super) const SYNC_EVENTS: &[EventSpec] = &[
-    event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
-        let (device, inode) = (Some(record.device()?), record.number(1)?);
-        Some(TraceKind::FileSync { device, inode, data_only: Some(record.number(2)? != 0) })
-    }),
-    event("ext4/ext4_sync_file_exit", &["dev", "ret"], |record| {
-        Some(TraceKind::FileSyncEnd { failed: record.number32(1)? != 0 })
-    }),
     event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs),
-    event("btrfs/btrfs_sync_file", &["ino", "datasync"], |record| {
-        let data_only = Some(record.number(1)? != 0);
-        Some(TraceKind::FileSync { device: None, inode: record.number(0)?, data_only })
-    }),
     event("iomap/iomap_dio_rw_begin", &["dev", "ino", "pos", "count"], |record| {
         Some(TraceKind::DirectIo {
             device: record.device()?,

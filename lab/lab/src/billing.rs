@@ -3,17 +3,18 @@
 //! *Owns*: the steps around such a pass. *May not touch*: how the events are read (`inkstone_host`)
 //! or counted (`bill`).
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use inkstone_host::{BlockStat, BlockTrace, LabEngine, LabFile, Trace, block_stat, own_threads};
-use inkstone_io::File;
+use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
 
-use crate::bill::{Evidence, Layer, bill_of, layers_of};
+use crate::bill::{Billed, Evidence, Layer, bill_of, layers_of};
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
 use crate::result::{Bill, DurableFinding};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
-use crate::writing::Writing;
+use crate::writing::{Pass, Writing};
 
 /// The devices below a site.
 #[derive(Debug, Clone)]
@@ -48,10 +49,8 @@ impl Layers {
     ) -> Result<Traced<T>, WayError> {
         let mut layers = self.0.clone();
         layers.first_mut().map_or(Ok(()), &files)?;
-        let devices: Vec<_> = layers.iter().flat_map(|layer| layer.numbers.clone()).collect();
-        let stats = || -> Vec<Option<BlockStat>> {
-            self.0.iter().map(|layer| block_stat(*layer.numbers.first()?).ok()).collect()
-        };
+        let devices: Vec<_> = layers.iter().flat_map(Layer::numbers).collect();
+        let stats = || -> Vec<Option<BlockStat>> { self.0.iter().map(counters).collect() };
         let trace = BlockTrace::start(&devices)?;
         let before = stats();
         let done = body();
@@ -59,11 +58,21 @@ impl Layers {
         let trace = trace.stop()?;
         let done = done?;
         layers.first_mut().map_or(Ok(()), &files)?;
+        layers.iter_mut().for_each(Layer::look_at_chunks);
         layers.iter_mut().for_each(Layer::settle);
         let counted = before.iter().zip(&after);
         let counted = counted.map(|(before, after)| Some(after.as_ref()?.since(before.as_ref()?)));
         Ok(Traced { done, trace, layers, counted: counted.collect() })
     }
+}
+
+/// The counters of all its disks.
+fn counters(layer: &Layer) -> Option<BlockStat> {
+    let mut all = BlockStat::default();
+    for disk in &layer.disks {
+        all.add(&block_stat(*disk.numbers.first()?).ok()?);
+    }
+    Some(all)
 }
 
 /// Runs one pass under trace and makes its bill.
@@ -91,13 +100,22 @@ pub fn bill_pass(
         // ring.
         Ok(own_threads())
     })?;
-    Ok(bill_of(&Evidence {
+    use Durability::{FdatasyncFsync, FdatasyncFsync64, Fsync, OSync};
+    let Strategy { durability, reuse, preparation, .. } = writing.strategy;
+    let is_written = reuse == Reuse::Reuse
+        || writing.pass == Pass::Second
+        || matches!(preparation, Preparation::Zeros | Preparation::WriteZeroes);
+    let Billed { bill, durable, .. } = bill_of(&Evidence {
         trace: &traced.trace,
         layers: &traced.layers,
         commits: &commits,
         own_threads: &traced.done,
-        own_workers: writing.workers_sync(),
+        inode: file.std_file().metadata().ok().map(|facts| facts.ino()),
+        promises: durability.claims_durable(),
+        overwrites: is_written && !matches!(durability, Fsync | FdatasyncFsync | OSync),
+        several: matches!(durability, FdatasyncFsync | FdatasyncFsync64),
         counted: &traced.counted,
         timeline_commits,
-    }))
+    });
+    Ok((bill, durable))
 }

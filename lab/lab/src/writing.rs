@@ -82,20 +82,6 @@ impl Writing {
         self.file_bytes / self.write_bytes
     }
 
-    /// Whether a worker of the kernel, which is no thread of ours, sends the flush: for the syncs
-    /// of Linux AIO, and for a direct write of io_uring that carries its durability, which ends in
-    /// a worker of the file system.
-    pub fn workers_sync(&self) -> bool {
-        let Strategy { access, durability, engine, .. } = self.strategy;
-        match engine {
-            EngineKind::Aio => true,
-            EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => {
-                access == Access::Direct && durability.with_the_write()
-            }
-            EngineKind::Caller | EngineKind::Pool => false,
-        }
-    }
-
     /// Refuses sizes and combinations that contradict each other.
     ///
     /// # Errors

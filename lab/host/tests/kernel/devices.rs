@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
 use inkstone_host::{
-    DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_areas, log_area,
+    DeviceNumber, LogPlace, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_devices, log_place,
     loops_backed_under, mount_points, mounts_under,
 };
 
@@ -160,7 +160,8 @@ fn the_ext4_journal_is_where_debugfs_says() {
         let image = image(dir.path(), 128);
         let path = image.to_str().expect("text");
         run("mkfs.ext4", &[EXT4, extra, &[path]].concat());
-        let found = log_area(&image, "ext4").expect("a journal");
+        let found = log_place(&image, "ext4").expect("a journal");
+        let LogPlace::Inside(found) = found else { panic!("{found:?}") };
         assert_eq!(found, debugfs_extents(path, block_bytes), "{extra:?}");
         assert!(block_bytes == 4096 || found.len() > 4, "it needs an index block: {found:?}");
     }
@@ -177,13 +178,13 @@ fn journals_that_are_not_there_or_not_understood() {
     let made = |features| {
         let text = image.to_str().expect("text");
         run("mkfs.ext4", &[EXT4, &["-O", features, text]].concat());
-        log_area(&image, "ext4")
+        log_place(&image, "ext4")
     };
-    assert_eq!(made("^has_journal").expect("none"), []);
+    assert_eq!(made("^has_journal").expect("none"), LogPlace::None);
     let error = made("^extent,^64bit").expect_err("a block map");
     assert!(error.is_unsupported() && error.to_string().contains("block map"), "{error}");
     assert!(made("journal_dev").expect_err("a journal itself").is_unsupported());
-    assert!(log_area(&image, "xfs").is_err());
+    assert!(log_place(&image, "xfs").is_err());
 }
 
 #[test]
@@ -201,7 +202,10 @@ fn the_xfs_log_is_where_xfs_db_says() {
     };
     let start = ask(&format!("convert fsblock {} byte", ask("print logstart")));
     let expected = start..start + ask("print logblocks") * ask("print blocksize");
-    assert_eq!(log_area(made.device.path(), "xfs").expect("a log"), [expected]);
+    assert_eq!(
+        log_place(made.device.path(), "xfs").expect("a log"),
+        LogPlace::Inside(vec![expected])
+    );
     made.remove();
 }
 
@@ -212,7 +216,9 @@ fn btrfs_data_is_where_btrfs_says() {
         return;
     }
     let made = FileSystem::new("btrfs", 192, BTRFS);
-    let areas = btrfs_data_areas(made.target()).expect("areas");
+    let devices = btrfs_devices(made.target()).expect("devices");
+    assert_eq!((devices.len(), devices[0].number), (1, made.device.device()));
+    let areas = &devices[0].data;
     let device = made.device.path().to_str().expect("text");
     let tree = run("btrfs", &["inspect-internal", "dump-tree", "-t", "chunk", device]);
     let number = |item: &str, name: &str| -> u64 {
@@ -226,7 +232,7 @@ fn btrfs_data_is_where_btrfs_says() {
         let start = number(item, "stripe 0 devid 1 offset ");
         start..start + number(item, "length ")
     });
-    assert_eq!(areas, expected.collect::<Vec<_>>(), "{tree}");
+    assert_eq!(*areas, expected.collect::<Vec<_>>(), "{tree}");
     assert!(!areas.is_empty() && chunks.count() > areas.len(), "there are trees beside: {tree}");
     made.remove();
 }

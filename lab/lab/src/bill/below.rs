@@ -1,6 +1,6 @@
 //! Below a loop device: which requests to the host's device its worker made for this process.
 //!
-//! *Owns*: that split. *May not touch*: what a request was (`attribute`).
+//! *Owns*: that split. *May not touch*: what a request was (`commits`).
 //!
 //! A loop device serves a request by a kernel thread (`kworker`, before Linux 5.7 `loopN`), whose
 //! id means nothing: the same thread works for all processes, and each flush may have another. Time
@@ -15,7 +15,8 @@ use std::ops::RangeInclusive;
 
 use inkstone_host::{Comm, RequestOp, TraceEvent, TraceKind};
 
-use super::evidence::{Evidence, is_kernels};
+use super::attribution::{Attributed, is_kernels};
+use super::evidence::Evidence;
 use super::layer::Layer;
 use super::requests::DeviceRequest;
 
@@ -31,16 +32,12 @@ pub(super) struct Below {
 /// The unit in which a file system's metadata is written.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Finds them, layer by layer. `own_flushes` are the flushes for our own threads.
-pub(super) fn below(
-    evidence: &Evidence<'_>,
-    requests: &[DeviceRequest],
-    own_flushes: &HashSet<usize>,
-) -> Below {
+/// Finds them, layer by layer.
+pub(super) fn below(evidence: &Evidence<'_>, attributed: &Attributed<'_>) -> Below {
     let mut found = Below::default();
     for layer in 1..evidence.layers.len() {
-        let above = ours_above(evidence, requests, own_flushes, &found, layer - 1);
-        one_layer(evidence, requests, &above, layer, &mut found);
+        let above = ours_above(evidence, attributed, &found, layer - 1);
+        one_layer(evidence, &attributed.requests, &above, layer, &mut found);
     }
     found
 }
@@ -54,18 +51,17 @@ struct Above {
 
 fn ours_above(
     evidence: &Evidence<'_>,
-    requests: &[DeviceRequest],
-    own_flushes: &HashSet<usize>,
+    attributed: &Attributed<'_>,
     found: &Below,
     layer: usize,
 ) -> Vec<Above> {
     let private = evidence.layers[layer].private;
     let is_own = |number: usize, request: &DeviceRequest| {
         let known = found.flushes.contains(&number) || found.others.contains(&number);
-        let own_data = !request.is_flush() && evidence.own_threads.contains(&request.tid);
-        private || known || own_data || own_flushes.contains(&number)
+        let own = !request.is_flush() && evidence.own_threads.contains(&request.tid);
+        private || known || own || attributed.claims[number].is_some()
     };
-    let here = requests.iter().enumerate().filter(|(_, request)| request.layer == layer);
+    let here = attributed.requests.iter().enumerate().filter(|(_, request)| request.layer == layer);
     let own = here.filter(|(number, request)| is_own(*number, request));
     own.filter_map(|(_, request)| {
         let during = request.issue_ns..=request.complete_ns?;
@@ -113,8 +109,9 @@ fn one_layer(
     let of_worker = |request: &DeviceRequest| {
         request.layer == layer && !request.is_flush() && is_worker(&request.comm) && during(request)
     };
-    for request in
-        requests.iter().filter(|request| of_worker(request) && known.is_file(&request.range()))
+    for request in requests
+        .iter()
+        .filter(|request| of_worker(request) && known.piece_at(&request.range()).is_some())
     {
         workers.insert(request.tid);
     }
@@ -127,7 +124,7 @@ fn one_layer(
 /// not show for whom. A flush needs only metadata of the backing file: writes of one block, or
 /// marked as metadata. Larger writes stay unattributed.
 fn may_be_ours(request: &DeviceRequest, known: &Layer) -> bool {
-    known.is_file(&request.range()) || request.flags.meta || request.bytes <= BLOCK_BYTES
+    known.piece_at(&request.range()).is_some() || request.flags.meta || request.bytes <= BLOCK_BYTES
 }
 
 /// The times at which any request of ours was in progress, in order and without overlaps.
@@ -151,7 +148,7 @@ fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
 fn asks_for_flush(event: &TraceEvent, layer: &Layer) -> bool {
     let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { return false };
     let is_flush = flags.preflush || flags.op == RequestOp::Flush;
-    is_flush && layer.numbers.contains(&device) && is_kernels(&comm)
+    is_flush && layer.holds(device) && is_kernels(&comm)
 }
 
 fn is_worker(comm: &Comm) -> bool {

@@ -1,58 +1,135 @@
-//! Whether flushes covered everything that was acknowledged.
+//! Whether flushes covered what was acknowledged.
 //!
-//! *Owns*: the rule. *May not touch*: how requests were found.
+//! *Owns*: the rule. *May not touch*: whose a request was (`attribution`).
 //!
-//! The rule, for each commit: between the previous acknowledgement and its own, something was
-//! written, and every write of ours in that span was on the medium before the acknowledgement: it
-//! carried FUA, or a flush began after the write was complete and ended before the acknowledgement.
-//! A device without a volatile cache needs no flush.
+//! The rule, for each span: something was written for it, and every write that it needs was on the
+//! medium before its end: it carried FUA, or a flush of the same disk, whoever asked for it, began
+//! after the write was complete and ended before the end. A disk without a volatile cache needs no
+//! flush.
 //!
 //! A device with several queues can have several flushes in progress, and the trace does not show
-//! which of them has ended. A commit whose flush may have ended in time counts neither as too early
+//! which of them has ended. A span whose flush may have ended in time counts neither as too early
 //! nor as seen.
 
-use crate::pass::CommitSpan;
+use std::collections::HashMap;
+
+use inkstone_host::DeviceNumber;
+
 use crate::result::DurableFinding;
 
+use super::layer::Layer;
 use super::requests::DeviceRequest;
 
-/// How sure it is that a commit was covered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Seen {
+/// Whether what a span needs was on the medium when it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cover {
+    /// Nothing was written for it.
+    Nothing,
     /// A flush that covers it may have ended in time.
     Perhaps,
-    /// It was on the medium.
+    /// It was.
     Surely,
+    /// It was not, for this reason.
+    Not(&'static str),
 }
 
-/// Checks every commit. `requests` are the writes of the commits to the file system's own device
-/// (data, and the journal writes that they caused), and all flushes; by time.
-pub(crate) fn covered(
-    commits: &[CommitSpan],
-    requests: &[&DeviceRequest],
-    volatile_cache: bool,
-) -> DurableFinding {
-    let mut flush_ends_ns: Vec<u64> = requests
-        .iter()
-        .filter(|request| request.is_flush())
-        .filter_map(|flush| flush.complete_ns)
-        .collect();
-    flush_ends_ns.sort_unstable();
-    let mut uncovered = Vec::new();
-    let (mut next, mut sure) = (0, 0);
-    for (number, commit) in commits.iter().enumerate() {
-        let from = next;
-        while next < requests.len() && requests[next].issue_ns <= commit.ack_ns {
-            next += 1;
-        }
-        match one(&requests[from..next], &flush_ends_ns, commit.ack_ns, volatile_cache) {
-            Ok(Seen::Surely) => sure += 1,
-            Ok(Seen::Perhaps) => {}
-            Err(why) => uncovered.push((number, why)),
-        }
+/// The flushes of each disk, by the time of their issue. A flush empties the cache of the whole
+/// disk, whichever partition asked for it.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes(HashMap<DeviceNumber, OnDisk>);
+
+#[derive(Debug, Default)]
+struct OnDisk {
+    issued: Vec<(u64, usize)>,
+    /// In the order of the issues, which may overlap.
+    ended_ns: Vec<u64>,
+}
+
+impl Flushes {
+    /// Adds the next one.
+    pub(crate) fn add(
+        &mut self,
+        index: usize,
+        disk: Option<&DeviceNumber>,
+        request: &DeviceRequest,
+    ) {
+        let Some(disk) = disk else { return };
+        let on = self.0.entry(*disk).or_default();
+        on.issued.push((request.issue_ns, index));
+        let end_ns = request.complete_ns.unwrap_or(u64::MAX);
+        let at = on.ended_ns.iter().rposition(|&other| other <= end_ns).map_or(0, |at| at + 1);
+        on.ended_ns.insert(at, end_ns);
     }
-    match uncovered.first() {
-        None if sure == 0 && !commits.is_empty() => {
+
+    /// The first that was issued from this time on.
+    pub(crate) fn after(&self, disk: DeviceNumber, time_ns: u64) -> Option<usize> {
+        self.from(disk, time_ns).next()
+    }
+
+    fn from(&self, disk: DeviceNumber, time_ns: u64) -> impl Iterator<Item = usize> {
+        let issued = self.0.get(&disk).map_or(&[][..], |on| &on.issued);
+        let from = issued.partition_point(|(issue_ns, _)| *issue_ns < time_ns);
+        issued[from..].iter().map(|(_, index)| *index)
+    }
+
+    /// When overlapping flushes end, the first completion may belong to any of them.
+    fn first_end_ns(&self, disk: DeviceNumber, issue_ns: u64) -> Option<u64> {
+        let ended = &self.0.get(&disk)?.ended_ns;
+        ended.get(ended.partition_point(|&end_ns| end_ns <= issue_ns)).copied()
+    }
+}
+
+/// Judges a span that ended at `end_ns` and needs these writes.
+pub(crate) fn cover<'r>(
+    needed: impl Iterator<Item = &'r DeviceRequest>,
+    requests: &[DeviceRequest],
+    flushes: &Flushes,
+    layers: &[Layer],
+    end_ns: u64,
+) -> Cover {
+    let mut all = Cover::Nothing;
+    for write in needed {
+        let Some(done_ns) = write.complete_ns.filter(|&done_ns| done_ns <= end_ns) else {
+            return Cover::Not("a write was still under way");
+        };
+        let disk = &layers[write.layer].disks[write.disk];
+        let Some(&number) = disk.numbers.first() else { continue };
+        let mut this = Cover::Not("a write was not flushed");
+        if !disk.volatile_cache || write.flags.fua {
+            this = Cover::Surely;
+        }
+        for flush in flushes.from(number, done_ns).map(|index| &requests[index]) {
+            if this == Cover::Surely || flush.issue_ns > end_ns {
+                break;
+            }
+            let in_time = |ns: Option<u64>| ns.is_some_and(|ns| ns <= end_ns);
+            if flush.overlapped {
+                let first = flushes.first_end_ns(number, flush.issue_ns);
+                this = if in_time(first) { Cover::Perhaps } else { this };
+            } else if in_time(flush.complete_ns) {
+                this = Cover::Surely;
+            }
+        }
+        all = match (all, this) {
+            (_, Cover::Not(why)) => return Cover::Not(why),
+            (Cover::Perhaps, _) | (_, Cover::Perhaps) => Cover::Perhaps,
+            _ => Cover::Surely,
+        };
+    }
+    all
+}
+
+/// What the covers of all commits say together.
+pub(crate) fn finding(covers: &[Cover]) -> DurableFinding {
+    let sure = covers.iter().filter(|cover| **cover == Cover::Surely).count() as u64;
+    let why = |cover: &Cover| match cover {
+        Cover::Not(why) => Some(*why),
+        Cover::Nothing => Some("nothing had been written"),
+        Cover::Perhaps | Cover::Surely => None,
+    };
+    let mut early = covers.iter().enumerate().filter_map(|(at, cover)| Some((at, why(cover)?)));
+    match early.clone().next() {
+        None if sure == 0 && !covers.is_empty() => {
             let reason = "flushes of other processes overlapped with ours at every commit, and the \
                           trace does not show which one ended";
             DurableFinding::NotVisible { reason: reason.into() }
@@ -61,61 +138,50 @@ pub(crate) fn covered(
         Some((number, why)) => {
             let reason = format!(
                 "{} of {} acknowledgements came too early (first: commit {number}, {why})",
-                uncovered.len(),
-                commits.len()
+                early.by_ref().count(),
+                covers.len()
             );
             DurableFinding::NotCovered { reason }
         }
     }
 }
 
-fn one(
-    requests: &[&DeviceRequest],
-    flush_ends_ns: &[u64],
-    ack_ns: u64,
-    volatile_cache: bool,
-) -> Result<Seen, &'static str> {
-    // When flushes overlap, the first completion may belong to any of them; after the last one all
-    // have ended.
-    let ended = |flush: &DeviceRequest| {
-        let first = flush_ends_ns.partition_point(|&end_ns| end_ns <= flush.issue_ns);
-        match (flush.overlapped, flush.complete_ns, flush_ends_ns.get(first)) {
-            (false, Some(end_ns), _) if end_ns <= ack_ns => Some(Seen::Surely),
-            (true, _, Some(&end_ns)) if end_ns <= ack_ns => Some(Seen::Perhaps),
-            _ => None,
-        }
-    };
-    let mut seen = None;
-    for write in requests.iter().filter(|request| request.is_write()) {
-        let Some(done_ns) = write.complete_ns.filter(|&done_ns| done_ns <= ack_ns) else {
-            return Err("a write was still under way");
-        };
-        let flushes =
-            requests.iter().filter(|request| request.is_flush() && request.issue_ns >= done_ns);
-        let is_there = (!volatile_cache || write.flags.fua).then_some(Seen::Surely);
-        let this = is_there.or_else(|| flushes.filter_map(|flush| ended(flush)).max());
-        let this = this.ok_or("a write was not flushed")?;
-        seen = Some(seen.map_or(this, |seen: Seen| seen.min(this)));
-    }
-    seen.ok_or("nothing had been written")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::layer::Layer;
-    use super::super::requests::{pair, tests::*};
+    use super::super::requests::tests::*;
     use super::*;
+
+    /// Of commits that end at these times.
+    fn found(
+        events: &[inkstone_host::TraceEvent],
+        acks: &[u64],
+        volatile_cache: bool,
+        one_flush: bool,
+    ) -> DurableFinding {
+        let mut layer = layer();
+        (layer.disks[0].volatile_cache, layer.disks[0].one_flush) = (volatile_cache, one_flush);
+        let layers = [layer];
+        let requests = pair(events, &layers);
+        let mut flushes = Flushes::default();
+        for (index, request) in requests.iter().enumerate().filter(|(_, one)| one.is_flush()) {
+            flushes.add(index, Some(&DISK), request);
+        }
+        let mut since_ns = 0;
+        let covers = acks.iter().map(|&ack_ns| {
+            let during = std::mem::replace(&mut since_ns, ack_ns + 1)..=ack_ns;
+            let needed = requests.iter().filter(|one| one.is_write());
+            let needed = needed.filter(|one| during.contains(&one.issue_ns));
+            cover(needed, &requests, &flushes, &layers, ack_ns)
+        });
+        super::finding(&covers.collect::<Vec<_>>())
+    }
 
     fn finding(
         events: &[inkstone_host::TraceEvent],
         acks: &[u64],
         volatile_cache: bool,
     ) -> DurableFinding {
-        let requests = pair(events, &[layer()]);
-        let all: Vec<_> = requests.iter().collect();
-        let commits: Vec<_> =
-            acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
-        covered(&commits, &all, volatile_cache)
+        found(events, acks, volatile_cache, true)
     }
 
     fn write(at: u64, rwbs: &str) -> [inkstone_host::TraceEvent; 2] {
@@ -162,13 +228,8 @@ mod tests {
 
     #[test]
     fn flushes_that_overlap_are_no_proof_either_way() {
-        let two_queues = |events: &[inkstone_host::TraceEvent], acks: &[u64]| {
-            let requests = pair(events, &[Layer { one_flush: false, ..layer() }]);
-            let all: Vec<_> = requests.iter().collect();
-            let commits: Vec<_> =
-                acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
-            covered(&commits, &all, true)
-        };
+        let two_queues =
+            |events: &[inkstone_host::TraceEvent], acks: &[u64]| found(events, acks, true, false);
         // Another process's flush is in progress when ours begins. Which one ends at 30?
         let [begun, ended] = write(10, "WS");
         let events = [

@@ -1,8 +1,8 @@
-//! What a bill is made from.
+//! What a lab's bill is made from.
 //!
-//! *Owns*: this data, and which threads are the kernel's. *May not touch*: what it means.
+//! *Owns*: this data. *May not touch*: what it means.
 
-use inkstone_host::{BlockStat, Comm, Trace};
+use inkstone_host::{BlockStat, Trace};
 
 use crate::pass::CommitSpan;
 
@@ -19,24 +19,17 @@ pub struct Evidence<'a> {
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
     pub own_threads: &'a [u32],
-    /// Whether the kernel's workers sync for this process: see
-    /// [`Writing::workers_sync`](crate::writing::Writing::workers_sync).
-    pub own_workers: bool,
+    /// The file's inode. A worker of the kernel that syncs it works for the commit in progress.
+    pub inode: Option<u64>,
+    /// Whether commits promise to be durable.
+    pub promises: bool,
+    /// Whether they write over written blocks and leave time stamps out: then they have nothing to
+    /// wait for in a journal, besides what they flush themselves.
+    pub overwrites: bool,
+    /// Whether each has two syncs.
+    pub several: bool,
     /// The same span by the devices' own counters.
     pub counted: &'a [Option<BlockStat>],
     /// For how many commits to keep every request.
     pub timeline_commits: usize,
-}
-
-/// Whether this is a kernel thread: it belongs to no process that could be named.
-pub(crate) fn is_kernels(comm: &Comm) -> bool {
-    let name = comm.as_str();
-    ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
-        .iter()
-        .any(|kernel| name.starts_with(kernel))
-}
-
-/// Whether this is a thread that works for all processes in turn.
-pub(crate) fn is_worker(comm: &Comm) -> bool {
-    comm.as_str().starts_with("kworker")
 }

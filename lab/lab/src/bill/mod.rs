@@ -3,16 +3,18 @@
 //!
 //! *Owns*: turning the kernel's events into counts. *May not touch*: the measuring loop; events
 //! come from `inkstone_host`. `layer` knows the devices, `requests` pairs the events of each
-//! request, `attribute` decides what each request was, `below` whose requests reach the disk below
-//! a loop device, `durable` whether flushes covered the acknowledgements.
+//! request, `attribution` decides whose each was (for `watch`, too), `below` whose requests reach
+//! the disk below a loop device, `durable` whether flushes covered the acknowledgements,
+//! `commits` sums for the lab.
 
-mod attribute;
+pub(crate) mod attribution;
 mod below;
-mod durable;
-pub(crate) mod evidence;
-mod layer;
+mod commits;
+pub(crate) mod durable;
+mod evidence;
+pub(crate) mod layer;
 pub(crate) mod requests;
 
-pub use attribute::{bill_of, shared_counters};
+pub use commits::{Billed, bill_of, shared_counters};
 pub use evidence::Evidence;
-pub use layer::{Layer, layers_of};
+pub use layer::{Disk, Layer, Piece, layers_of};

@@ -2,7 +2,7 @@
 //! submitter.
 //!
 //! *Owns*: pairing queue, issue and completion. *May not touch*: what a request means
-//! (`attribute`).
+//! (`attribution`).
 //!
 //! `block_bio_queue` shows who submitted what, `block_rq_issue` what the device was sent. A request
 //! can hold several bios (merged), and a bio with PREFLUSH or FUA can become several requests
@@ -15,8 +15,8 @@ use inkstone_host::{Comm, DeviceNumber, RequestFlags, RequestOp, TraceEvent, Tra
 use super::layer::Layer;
 
 /// A sector is 512 bytes on every device.
-pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Bios remembered per device, to find the bio of a request.
+const SECTOR_BYTES: u64 = 512;
+/// Bios remembered, to find the bio of a request.
 const BIOS_KEPT: usize = 4096;
 
 /// One command that a device received.
@@ -24,6 +24,8 @@ const BIOS_KEPT: usize = 4096;
 pub(crate) struct DeviceRequest {
     /// Index of its layer.
     pub layer: usize,
+    /// Which of the layer's disks.
+    pub disk: usize,
     /// When a thread asked for it, or for the last part of it.
     pub queued_ns: u64,
     /// When the device got it.
@@ -33,8 +35,10 @@ pub(crate) struct DeviceRequest {
     /// A flush that was in progress together with others: their completions look alike, and
     /// `complete_ns` may be another's.
     pub overlapped: bool,
-    /// First sector.
+    /// First sector on its disk.
     pub sector: u64,
+    /// Its first byte, as the areas of a [`Layer`] count.
+    pub at: u64,
     /// Its bytes.
     pub bytes: u64,
     /// Its flags; `meta` also if the bio had it.
@@ -50,14 +54,19 @@ pub(crate) struct DeviceRequest {
 }
 
 impl DeviceRequest {
-    /// The bytes of the device that it covers.
+    /// The bytes that it covers, as the areas of a [`Layer`] count.
     pub(crate) fn range(&self) -> Range<u64> {
-        self.sector * SECTOR_BYTES..self.sector * SECTOR_BYTES + self.bytes
+        self.at..self.at + self.bytes
     }
 
     /// Whether it is a cache flush.
     pub(crate) fn is_flush(&self) -> bool {
-        self.flags.op == RequestOp::Flush
+        self.flags.op == RequestOp::Flush || self.flags.op == RequestOp::Write && self.bytes == 0
+    }
+
+    /// Whether it is a write into this layer's journal or log.
+    pub(crate) fn is_journal(&self, layer: &Layer) -> bool {
+        self.is_write() && layer.is_log(&self.range(), self.comm.as_str())
     }
 
     /// Whether it is a write of data.
@@ -69,7 +78,7 @@ impl DeviceRequest {
 #[derive(Debug, Clone, Copy)]
 struct Bio {
     time_ns: u64,
-    layer: usize,
+    place: (usize, usize),
     sector: u64,
     sectors: u64,
     flags: RequestFlags,
@@ -77,68 +86,85 @@ struct Bio {
     comm: Comm,
 }
 
-/// Pairs the events of all layers, by time.
-pub(crate) fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
-    let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
-    // Partitions of one disk share its number: the place on the disk decides.
-    let layer_of = |device: DeviceNumber, sector: u64| {
-        let of_it = layers.iter().enumerate().filter(|(_, layer)| layer.numbers.contains(&device));
-        let begun = of_it.filter(|(_, layer)| {
-            sector == 0 || layer.start_bytes <= sector.saturating_mul(SECTOR_BYTES)
-        });
-        let nearest = begun.reduce(|a, b| if b.1.start_bytes > a.1.start_bytes { b } else { a });
-        nearest.map(|(index, _)| index)
-    };
-    for event in events {
-        match event.what {
-            TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
-                let Some(layer) = layer_of(device, sector) else { continue };
-                let (time_ns, tid) = (event.time_ns, event.tid);
-                pairs.queued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
-            }
-            TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
-                let Some(layer) = layer_of(device, sector) else { continue };
-                let (time_ns, tid) = (event.time_ns, event.tid);
-                pairs.issued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
-            }
-            TraceKind::RequestComplete { device, sector, flags, .. } => {
-                let Some(layer) = layer_of(device, sector) else { continue };
-                pairs.completed(event.time_ns, layer, sector, flags.op);
-            }
-            _ => {}
-        }
-    }
-    pairs.requests
-}
-
-/// Requests so far.
-struct Pairs<'a> {
+/// Pairs the events of all layers, in the order of their time.
+#[derive(Debug)]
+pub(crate) struct Pairs<'a> {
     layers: &'a [Layer],
-    requests: Vec<DeviceRequest>,
+    /// The requests so far, by the time of their issue.
+    pub(crate) requests: Vec<DeviceRequest>,
+    /// For each layer, whether anything was asked of it.
+    pub(crate) is_asked: Vec<bool>,
     /// Those that were issued and not completed.
     open: Vec<usize>,
     bios: Vec<Bio>,
 }
 
-impl Pairs<'_> {
-    fn queued(&mut self, bio: Bio) {
-        if self.bios.len() >= BIOS_KEPT {
-            self.bios.drain(..BIOS_KEPT / 2);
+impl<'a> Pairs<'a> {
+    pub(crate) fn of(layers: &'a [Layer]) -> Self {
+        let is_asked = vec![false; layers.len()];
+        Self { layers, requests: Vec::new(), is_asked, open: Vec::new(), bios: Vec::new() }
+    }
+
+    /// The layer of these sectors, and the disk in it. Partitions of one disk share its number: the
+    /// place on the disk decides.
+    pub(crate) fn place_of(&self, device: DeviceNumber, sector: u64) -> Option<(usize, usize)> {
+        let mut nearest: Option<(u64, (usize, usize))> = None;
+        for (index, layer) in self.layers.iter().enumerate() {
+            for (number, disk) in layer.disks.iter().enumerate() {
+                let begins = sector == 0 || disk.start_bytes <= sector.saturating_mul(SECTOR_BYTES);
+                if begins
+                    && disk.numbers.contains(&device)
+                    && nearest.is_none_or(|(start, _)| disk.start_bytes > start)
+                {
+                    nearest = Some((disk.start_bytes, (index, number)));
+                }
+            }
         }
-        self.bios.push(bio);
+        nearest.map(|(_, place)| place)
+    }
+
+    /// Takes the next event.
+    pub(crate) fn see(&mut self, event: &TraceEvent) {
+        let (time_ns, tid) = (event.time_ns, event.tid);
+        match event.what {
+            TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
+                let Some(place) = self.place_of(device, sector) else { return };
+                self.is_asked[place.0] = true;
+                if self.bios.len() >= BIOS_KEPT {
+                    self.bios.drain(..BIOS_KEPT / 2);
+                }
+                self.bios.push(Bio { time_ns, place, sector, sectors, flags, tid, comm });
+            }
+            TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
+                let Some(place) = self.place_of(device, sector) else { return };
+                self.issued(Bio { time_ns, place, sector, sectors, flags, tid, comm });
+            }
+            TraceKind::RequestComplete { device, sector, flags, .. } => {
+                let Some(place) = self.place_of(device, sector) else { return };
+                self.completed(time_ns, place, sector, flags.op);
+            }
+            _ => {}
+        }
+    }
+
+    /// The trace paused here: what was in progress will not be seen to end.
+    pub(crate) fn pause(&mut self) {
+        self.open.clear();
+        self.bios.clear();
     }
 
     fn issued(&mut self, issued: Bio) {
-        let Bio { time_ns, layer, sector, sectors, flags, .. } = issued;
+        let Bio { time_ns, place: (layer, disk), sector, sectors, flags, .. } = issued;
         let bytes = sectors * SECTOR_BYTES;
+        let on = &self.layers[layer].disks[disk];
         // A driver without room returns a request, and it is issued again: still one request. A
         // queue has at most one flush in progress; several queues have several, which look alike.
         let is_flush = flags.op == RequestOp::Flush;
         let again = |&&index: &&usize| {
             let open = &self.requests[index];
-            let same = (open.layer, open.sector, open.bytes, open.flags.op)
-                == (layer, sector, bytes, flags.op);
-            same && (!is_flush || self.layers[layer].one_flush)
+            let same = (open.layer, open.disk, open.sector, open.bytes, open.flags.op)
+                == (layer, disk, sector, bytes, flags.op);
+            same && (!is_flush || on.one_flush)
         };
         if let Some(&index) = self.open.iter().find(again) {
             self.requests[index].issue_ns = time_ns;
@@ -146,8 +172,9 @@ impl Pairs<'_> {
         }
         let mut overlapped = false;
         for &index in self.open.iter().filter(|_| is_flush) {
-            if self.requests[index].layer == layer && self.requests[index].is_flush() {
-                (self.requests[index].overlapped, overlapped) = (true, true);
+            let open = &mut self.requests[index];
+            if (open.layer, open.disk) == (layer, disk) && open.flags.op == RequestOp::Flush {
+                (open.overlapped, overlapped) = (true, true);
             }
         }
         let asked = self.bios.iter().rev().find(|bio| is_behind(bio, &issued)).copied();
@@ -156,11 +183,13 @@ impl Pairs<'_> {
         self.open.push(self.requests.len());
         self.requests.push(DeviceRequest {
             layer,
+            disk,
             queued_ns: asker.time_ns,
             issue_ns: time_ns,
             complete_ns: None,
             overlapped,
             sector,
+            at: on.base + sector * SECTOR_BYTES,
             bytes,
             flags,
             asked: asker.flags,
@@ -169,11 +198,11 @@ impl Pairs<'_> {
         });
     }
 
-    fn completed(&mut self, time_ns: u64, layer: usize, sector: u64, op: RequestOp) {
+    fn completed(&mut self, time_ns: u64, place: (usize, usize), sector: u64, op: RequestOp) {
         let is_it = |&index: &usize| {
             let request = &self.requests[index];
             // The kernel gives a flush no meaningful sector.
-            request.layer == layer
+            (request.layer, request.disk) == place
                 && request.flags.op == op
                 && (op == RequestOp::Flush || request.sector == sector)
         };
@@ -186,7 +215,7 @@ impl Pairs<'_> {
 
 /// Whether `bio` caused this request.
 fn is_behind(bio: &Bio, issued: &Bio) -> bool {
-    if bio.layer != issued.layer {
+    if bio.place != issued.place {
         return false;
     }
     if issued.flags.op == RequestOp::Flush {
@@ -199,21 +228,34 @@ fn is_behind(bio: &Bio, issued: &Bio) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::layer::{Disk, Piece};
     use super::*;
 
     pub(crate) const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
 
+    pub(crate) fn disk(number: DeviceNumber) -> Disk {
+        let numbers = vec![number];
+        Disk { numbers, volatile_cache: true, one_flush: true, ..Disk::default() }
+    }
+
     pub(crate) fn layer() -> Layer {
         Layer {
             device: "loop0".into(),
-            numbers: vec![DISK],
-            file: std::iter::once(409_600..819_200).collect(),
+            file_system: "ext4".into(),
+            disks: vec![disk(DISK)],
+            pieces: vec![Piece { at: 409_600..819_200, file: 0, logical: 0 }],
             log: std::iter::once(1_000_000 * 512..1_000_100 * 512).collect(),
-            volatile_cache: true,
-            one_flush: true,
+            has_journal: true,
+            has_barriers: true,
             journal_interval_ms: 5000,
             ..Layer::default()
         }
+    }
+
+    pub(crate) fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
+        let mut pairs = Pairs::of(layers);
+        events.iter().for_each(|event| pairs.see(event));
+        pairs.requests
     }
 
     pub(crate) fn bio(time_ns: u64, tid: u32, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
@@ -290,7 +332,9 @@ pub(crate) mod tests {
         };
         assert_eq!(times(layer()), [(5, Some(9), false), (11, Some(15), false)]);
         // Two that overlap, and one of the answers is missing.
-        let many = times(Layer { one_flush: false, ..layer() });
+        let mut queues = layer();
+        queues.disks[0].one_flush = false;
+        let many = times(queues);
         assert_eq!(many, [(1, Some(9), true), (5, Some(15), true), (11, None, true)]);
     }
 

@@ -1,30 +1,21 @@
 //! The requests that the commits of a log's lone writer caused at the device, and separately those
 //! that prepared segments.
 //!
-//! *Owns*: who caused each request: the committing thread, or another. *May not touch*:
-//! how events become requests, and what a request was (`crate::bill`).
+//! *Owns*: the load's trace, and the sentence. *May not touch*: what a request was and whose
+//! (`crate::bill`).
 //!
-//! **Who.** The writer commits, for itself. The log's thread for files (`inkstone-files`) never
-//! commits: its writes and syncs are preparation, and so are the journal's writes for it.
-//!
-//! **A journal write that a commit waited for.** Place and time are not enough: the preparation's
-//! syncs make the journal write while commits run. But a sync that waits for a journal commit
-//! (ext4) or a forced log (xfs) sends no flush of its own, because the journal's flush covers it.
-//! So a commit that sent its own flush, and forced no log, waited for no journal; the journal's
-//! writes during any other commit belong to that commit.
+//! The writer commits, for itself. The log's thread for files (`inkstone-files`) never commits: its
+//! writes and syncs are preparation, and so are the journal's writes for it.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 
-use inkstone_host::{RequestOp, Trace, TraceKind};
 use inkstone_io::{Directory, File, OpenFile};
 
-use crate::bill::requests::pair;
 use crate::bill::{Evidence, Layer, bill_of};
 use crate::billing::Layers;
-use crate::pass::{CommitSpan, Limits};
-use crate::result::{CrossCheck, Kind, LayerBill, Tally};
+use crate::pass::Limits;
+use crate::result::{CrossCheck, Kind, Tally};
 use crate::site::Site;
 use crate::stage::WayError;
 use crate::table::numbers::bytes;
@@ -118,34 +109,33 @@ pub fn by_trace(
         |layer| add_files(layer, task.path),
         || task.run(std::slice::from_mut(worker), limits),
     )?;
-    let (trace, layers, slice) = (&traced.trace, &traced.layers, traced.done);
+    let slice = traced.done;
     let committing: Vec<u32> = worker.thread.into_iter().collect();
     let spans = worker.spans.take().unwrap_or_default();
-    let (bill, _) = bill_of(&Evidence {
-        trace,
-        layers,
+    let billed = bill_of(&Evidence {
+        trace: &traced.trace,
+        layers: &traced.layers,
         commits: &spans,
         own_threads: &committing,
-        own_workers: false,
+        inode: None,
+        promises: true,
+        overwrites: true,
+        several: false,
         counted: &traced.counted,
         timeline_commits: 0,
     });
-    let mut all = LogBill {
+    let layer = billed.bill.layers.first();
+    let unknown = layer.iter().flat_map(|layer| &layer.unattributed);
+    let unknown = unknown.map(|what| format!("unattributed: {what}"));
+    Ok(LogBill {
         commits: slice.commits,
         changes: task.log.stats().segments - changes_before,
-        lost_events: bill.lost_events,
-        notes: bill.notes,
-        ..LogBill::default()
-    };
-    let Some(of_layer) = bill.layers.first() else { return Ok(all) };
-    sort(of_layer, &mut all);
-    let flushes = own_flushes(trace, &committing);
-    let own = flushes.len() as u64;
-    let both = of_layer.of(&[Kind::Flush, Kind::ForeignFlush]).requests;
-    all.own.insert(Kind::Flush, Tally { requests: own, bytes: 0 });
-    all.apart.insert(Kind::Flush, Tally { requests: both.saturating_sub(own), bytes: 0 });
-    waited(trace, layers, &spans, &committing, &flushes, &mut all);
-    Ok(all)
+        cross_check: layer.and_then(|layer| layer.cross_check),
+        lost_events: billed.bill.lost_events,
+        notes: unknown.chain(billed.bill.notes.iter().cloned()).collect(),
+        own: billed.own,
+        apart: billed.apart,
+    })
 }
 
 /// All files of a directory; of a log: segments, files that are ready or free.
@@ -161,79 +151,4 @@ fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), WayError> {
         }
     }
     Ok(())
-}
-
-/// Counts each kind of request, by the committing threads and by others.
-fn sort(layer: &LayerBill, all: &mut LogBill) {
-    for submitter in &layer.submitters {
-        let is_own = submitter.who == "this process";
-        let into = match submitter.what {
-            Kind::Flush | Kind::ForeignFlush => continue,
-            Kind::JournalWrite | Kind::OtherJournalWrite | Kind::TimerJournalWrite => {
-                &mut all.apart
-            }
-            _ if is_own => &mut all.own,
-            _ => &mut all.apart,
-        };
-        let tally = into.entry(submitter.what).or_default();
-        tally.requests += submitter.tally.requests;
-        tally.bytes += submitter.tally.bytes;
-    }
-    all.cross_check = layer.cross_check;
-    let unknown = layer.unattributed.iter().map(|what| format!("unattributed: {what}"));
-    all.notes.extend(unknown);
-}
-
-/// The times at which the committing threads sent a flush.
-fn own_flushes(trace: &Trace, committing: &[u32]) -> Vec<u64> {
-    let asked = trace.events.iter().filter(|event| committing.contains(&event.tid));
-    let asked = asked.filter(|event| match event.what {
-        TraceKind::BioQueue { flags, .. } => flags.preflush || flags.op == RequestOp::Flush,
-        _ => false,
-    });
-    asked.map(|event| event.time_ns).collect()
-}
-
-/// Counts the journal's writes for the commit if that sent no flush of its own, or forced the log.
-fn waited(
-    trace: &Trace,
-    layers: &[Layer],
-    spans: &[CommitSpan],
-    committing: &[u32],
-    flushes: &[u64],
-    all: &mut LogBill,
-) {
-    let Some(layer) = layers.first() else { return };
-    let forced: Vec<u64> = trace
-        .events
-        .iter()
-        .filter(|event| committing.contains(&event.tid))
-        .filter(|event| matches!(event.what, TraceKind::XfsLogForce { .. }))
-        .map(|event| event.time_ns)
-        .collect();
-    let has = |times: &[u64], span: &CommitSpan| {
-        let from = times.partition_point(|&time| time < span.start_ns);
-        times.get(from).is_some_and(|&time| time <= span.ack_ns)
-    };
-    let suspects: Vec<&CommitSpan> = spans
-        .iter()
-        .filter(|span| (layer.volatile_cache && !has(flushes, span)) || has(&forced, span))
-        .collect();
-    for request in pair(&trace.events, layers) {
-        let bytes: Range<u64> = request.range();
-        let is_journal = request.is_write()
-            && (layer.is_log(&bytes)
-                || (layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/")));
-        let during =
-            |span: &&&CommitSpan| (span.start_ns..=span.ack_ns).contains(&request.issue_ns);
-        if is_journal && suspects.iter().any(|span| during(&span)) {
-            all.own.entry(Kind::JournalWrite).or_default().add(request.bytes);
-            let journal = [Kind::JournalWrite, Kind::OtherJournalWrite, Kind::TimerJournalWrite];
-            let from = journal.into_iter().find(|&kind| all.apart(kind) > 0);
-            if let Some(from) = from.and_then(|kind| all.apart.get_mut(&kind)) {
-                from.requests -= 1;
-                from.bytes = from.bytes.saturating_sub(request.bytes);
-            }
-        }
-    }
 }

@@ -14,7 +14,7 @@ use super::tally::{Blocks, FileTally, SyncBill};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It writes over blocks that were written before: nothing is cheaper.
+    /// It writes over blocks that were written before.
     Overwrites,
     /// It overwrites, but `fsync` also makes the time stamps durable.
     TimeStamps,
@@ -31,7 +31,7 @@ pub enum Cause {
     ReservedBeyond,
     /// It has holes, which are filled.
     Holes,
-    /// It is created, synced and removed again and again.
+    /// Such files are created and synced again and again.
     CreatedAgain,
     /// Its blocks are freed or shared with a clone, so it takes new ones again and again.
     TakenAgain,
@@ -66,9 +66,8 @@ impl Cause {
                  also where the blocks were written before, as they were for most syncs"
             }
             Self::OthersJournal => {
-                "it had to wait for the journal, though its blocks were written before: they were \
-                 freed and taken again, or its time stamps were asked for, or another's change was \
-                 in the same transaction"
+                "it had to wait for the journal, though its blocks were written before: for another \
+                 change of it or of another file, which the trace does not show"
             }
             Self::Grows => "the file grows: new blocks and a new size are metadata",
             Self::Reserved => "its blocks are reserved and not written (fallocate)",
@@ -78,8 +77,8 @@ impl Cause {
             }
             Self::Holes => "it fills holes: blocks are allocated when they are first written",
             Self::CreatedAgain => {
-                "the file is created, synced and removed again and again: its name, its inode and \
-                 its blocks are new each time"
+                "a file is created and synced again and again: its name, its inode and its blocks \
+                 are new each time"
             }
             Self::TakenAgain => {
                 "its blocks are new each time: it is truncated, punched or cloned, and then \
@@ -108,32 +107,30 @@ const SELDOM: f64 = 0.005;
 /// reserved block or of a hole, first writes are not the cause.
 const INODES_MIN: f64 = 4.0;
 
-/// Finds the cause.
-pub fn cause(
-    file: &SeenFile,
-    place: Option<&Place>,
-    tally: &FileTally,
-    how: How,
-    again: u64,
-) -> Cause {
+/// Finds the cause of the syncs of a row: of one file, or of files that came and went.
+pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how: How) -> Cause {
     let SyncBill { syncs, waited, data_writes, journal_writes, metadata_writes, .. } = tally.bill;
     if data_writes + journal_writes + metadata_writes == 0.0 {
         return Cause::NothingWritten;
     }
+    let Some(file) = files.first() else { return Cause::Unknown };
     if file.is_directory {
         return Cause::Names;
     }
-    if again * 2 > syncs && again > 1 || file.births > 2 {
+    // Each of the files, or each of those that had the name, was created while it was watched.
+    let births = files.iter().map(|file| file.births - 1 + u64::from(file.is_created)).sum::<u64>();
+    if births > 2 && births * 4 > syncs {
         return Cause::CreatedAgain;
     }
+    let grew = files.iter().any(|file| file.grew());
     let Some(place) = place else { return Cause::Unknown };
     if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
         return Cause::CopyOnWrite;
     }
     let Blocks { unwritten, beyond, appended, hole, shared, unknown, .. } = tally.blocks;
     let all = tally.blocks.all();
-    let is_bare = is_bare(place);
-    let has_log = place.has_journal || place.layer.file_system == "xfs";
+    let is_bare = place.is_bare();
+    let has_log = place.layer.has_journal;
     let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio | How::SyncWrite);
     // The first write of a block is the expensive one, even if many cheap ones follow.
     let first = [
@@ -162,27 +159,15 @@ pub fn cause(
             cause
         }
         _ if all == 0 => Cause::Unknown,
-        _ if unknown * 2 > all && file.is_new => Cause::Grows,
-        _ if unknown * 2 > all && file.before.is_some() && file.births == 1 => Cause::TakenAgain,
+        _ if unknown * 2 > all && grew => Cause::Grows,
+        _ if unknown * 2 > all && file.before.is_some() && births <= 1 => Cause::TakenAgain,
         _ if unknown * 2 > all => Cause::Unknown,
-        _ if waited >= OFTEN && (file.is_new || grew(file)) => Cause::Grows,
+        _ if waited >= OFTEN && grew => Cause::Grows,
         _ if waited >= OFTEN && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
         _ if is_bare_inode => Cause::InodeInPlace,
         _ => Cause::Overwrites,
     }
-}
-
-/// Whether it is ext4 without a journal.
-fn is_bare(place: &Place) -> bool {
-    place.layer.file_system == "ext4" && !place.has_journal
-}
-
-fn grew(file: &SeenFile) -> bool {
-    let len = |state: &Option<super::recording::FileState>| {
-        state.as_ref().map_or(0, |state| state.len_bytes)
-    };
-    file.before.is_some() && file.after.is_some() && len(&file.after) > len(&file.before)
 }
 
 /// The sentence: what one sync pays, why, and what it could pay.
@@ -196,8 +181,8 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         sentence
             .push_str(&format!(": {:.0}% of the syncs wait for the journal", bill.waited * 100.0));
     }
-    let has_cache = place.is_none_or(|place| place.layer.volatile_cache);
-    let floor = match (place.is_some_and(is_bare), has_cache) {
+    let flushes = place.is_none_or(|place| place.layer.flushes());
+    let floor = match (place.is_some_and(Place::is_bare), flushes) {
         (true, true) => "1 data write, 1 flush, and a write of the inode when its time changed",
         (true, false) => "1 data write, and a write of the inode when its time changed",
         (false, true) => "1 data write and 1 flush",
@@ -208,8 +193,6 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         sentence.push_str(&format!("; over blocks that were written before it would pay {floor}"));
     } else if cause == Cause::TimeStamps && more {
         sentence.push_str(&format!("; fdatasync would pay {floor}"));
-    } else if cause == Cause::Overwrites {
-        sentence.push_str(": nothing that a program can do is cheaper");
     }
     if place.is_some_and(|place| place.barriers == Barriers::Off) {
         sentence.push_str(". The mount has no barriers: a power loss can lose what was synced");

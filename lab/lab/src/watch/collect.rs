@@ -80,6 +80,7 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// A watched program.
 pub struct Watched {
     target: Target,
+    started: SystemTime,
     processes: BTreeMap<u32, Process>,
     recording: Recording,
     by_inode: HashMap<(DeviceNumber, u64), usize>,
@@ -117,6 +118,7 @@ impl Watched {
         let mut warnings: BTreeSet<String> = sweep_trace_instances().into_iter().collect();
         let mut watched = Watched {
             target,
+            started: SystemTime::now(),
             processes: BTreeMap::new(),
             recording: Recording::default(),
             by_inode: HashMap::new(),
@@ -191,9 +193,12 @@ impl Watched {
         }
     }
 
+    fn devices(&self) -> Vec<DeviceNumber> {
+        self.recording.places.iter().flat_map(|place| place.layer.numbers()).collect()
+    }
+
     fn trace(&mut self) -> Result<(), WatchError> {
-        let numbers = self.recording.places.iter().flat_map(|place| place.layer.numbers.clone());
-        let devices: Vec<DeviceNumber> = numbers.collect();
+        let devices = self.devices();
         if devices.is_empty() {
             self.warnings.insert(
                 "it has no file on a disk open for writing, so there is no disk to watch".into(),
@@ -261,9 +266,7 @@ impl Watched {
         self.look();
         self.look_at_ends();
         for place in &mut self.recording.places {
-            if let Some(target) = &place.target {
-                place.layer.add_data_areas(target);
-            }
+            place.layer.look_at_chunks();
         }
         let mut recording = self.recording.clone();
         let is_traced = trace.is_some();
@@ -464,11 +467,13 @@ impl Watched {
         let place = self.place(device, &parent);
         let is_known = self.recording.files.len() < FILES_MAX && !facts.is_dir();
         let before = is_known.then(|| state_of(own)).flatten();
+        let is_created = facts.created().is_ok_and(|born| born >= self.started);
         let index = self.recording.files.len();
         self.by_inode.insert((device, facts.ino()), index);
         self.recording.files.push(SeenFile {
             is_directory: facts.is_dir(),
             is_new: self.trace.is_some(),
+            is_created,
             is_gone,
             before,
             ..SeenFile::named(device, facts.ino(), path, place)
@@ -485,7 +490,8 @@ impl Watched {
         // btrfs has a device number for each subvolume.
         let same = |place: &Place, known: &Place| {
             let (new, known) = (&place.layer, &known.layer);
-            new.device == known.device && new.start_bytes == known.start_bytes
+            let at = |layer: &Layer| layer.disks.first().map(|disk| disk.start_bytes);
+            new.device == known.device && at(new) == at(known)
         };
         let known = found
             .as_ref()
@@ -499,8 +505,7 @@ impl Watched {
     fn add_place(&mut self, place: Place) -> usize {
         self.recording.places.push(place);
         if let Some(trace) = &self.trace {
-            let all = self.recording.places.iter().flat_map(|place| place.layer.numbers.clone());
-            let set = trace.set_devices(&all.collect::<Vec<DeviceNumber>>());
+            let set = trace.set_devices(&self.devices());
             let place = self.recording.places.last_mut().expect("it was added");
             place.since_ns = if set.is_ok() { monotonic_ns() } else { u64::MAX };
             self.warnings.insert(format!(
@@ -569,7 +574,7 @@ impl Watched {
         let Some(trace) = &self.trace else { return false };
         let tells = |place: &Place| {
             // A direct write past the disk's cache is durable without a sync.
-            place.layer.file_system == "ext4" && !place.has_fua
+            place.layer.file_system == "ext4" && !place.has_fua()
         };
         if !self.recording.places.iter().all(tells) {
             return false;
@@ -769,20 +774,18 @@ fn state_of(path: &Path) -> Option<FileState> {
 fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
     let facts = Capabilities::of(directory).ok()?;
     let mut layer = Layer::of(&facts, "file system".into())?;
-    layer.numbers.push(device);
-    layer.numbers.dedup();
+    if !layer.holds(device) {
+        layer.also.push(device);
+    }
     let disk = facts.device.as_ref()?;
     block_stat(disk.number).ok()?;
     Some(Place {
         device,
         layer,
         since_ns: 0,
-        has_fua: disk.fua == Some(true),
-        has_journal: facts.journal == Some(true),
         copy_on_write: facts.copy_on_write,
         barriers: facts.mount.barriers,
         options: facts.mount.options.clone().unwrap_or_default(),
-        target: facts.mount.target.clone(),
         loop_backing: disk.loop_backing.clone(),
         memory: facts.memory_below(),
     })

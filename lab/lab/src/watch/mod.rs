@@ -14,6 +14,7 @@ pub mod page;
 pub mod predict;
 pub mod recording;
 pub mod report;
+mod rows;
 pub mod syncs;
 pub mod tally;
 #[cfg(test)]
@@ -24,28 +25,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_host::{DeviceNumber, TraceKind};
-
 use crate::result::LabResult;
 
 use advice::advice;
 use cause::{cause, why};
 use collect::{Seen, Target, WatchError, Watched};
 use predict::{measure, pair_of, prediction, table_of};
-use recording::Recording;
+use recording::{Place, Recording, SeenFile};
 use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
+use rows::Row;
 use syncs::{How, Sync, Syncs, syncs_of};
-use tally::{BesideReport, FileTally, SyncBill, tally};
+use tally::{BesideReport, Tallied, tally};
 
 /// When to measure the lab's own ways for a prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Predict {
     /// If the disk was idle most of the time.
-    #[default]
     Idle,
     /// Also on a busy disk.
     Always,
-    /// Not at all.
+    /// Not at all: nothing is written.
+    #[default]
     Never,
 }
 
@@ -72,6 +72,8 @@ const BESIDE_LISTED: usize = 4;
 const WRITERS_LISTED: usize = 6;
 /// On a disk that is busier than this, nothing is measured unless the caller asks for it.
 const IDLE: f64 = 0.25;
+/// With more than one of so many syncs not covered by a flush, a part of the bill is missing.
+const UNCOVERED_MAX: u64 = 50;
 /// How often the report so far is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
@@ -110,8 +112,8 @@ pub fn watch(
 pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     let recording = &seen.recording;
     let syncs = syncs_of(recording);
-    let tallies = tally(recording, &syncs);
-    let seconds = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
+    let tallied = tally(recording, &syncs);
+    let seconds = recording.seconds();
     let mut by_file: BTreeMap<usize, Vec<&Sync>> = BTreeMap::new();
     let is_wanted = |file: usize| match &options.target {
         Target::Path(path) => syncs.files[file].path.starts_with(collect::absolute(path)),
@@ -121,11 +123,11 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         by_file.entry(sync.file).or_default().push(sync);
     }
     let program = seen.processes.first().map_or_else(String::new, |process| process.name.clone());
-    let mut files: Vec<(u64, FileReport)> = by_file
-        .iter()
-        .map(|(&file, of_it)| {
-            let all_ns = of_it.iter().map(|sync| sync.end_ns - sync.start_ns).sum();
-            let one = One { recording, syncs: &syncs, file, tally: &tallies[file], of_it, seconds };
+    let mut files: Vec<(u64, FileReport)> = rows::rows(&by_file, &syncs, &tallied)
+        .into_iter()
+        .map(|row| {
+            let all_ns = row.syncs.iter().map(|sync| sync.end_ns - sync.start_ns).sum();
+            let one = One { recording, syncs: &syncs, tallied: &tallied, row, seconds };
             (all_ns, one.report(&program))
         })
         .collect();
@@ -159,7 +161,7 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         finding: String::new(),
         files,
         files_left_out,
-        disks: disks(recording, seconds)
+        disks: disks(recording, &tallied)
             .into_iter()
             .filter(|disk| used.is_empty() || used.contains(&disk.device))
             .collect(),
@@ -238,100 +240,69 @@ fn place_warnings(recording: &Recording, used: &[String]) -> Vec<String> {
     warnings
 }
 
-fn disks(recording: &Recording, seconds: f64) -> Vec<DiskReport> {
-    let disk = |place: &recording::Place| DiskReport {
+fn disks(recording: &Recording, tallied: &Tallied) -> Vec<DiskReport> {
+    let disk = |(place, &busy): (&Place, &f64)| DiskReport {
         device: place.layer.device.clone(),
-        file_system: match (place.layer.file_system.as_str(), place.has_journal) {
-            ("ext4", false) => "ext4 without a journal".into(),
-            (other, _) => other.into(),
+        file_system: match place.is_bare() {
+            true => "ext4 without a journal".into(),
+            false => place.layer.file_system.clone(),
         },
-        mounted: place.target.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+        mounted: place.target().display().to_string(),
         options: place.options.clone(),
-        volatile_cache: place.layer.volatile_cache,
-        fua: place.has_fua,
-        busy: busy(recording, place, seconds),
+        volatile_cache: place.layer.volatile_cache(),
+        fua: place.has_fua(),
+        busy,
     };
-    recording.places.iter().map(disk).collect()
+    recording.places.iter().zip(&tallied.busy).map(disk).collect()
 }
 
-/// The share of the time in which the disk had a request.
-fn busy(recording: &Recording, place: &recording::Place, seconds: f64) -> f64 {
-    let (mut busy_ns, mut open, mut since_ns) = (0, 0u32, 0);
-    for event in &recording.events {
-        match event.what {
-            TraceKind::RequestIssue { device, .. } if place.layer.numbers.contains(&device) => {
-                if open == 0 {
-                    since_ns = event.time_ns;
-                }
-                open += 1;
-            }
-            TraceKind::RequestComplete { device, .. }
-                if open > 0 && place.layer.numbers.contains(&device) =>
-            {
-                open -= 1;
-                if open == 0 {
-                    busy_ns += event.time_ns - since_ns;
-                }
-            }
-            _ => {}
-        }
-    }
-    (busy_ns as f64 / 1e9 / seconds.max(1e-9)).min(1.0)
-}
-
-/// One file's report.
+/// One row's report.
 struct One<'a> {
     recording: &'a Recording,
     syncs: &'a Syncs,
-    file: usize,
-    tally: &'a FileTally,
-    of_it: &'a [&'a Sync],
+    tallied: &'a Tallied,
+    row: Row<'a>,
     seconds: f64,
 }
 
 impl One<'_> {
     fn report(&self, program: &str) -> FileReport {
-        let file = &self.syncs.files[self.file];
-        let place = file.place.map(|place| &self.recording.places[place]);
+        let files: Vec<&SeenFile> =
+            self.row.files.iter().map(|&file| &self.syncs.files[file]).collect();
+        let place = files[0].place.map(|place| &self.recording.places[place]);
         let mut by_how: BTreeMap<How, Vec<&Sync>> = BTreeMap::new();
-        for sync in self.of_it {
+        for sync in &self.row.syncs {
             by_how.entry(sync.how).or_default().push(sync);
         }
         let how = by_how.iter().max_by_key(|(_, all)| all.len()).map_or(How::Fsync, |(h, _)| *h);
-        let again = self.syncs.again.get(&self.file).copied().unwrap_or(0);
-        let bill = self.bill(place);
+        let no_bill = self.no_bill(files[0].place, how);
+        let bill = no_bill.is_none().then_some(self.row.tally.bill);
         let cause = match bill {
-            Some(_) => cause(file, place, self.tally, how, again),
+            Some(_) => cause(&files, place, &self.row.tally, how),
             None => cause::Cause::Unknown,
         };
         let beside = self.beside();
-        let path = file.path.display().to_string();
-        let name = file.path.file_name().map_or(path.clone(), |n| n.to_string_lossy().into_owned());
-        let why = match &bill {
-            Some(bill) => why(&name, how, bill, cause, place),
-            None => format!("{name}: there is no bill, since {}", self.no_bill(place)),
-        };
-        let note = match (file.is_gone, again.max(file.births - 1)) {
-            (_, 2..) => Some("created again and again under this name".into()),
-            _ if !file.path.is_absolute() => None,
-            (true, _) => Some("removed or renamed while it was watched".into()),
-            (false, _) if file.is_new => Some("opened while it was watched".into()),
-            (false, _) => None,
+        let path = self.row.path.clone();
+        let name = path.rsplit_once('/').map_or(path.as_str(), |(_, name)| name);
+        let why = match (&bill, no_bill) {
+            (_, Some(reason)) => format!("{name}: there is no bill, since {reason}"),
+            (Some(bill), None) => why(name, how, bill, cause, place),
+            (None, None) => String::new(),
         };
         FileReport {
             advice: advice(program, &path, cause, !beside.is_empty()),
-            path,
             file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
-            note,
+            note: self.row.note(self.syncs),
             calls: by_how.iter().map(|(how, all)| (*how, self.calls(all))).collect(),
             bytes_between: self.bytes_between(),
             bill,
-            time: bill.map(|_| self.tally.time),
+            time: bill.map(|_| self.row.tally.time),
             beside,
             cause,
             why,
             prediction: None,
+            path,
         }
     }
 
@@ -354,8 +325,8 @@ impl One<'_> {
         let is_shown = |sync: &&&Sync| {
             self.recording.calls_ns.iter().any(|span| span.contains(&sync.start_ns))
         };
-        let syncs = self.of_it.iter().filter(is_shown).count();
-        let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
+        let syncs = self.row.syncs.iter().filter(is_shown).count();
+        let writes = self.syncs.writes.iter().filter(|write| self.row.files.contains(&write.file));
         if writes.clone().count() < syncs {
             // Some were made while calls were not traced.
             return None;
@@ -364,39 +335,44 @@ impl One<'_> {
         (!all.is_empty()).then(|| all.iter().sum::<u64>() / syncs.max(1) as u64)
     }
 
-    fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {
-        let bill = self.tally.bill;
-        let is_whole = bill.syncs > 0 && self.recording.lost == 0;
-        (is_whole && !place.is_none_or(|at| self.is_passed_on(at))).then_some(bill)
-    }
-
-    fn no_bill(&self, place: Option<&recording::Place>) -> &'static str {
-        match place {
-            _ if self.recording.lost > 0 => "events were lost",
-            None => "its file system is on no disk of its own, or came after the start",
-            Some(place) if self.is_passed_on(place) => {
-                "its disk has no queue of its own and passes requests on (device mapper, md, zram)"
-            }
-            Some(_) => "nothing was synced",
+    /// Why there is no bill, if there is none: it could not be seen, or what was seen contradicts
+    /// what the syncs promise.
+    fn no_bill(&self, place: Option<usize>, how: How) -> Option<String> {
+        let tally = &self.row.tally;
+        let said = |reason: &str| Some(reason.to_owned());
+        if self.recording.lost > 0 {
+            return said("events were lost");
         }
-    }
-
-    /// Whether the disk got bios and issued no request.
-    fn is_passed_on(&self, place: &recording::Place) -> bool {
-        let has = |device: &DeviceNumber| place.layer.numbers.contains(device);
-        let (mut is_asked, mut is_shown) = (false, false);
-        for event in &self.recording.events {
-            match &event.what {
-                TraceKind::BioQueue { device, .. } => is_asked |= has(device),
-                TraceKind::RequestIssue { device, .. } => is_shown |= has(device),
-                _ => {}
-            }
+        let Some(at) = place else {
+            return said("its file system is on no disk of its own, or came after the start");
+        };
+        if self.tallied.is_passed_on[at] {
+            return said(
+                "its disk has no queue of its own and passes requests on (device mapper, md, zram)",
+            );
         }
-        is_asked && !is_shown
+        if matches!(how, How::Syncfs | How::SyncAll) {
+            return said(
+                "a sync of a whole file system writes what all programs left, and the trace does \
+                 not show whose that is",
+            );
+        }
+        let bill = &tally.bill;
+        if bill.data_writes == 0.0 && self.bytes_between().is_some_and(|bytes| bytes > 0) {
+            return said("the program wrote, and no write of its data was seen on the disk");
+        }
+        let has_barriers = self.recording.places[at].layer.has_barriers;
+        (has_barriers && tally.uncovered * UNCOVERED_MAX > bill.syncs).then(|| {
+            format!(
+                "{} of its {} syncs ended before a flush that was seen covered what they had \
+                 written: a part of what they pay is not in the trace",
+                tally.uncovered, bill.syncs
+            )
+        })
     }
 
     fn beside(&self) -> Vec<BesideReport> {
-        let mut all: Vec<BesideReport> = self.tally.beside.values().cloned().collect();
+        let mut all: Vec<BesideReport> = self.row.tally.beside.values().cloned().collect();
         let weight = |one: &BesideReport| one.transfers + one.flushes;
         all.retain(|one| weight(one) >= 0.05);
         all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use inkstone_host::{DeviceNumber, ExtentMap, OpenedAs, TraceEvent};
 use inkstone_io::{Barriers, CopyOnWrite};
@@ -20,6 +20,11 @@ pub struct Recording {
     pub span_ns: Range<u64>,
     /// When system calls were traced.
     pub calls_ns: Vec<Range<u64>>,
+    /// When the trace continued after a pause: what was in progress before is not known to have
+    /// ended.
+    pub pauses_ns: Vec<u64>,
+    /// How long the pauses were, together.
+    pub paused_ns: u64,
     /// The system calls, and the requests of all processes on the disks, ordered by time.
     pub events: Vec<TraceEvent>,
     /// How many events were lost.
@@ -35,6 +40,12 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// How long it was traced, in seconds.
+    pub fn seconds(&self) -> f64 {
+        let span_ns = self.span_ns.end.saturating_sub(self.span_ns.start);
+        span_ns.saturating_sub(self.paused_ns) as f64 / 1e9
+    }
+
     /// Whether this file system is btrfs.
     pub fn is_btrfs(&self, place: Option<usize>) -> bool {
         place.is_some_and(|at| self.places[at].layer.file_system == "btrfs")
@@ -54,6 +65,8 @@ pub struct SeenFile {
     pub is_directory: bool,
     /// Whether it was first seen after the start.
     pub is_new: bool,
+    /// Whether it was created while it was watched.
+    pub is_created: bool,
     /// How many different files had this inode number: more than 1 if the file was removed and
     /// created again.
     pub births: u64,
@@ -68,6 +81,22 @@ pub struct SeenFile {
 }
 
 impl SeenFile {
+    /// Whether it got longer, or got blocks, while it was watched.
+    pub fn grew(&self) -> bool {
+        let Some(after) = &self.after else { return self.is_created };
+        let blocks =
+            |state: &FileState| state.extents.extents.iter().map(|extent| extent.len_bytes).sum();
+        let size = |state: &FileState| -> (u64, u64) { (state.len_bytes, blocks(state)) };
+        let (len, blocks) = size(after);
+        match &self.before {
+            Some(before) if !self.is_created => {
+                let (len_before, blocks_before) = size(before);
+                len > len_before || blocks > blocks_before
+            }
+            _ => self.is_created && len > 0,
+        }
+    }
+
     /// A file that is known by name only.
     pub fn named(device: DeviceNumber, inode: u64, path: PathBuf, place: Option<usize>) -> Self {
         Self {
@@ -76,12 +105,30 @@ impl SeenFile {
             path,
             is_directory: false,
             is_new: false,
+            is_created: false,
             births: 1,
             is_gone: false,
             place,
             before: None,
             after: None,
         }
+    }
+}
+
+impl Place {
+    /// Whether one of its disks can write past its cache.
+    pub fn has_fua(&self) -> bool {
+        self.layer.disks.iter().any(|disk| disk.fua)
+    }
+
+    /// Where it is mounted; empty if that is not known.
+    pub fn target(&self) -> &Path {
+        self.layer.target.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Whether it is ext4 without a journal.
+    pub fn is_bare(&self) -> bool {
+        self.layer.file_system == "ext4" && !self.layer.has_journal
     }
 }
 
@@ -118,18 +165,12 @@ pub struct Place {
     pub layer: Layer,
     /// When its trace began: later than the start if its first file was opened later.
     pub since_ns: u64,
-    /// Whether the disk can write past its cache.
-    pub has_fua: bool,
-    /// Whether the file system has a journal (ext4).
-    pub has_journal: bool,
     /// Whether overwriting moves data.
     pub copy_on_write: CopyOnWrite,
     /// Whether syncs reach the medium.
     pub barriers: Barriers,
     /// Options of the mount.
     pub options: String,
-    /// Where it is mounted.
-    pub target: Option<PathBuf>,
     /// For a loop device: its file.
     pub loop_backing: Option<PathBuf>,
     /// If it is in memory: the kind of memory.

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
-use inkstone_host::{Call, DeviceNumber, TraceEvent, TraceKind};
+use inkstone_host::{Call, DeviceNumber, RequestOp, TraceEvent, TraceKind};
 
-use crate::bill::evidence::is_worker;
+use crate::bill::attribution::is_worker;
 
 use super::recording::{Descriptor, Recording, SeenFile};
 
@@ -113,6 +113,8 @@ pub struct Syncs {
     pub(super) threads: HashMap<u32, u32>,
     /// The files by the inode numbers of events.
     pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
+    /// For each thread, when it began to write to which file past the page cache.
+    pub(super) direct: HashMap<u32, Vec<(u64, usize)>>,
     /// How many calls have no row, since their file could not be named.
     pub unnamed: u64,
     /// How often files were created, synced and removed under the same name.
@@ -150,6 +152,10 @@ struct Open {
     is_told: bool,
     /// When the file system finished it, and whether it failed.
     synced: Option<(u64, bool)>,
+    /// When its thread asked for a flush or a FUA write, and when the next one ended: its end where
+    /// the file system does not report it.
+    asked_ns: Option<u64>,
+    flushed_ns: Option<u64>,
     /// Whether it is the second half of a ring's request.
     is_taken: bool,
 }
@@ -166,6 +172,8 @@ impl Open {
             data_only: false,
             is_told: false,
             synced: None,
+            asked_ns: None,
+            flushed_ns: None,
             is_taken: false,
         }
     }
@@ -182,10 +190,14 @@ const UNKNOWN: usize = usize::MAX;
 /// Finds the syncs of a recording.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
+    let mut pauses = recording.pauses_ns.iter().peekable();
     let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
     for event in &recording.events {
         if ends.next_if(|&end_ns| end_ns <= event.time_ns).is_some() {
             finder.calls_are_hidden();
+        }
+        if pauses.next_if(|&&at_ns| at_ns <= event.time_ns).is_some() {
+            finder.paused();
         }
         finder.see(event);
     }
@@ -203,6 +215,8 @@ struct Finder<'a> {
     /// The file systems' syncs outside of calls.
     workers: Vec<Open>,
     running: HashMap<u32, usize>,
+    /// Those whose flush has not ended.
+    flushing: Vec<usize>,
     found: Syncs,
 }
 
@@ -237,6 +251,7 @@ impl<'a> Finder<'a> {
             ring: HashMap::new(),
             workers: Vec::new(),
             running: HashMap::new(),
+            flushing: Vec::new(),
             found: Syncs {
                 files: recording.files.clone(),
                 threads: recording.threads.clone(),
@@ -276,9 +291,24 @@ impl<'a> Finder<'a> {
                 }
             }
             TraceKind::DirectIo { device, inode, .. } => {
-                let file = self.found.file_at(device, inode);
-                if let (Some(open), Some(_)) = (self.calls.get_mut(&thread), file) {
-                    open.file = open.file.or(file);
+                let Some(file) = self.found.file_at(device, inode) else { return };
+                self.found.direct.entry(thread).or_default().push((now_ns, file));
+                if let Some(open) = self.calls.get_mut(&thread) {
+                    open.file = open.file.or(Some(file));
+                }
+            }
+            TraceKind::BioQueue { flags, .. } if flags.preflush || flags.fua => {
+                let Some(&index) = self.running.get(&thread) else { return };
+                if self.workers[index].asked_ns.replace(now_ns).is_none() {
+                    self.flushing.push(index);
+                }
+            }
+            TraceKind::RequestComplete { flags, .. }
+                if flags.op == RequestOp::Flush || flags.fua =>
+            {
+                for index in self.flushing.drain(..) {
+                    self.workers[index].flushed_ns = Some(now_ns);
+                    self.workers[index].asked_ns = None;
                 }
             }
             TraceKind::RingSubmit { request, opcode } => {
@@ -359,6 +389,16 @@ impl<'a> Finder<'a> {
             }
             self.workers.push(open);
         }
+    }
+
+    /// The trace paused: the ends of what was in progress are not in it.
+    fn paused(&mut self) {
+        self.calls.clear();
+        self.ring.clear();
+        self.flushing.clear();
+        let open: HashSet<usize> = self.running.drain().map(|(_, index)| index).collect();
+        let all = std::mem::take(&mut self.workers).into_iter().enumerate();
+        self.workers = all.filter(|(at, _)| !open.contains(at)).map(|(_, one)| one).collect();
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
@@ -444,7 +484,7 @@ impl<'a> Finder<'a> {
         if let Some(&known) = self.found.by_inode.get(&(Some(device), 0)) {
             return Some(known);
         }
-        let target = self.recording.places[at].target.clone()?;
+        let target = self.recording.places[at].layer.target.clone()?;
         let all = self.unseen(SeenFile::named(device, 0, target, Some(at)));
         self.found.by_inode.insert((Some(device), 0), all);
         Some(all)
@@ -521,8 +561,8 @@ impl<'a> Finder<'a> {
                 None if self.shows_calls(one.start_ns) => How::Other,
                 None => most(one),
             };
-            let end = one.synced.unwrap_or_else(|| (self.last_request_ns(one), false));
-            one.ended(how, one.file.unwrap_or(UNKNOWN), end)
+            let end_ns = one.asked_ns.or(one.flushed_ns).unwrap_or(one.start_ns);
+            one.ended(how, one.file.unwrap_or(UNKNOWN), one.synced.unwrap_or((end_ns, false)))
         });
         let left: Vec<Sync> = left.collect();
         self.found.syncs.extend(left);
@@ -548,28 +588,5 @@ impl<'a> Finder<'a> {
         }
         let most = |counts: BTreeMap<How, u64>| counts.into_iter().max_by_key(|(_, count)| *count);
         counts.into_iter().filter_map(|(key, of_it)| Some((key, most(of_it)?.0))).collect()
-    }
-
-    /// When the flush ended that this thread asked for, since file systems other than ext4 do not
-    /// report the end of a sync.
-    fn last_request_ns(&self, one: &Open) -> u64 {
-        let events = &self.recording.events;
-        let from = events.partition_point(|event| event.time_ns < one.start_ns);
-        let asked = events[from..].iter().find(|event| {
-            let flush = |what| match what {
-                TraceKind::BioQueue { flags, .. } => flags.preflush || flags.fua,
-                _ => false,
-            };
-            event.tid == one.thread && flush(event.what)
-        });
-        let Some(asked) = asked else { return one.start_ns };
-        let after = events.partition_point(|event| event.time_ns <= asked.time_ns);
-        let done = events[after..].iter().find(|event| match event.what {
-            TraceKind::RequestComplete { flags, .. } => {
-                flags.op == inkstone_host::RequestOp::Flush || flags.fua
-            }
-            _ => false,
-        });
-        done.map_or(asked.time_ns, |event| event.time_ns)
     }
 }

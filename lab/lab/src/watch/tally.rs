@@ -1,35 +1,24 @@
-//! The bill of each file's syncs: which requests on the disk each sync caused, where its time went,
-//! and whose requests were in progress.
+//! The bill of each file's syncs: what each of them caused on the disk, where its time went, and
+//! whose requests were in progress.
 //!
-//! *Owns*: that attribution. *May not touch*: the reason for a file's cost (`cause`).
-//!
-//! **Data** is a write that the syncing thread submitted within the sync, or any write on the
-//! file's blocks. **A flush** belongs to a sync if the syncing thread asked for one, and this was
-//! the first that the device got after that. A flush that serves several syncs is counted once, for
-//! the first.
-//!
-//! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since
-//! the journal's flush covers it. So a sync without a flush of its own waited for the last
-//! transaction that ended within it. A sync that sent a flush waited if a transaction ended between
-//! its data and that flush. The transaction's writes and flushes belong to the sync. (xfs): a sync
-//! that forced the log waited for the last log write that ended within it, and for the earlier ones
-//! of the same checkpoint. (btrfs): the syncing thread writes the log tree and the superblock
-//! itself.
+//! *Owns*: the sums. *May not touch*: whose a request was (`crate::bill`), the reason for a file's
+//! cost (`cause`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use inkstone_host::{DeviceNumber, ExtentState, RequestOp, TraceKind};
+use inkstone_host::ExtentState;
 
 use crate::bill::Layer;
-use crate::bill::evidence::is_worker;
-use crate::bill::requests::{DeviceRequest, pair};
+use crate::bill::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_worker};
+use crate::bill::durable::Cover;
+use crate::bill::requests::DeviceRequest;
 use crate::stats::median;
 
-use super::recording::{FileState, Place, Recording};
-use super::syncs::{Sync, Syncs};
+use super::recording::{FileState, Recording};
+use super::syncs::{How, Syncs};
 
 /// The cost of the syncs of one file: sums until `share`, then means.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,10 +27,16 @@ pub struct FileTally {
     pub bill: SyncBill,
     /// Where the time of one sync went.
     pub time: SyncTime,
+    /// The same of the slowest hundredth; `None` if there were fewer than a hundred.
+    pub slowest: Option<SyncTime>,
+    /// The same of each.
+    each: Vec<SyncTime>,
     /// Others' requests that were in progress during a sync, by their owners.
     pub beside: BTreeMap<String, BesideReport>,
     /// The bytes written, by the state of their blocks before.
     pub blocks: Blocks,
+    /// How many syncs ended before what they promised was on the medium, as far as events show.
+    pub uncovered: u64,
     /// How long each sync took that waited for the journal or the log.
     waited_ns: Vec<u64>,
     /// How long each of the other syncs took.
@@ -83,6 +78,8 @@ pub struct SyncTime {
     pub total_us: f64,
     /// In the device.
     pub device_us: f64,
+    /// Of this while it had a flush to do.
+    pub flush_us: f64,
     /// In the kernel's queue.
     pub queue_us: f64,
     /// Waiting for the journal, outside of these two.
@@ -125,27 +122,88 @@ pub struct Blocks {
 }
 
 impl FileTally {
+    /// Adds another file's sums.
+    pub fn add(&mut self, other: Self) {
+        let mut more = other.bill;
+        self.bill.parts().into_iter().zip(more.parts()).for_each(|(sum, more)| *sum += *more);
+        self.bill.syncs += other.bill.syncs;
+        self.each.extend(other.each);
+        for (who, one) in other.beside {
+            let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
+            let sum = self.beside.entry(who).or_insert_with_key(whose);
+            (sum.transfers, sum.flushes) =
+                (sum.transfers + one.transfers, sum.flushes + one.flushes);
+        }
+        self.blocks.add(other.blocks);
+        self.uncovered += other.uncovered;
+        self.waited_ns.extend(other.waited_ns);
+        self.other_ns.extend(other.other_ns);
+    }
+
     /// Turns the sums into the means of one sync.
-    fn share(&mut self) {
+    pub fn share(&mut self) {
         let median =
             |ns: &[u64]| median(&ns.iter().map(|&ns| ns as f64 / 1000.0).collect::<Vec<f64>>());
-        self.time.waited_p50_us = median(&self.waited_ns);
-        self.time.other_p50_us = median(&self.other_ns);
-        let (bill, time) = (&mut self.bill, &mut self.time);
-        let writes = [&mut bill.data_writes, &mut bill.journal_writes, &mut bill.metadata_writes];
-        let bytes = [&mut bill.data_bytes, &mut bill.journal_bytes, &mut bill.metadata_bytes];
-        let rest = [&mut bill.flushes, &mut bill.fua, &mut bill.reads, &mut bill.waited];
-        let us =
-            [&mut time.total_us, &mut time.device_us, &mut time.queue_us, &mut time.journal_us];
+        self.each.sort_unstable_by(|a, b| b.total_us.total_cmp(&a.total_us));
+        let slowest = self.each.len() / SLOWEST;
+        self.slowest = (slowest > 0).then(|| SyncTime::mean(&self.each[..slowest]));
+        self.time = SyncTime {
+            waited_p50_us: median(&self.waited_ns),
+            other_p50_us: median(&self.other_ns),
+            ..SyncTime::mean(&self.each)
+        };
+        let syncs = self.bill.syncs.max(1) as f64;
         let beside =
             self.beside.values_mut().flat_map(|one| [&mut one.transfers, &mut one.flushes]);
-        let sums = writes.into_iter().chain(bytes).chain(rest).chain(us).chain(beside);
-        let syncs = bill.syncs.max(1) as f64;
+        let sums = self.bill.parts().into_iter().chain(beside);
         sums.for_each(|sum| *sum /= syncs);
     }
 }
 
+impl SyncBill {
+    fn parts(&mut self) -> [&mut f64; 10] {
+        [
+            &mut self.data_writes,
+            &mut self.data_bytes,
+            &mut self.journal_writes,
+            &mut self.journal_bytes,
+            &mut self.metadata_writes,
+            &mut self.metadata_bytes,
+            &mut self.flushes,
+            &mut self.fua,
+            &mut self.reads,
+            &mut self.waited,
+        ]
+    }
+}
+
+impl SyncTime {
+    fn mean(all: &[SyncTime]) -> SyncTime {
+        let mean =
+            |of: fn(&SyncTime) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
+        SyncTime {
+            total_us: mean(|one| one.total_us),
+            device_us: mean(|one| one.device_us),
+            flush_us: mean(|one| one.flush_us),
+            queue_us: mean(|one| one.queue_us),
+            journal_us: mean(|one| one.journal_us),
+            ..SyncTime::default()
+        }
+    }
+}
+
 impl Blocks {
+    fn add(&mut self, other: Self) {
+        let Self { written, unwritten, beyond, appended, hole, shared, unknown } = other;
+        self.written += written;
+        self.unwritten += unwritten;
+        self.beyond += beyond;
+        self.appended += appended;
+        self.hole += hole;
+        self.shared += shared;
+        self.unknown += unknown;
+    }
+
     /// The sum.
     pub fn all(&self) -> u64 {
         let Self { written, unwritten, beyond, appended, hole, shared, unknown } = *self;
@@ -154,508 +212,258 @@ impl Blocks {
 }
 
 const BLOCK_BYTES: u64 = 4096;
-/// Requests that began more than this before a sync are left out.
-const LONG_NS: u64 = 1_000_000_000;
-/// The longest time from the start of a direct write to its requests.
-const DIRECT_NS: u64 = 1_000_000_000;
+/// The slowest one of so many syncs is looked at by itself.
+const SLOWEST: usize = 100;
 
-/// Makes the bills of the files, in the order of `syncs.files`.
-pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
-    let layers: Vec<Layer> = recording.places.iter().map(|place| place.layer.clone()).collect();
-    let requests = pair(&recording.events, &layers);
-    let seen = Seen::of(recording, syncs, &requests);
-    let mut tallies = vec![FileTally::default(); syncs.files.len()];
-    let mut claims = seen.transfers();
-    seen.blocks(&claims, &mut tallies);
-    seen.claim(&mut claims, &mut tallies);
-    seen.count(&claims, &mut tallies);
-    seen.times(&claims, &mut tallies);
-    tallies.iter_mut().for_each(FileTally::share);
-    tallies
+/// The bills of all files, and what the disks did.
+pub struct Tallied {
+    /// Sums, in the order of `syncs.files`.
+    pub files: Vec<FileTally>,
+    /// For each place, the share of the time in which a disk of it had a request.
+    pub busy: Vec<f64>,
+    /// For each place, whether its disk got bios and issued no request: it passes them on.
+    pub is_passed_on: Vec<bool>,
 }
 
-/// What a request was for a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Data,
-    Journal,
-    Metadata,
-    Read,
-    Flush,
-}
-
-/// Whose a request was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Claim {
-    file: usize,
-    /// The first sync that it served; `None` between syncs.
-    sync: Option<usize>,
-    what: What,
-}
-
-/// A piece of the disk that holds a piece of a file.
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    start: u64,
-    end: u64,
-    file: usize,
-    logical: u64,
-}
-
-/// A transaction of ext4's journal.
-#[derive(Debug, Clone, Copy)]
-struct Transaction {
-    start_ns: u64,
-    end_ns: u64,
-}
-
-/// A flush that some thread asked for.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    time_ns: u64,
-    place: usize,
-}
-
-struct Seen<'a> {
-    recording: &'a Recording,
-    syncs: &'a Syncs,
-    requests: &'a [DeviceRequest],
-    /// For each place, its flushes, in order.
-    flushes: Vec<Vec<usize>>,
-    /// For each place, its writes to the journal or log.
-    journal: Vec<Vec<usize>>,
-    pieces: Vec<Vec<Piece>>,
-    transactions: Vec<Vec<Transaction>>,
-    /// For each thread, its syncs, as indices of `syncs.syncs`.
-    by_thread: HashMap<u32, Vec<usize>>,
-    asked: HashMap<u32, Vec<Asked>>,
-    /// For each thread, when it began to write to which file past the page cache.
-    direct: HashMap<u32, Vec<(u64, usize)>>,
-    forced: HashMap<u32, Vec<u64>>,
-}
-
-impl<'a> Seen<'a> {
-    fn of(recording: &'a Recording, syncs: &'a Syncs, requests: &'a [DeviceRequest]) -> Self {
-        let places = &recording.places;
-        let mut flushes = vec![Vec::new(); places.len()];
-        let mut journal = vec![Vec::new(); places.len()];
-        for (index, request) in requests.iter().enumerate() {
-            if request.is_flush() {
-                // A flush empties the cache of the whole disk, whichever partition asked for it.
-                let disk = places[request.layer].layer.numbers.first();
-                let on_it = places.iter().zip(&mut flushes);
-                let on_it = on_it.filter(|(place, _)| place.layer.numbers.first() == disk);
-                on_it.for_each(|(_, all)| all.push(index));
-            } else if request.is_write() && is_journal(&places[request.layer].layer, request) {
-                journal[request.layer].push(index);
-            }
+/// Makes the bills.
+pub fn tally(recording: &Recording, syncs: &Syncs) -> Tallied {
+    let layers = layers_of(recording, syncs);
+    let (spans, acts) = spans_of(syncs);
+    let threads: HashSet<u32> = syncs.threads.keys().copied().collect();
+    let direct = &syncs.direct;
+    let case = Case { layers: &layers, spans: &spans, acts: &acts, threads: &threads, direct };
+    let mut attribution = Attribution::of(case);
+    let mut pauses = recording.pauses_ns.iter().peekable();
+    for event in &recording.events {
+        if pauses.next_if(|&&at| at <= event.time_ns).is_some() {
+            attribution.pause();
         }
-        let mut by_thread: HashMap<u32, Vec<usize>> = HashMap::new();
-        for (index, sync) in syncs.syncs.iter().enumerate() {
-            by_thread.entry(sync.thread).or_default().push(index);
-            if let Some(worker) = sync.worker {
-                by_thread.entry(worker).or_default().push(index);
-            }
+        attribution.see(event);
+    }
+    let mut found = attribution.transfers();
+    let mut files = vec![FileTally::default(); syncs.files.len()];
+    blocks(&found, &layers, syncs, &mut files);
+    let overwrites = |tally: &FileTally| {
+        let firsts = tally.blocks.all() - tally.blocks.written;
+        firsts <= tally.blocks.all() / 50
+    };
+    let facts = found.add_waits(&files.iter().map(overwrites).collect::<Vec<bool>>());
+    for (span, facts) in spans.iter().zip(facts) {
+        let tally = &mut files[span.file];
+        tally.bill.syncs += 1;
+        if span.layer.is_none() {
+            continue;
         }
-        let mut seen = Self {
-            recording,
-            syncs,
-            requests,
-            flushes,
-            journal,
-            pieces: pieces_of(places, syncs),
-            transactions: vec![Vec::new(); places.len()],
-            by_thread,
-            asked: HashMap::new(),
-            direct: HashMap::new(),
-            forced: HashMap::new(),
+        tally.bill.waited += f64::from(u8::from(facts.waited));
+        tally.uncovered += u64::from(span.promises && matches!(facts.cover, Cover::Not(_)));
+        let times = if facts.waited { &mut tally.waited_ns } else { &mut tally.other_ns };
+        times.push(span.end_ns - span.start_ns);
+    }
+    count(&found, &mut files);
+    times(&found, &spans, &layers, &mut files);
+    beside(&found, &spans, &threads, &mut files);
+    let places = 0..layers.len();
+    let seconds = recording.seconds();
+    let of = |place: usize| found.requests.iter().filter(move |request| request.layer == place);
+    Tallied {
+        busy: places.clone().map(|place| busy(of(place), seconds)).collect(),
+        is_passed_on: places
+            .map(|place| found.is_asked[place] && of(place).next().is_none())
+            .collect(),
+        files,
+    }
+}
+
+/// The syncs as spans, in their order, with the threads that worked for each.
+fn spans_of(syncs: &Syncs) -> (Vec<Span>, Acts) {
+    let mut acts = Acts::default();
+    let spans = syncs.syncs.iter().enumerate().map(|(number, sync)| {
+        for thread in [Some(sync.thread), sync.worker].into_iter().flatten() {
+            acts.add(thread, sync.start_ns..sync.end_ns, number);
+        }
+        let file = &syncs.files[sync.file];
+        Span {
+            file: sync.file,
+            layer: file.place,
+            start_ns: sync.start_ns,
+            end_ns: sync.end_ns,
+            data_only: sync.data_only,
+            promises: !sync.failed && sync.how != How::SyncFileRange,
+            several: false,
+            knows_blocks: file.is_directory,
+        }
+    });
+    (spans.collect(), acts)
+}
+
+fn count(found: &Attributed<'_>, files: &mut [FileTally]) {
+    for (request, claim) in found.requests.iter().zip(&found.claims) {
+        let Some(claim) = claim else { continue };
+        let bill = &mut files[claim.file].bill;
+        bill.fua += f64::from(u8::from(request.is_write() && request.flags.fua));
+        let (count, bytes) = match claim.what {
+            What::Data => (&mut bill.data_writes, Some(&mut bill.data_bytes)),
+            What::Journal => (&mut bill.journal_writes, Some(&mut bill.journal_bytes)),
+            What::Metadata => (&mut bill.metadata_writes, Some(&mut bill.metadata_bytes)),
+            What::Read => (&mut bill.reads, None),
+            What::Flush => (&mut bill.flushes, None),
         };
-        seen.read_events();
-        seen
+        *count += 1.0;
+        bytes.into_iter().for_each(|bytes| *bytes += request.bytes as f64);
     }
+}
 
-    fn place_of(&self, device: DeviceNumber) -> Option<usize> {
-        self.recording.places.iter().position(|place| place.layer.numbers.contains(&device))
+/// Adds where each sync's time went.
+fn times(found: &Attributed<'_>, spans: &[Span], layers: &[Layer], files: &mut [FileTally]) {
+    let mut of_span: Vec<Vec<&DeviceRequest>> = vec![Vec::new(); spans.len()];
+    for (request, claim) in found.requests.iter().zip(&found.claims) {
+        if let Some(span) = claim.and_then(|claim| claim.span) {
+            of_span[span].push(request);
+        }
     }
+    for (span, own) in spans.iter().zip(of_span) {
+        let Some(place) = span.layer else { continue };
+        let during = span.start_ns..span.end_ns;
+        let mut device: Vec<Range<u64>> = Vec::new();
+        let mut either: Vec<Range<u64>> = Vec::new();
+        let mut flush: Vec<Range<u64>> = Vec::new();
+        let mut waits = false;
+        for request in own {
+            let end_ns = request.complete_ns.unwrap_or(during.end);
+            device.extend(cut(&(request.issue_ns..end_ns), &during));
+            either.extend(cut(&(request.queued_ns..end_ns), &during));
+            if request.is_flush() {
+                flush.extend(cut(&(request.issue_ns..end_ns), &during));
+            }
+            waits |= request.is_journal(&layers[place]);
+        }
+        let device_ns = length(&mut device);
+        let queue_ns = length(&mut either) - device_ns;
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let total_ns = during.end - during.start;
+        let rest_ns = total_ns.saturating_sub(device_ns + queue_ns);
+        files[span.file].each.push(SyncTime {
+            total_us: us(total_ns),
+            device_us: us(device_ns),
+            flush_us: us(length(&mut flush)),
+            queue_us: us(queue_ns),
+            journal_us: if waits { us(rest_ns) } else { 0.0 },
+            ..SyncTime::default()
+        });
+    }
+}
 
-    fn read_events(&mut self) {
-        let mut begun: HashMap<(usize, u32), u64> = HashMap::new();
-        for event in &self.recording.events {
-            match event.what {
-                TraceKind::JournalCommitStart { device, transaction } => {
-                    if let Some(place) = self.place_of(device) {
-                        begun.insert((place, transaction), event.time_ns);
-                    }
+/// What begins or ends at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    RequestEnds(usize),
+    SyncBegins(usize),
+    SyncEnds(usize),
+    RequestBegins(usize),
+}
+
+/// Adds, for each sync, whose requests were in progress on its disks, in one pass over the time.
+fn beside(found: &Attributed<'_>, spans: &[Span], threads: &HashSet<u32>, files: &mut [FileTally]) {
+    let mut changes: Vec<(u64, Change)> = Vec::new();
+    for (index, span) in spans.iter().enumerate().filter(|(_, span)| span.layer.is_some()) {
+        changes.push((span.start_ns, Change::SyncBegins(index)));
+        changes.push((span.end_ns, Change::SyncEnds(index)));
+    }
+    for (index, request) in found.requests.iter().enumerate() {
+        if found.claims[index].is_none() && !threads.contains(&request.tid) {
+            changes.push((request.issue_ns, Change::RequestBegins(index)));
+            let end_ns = request.complete_ns.unwrap_or(u64::MAX);
+            changes.push((end_ns, Change::RequestEnds(index)));
+        }
+    }
+    changes.sort_unstable();
+    // By place: how many syncs of each file, and how many requests of each owner, are in progress.
+    let mut syncs: HashMap<(usize, usize), u64> = HashMap::new();
+    let mut others: HashMap<(usize, &str, bool), u64> = HashMap::new();
+    let mut add = |file: usize, who: &str, is_flush: bool, times: u64| {
+        let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
+        let beside = files[file].beside.entry(who.to_owned()).or_insert_with_key(whose);
+        let sum = if is_flush { &mut beside.flushes } else { &mut beside.transfers };
+        *sum += times as f64;
+    };
+    for (_, change) in changes {
+        match change {
+            Change::SyncBegins(index) => {
+                let (span, place) = (&spans[index], spans[index].layer.unwrap_or_default());
+                *syncs.entry((place, span.file)).or_default() += 1;
+                for (&(_, who, is_flush), &times) in
+                    others.iter().filter(|((at, ..), times)| *at == place && **times > 0)
+                {
+                    add(span.file, who, is_flush, times);
                 }
-                TraceKind::JournalCommitEnd { device, transaction } => {
-                    let Some(place) = self.place_of(device) else { continue };
-                    let start = begun.remove(&(place, transaction));
-                    let start_ns = start.unwrap_or(self.recording.span_ns.start);
-                    let end_ns = event.time_ns;
-                    self.transactions[place].push(Transaction { start_ns, end_ns });
+            }
+            Change::SyncEnds(index) => {
+                let key = (spans[index].layer.unwrap_or_default(), spans[index].file);
+                less(&mut syncs, key);
+            }
+            Change::RequestBegins(index) => {
+                let request = &found.requests[index];
+                let (place, who, is_flush) = (request.layer, owner(request), request.is_flush());
+                *others.entry((place, who, is_flush)).or_default() += 1;
+                for (&(_, file), &times) in syncs.iter().filter(|((at, _), _)| *at == place) {
+                    add(file, who, is_flush, times);
                 }
-                TraceKind::DirectIo { device, inode, .. } => {
-                    if let Some(file) = self.syncs.file_at(device, inode) {
-                        self.direct.entry(event.tid).or_default().push((event.time_ns, file));
-                    }
-                }
-                TraceKind::XfsLogForce { .. } => {
-                    self.forced.entry(event.tid).or_default().push(event.time_ns);
-                }
-                TraceKind::BioQueue { device, sectors, flags, .. } => {
-                    let Some(place) = self.place_of(device) else { continue };
-                    if flags.is_pure_flush(sectors) {
-                        let asked = Asked { time_ns: event.time_ns, place };
-                        self.asked.entry(event.tid).or_default().push(asked);
-                    }
-                }
-                _ => {}
+            }
+            Change::RequestEnds(index) => {
+                let request = &found.requests[index];
+                less(&mut others, (request.layer, owner(request), request.is_flush()));
             }
         }
     }
+}
 
-    /// The sync of this thread that was in progress at this time.
-    fn sync_at(&self, thread: u32, time_ns: u64) -> Option<usize> {
-        let all = self.by_thread.get(&thread)?;
-        let after = all.partition_point(|&index| self.syncs.syncs[index].start_ns <= time_ns);
-        // Requests of a ring overlap: look back over a few.
-        let back = all[..after].iter().rev().take(64);
-        back.copied().find(|&index| self.syncs.syncs[index].end_ns >= time_ns)
+fn less<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, u64>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
+}
 
-    fn place_of_file(&self, file: usize) -> Option<usize> {
-        self.syncs.files[file].place
+fn owner(request: &DeviceRequest) -> &str {
+    match request.comm.as_str() {
+        _ if is_worker(&request.comm) => "the kernel's workers",
+        name if name.starts_with("jbd2/") => "the journal, for others",
+        name => name,
     }
+}
 
-    /// The program's reads and writes, without the journal's, by their places in `requests`.
-    fn transfers(&self) -> HashMap<usize, Claim> {
-        let all = self.requests.iter().enumerate();
-        all.filter_map(|(index, request)| Some((index, self.transfer(request)?))).collect()
-    }
+/// The share of the time in which there was a request.
+fn busy<'r>(requests: impl Iterator<Item = &'r DeviceRequest>, seconds: f64) -> f64 {
+    let ended = requests.filter_map(|request| Some(request.issue_ns..request.complete_ns?));
+    let busy_ns = length(&mut ended.collect::<Vec<_>>());
+    (busy_ns as f64 / 1e9 / seconds.max(1e-9)).min(1.0)
+}
 
-    /// Adds the flushes and the journal. A request that serves several syncs is the first's.
-    fn claim(&self, claims: &mut HashMap<usize, Claim>, tallies: &mut [FileTally]) {
-        let own = self.own_data(claims);
-        for (number, sync) in self.syncs.syncs.iter().enumerate() {
-            let tally = &mut tallies[sync.file];
-            tally.bill.syncs += 1;
-            let Some(place) = self.place_of_file(sync.file) else { continue };
-            let (flushes, asked_ns) = self.own_flushes(sync, place, &own[number]);
-            let has_flush = !flushes.is_empty();
-            let is_only_data = self.recording.places[place].has_journal
-                && sync.data_only
-                && tally.blocks.all() - tally.blocks.written <= tally.blocks.all() / 50;
-            let mut add = |index: usize, what: What| {
-                let claim = Claim { file: sync.file, sync: Some(number), what };
-                claims.entry(index).or_insert(claim);
-            };
-            flushes.into_iter().for_each(|index| add(index, What::Flush));
-            // With a flush of its own it may have waited for a transaction that was already past
-            // its flush, but only if the sync changed metadata.
-            let waited = match has_flush && is_only_data {
-                true => None,
-                false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
-            };
-            tally.bill.waited += f64::from(u8::from(waited.is_some()));
-            let times = if waited.is_some() { &mut tally.waited_ns } else { &mut tally.other_ns };
-            times.push(sync.end_ns - sync.start_ns);
-            for index in waited.into_iter().flatten() {
-                let is_flush = self.requests[index].is_flush();
-                add(index, if is_flush { What::Flush } else { What::Journal });
+/// Adds the bytes of the data writes by the earlier state of their blocks.
+fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [FileTally]) {
+    let mut done: HashSet<(usize, u64)> = HashSet::new();
+    for (request, claim) in found.requests.iter().zip(&found.claims) {
+        let Some(claim) = claim.filter(|claim| claim.what == What::Data) else { continue };
+        let file = claim.file;
+        let blocks = &mut files[file].blocks;
+        let before = syncs.files[file].before.as_ref();
+        let range = request.range();
+        let piece = layers[request.layer].piece_at(&range).filter(|piece| piece.file == file);
+        let (Some(before), Some(piece)) = (before, piece) else {
+            blocks.unknown += request.bytes;
+            continue;
+        };
+        let mut at = range.start.max(piece.at.start);
+        while at < range.end.min(piece.at.end) {
+            let logical = piece.logical + (at - piece.at.start);
+            let bytes = BLOCK_BYTES.min(range.end - at);
+            match done.insert((file, logical / BLOCK_BYTES)) {
+                false => blocks.written += bytes,
+                true => *state_of(before, logical, blocks) += bytes,
             }
-        }
-    }
-
-    /// Reads and writes that are the program's, without the journal's.
-    fn transfer(&self, request: &DeviceRequest) -> Option<Claim> {
-        let place = &self.recording.places[request.layer];
-        if request.is_flush() || request.is_write() && is_journal(&place.layer, request) {
-            return None;
-        }
-        let sync = self.sync_at(request.tid, request.queued_ns);
-        let sync =
-            sync.filter(|&at| self.place_of_file(self.syncs.syncs[at].file) == Some(request.layer));
-        let piece = self.piece_at(request);
-        match (request.flags.op, piece, sync) {
-            (RequestOp::Read, _, Some(at)) => {
-                let file = self.syncs.syncs[at].file;
-                Some(Claim { file, sync, what: What::Read })
-            }
-            // Another program writes to the same file, or to blocks that were this file's.
-            (RequestOp::Write, Some(_), _) if !self.may_be_ours(request) => None,
-            (RequestOp::Write, Some(piece), _) => {
-                let of_it = sync.filter(|&at| self.syncs.syncs[at].file == piece.file);
-                Some(Claim { file: piece.file, sync: of_it, what: What::Data })
-            }
-            (RequestOp::Write, None, Some(at)) => {
-                let file = self.syncs.syncs[at].file;
-                let is_metadata = self.is_metadata(place, request, file);
-                let what = if is_metadata { What::Metadata } else { What::Data };
-                Some(Claim { file, sync, what })
-            }
-            // If the file's blocks are not known (btrfs), the thread's last call decides.
-            (RequestOp::Write, None, None) => {
-                let all = self.direct.get(&request.tid)?;
-                let after = all.partition_point(|(time_ns, _)| *time_ns <= request.queued_ns);
-                let (time_ns, file) = *all.get(after.checked_sub(1)?)?;
-                let is_it = request.queued_ns - time_ns < DIRECT_NS
-                    && self.place_of_file(file) == Some(request.layer)
-                    && place.layer.is_file(&request.range());
-                is_it.then_some(Claim { file, sync: None, what: What::Data })
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether the program asked for it, or a kernel worker, which may work for anyone.
-    fn may_be_ours(&self, request: &DeviceRequest) -> bool {
-        self.syncs.threads.contains_key(&request.tid) || is_worker(&request.comm)
-    }
-
-    /// A write by a syncing thread that is on no known block of a file. ext4 and xfs mark their
-    /// metadata; btrfs has areas for data.
-    fn is_metadata(&self, place: &Place, request: &DeviceRequest, file: usize) -> bool {
-        request.flags.meta
-            || self.syncs.files[file].is_directory
-            || !place.layer.data_only.is_empty() && !place.layer.is_file(&request.range())
-    }
-
-    fn piece_at(&self, request: &DeviceRequest) -> Option<Piece> {
-        let Range { start, end } = request.range();
-        let pieces = &self.pieces[request.layer];
-        let after = pieces.partition_point(|piece| piece.start < end);
-        let near = pieces[..after].iter().rev().take(8);
-        near.copied().find(|piece| piece.end > start)
-    }
-
-    /// The data writes of each sync.
-    fn own_data(&self, claims: &HashMap<usize, Claim>) -> Vec<Vec<usize>> {
-        let mut own = vec![Vec::new(); self.syncs.syncs.len()];
-        for (&index, claim) in claims {
-            if let (Some(sync), true) = (claim.sync, claim.what != What::Read) {
-                own[sync].push(index);
-            }
-        }
-        own.iter_mut().for_each(|all| all.sort_unstable());
-        own
-    }
-
-    /// The device's flushes that served this sync's own requests, and when it last asked for a pure
-    /// flush.
-    fn own_flushes(&self, sync: &Sync, place: usize, own: &[usize]) -> (Vec<usize>, Option<u64>) {
-        let mut found = Vec::new();
-        let mut asked_ns = None;
-        let threads = [Some(sync.thread), sync.worker];
-        for thread in threads.into_iter().flatten() {
-            let all = self.asked.get(&thread).map_or(&[][..], Vec::as_slice);
-            let from = all.partition_point(|asked| asked.time_ns < sync.start_ns);
-            let within = all[from..].iter().take_while(|asked| asked.time_ns <= sync.end_ns);
-            for asked in within.filter(|asked| asked.place == place) {
-                found.extend(self.flush_for(place, asked.time_ns));
-                asked_ns = Some(asked.time_ns);
-            }
-        }
-        for &index in own {
-            found.extend(self.around(index));
-        }
-        (found, asked_ns)
-    }
-
-    /// The flush that served a request for one: the first that was issued after it.
-    fn flush_for(&self, place: usize, asked_ns: u64) -> Option<usize> {
-        let flushes = &self.flushes[place];
-        let at = flushes.partition_point(|&index| self.requests[index].issue_ns < asked_ns);
-        flushes.get(at).copied()
-    }
-
-    /// The flushes that the block layer made from a write's PREFLUSH and FUA.
-    fn around(&self, index: usize) -> Vec<usize> {
-        let request = &self.requests[index];
-        let place = &self.recording.places[request.layer];
-        if !place.layer.volatile_cache {
-            return Vec::new();
-        }
-        let before =
-            request.asked.preflush.then(|| self.flush_for(request.layer, request.queued_ns));
-        let is_after = request.asked.fua && !place.has_fua;
-        let after = request.complete_ns.filter(|_| is_after);
-        let after = after.and_then(|done_ns| self.flush_for(request.layer, done_ns));
-        let before = before.flatten();
-        [before, after].into_iter().flatten().collect()
-    }
-
-    /// The requests of the journal or log that this sync waited for; `None` if it did not wait.
-    fn waited(
-        &self,
-        sync: &Sync,
-        place: usize,
-        asked_ns: Option<u64>,
-        own: &[usize],
-    ) -> Option<Vec<usize>> {
-        let facts = &self.recording.places[place];
-        let journal = &self.journal[place];
-        let data_ns = own.iter().filter_map(|&index| self.requests[index].complete_ns).max();
-        let data_ns = data_ns.unwrap_or(sync.start_ns);
-        if facts.layer.file_system == "xfs" {
-            let threads = [Some(sync.thread), sync.worker];
-            let forced = threads.into_iter().flatten().filter_map(|thread| {
-                let all = self.forced.get(&thread)?;
-                let at = all.partition_point(|&time_ns| time_ns < sync.start_ns);
-                all.get(at).copied().filter(|&time_ns| time_ns <= sync.end_ns)
-            });
-            let forced_ns = forced.min()?;
-            return Some(self.checkpoint(journal, forced_ns, sync.end_ns));
-        }
-        if !facts.has_journal {
-            return None;
-        }
-        let all = &self.transactions[place];
-        let until_ns = asked_ns.unwrap_or(sync.end_ns);
-        let from_ns = if asked_ns.is_some() { data_ns } else { sync.start_ns };
-        let after = all.partition_point(|one| one.end_ns <= until_ns);
-        let last = all.get(after.checked_sub(1)?)?;
-        if last.end_ns <= from_ns || !facts.layer.volatile_cache && last.end_ns < data_ns {
-            return None;
-        }
-        let from = journal.partition_point(|&at| self.requests[at].issue_ns < last.start_ns);
-        let writes = journal[from..].iter().copied();
-        let writes: Vec<usize> =
-            writes.take_while(|&at| self.requests[at].issue_ns <= last.end_ns).collect();
-        Some(self.with_flushes(writes))
-    }
-
-    /// The last log write that ended in time, and the earlier ones of its checkpoint, whose first
-    /// write has a flush.
-    fn checkpoint(&self, journal: &[usize], forced_ns: u64, end_ns: u64) -> Vec<usize> {
-        let from = journal.partition_point(|&at| self.requests[at].issue_ns < forced_ns);
-        let in_time = |&&at: &&usize| self.requests[at].complete_ns.is_some_and(|ns| ns <= end_ns);
-        let sent = |&&at: &&usize| self.requests[at].issue_ns <= end_ns;
-        let ended: Vec<usize> =
-            journal[from..].iter().take_while(sent).filter(in_time).copied().collect();
-        let first = ended.iter().rposition(|&at| self.requests[at].asked.preflush).unwrap_or(0);
-        self.with_flushes(ended[first..].to_vec())
-    }
-
-    fn with_flushes(&self, writes: Vec<usize>) -> Vec<usize> {
-        let flushes: Vec<usize> = writes.iter().flat_map(|&at| self.around(at)).collect();
-        writes.into_iter().chain(flushes).collect()
-    }
-
-    fn count(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
-        for (&index, claim) in claims {
-            let request = &self.requests[index];
-            let bill = &mut tallies[claim.file].bill;
-            bill.fua += f64::from(u8::from(request.is_write() && request.flags.fua));
-            let (count, bytes) = match claim.what {
-                What::Data => (&mut bill.data_writes, Some(&mut bill.data_bytes)),
-                What::Journal => (&mut bill.journal_writes, Some(&mut bill.journal_bytes)),
-                What::Metadata => (&mut bill.metadata_writes, Some(&mut bill.metadata_bytes)),
-                What::Read => (&mut bill.reads, None),
-                What::Flush => (&mut bill.flushes, None),
-            };
-            *count += 1.0;
-            bytes.into_iter().for_each(|bytes| *bytes += request.bytes as f64);
-        }
-    }
-
-    /// Adds where each sync's time went, and whose requests were in progress.
-    fn times(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
-        let mut of_sync: Vec<Vec<usize>> = vec![Vec::new(); self.syncs.syncs.len()];
-        for (&index, claim) in claims {
-            if let Some(sync) = claim.sync {
-                of_sync[sync].push(index);
-            }
-        }
-        for (number, sync) in self.syncs.syncs.iter().enumerate() {
-            let tally = &mut tallies[sync.file];
-            let Some(place) = self.place_of_file(sync.file) else { continue };
-            let span = sync.start_ns..sync.end_ns;
-            let own = of_sync[number].iter().map(|&index| &self.requests[index]);
-            let mut device: Vec<Range<u64>> = Vec::new();
-            let mut either: Vec<Range<u64>> = Vec::new();
-            let mut journal_ns = None;
-            for request in own {
-                let end_ns = request.complete_ns.unwrap_or(span.end);
-                device.extend(cut(&(request.issue_ns..end_ns), &span));
-                either.extend(cut(&(request.queued_ns..end_ns), &span));
-                let is_journals = is_journal(&self.recording.places[place].layer, request);
-                journal_ns = journal_ns.max(is_journals.then_some(end_ns));
-            }
-            let device_ns = length(&mut device);
-            let queue_ns = length(&mut either) - device_ns;
-            let us = |ns: u64| ns as f64 / 1000.0;
-            let (spent, total_ns) = (&mut tally.time, span.end - span.start);
-            spent.total_us += us(total_ns);
-            spent.device_us += us(device_ns);
-            spent.queue_us += us(queue_ns);
-            if journal_ns.is_some() {
-                spent.journal_us += us(total_ns.saturating_sub(device_ns + queue_ns));
-            }
-            self.beside(sync, place, claims, tally);
-        }
-    }
-
-    fn beside(
-        &self,
-        sync: &Sync,
-        place: usize,
-        claims: &HashMap<usize, Claim>,
-        tally: &mut FileTally,
-    ) {
-        let early_ns = sync.start_ns.saturating_sub(LONG_NS);
-        let from = self.requests.partition_point(|request| request.issue_ns < early_ns);
-        let within = self.requests[from..].iter().enumerate();
-        let within = within.take_while(|(_, request)| request.issue_ns <= sync.end_ns);
-        for (at, request) in within {
-            let overlaps = request.complete_ns.is_none_or(|end_ns| end_ns > sync.start_ns);
-            let is_own = self.syncs.threads.contains_key(&request.tid);
-            if request.layer != place || !overlaps || is_own || claims.contains_key(&(from + at)) {
-                continue;
-            }
-            let name = request.comm.as_str();
-            let name = match name {
-                _ if is_worker(&request.comm) => "the kernel's workers".to_owned(),
-                name if name.starts_with("jbd2/") => "the journal, for others".to_owned(),
-                name => name.to_owned(),
-            };
-            let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
-            let beside = tally.beside.entry(name).or_insert_with_key(whose);
-            match request.is_flush() {
-                true => beside.flushes += 1.0,
-                false => beside.transfers += 1.0,
-            }
-        }
-    }
-
-    /// Adds the bytes of the data writes by the earlier state of their blocks.
-    fn blocks(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
-        let mut data: Vec<(usize, usize)> = claims
-            .iter()
-            .filter(|(_, claim)| claim.what == What::Data)
-            .map(|(&index, claim)| (index, claim.file))
-            .collect();
-        data.sort_unstable();
-        let mut done: HashSet<(usize, u64)> = HashSet::new();
-        for (index, file) in data {
-            let request = &self.requests[index];
-            let blocks = &mut tallies[file].blocks;
-            let before = self.syncs.files[file].before.as_ref();
-            let piece = self.piece_at(request).filter(|piece| piece.file == file);
-            let (Some(before), Some(piece)) = (before, piece) else {
-                blocks.unknown += request.bytes;
-                continue;
-            };
-            let range = request.range();
-            let mut at = range.start.max(piece.start);
-            while at < range.end.min(piece.end) {
-                let logical = piece.logical + (at - piece.start);
-                let bytes = BLOCK_BYTES.min(range.end - at);
-                match done.insert((file, logical / BLOCK_BYTES)) {
-                    false => blocks.written += bytes,
-                    true => *state_of(before, logical, blocks) += bytes,
-                }
-                at += bytes;
-            }
+            at += bytes;
         }
     }
 }
@@ -682,42 +490,22 @@ fn state_of<'a>(before: &FileState, logical: u64, blocks: &'a mut Blocks) -> &'a
     }
 }
 
-fn is_journal(layer: &Layer, request: &DeviceRequest) -> bool {
-    layer.is_log(&request.range())
-        || layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/")
-}
-
-/// Where the files' blocks are, by place and position on the disk.
-fn pieces_of(places: &[Place], syncs: &Syncs) -> Vec<Vec<Piece>> {
-    let mut pieces = vec![Vec::new(); places.len()];
+/// The layers, with the places of the files' blocks.
+fn layers_of(recording: &Recording, syncs: &Syncs) -> Vec<Layer> {
+    let mut layers: Vec<Layer> = recording.places.iter().map(|place| place.layer.clone()).collect();
     for (index, file) in syncs.files.iter().enumerate() {
-        let Some(place) = file.place else { continue };
-        let layer = &places[place].layer;
-        if layer.file_system == "btrfs" {
-            // On btrfs FIEMAP returns logical addresses.
-            continue;
-        }
+        // On btrfs FIEMAP returns addresses of btrfs's own space.
+        let Some(place) = file.place.filter(|_| !recording.is_btrfs(file.place)) else { continue };
         // The blocks of a file that shrank may belong to another file now.
         let len = |state: &Option<FileState>| state.as_ref().map(|state| state.len_bytes);
         let shrank = len(&file.after).is_some_and(|after| Some(after) < len(&file.before));
         let before = file.before.as_ref().filter(|_| !shrank);
         for state in before.into_iter().chain(&file.after) {
-            let known = state.extents.extents.iter().filter(|extent| {
-                matches!(extent.state, ExtentState::Written | ExtentState::Unwritten)
-            });
-            pieces[place].extend(known.map(|extent| Piece {
-                start: layer.start_bytes + extent.physical,
-                end: layer.start_bytes + extent.physical + extent.len_bytes,
-                file: index,
-                logical: extent.logical,
-            }));
+            layers[place].add_extents(&state.extents, index);
         }
     }
-    for all in &mut pieces {
-        all.sort_unstable_by_key(|piece| (piece.start, piece.end));
-        all.dedup_by_key(|piece| (piece.start, piece.end, piece.file));
-    }
-    pieces
+    layers.iter_mut().for_each(Layer::settle);
+    layers
 }
 
 fn cut(range: &Range<u64>, within: &Range<u64>) -> Option<Range<u64>> {

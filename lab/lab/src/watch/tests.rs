@@ -18,7 +18,7 @@ use super::report::{WatchReport, WatchedProcess};
 use super::syncs::{How, syncs_of};
 use super::tally::SyncBill;
 use super::{Predict, WatchOptions, report_of};
-use crate::bill::Layer;
+use crate::bill::{Disk, Layer};
 
 const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
 const PROGRAM: u32 = 100;
@@ -89,19 +89,22 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
         layer: Layer {
             device: "loop0".into(),
             file_system: "ext4".into(),
-            numbers: vec![DISK],
+            target: Some(PathBuf::from("/data")),
+            disks: vec![Disk {
+                numbers: vec![DISK],
+                volatile_cache: true,
+                one_flush: true,
+                ..Disk::default()
+            }],
             log: std::iter::once(JOURNAL_SECTOR * 512..JOURNAL_SECTOR * 512 * 2).collect(),
-            volatile_cache: true,
-            one_flush: true,
+            has_journal: true,
+            has_barriers: true,
             ..Layer::default()
         },
         since_ns: 0,
-        has_fua: false,
-        has_journal: true,
         copy_on_write: CopyOnWrite::Never,
         barriers: Barriers::On,
         options: "rw".into(),
-        target: Some(PathBuf::from("/data")),
         loop_backing: None,
         memory: None,
     };
@@ -252,7 +255,7 @@ fn small_writes_into_reserved_blocks_mostly_pay_for_the_inode() {
     let written = || state(40960, vec![extent(0, 8192, ExtentState::Written)]);
     for (writes_in_a_block, cause) in [(8, Cause::InodeInPlace), (1, Cause::Reserved)] {
         let mut recording = recording(reserved(), written());
-        recording.places[0].has_journal = false;
+        recording.places[0].layer.has_journal = false;
         ten(&mut recording, |at, number| {
             let sector = FILE_SECTOR + number / writes_in_a_block * 8;
             let data = request(at + 10, THREAD, "etcd", sector, 8, "WS");

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use inkstone_host::ExtentMap;
+use inkstone_host::{Extent, ExtentMap};
 use inkstone_io::named_choice;
 
 use crate::kernel::disk::Disk;
@@ -71,9 +71,8 @@ pub fn sectors_of_log(directory: &Path) -> Result<Vec<Range<u64>>, String> {
         let Ok(file) = std::fs::File::open(&path) else { continue };
         let map = ExtentMap::of(&file, &path).map_err(|error| error.to_string())?;
         let sector = SECTOR_BYTES as u64;
-        ranges.extend(
-            map.physical_ranges().into_iter().map(|r| r.start / sector..r.end.div_ceil(sector)),
-        );
+        let of = |e: &Extent| e.physical / sector..(e.physical + e.len_bytes).div_ceil(sector);
+        ranges.extend(map.placed().map(of));
     }
     ranges.sort_by_key(|range| range.start);
     Ok(ranges)

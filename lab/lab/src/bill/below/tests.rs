@@ -2,8 +2,8 @@
 
 use inkstone_host::{DeviceNumber, Trace, TraceEvent};
 
-use super::super::layer::Layer;
-use super::super::requests::tests::{bio, complete, issue, layer};
+use super::super::layer::{Layer, Piece};
+use super::super::requests::tests::{bio, complete, disk, issue, layer};
 use super::*;
 use crate::bill::bill_of;
 use crate::pass::CommitSpan;
@@ -21,10 +21,8 @@ const ELSEWHERE: u64 = 90_000;
 fn host() -> Layer {
     Layer {
         device: "vda".into(),
-        numbers: vec![HOST],
-        file: std::iter::once(BACKING * 512..(BACKING + 4096) * 512).collect(),
-        volatile_cache: true,
-        one_flush: true,
+        disks: vec![disk(HOST)],
+        pieces: vec![Piece { at: BACKING * 512..(BACKING + 4096) * 512, file: 0, logical: 0 }],
         ..Layer::default()
     }
 }
@@ -84,11 +82,14 @@ fn host_bill(events: Vec<TraceEvent>, commits: &[CommitSpan], private: bool) -> 
         layers: &layers,
         commits,
         own_threads: &[ME],
-        own_workers: false,
+        inode: None,
+        promises: true,
+        overwrites: false,
+        several: false,
         counted: &[None, None],
         timeline_commits: 0,
     };
-    bill_of(&evidence).0.layers.remove(1)
+    bill_of(&evidence).bill.layers.remove(1)
 }
 
 fn spans(count: u64) -> Vec<CommitSpan> {

@@ -6,6 +6,7 @@ use super::super::requests::tests::*;
 use super::*;
 
 const ME: u32 = 5;
+const INODE: u64 = 12;
 const LOG: u64 = 1_000_000;
 
 fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
@@ -29,14 +30,6 @@ fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
 }
 
 fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
-    bill_by(events, acks, false)
-}
-
-fn bill_by(
-    events: Vec<TraceEvent>,
-    acks: &[(u64, u64)],
-    own_workers: bool,
-) -> (LayerBill, DurableFinding) {
     let commits: Vec<_> =
         acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
     let trace = Trace { events, lost: 0 };
@@ -46,11 +39,14 @@ fn bill_by(
         layers: &layers,
         commits: &commits,
         own_threads: &[ME],
-        own_workers,
+        inode: Some(INODE),
+        promises: true,
+        overwrites: false,
+        several: false,
         counted: &counted,
         timeline_commits: 3,
     };
-    let (bill, durable) = super::bill_of(&evidence);
+    let Billed { bill, durable, .. } = super::bill_of(&evidence);
     assert_eq!(bill.timeline.len(), commits.len().min(3));
     (bill.layers.into_iter().next().expect("one layer"), durable)
 }
@@ -89,7 +85,10 @@ fn durable_commits(durable: &DurableFinding) -> Option<u64> {
 fn a_transaction_inside_a_commit_is_caused_by_it() {
     let mut events =
         vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-    events.extend(data_and_flush());
+    // A sync that waits for the journal sends no flush of its own.
+    events.extend(
+        data_and_flush().into_iter().filter(|event| event.tid != ME || event.time_ns < 111),
+    );
     events.extend([journal(125, 9, false), stats(125, 9, 4)]);
     let (bill, _) = bill_of(events, &[(90, 130)]);
     assert_eq!(bill.of(&[Kind::JournalWrite]), Tally { requests: 1, bytes: 8192 });
@@ -237,43 +236,60 @@ fn queued_by_worker(time_ns: u64, tid: u32) -> TraceEvent {
     event
 }
 
-/// A direct write of io_uring with RWF_DSYNC: a kernel worker sends the flush. Another worker
-/// flushes in the same commit for others.
+/// A worker syncs this file.
+fn synced_by_worker(time_ns: u64, tid: u32, inode: u64) -> [TraceEvent; 2] {
+    let begins = TraceKind::FileSync { device: Some(DISK), inode, data_only: Some(true) };
+    [(time_ns, begins), (time_ns + 9, TraceKind::FileSyncEnd { failed: false })]
+        .map(|(time_ns, what)| TraceEvent { time_ns, tid, what })
+}
+
+/// A direct write of io_uring with RWF_DSYNC: a kernel worker syncs the file, sends the flush, and
+/// writes the inode where there is no journal. Another worker flushes in the same commit for others.
 #[test]
-fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
+fn what_a_worker_sends_that_syncs_our_file_is_ours_and_only_that() {
+    const OTHER_FILE: u64 = 13;
     let commit = |at: u64| {
+        let [begins, ends] = synced_by_worker(at + 11, 502, INODE);
+        let [not_ours, _] = synced_by_worker(at + 1, 501, OTHER_FILE);
+        let mut inode = bio(at + 12, 502, 60_000, 8, "WSM");
+        if let TraceKind::BioQueue { comm, .. } = &mut inode.what {
+            *comm = Comm::new(b"kworker/1:2");
+        }
         vec![
             bio(at, ME, 800, 8, "WS"),
             issue(at + 1, 800, 8, "WS"),
+            not_ours,
             queued_by_worker(at + 2, 501),
             issue(at + 3, 0, 0, "FF"),
             complete(at + 5, 0, 0, "FF"),
             complete(at + 10, 800, 8, "WS"),
-            queued_by_worker(at + 11, 502),
-            issue(at + 12, 0, 0, "FF"),
-            complete(at + 20, 0, 0, "FF"),
-            // This one ends after the acknowledgement.
-            queued_by_worker(at + 25, 501),
-            issue(at + 28, 0, 0, "FF"),
-            complete(at + 35, 0, 0, "FF"),
+            begins,
+            inode,
+            issue(at + 13, 60_000, 8, "WSM"),
+            complete(at + 14, 60_000, 8, "WSM"),
+            queued_by_worker(at + 15, 502),
+            issue(at + 16, 0, 0, "FF"),
+            complete(at + 19, 0, 0, "FF"),
+            ends,
+            // After the acknowledgement.
+            queued_by_worker(at + 45, 501),
+            issue(at + 48, 0, 0, "FF"),
+            complete(at + 55, 0, 0, "FF"),
         ]
     };
-    let events = || {
-        // Between the commits, and after the last.
-        let apart = |at: u64| {
-            vec![queued_by_worker(at, 501), issue(at + 1, 0, 0, "FF"), complete(at + 2, 0, 0, "FF")]
-        };
-        [commit(100), apart(140), commit(200), apart(240)].concat()
-    };
     let acks = [(90, 130), (190, 230)];
-    let (bill, durable) = bill_by(events(), &acks, true);
-    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (2, 6), "{bill:?}");
+    let (bill, durable) = bill_of([commit(100), commit(200)].concat(), &acks);
+    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (2, 4), "{bill:?}");
+    assert_eq!((bill.count(Kind::DataWrite), bill.count(Kind::MetadataWrite)), (2, 2));
     assert_eq!(durable_commits(&durable), Some(2));
     assert!(
         bill.submitters.iter().any(|by| (by.who.as_str(), by.what) == ("kworker", Kind::Flush))
     );
-    let (bill, durable) = bill_by(events(), &acks, false);
-    assert_eq!(bill.count(Kind::Flush), 0);
+    // Without the event nothing shows for whom it was.
+    let hidden = |event: &TraceEvent| !matches!(event.what, TraceKind::FileSync { .. });
+    let events = [commit(100), commit(200)].concat().into_iter().filter(hidden).collect();
+    let (bill, durable) = bill_of(events, &acks);
+    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::UnattributedWrite)), (0, 2));
     let DurableFinding::NotVisible { reason } = durable else {
         panic!("called durable: {durable:?}")
     };
@@ -281,4 +297,88 @@ fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
         reason.starts_with("0 flushes and 0 FUA writes of its own for 2 acknowledgements"),
         "{reason}"
     );
+}
+
+/// ext4 with fast commits: the committing thread writes into the journal itself, with a flush
+/// before and one after (no FUA).
+#[test]
+fn a_fast_commit_is_a_journal_write_of_its_thread_with_both_its_flushes() {
+    let (mut events, mut acks) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        let at = 1_000 * n;
+        events.extend([
+            bio(at + 100, ME, 800, 8, "WS"),
+            issue(at + 101, 800, 8, "WS"),
+            complete(at + 110, 800, 8, "WS"),
+            bio(at + 111, ME, LOG, 8, "FWFS"),
+            issue(at + 112, 0, 0, "FF"),
+            complete(at + 115, 0, 0, "FF"),
+            issue(at + 116, LOG, 8, "WS"),
+            complete(at + 118, LOG, 8, "WS"),
+            issue(at + 119, 0, 0, "FF"),
+            complete(at + 125, 0, 0, "FF"),
+        ]);
+        acks.push((at + 90, at + 130));
+    }
+    let (bill, durable) = bill_of(events, &acks);
+    let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush, Kind::ForeignFlush];
+    assert_eq!(found.map(|kind| bill.count(kind)), [20, 20, 40, 0], "{bill:?}");
+    assert_eq!(durable_commits(&durable), Some(20));
+}
+
+/// A journal on a disk of its own: its thread flushes the file system's disk, then writes.
+#[test]
+fn the_journals_own_disk_is_in_the_bill() {
+    const JOURNAL_DISK: inkstone_host::DeviceNumber =
+        inkstone_host::DeviceNumber { major: 7, minor: 1 };
+    const JBD2: u32 = 77;
+    let there = |mut event: TraceEvent| {
+        match &mut event.what {
+            TraceKind::BioQueue { device, .. }
+            | TraceKind::RequestIssue { device, .. }
+            | TraceKind::RequestComplete { device, .. } => *device = JOURNAL_DISK,
+            _ => {}
+        }
+        event
+    };
+    let base = 1 << 56;
+    let mut both = layer();
+    both.disks.push(super::super::layer::Disk { base, ..disk(JOURNAL_DISK) });
+    both.log = std::iter::once(base..2 * base).collect();
+    let events = vec![
+        bio(100, ME, 800, 8, "WS"),
+        issue(101, 800, 8, "WS"),
+        complete(110, 800, 8, "WS"),
+        journal(111, 9, true),
+        bio(112, JBD2, 0, 0, "FWS"),
+        issue(113, 0, 0, "FF"),
+        complete(115, 0, 0, "FF"),
+        there(bio(116, JBD2, 40, 8, "FWFSM")),
+        there(issue(117, 0, 0, "FF")),
+        there(complete(118, 0, 0, "FF")),
+        there(issue(119, 40, 8, "WSM")),
+        there(complete(120, 40, 8, "WSM")),
+        there(issue(121, 0, 0, "FF")),
+        there(complete(122, 0, 0, "FF")),
+        journal(123, 9, false),
+    ];
+    let commits = [CommitSpan { start_ns: 90, ack_ns: 130 }];
+    let (trace, layers) = (Trace { events, lost: 0 }, [both]);
+    let evidence = Evidence {
+        trace: &trace,
+        layers: &layers,
+        commits: &commits,
+        own_threads: &[ME],
+        inode: None,
+        promises: true,
+        overwrites: false,
+        several: false,
+        counted: &[None],
+        timeline_commits: 0,
+    };
+    let Billed { bill, durable, own, .. } = super::bill_of(&evidence);
+    let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush];
+    assert_eq!(found.map(|kind| bill.layers[0].count(kind)), [1, 1, 3], "{bill:?}");
+    assert_eq!(own[&Kind::Flush].requests, 3);
+    assert_eq!(durable_commits(&durable), Some(1));
 }

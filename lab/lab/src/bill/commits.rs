@@ -1,0 +1,403 @@
+//! The bill of a lab's commits: what each request was, by whom, and the sums.
+//!
+//! *Owns*: the order of reasons for what no commit is known to have caused. *May not touch*: whose
+//! a request was (`attribution`), the rule of coverage (`durable`).
+//!
+//! What the attribution gives to a commit is that. Of the rest a write is, in this order: the
+//! journal's, if it lies in the journal's area: its timer's, or another's; data, if it lies on the
+//! file's blocks; metadata, if the whole file system is ours; another process's, if that process
+//! submitted it; otherwise (a kernel thread's) unattributed, and printed. A flush is ours if the
+//! file system is ours, or, on the disk below a loop device, if its worker asked for it for us
+//! (`below`). Requests of other processes are always counted separately. Commits that cost less
+//! than one flush or FUA write of ours each are not called durable, even where flushes for others
+//! covered them all; nor are commits whose data was not seen.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceKind};
+
+use crate::pass::CommitSpan;
+use crate::result::{
+    Bill, BillSource, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
+    TimelineCommit, TimelineRequest,
+};
+
+use super::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_kernels, is_worker};
+use super::below::{Below, below};
+use super::durable::{Cover, finding};
+use super::evidence::Evidence;
+use super::layer::Layer;
+use super::requests::DeviceRequest;
+
+/// The bill of commits.
+#[derive(Debug)]
+pub struct Billed {
+    /// All of it.
+    pub bill: Bill,
+    /// Whether flushes covered the acknowledgements.
+    pub durable: DurableFinding,
+    /// On the file system's own device, the requests that a commit made or waited for.
+    pub own: BTreeMap<Kind, Tally>,
+    /// The others there.
+    pub apart: BTreeMap<Kind, Tally>,
+}
+
+struct Whole<'a> {
+    evidence: &'a Evidence<'a>,
+    found: Attributed<'a>,
+    /// Requests that loop devices' workers made to the host's devices for us.
+    below: Below,
+}
+
+/// Makes the bill, and finds out whether flushes covered the acknowledgements.
+pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
+    let Evidence { trace, layers, commits, counted, .. } = *evidence;
+    let (spans, acts) = spans_of(evidence);
+    let threads: HashSet<u32> = evidence.own_threads.iter().copied().collect();
+    let direct = HashMap::new();
+    let case = Case { layers, spans: &spans, acts: &acts, threads: &threads, direct: &direct };
+    let mut attribution = Attribution::of(case);
+    trace.events.iter().for_each(|event| attribution.see(event));
+    let mut found = attribution.transfers();
+    let facts = found.add_waits(&[evidence.overwrites]);
+    let below = below(evidence, &found);
+    let whole = Whole { evidence, found, below };
+    let requests = &whole.found.requests;
+    let kinds: Vec<Kind> = (0..requests.len()).map(|number| whole.kind(number)).collect();
+    let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
+    let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
+    let (mut own, mut apart) = (BTreeMap::<Kind, Tally>::new(), BTreeMap::new());
+    for (number, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
+        count(&mut bills[request.layer], request, kind);
+        let key = (request.layer, whole.who(number), kind);
+        submitters.entry(key).or_default().add(request.bytes);
+        let is_own = whole.found.claims[number].is_some_and(|claim| claim.span.is_some());
+        if request.layer == 0 {
+            let into = if is_own { &mut own } else { &mut apart };
+            into.entry(kind).or_default().add(request.bytes);
+        }
+    }
+    for (index, bill) in bills.iter_mut().enumerate() {
+        bill.submitters = submitters_of(&submitters, index);
+        bill.cross_check =
+            counted.get(index).copied().flatten().map(|stat| cross_check(requests, index, &stat));
+    }
+    let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
+    let durable = durable(evidence, &covers, bills.first());
+    let punted = |what| matches!(what, TraceKind::RingPunted { .. });
+    let punts = trace.events.iter().filter(|event| punted(event.what)).count();
+    let bill = Bill {
+        source: BillSource::Trace,
+        commits: commits.len() as u64,
+        timeline: whole.timeline(&kinds),
+        layers: bills,
+        lost_events: trace.lost,
+        uring_punts: (punts > 0).then_some(punts as u64),
+        notes: layers.iter().flat_map(|layer| layer.notes.clone()).collect(),
+    };
+    Billed { bill, durable, own, apart }
+}
+
+/// Our threads work for a commit until the next begins; a worker of the kernel, from when it syncs
+/// our file until that has ended, for the commit in progress.
+fn spans_of(evidence: &Evidence<'_>) -> (Vec<Span>, Acts) {
+    let Evidence { trace, layers, commits, own_threads, inode, promises, several, .. } = *evidence;
+    let span = |commit: &CommitSpan| Span {
+        file: 0,
+        layer: Some(0),
+        start_ns: commit.start_ns,
+        end_ns: commit.ack_ns,
+        data_only: true,
+        promises,
+        several,
+        knows_blocks: true,
+    };
+    let mut acts = Acts::default();
+    for (number, commit) in commits.iter().enumerate() {
+        let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns - 1);
+        own_threads.iter().for_each(|&at| acts.add(at, commit.start_ns..until_ns, number));
+    }
+    let is_ours = |device| layers.first().is_some_and(|layer| layer.holds(device));
+    let mut running: HashMap<u32, (u64, usize)> = HashMap::new();
+    for event in &trace.events {
+        match event.what {
+            TraceKind::FileSync { device, inode: of, .. }
+                if inode == Some(of)
+                    && device.is_none_or(is_ours)
+                    && !own_threads.contains(&event.tid) =>
+            {
+                let begun = commits.partition_point(|commit| commit.start_ns <= event.time_ns);
+                let Some(commit) = begun.checked_sub(1) else { continue };
+                if event.time_ns <= commits[commit].ack_ns {
+                    running.insert(event.tid, (event.time_ns, commit));
+                }
+            }
+            TraceKind::FileSyncEnd { .. } => {
+                if let Some((start_ns, commit)) = running.remove(&event.tid) {
+                    acts.add(event.tid, start_ns..event.time_ns, commit);
+                }
+            }
+            _ => {}
+        }
+        // Only ext4 reports the end.
+        if let Some(&(start_ns, commit)) = running.get(&event.tid)
+            && event.time_ns > commits[commit].ack_ns
+        {
+            running.remove(&event.tid);
+            acts.add(event.tid, start_ns..commits[commit].ack_ns, commit);
+        }
+    }
+    for (thread, (start_ns, commit)) in running {
+        acts.add(thread, start_ns..commits[commit].ack_ns, commit);
+    }
+    (commits.iter().map(span).collect(), acts)
+}
+
+/// A commit of ours costs a write of its data, and a flush or a FUA write of ours. Where the bill
+/// has fewer, something was not seen: no proof that this way is durable.
+fn durable(evidence: &Evidence<'_>, covers: &[Cover], own: Option<&LayerBill>) -> DurableFinding {
+    let not_visible = |reason: String| DurableFinding::NotVisible { reason };
+    let (lost, commits) = (evidence.trace.lost, covers.len() as u64);
+    if lost > 0 {
+        return not_visible(format!("the kernel dropped {lost} trace events"));
+    }
+    let (Some(bill), Some(layer)) = (own, evidence.layers.first()) else {
+        return not_visible("there is no block device".into());
+    };
+    let found = finding(covers);
+    let DurableFinding::Seen { .. } = found else { return found };
+    let (flushes, fua) = (bill.count(Kind::Flush), bill.fua_writes);
+    if layer.volatile_cache() && flushes + fua < commits {
+        return not_visible(format!(
+            "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: \
+             flushes for others covered the rest"
+        ));
+    }
+    if bill.count(Kind::DataWrite) == 0 {
+        return not_visible("no write of the file's data was seen".into());
+    }
+    found
+}
+
+fn empty_bill(layer: &Layer) -> LayerBill {
+    LayerBill {
+        device: layer.device.clone(),
+        role: layer.role.clone(),
+        shared: !layer.private,
+        ..LayerBill::default()
+    }
+}
+
+/// How many requests of unknown origin a bill spells out.
+const UNATTRIBUTED_SHOWN: usize = 8;
+
+fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
+    if request.is_write() {
+        bill.all_writes.add(request.bytes);
+        let is_ours = OUR_WRITES.contains(&kind);
+        bill.fua_writes += u64::from(request.flags.fua && is_ours);
+    }
+    if request.flags.op == RequestOp::Read {
+        bill.all_reads.add(request.bytes);
+    }
+    if kind == Kind::UnattributedWrite && bill.unattributed.len() < UNATTRIBUTED_SHOWN {
+        let DeviceRequest { sector, bytes, comm, .. } = request;
+        bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));
+    }
+    bill.requests.entry(kind).or_default().add(request.bytes);
+}
+
+fn submitters_of(all: &HashMap<(usize, String, Kind), Tally>, layer: usize) -> Vec<Submitter> {
+    let mut own: Vec<_> = all.iter().filter(|((index, ..), _)| *index == layer).collect();
+    own.sort_by(|((_, who_a, kind_a), a), ((_, who_b, kind_b), b)| {
+        b.requests.cmp(&a.requests).then(kind_a.cmp(kind_b)).then(who_a.cmp(who_b))
+    });
+    let submitter = |((_, who, kind), tally): (&(usize, String, Kind), &Tally)| Submitter {
+        who: who.clone(),
+        what: *kind,
+        tally: *tally,
+    };
+    own.into_iter().map(submitter).collect()
+}
+
+fn cross_check(requests: &[DeviceRequest], layer: usize, counted: &BlockStat) -> CrossCheck {
+    let own = || requests.iter().filter(move |request| request.layer == layer);
+    let sectors = |op: RequestOp| own().filter(|r| r.flags.op == op).map(|r| r.bytes / 512).sum();
+    let flushes = own().filter(|request| request.flags.op == RequestOp::Flush);
+    CrossCheck {
+        traced_flushes: flushes.count() as u64,
+        counted_flushes: counted.flushes.unwrap_or(0),
+        traced_write_sectors: sectors(RequestOp::Write),
+        counted_write_sectors: counted.write_sectors,
+        traced_read_sectors: sectors(RequestOp::Read),
+        counted_read_sectors: counted.read_sectors,
+    }
+}
+
+impl Whole<'_> {
+    fn kind(&self, number: usize) -> Kind {
+        let request = &self.found.requests[number];
+        let layer = &self.evidence.layers[request.layer];
+        let is_block = layer.piece_at(&request.range()).is_some();
+        let is_known = layer.private
+            || self.evidence.own_threads.contains(&request.tid)
+            || self.below.others.contains(&number);
+        let is_data = is_block || is_known && layer.is_data_only(&request.range());
+        match (self.found.claims[number].map(|claim| claim.what), request.flags.op) {
+            (Some(What::Data), _) => Kind::DataWrite,
+            (Some(What::Journal), _) => Kind::JournalWrite,
+            (Some(What::Metadata), _) => Kind::MetadataWrite,
+            (Some(What::Flush), _) => Kind::Flush,
+            _ if request.is_flush() => {
+                match layer.private || self.below.flushes.contains(&number) {
+                    true => Kind::Flush,
+                    false => Kind::ForeignFlush,
+                }
+            }
+            (_, RequestOp::Read) if is_data => Kind::DataRead,
+            (_, RequestOp::Read) if is_known => Kind::OtherRead,
+            (_, RequestOp::Read) => Kind::ForeignRead,
+            (_, RequestOp::Write) if request.is_journal(layer) => {
+                match self.found.is_timers(request) {
+                    true => Kind::TimerJournalWrite,
+                    false => Kind::OtherJournalWrite,
+                }
+            }
+            (_, RequestOp::Write) if is_data => Kind::DataWrite,
+            (_, RequestOp::Write) if is_known => Kind::MetadataWrite,
+            (_, RequestOp::Write) if !is_kernels(&request.comm) => Kind::ForeignWrite,
+            // On a shared disk the kernel writes the metadata of all processes.
+            (_, RequestOp::Write) => Kind::UnattributedWrite,
+            (_, RequestOp::Discard | RequestOp::SecureErase) if is_known => Kind::Discard,
+            _ if is_known => Kind::Zeroing,
+            _ => Kind::ForeignOther,
+        }
+    }
+
+    fn who(&self, number: usize) -> String {
+        let request = &self.found.requests[number];
+        let is_own_thread = self.evidence.own_threads.contains(&request.tid);
+        let claim = self.found.claims[number];
+        let is_asked = claim.is_some_and(|claim| matches!(claim.what, What::Flush));
+        let private = self.evidence.layers[request.layer].private;
+        let by_worker = is_kernels(&request.comm);
+        if is_asked && !by_worker || is_own_thread && (!request.is_flush() || private) {
+            return "this process".into();
+        }
+        if is_own_thread {
+            return "unknown".into();
+        }
+        if self.below.flushes.contains(&number) || self.below.others.contains(&number) {
+            return format!("worker of {}", self.evidence.layers[request.layer - 1].device);
+        }
+        // A worker's thread id changes from request to request and means nothing.
+        let name = request.comm.as_str();
+        if is_worker(&request.comm) { "kworker".into() } else { name.to_owned() }
+    }
+
+    /// Commits from the middle of the pass, in its steady state.
+    fn timeline(&self, kinds: &[Kind]) -> Vec<TimelineCommit> {
+        let (commits, count) = (self.evidence.commits, self.evidence.timeline_commits);
+        let first = (commits.len() / 2).min(commits.len().saturating_sub(count));
+        let mut timeline = Vec::new();
+        for (number, commit) in commits.iter().enumerate().skip(first).take(count) {
+            let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns);
+            let during = |request: &DeviceRequest| {
+                request.issue_ns >= commit.start_ns && request.issue_ns < until_ns
+            };
+            let shown = self.found.requests.iter().enumerate();
+            let shown = shown.filter(|(_, request)| during(request));
+            let row = |(at, request): (usize, &DeviceRequest)| TimelineRequest {
+                device: self.evidence.layers[request.layer].device.clone(),
+                issued_ns: request.issue_ns - commit.start_ns,
+                completed_ns: request
+                    .complete_ns
+                    .map(|end_ns| end_ns.saturating_sub(commit.start_ns)),
+                what: kinds[at],
+                sector: request.sector,
+                bytes: request.bytes,
+                flags: letters(request.flags),
+                who: self.who(at),
+            };
+            timeline.push(TimelineCommit {
+                number: number as u64,
+                total_ns: commit.ack_ns - commit.start_ns,
+                requests: shown.map(row).collect(),
+            });
+        }
+        timeline
+    }
+}
+
+/// The flags as the kernel prints them (see `inkstone_host::RequestFlags`).
+fn letters(flags: RequestFlags) -> String {
+    let op = match flags.op {
+        RequestOp::Write => "W",
+        RequestOp::Read => "R",
+        RequestOp::Flush => "F",
+        RequestOp::Discard => "D",
+        RequestOp::SecureErase => "DE",
+        RequestOp::Zone => "Z",
+        RequestOp::Other => "N",
+    };
+    let set = [
+        (flags.preflush, "F"),
+        (true, op),
+        (flags.fua, "F"),
+        (flags.readahead, "A"),
+        (flags.sync, "S"),
+        (flags.meta, "M"),
+        (flags.atomic, "U"),
+    ];
+    set.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
+}
+
+/// A bill from the device's counters, which include all its users.
+pub fn shared_counters(
+    device: &str,
+    commits: u64,
+    counted: &BlockStat,
+    volatile_cache: bool,
+) -> (Bill, DurableFinding) {
+    let flushes = counted.flushes.unwrap_or(0);
+    // The counters count an empty flush as a write, but not the flushes around a journal's commit
+    // record: so they do not show how many of these writes carried bytes.
+    let writes = counted.writes;
+    let layer = LayerBill {
+        device: device.into(),
+        role: "file system".into(),
+        all_writes: Tally { requests: writes, bytes: counted.write_sectors * 512 },
+        all_reads: Tally { requests: counted.reads, bytes: counted.read_sectors * 512 },
+        requests: [(Kind::Flush, Tally { requests: flushes, bytes: 0 })].into(),
+        ..LayerBill::default()
+    };
+    let durable = match counted.flushes {
+        None => DurableFinding::NotVisible { reason: "this kernel does not count flushes".into() },
+        Some(_) if !volatile_cache && writes >= commits => {
+            DurableFinding::Consistent { flushes, commits }
+        }
+        Some(flushes) if volatile_cache && flushes >= commits => {
+            DurableFinding::Consistent { flushes, commits }
+        }
+        Some(flushes) => {
+            let reason = format!(
+                "the device saw {flushes} flushes and {writes} writes for {commits} \
+                 acknowledgements"
+            );
+            DurableFinding::NotCovered { reason }
+        }
+    };
+    let bill = Bill {
+        source: BillSource::SharedCounters,
+        commits,
+        layers: vec![layer],
+        lost_events: 0,
+        uring_punts: None,
+        timeline: Vec::new(),
+        notes: Vec::new(),
+    };
+    (bill, durable)
+}
+
+#[cfg(test)]
+mod tests;
