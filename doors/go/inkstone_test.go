@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -191,17 +190,23 @@ func TestTruncationsStay(t *testing.T) {
 
 func TestErrorsSayWhat(t *testing.T) {
 	path := t.TempDir()
-	_, err := Open(filepath.Join(path, "none"), WithoutCreate())
+	// A file in the way of the directory.
+	file := filepath.Join(t.TempDir(), "file")
+	well(t, os.WriteFile(file, nil, 0o600))
+	_, err := Open(filepath.Join(file, "none"), WithoutCreate())
 	is(t, err, ErrIO)
-	is(t, err, syscall.ENOENT)
-	is(t, err, fs.ErrNotExist)
+	is(t, err, syscall.ENOTDIR)
 	var details Error
 	if !errors.As(err, &details) || !strings.Contains(details.Path(), "none") ||
 		!strings.Contains(err.Error(), details.Path()) {
 		t.Fatalf("%+v", details)
 	}
-	_, err = Open(path, WithoutCreate())
-	is(t, err, ErrNoLog)
+	for _, path := range []string{path, filepath.Join(path, "none")} {
+		_, err = Open(path, WithoutCreate())
+		is(t, err, ErrNoLog)
+		_, err = Verify(path)
+		is(t, err, ErrNoLog)
+	}
 	if errors.Is(err, ErrIO) || errors.Is(err, os.ErrClosed) {
 		t.Fatal("two codes")
 	}

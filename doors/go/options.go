@@ -47,7 +47,7 @@ func WithSizeMultiple(n uint32) Option { return set("size_multiple", n) }
 // older sections are kept in memory: 16 MiB by default.
 func WithCacheBytes(n uint64) Option { return set("cache_bytes", n) }
 
-// WithoutCreate refuses a directory without a log: ErrNoLog.
+// WithoutCreate creates no log where there is none, nor a directory: ErrNoLog.
 func WithoutCreate() Option { return set("create", false) }
 
 // WithExpectDurable says that everything up to lsn was acknowledged as durable: if the log ends

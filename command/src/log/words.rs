@@ -2,7 +2,6 @@
 //!
 //! *Owns*: what to do about an error. *May not touch*: when it comes.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use inkstone::Error;
@@ -41,9 +40,6 @@ pub(super) fn said_of(error: Error, created: &str) -> anyhow::Error {
             );
         }
         Error::NoLog { path, missing: None } => return no_log(path, created),
-        Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
-            return no_log(io.path(), created);
-        }
         Error::Locked { path, .. } => Some(format!(
             "`inkstone cat` and `inkstone copy {} NEW` work beside it",
             path.display()

@@ -69,6 +69,7 @@ mod background;
 mod change;
 mod choice;
 mod commit;
+mod directory;
 mod doubts;
 mod error;
 mod event;
@@ -94,6 +95,8 @@ mod watermarks;
 
 pub use append::Append;
 pub use choice::{Asks, Choice};
+#[doc(hidden)]
+pub use directory::find_directory;
 pub use error::{Corruption, Error, Poison, Result};
 pub use event::{BoxedListener, Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
@@ -101,6 +104,7 @@ pub use inkstone_io::{
     Access, AnyDirectory, Directory, Durability, Error as IoError, OsDirectory, Preparation,
 };
 pub use log::Log;
+
 pub use options::Options;
 pub use payload::{AsRecord, Parts};
 pub use read::cursor::{Cursor, OwnedRecord, Record};

@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::ErrorKind::{NotFound, ResourceBusy};
+use std::io::ErrorKind::ResourceBusy;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
-use inkstone_io::{AnyDirectory, AnyLock, OsDirectory};
+use inkstone_io::{AnyDirectory, AnyLock};
 
 mod close;
 
@@ -24,6 +24,7 @@ use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish, State};
 use crate::commit::tasks::Ticket;
+use crate::directory::{create_directory, find_directory};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
@@ -105,7 +106,7 @@ impl Log {
         let path = path.as_ref();
         let directory = match options.create {
             true => create_directory(path, &options)?,
-            false => OsDirectory::open(path)?.file_mode(options.file_mode),
+            false => find_directory(path)?.file_mode(options.file_mode),
         };
         Self::open_in(Arc::new(directory), options)
     }
@@ -734,24 +735,6 @@ impl Drop for InLine<'_> {
 /// The size of a record. Parts may be the same memory, so their sum may be larger than memory is.
 fn bytes_of<P: Payload>(record: P) -> u64 {
     record.parts().fold(0, |bytes, part| bytes.saturating_add(part.len() as u64))
-}
-
-/// The directory in which a log is made, which may be there already.
-///
-/// # Errors
-/// [`Error::NoLog`] when a directory above it is missing, and the options do not permit to create
-/// that; what the file system answers.
-pub(crate) fn create_directory(path: &Path, options: &Options) -> Result<OsDirectory> {
-    if options.create_parents {
-        return Ok(OsDirectory::create_with_mode(path, options.file_mode)?);
-    }
-    OsDirectory::create_in_parent(path, options.file_mode).map_err(|error| {
-        let missing = OsDirectory::missing_above(path).filter(|_| error.kind() == NotFound);
-        match missing.map(Path::to_path_buf) {
-            Some(missing) => Error::NoLog { path: path.to_path_buf(), missing: Some(missing) },
-            None => error.into(),
-        }
-    })
 }
 
 /// The holder of a log whose lock file was removed, moved or replaced beside its writer.

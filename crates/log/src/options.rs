@@ -138,7 +138,7 @@ impl Options {
     }
 
     /// Whether to create a log where there is none (the default); otherwise that is
-    /// [`Error::NoLog`], and where its directory is missing too, the file system's error.
+    /// [`Error::NoLog`], also where its directory is missing too.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }

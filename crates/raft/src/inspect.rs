@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::inspect::look_in;
-use inkstone::{AnyDirectory, OsDirectory};
+use inkstone::{AnyDirectory, find_directory};
 use inkstone_streams::{Options, StreamsReader};
 
 use crate::error::{Error, Result};
@@ -64,8 +64,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Summary> {
 /// # Errors
 /// As [`inspect`]; [`inkstone::Error::Stopped`].
 pub fn inspect_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Summary> {
-    let directory = OsDirectory::open(path.as_ref()).map_err(inkstone::Error::from)?;
-    summarize(AnyDirectory::new(directory), stop)
+    summarize(AnyDirectory::new(find_directory(path)?), stop)
 }
 
 /// As [`inspect`], in any directory ([`AnyDirectory`]).

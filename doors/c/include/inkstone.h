@@ -992,8 +992,8 @@ void inkstone_options_free(inkstone_options *options);
 //
 // - begin_at: the LSN of the first record of a new log, 1 by default. An existing log goes on
 //   after its last record.
-// - create: "true", the default: a log is created where there is none. "false": a directory
-//   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+// - create: "true", the default: a log is created where there is none. "false": that is
+//   INKSTONE_NO_LOG, also where the directory is missing too.
 // - create_parents: "true": missing directories above the log's own are created too. "false", the
 //   default: that is INKSTONE_NO_LOG, since a file system may not be mounted there.
 // - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit
@@ -1072,8 +1072,8 @@ inkstone_code inkstone_options_set_listener(inkstone_options *options,
 // can be found. `is_intact`, which may be NULL, says whether nothing that was promised is damaged
 // or missing. `json`, which may be NULL, gets the report: path, intact, verdict, row, first, last,
 // promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment,
-// offset, lsn, reason, row, details), doubts. Damage is no error of this call. A directory without
-// a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO. It writes nothing.
+// offset, lsn, reason, row, details), doubts. Damage is no error of this call. Where there is no
+// log, or no directory, that is INKSTONE_NO_LOG. It writes nothing.
 //
 // Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE

@@ -130,8 +130,8 @@ pub unsafe extern "C" fn inkstone_options_free(options: *mut inkstone_options) {
 ///
 /// - begin_at: the LSN of the first record of a new log, 1 by default. An existing log goes on
 ///   after its last record.
-/// - create: "true", the default: a log is created where there is none. "false": a directory
-///   without a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+/// - create: "true", the default: a log is created where there is none. "false": that is
+///   INKSTONE_NO_LOG, also where the directory is missing too.
 /// - create_parents: "true": missing directories above the log's own are created too. "false", the
 ///   default: that is INKSTONE_NO_LOG, since a file system may not be mounted there.
 /// - disk_budget_bytes: how many bytes of the disk all files of the log together may use; no limit

@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 use super::making::Making;
 use super::survey::{Depth, steady};
 use super::{new_directory, options_for};
+use crate::directory::find_directory;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::reader::Reader;
@@ -68,7 +69,7 @@ pub fn copy_until(
     stop: &AtomicBool,
 ) -> Result<Copied> {
     let to = to.as_ref();
-    copy_in(&OsDirectory::open(from.as_ref())?, || new_directory(to, options), options, stop)
+    copy_in(&find_directory(from)?, || new_directory(to, options), options, stop)
 }
 
 /// As [`copy_until`], between any two directories ([`AnyDirectory`]); `to` is called once the old

@@ -14,11 +14,12 @@ use std::sync::atomic::AtomicBool;
 use inkstone_format::{
     Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict,
 };
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, LOOKS_MAX, may_live, steady};
+use crate::directory::find_directory;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::recovery::headers::past_the_cache;
@@ -113,7 +114,7 @@ struct Shown {
 /// As [`super::verify`]; also [`Error::Corrupt`] when the damage does not even show which segments
 /// belong to the log.
 pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
-    dump_in(&OsDirectory::open(path.as_ref())?, payload_bytes_max)
+    dump_in(&find_directory(path)?, payload_bytes_max)
 }
 
 /// As [`dump`], in any directory ([`AnyDirectory`]).

@@ -22,7 +22,7 @@ mod verify;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
@@ -38,10 +38,10 @@ pub use survey::look_in;
 pub use verify::{verify, verify_in, verify_until};
 
 use crate::choice::Choice;
+use crate::directory::{create_directory, find_directory};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::log::create_directory;
 use crate::options::Options;
 use crate::strategy::choose;
 
@@ -51,7 +51,7 @@ use crate::strategy::choose;
 /// # Errors
 /// As [`verify`].
 pub fn look(path: impl AsRef<Path>) -> Result<Report> {
-    look_in(&OsDirectory::open(path.as_ref())?)
+    look_in(&find_directory(path)?)
 }
 
 /// As [`look`], but stops soon after `stop` has become true.
@@ -59,7 +59,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`look`]; [`Error::Stopped`].
 pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
-    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
+    let directory = AnyDirectory::new(find_directory(path)?);
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
@@ -68,7 +68,7 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
 /// # Errors
 /// When the directory is missing.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
-    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
+    let directory = AnyDirectory::new(find_directory(path)?);
     let found = directory.capabilities()?;
     choose(&Options::default(), found.as_ref())
 }

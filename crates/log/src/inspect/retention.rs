@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, OpenFile, OsDirectory, kept_by_age};
+use inkstone_io::{AnyDirectory, OpenFile, kept_by_age};
 
 use super::look_in;
 use super::report::{Report, SegmentReport};
+use crate::directory::find_directory;
 use crate::error::{Error, Result};
 use crate::names;
 
@@ -62,7 +63,7 @@ pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
 /// # Errors
 /// As [`first_to_keep`].
 pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
-    what_to_keep_in(&AnyDirectory::new(OsDirectory::open(path.as_ref())?), keep, SystemTime::now)
+    what_to_keep_in(&AnyDirectory::new(find_directory(path)?), keep, SystemTime::now)
 }
 
 /// As [`first_to_keep`], in any directory ([`AnyDirectory`]), at the time `now`.
@@ -162,7 +163,7 @@ mod tests {
             log.append_durable(b"meanwhile").expect("durable");
             now
         };
-        let directory = AnyDirectory::new(OsDirectory::open(&path).expect("the log's"));
+        let directory = AnyDirectory::new(find_directory(&path).expect("the log's"));
         let kept =
             what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), clock).expect("kept");
         assert_eq!(kept, Kept { first: Lsn::FIRST, of_the_future: Vec::new() });

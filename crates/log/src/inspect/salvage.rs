@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
 use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes};
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 use super::making::Making;
 use super::report::{Report, Savable};
@@ -31,6 +31,7 @@ use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, Surveyed, steady};
 use super::{new_directory, options_for};
+use crate::directory::find_directory;
 use crate::doubts::{Holder, holder};
 use crate::error::{Error, Result};
 use crate::names;
@@ -116,7 +117,7 @@ pub fn salvage_until(
     stop: &AtomicBool,
     note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
 ) -> Result<Salvage> {
-    let (from, to) = (AnyDirectory::new(OsDirectory::open(from.as_ref())?), to.as_ref());
+    let (from, to) = (AnyDirectory::new(find_directory(from)?), to.as_ref());
     salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 

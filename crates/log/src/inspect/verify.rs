@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 use super::report::Report;
 use super::salvage::savable;
 use super::survey::{Depth, steady};
+use crate::directory::find_directory;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -26,7 +27,7 @@ use crate::error::Result;
 /// file system, of the kind `ResourceBusy` where a writer changes the files faster than they can be
 /// read. Damage is not an error: it is in the report.
 pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
-    verify_in(&OsDirectory::open(path.as_ref())?)
+    verify_in(&find_directory(path)?)
 }
 
 /// As [`verify`], but stops soon after `stop` has become true.
@@ -34,7 +35,7 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`verify`]; [`Error::Stopped`].
 pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
-    all_of(&AnyDirectory::new(OsDirectory::open(path.as_ref())?), stop)
+    all_of(&AnyDirectory::new(find_directory(path)?), stop)
 }
 
 /// As [`verify`], in any directory ([`AnyDirectory`]).

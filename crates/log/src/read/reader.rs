@@ -4,15 +4,15 @@
 //! `finder.rs`).
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_io::AnyDirectory;
 
 use crate::commit::shared::Shared;
+use crate::directory::find_directory;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
@@ -68,12 +68,7 @@ impl Reader {
     /// left. Where that is refused (a disk that is dying, a file system without a sync of
     /// directories) it reads all the same, and [`Recovery::doubts`] says so.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let path = path.as_ref();
-        let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::NoLog { path: path.to_path_buf(), missing: None },
-            _ => error.into(),
-        })?;
-        Self::open_in(Arc::new(directory), options.clone())
+        Self::open_in(Arc::new(find_directory(path)?), options.clone())
     }
 
     /// Opens the log in any directory ([`AnyDirectory`]) for reading only.

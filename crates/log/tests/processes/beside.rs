@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use inkstone::{Access, Cursor, Error, Log, Lsn, Options, Reader, Verdict};
+use inkstone::{Access, Cursor, Error, Log, Lsn, Options, Reader, Verdict, inspect};
 
 pub(crate) const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 
@@ -285,13 +285,34 @@ fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
 fn where_there_is_no_log_it_says_so_and_makes_none() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    assert!(matches!(Reader::open(&path, &small()), Err(Error::NoLog { .. })));
-    assert!(!path.exists());
-    std::fs::create_dir(&path).unwrap();
-    assert!(matches!(Reader::open(&path, &small()), Err(Error::NoLog { .. })));
+    // A missing directory is the same to every call, and the same as a directory without a log.
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&path).unwrap();
+        }
+        let to = directory.path().join("new");
+        for (call, refused) in [
+            ("open to read", Reader::open(&path, &small()).map(drop)),
+            ("look", inspect::look(&path).map(drop)),
+            ("verify", inspect::verify(&path).map(drop)),
+            ("dump", inspect::dump(&path, 0).map(drop)),
+            ("copy", inspect::copy(&path, &to, &small()).map(drop)),
+            ("salvage", inspect::salvage(&path, &to, &small()).map(drop)),
+        ] {
+            assert!(
+                matches!(&refused, Err(Error::NoLog { path: told, missing: None }) if *told == path),
+                "{call}, {is_there}: {refused:?}"
+            );
+        }
+        assert_eq!(path.exists(), is_there);
+    }
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
     let expects = small().expect_durable(Lsn::new(1));
     assert!(matches!(Reader::open(&path, &expects), Err(Error::Corrupt(_))));
+    for path in [&path, &directory.path().join("none")] {
+        let refused = Log::open(path, small().create(false)).map(drop);
+        assert!(matches!(refused, Err(Error::NoLog { missing: None, .. })), "{refused:?}");
+    }
     drop(Log::open(&path, small()).unwrap());
     let reader = Reader::open(&path, &small()).unwrap();
     assert_eq!((reader.first().get(), reader.durable().get()), (1, 0));

@@ -51,7 +51,9 @@ fn it_says_what_an_opening_finds_and_changes_nothing() {
 #[test]
 fn what_is_no_raft_log_is_an_error_that_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(inspect(directory.path()), Err(Error::Log(inkstone::Error::NoLog { .. }))));
+    for path in [directory.path(), &directory.path().join("none")] {
+        assert!(matches!(inspect(path), Err(Error::Log(inkstone::Error::NoLog { .. }))));
+    }
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
     assert!(matches!(inspect(directory.path()), Err(Error::Foreign { .. })), "empty");
     log.append_durable(b"an order").unwrap();

@@ -118,9 +118,9 @@ static void openings(const char *directory) {
 
     inkstone_options *options = inkstone_options_new();
     set(options, "create", "false");
-    FAILS(inkstone_open(in(directory, "none"), options, &log, &error), INKSTONE_IO,
-          "No such file or directory");
-    FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_IO, "No such file or directory");
+    FAILS(inkstone_open(in(directory, "none"), options, &log, &error), INKSTONE_NO_LOG,
+          "there is no log");
+    FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_NO_LOG, "there is no log");
     CHECK(mkdir(in(directory, "empty"), 0700) == 0);
     FAILS(inkstone_open(place, options, &log, &error), INKSTONE_NO_LOG, "there is no log");
     FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_NO_LOG, "there is no log");
