@@ -188,8 +188,9 @@ impl Log {
     /// none.
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The size limit of a record
-    /// applies to the whole batch, with 24 bytes and padding added for each record.
+    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The limit of a record
+    /// ([`Options::record_bytes_max`]) holds for a batch of several as a whole: each of its records
+    /// counts with 24 bytes more, rounded up to a multiple of 8.
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -493,16 +494,12 @@ impl Log {
     #[doc(hidden)]
     pub fn check_fits(&self, records: usize, record_bytes: u64) -> Result<()> {
         let limit_bytes = self.shared.options.record_bytes_max as u64;
-        let (bytes, most) = if records == 1 {
-            (record_bytes, limit_bytes) // A lone record counts without its frame.
-        } else {
-            let frames = (records as u64).saturating_mul(frame_bytes(0) as u64);
-            (
-                frames.saturating_add(record_bytes),
-                frame_bytes(self.shared.options.record_bytes_max) as u64,
-            )
+        let frames = match records {
+            1 => 0, // A lone record counts without its frame.
+            _ => (records as u64).saturating_mul(frame_bytes(0) as u64),
         };
-        if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+        let bytes = frames.saturating_add(record_bytes);
+        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
     /// The handle whose numbers [`Append::detach`] of a handle of this log gave.
@@ -611,7 +608,6 @@ impl Log {
         // This many records are too large even if all of them are empty.
         self.check_fits(records.len(), 0)?;
         let limit_bytes = self.shared.options.record_bytes_max as u64;
-        let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
         let mut bytes = 0_u64;
         let mut summed = Vec::with_capacity(records.len());
         for record in records {
@@ -619,11 +615,11 @@ impl Log {
             let payload_bytes =
                 usize::try_from(bytes_of(record)).unwrap_or(usize::MAX).min(usize::MAX / 2);
             bytes = bytes.saturating_add(frame_bytes(payload_bytes) as u64);
-            if bytes <= most {
+            if bytes <= limit_bytes {
                 summed.push((record, PayloadSum::of_parts(record.parts())));
             }
         }
-        if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
+        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
     }
 
     fn append_one<P: Payload>(&self, record: P) -> Result<Append<'_>> {

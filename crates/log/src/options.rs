@@ -159,8 +159,9 @@ impl Options {
         Self { segment_bytes: bytes, ..self }
     }
 
-    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24
-    /// bytes and padding for each): 16 MiB by default. It must fit in a segment of full size.
+    /// The size of the largest record, and of the largest batch of several: 16 MiB by default. Each
+    /// record of a batch counts with 24 bytes more, rounded up to a multiple of 8. It must fit in a
+    /// segment of full size.
     pub fn record_bytes_max(self, bytes: usize) -> Self {
         Self { record_bytes_max: bytes, ..self }
     }

@@ -175,9 +175,8 @@ pub unsafe extern "C" fn inkstone_append_parts(
 }
 
 /// Appends `count` records, all or none: after a crash either all of them are in the log or none. A
-/// batch has at least one record. It may take as much of the log as the largest record
-/// (the option record_bytes_max): each record takes its bytes and 24 more, rounded up to
-/// a multiple of 8.
+/// batch has at least one record. A batch of several is limited as a record is (the option
+/// record_bytes_max): each of them counts with 24 bytes more, rounded up to a multiple of 8.
 ///
 /// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
 /// for `pending`.

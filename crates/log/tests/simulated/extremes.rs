@@ -6,12 +6,13 @@
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
 use std::future::Future;
+use std::io::IoSlice;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use inkstone::{Error, Log, Lsn, Options, Reader, Result};
+use inkstone::{Append, Error, Log, Lsn, Options, Parts, Reader, Result};
 use inkstone_format::limits::{GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 
@@ -64,6 +65,47 @@ fn a_record_or_a_batch_of_any_size_is_taken_or_refused() {
     is_too_large(log.append_batch(&[Nothing; 4096]), 4096 * 24);
     is_too_large(log.append_batch(NOTHINGS), u64::MAX);
     assert_eq!(log.append_durable(b"small").unwrap(), Lsn::FIRST);
+    log.close().unwrap();
+}
+
+/// Each size is the largest, or one byte more.
+#[test]
+fn the_limit_of_a_record_and_of_a_batch_is_exact() {
+    const MOST: usize = 8 << 10;
+    let log = Log::open_in(directory(), quiet().record_bytes_max(MOST)).unwrap();
+    let bytes = vec![7; MOST + 1];
+    let now = |future| match asked_once(future) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("it waits"),
+    };
+    let is_exact = |bytes: usize, result: Result<Append<'_>>| match result.map(drop) {
+        Ok(()) => assert!(bytes <= MOST, "{bytes}"),
+        Err(Error::TooLarge { bytes: told, limit_bytes }) => {
+            assert_eq!((told, limit_bytes), (bytes as u64, MOST as u64));
+            assert!(bytes > MOST, "{bytes}");
+        }
+        Err(other) => panic!("{other}"),
+    };
+    for size in [MOST, MOST + 1] {
+        let record = &bytes[..size];
+        let parts = [IoSlice::new(&record[..1]), IoSlice::new(&record[1..])];
+        is_exact(size, log.append(record));
+        is_exact(size, log.append(&Parts(&parts)));
+        is_exact(size, log.try_append(record));
+        is_exact(size, now(log.append_async(record)));
+        is_exact(size, log.append_batch(&[record]));
+        log.sync().unwrap();
+    }
+    // Two records of a multiple of 8 bytes: the next larger batch has 8 bytes more.
+    for more in [0, 1] {
+        let (one, other) = (&bytes[..1000], &bytes[..MOST - 1000 - 2 * 24 + more]);
+        let counted = (1000 + 24) + (other.len() + 24).next_multiple_of(8);
+        assert_eq!(counted, MOST + 8 * more);
+        let parts = [[IoSlice::new(one)], [IoSlice::new(other)]];
+        is_exact(counted, log.append_batch(&[one, other]));
+        is_exact(counted, log.append_batch(&[Parts(&parts[0]), Parts(&parts[1])]));
+        log.sync().unwrap();
+    }
     log.close().unwrap();
 }
 
