@@ -19,9 +19,10 @@ use crate::error::Result;
 /// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any
 /// runtime or none; polling does no I/O: the log's own thread commits what is awaited, as soon as
 /// the waiters expected to share the flush are there. If the handle is dropped, the log's own
-/// thread commits the record within 200 us (without that thread the next caller
-/// that commits does). A failure then shows only in that the log is poisoned. A future that is
-/// dropped while it is pending leaves nothing behind, and no group waits for it any more.
+/// thread begins to commit the record within 200 us (without that thread the next caller that
+/// commits does); it is durable when that write and flush have ended. A failure then shows only in
+/// that the log is poisoned. A future that is dropped while it is pending leaves nothing behind,
+/// and no group waits for it any more.
 ///
 /// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must
 /// not return in the child.

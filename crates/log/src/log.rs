@@ -50,8 +50,9 @@ use crate::watermarks::{DurableAt, Watermarks};
 /// | [`Log::append_batch`] | a handle | the same; all records of the batch, or none |
 ///
 /// A caller that waits for no record of its own drops the handle, and calls [`Log::sync`] later:
-/// the log's own thread commits such records within 200 us. Threads and tasks that wait together
-/// share one write and one flush. All other ways to append and to wait stand under *Advanced*.
+/// the log's own thread begins to commit such records within 200 us. Threads and tasks that wait
+/// together share one write and one flush. All other ways to append and to wait stand under
+/// *Advanced*.
 ///
 /// Dropping the log commits what was appended and releases the lock, but ignores errors:
 /// [`Log::close`] returns them.

@@ -385,7 +385,7 @@ impl Options {
         Self { tail_bytes: bytes, ..self }
     }
 
-    /// Whether the log has a thread of its own, the committer (the default). It commits records
+    /// Gives the log a thread of its own, the committer (the default). It begins to commit records
     /// that no thread waits for within 200 us, wakes futures, and writes the last promise when the
     /// log has been idle for 100 ms: from then on the last group too is known to have been
     /// acknowledged. A second thread, the preparer, makes segments before they are needed.
