@@ -318,3 +318,133 @@ impl Shared {
         Error::Poisoned(poison)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+    use std::thread::{self, yield_now};
+
+    use inkstone_io::OsDirectory;
+
+    use super::*;
+    use crate::commit::sleepers::WakeUps;
+    use crate::open::open_shared;
+    use crate::sync::AtomicUsize;
+
+    const ON: WaitQueue = WaitQueue::EvenGroup;
+
+    /// A log without threads, so that nobody but the test takes the lock.
+    fn quiet() -> (tempfile::TempDir, Arc<Shared>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = OsDirectory::create(directory.path().join("log")).expect("made");
+        let options = Options::small().own_thread(false);
+        let (shared, ..) = open_shared(AnyDirectory::new(log), options).expect("opened");
+        (directory, Arc::new(shared))
+    }
+
+    /// Marks the sleepers, twice, and wakes them.
+    fn wake(shared: &Shared) {
+        let mut state = shared.lock();
+        state.wake_ups.one(ON);
+        state.wake_ups.all(ON);
+    }
+
+    /// A thread that only sleeps, so that waking it is a system call, as in a log that is used.
+    fn while_one_sleeps(shared: &Shared, test: impl FnOnce()) {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    let is_over = || is_over.load(Ordering::Acquire);
+                    shared.queue(ON).sleep((), FALLBACK, None, is_over);
+                }
+            });
+            while !shared.queue(ON).is_any_here() {
+                yield_now();
+            }
+            test();
+            is_over.store(true, Ordering::Release);
+            shared.queue(ON).ring();
+        });
+    }
+
+    /// With many waiters a thread that is woken while the lock is held asks for it, finds it taken
+    /// and sleeps a second time: that was half of the rate. Where one processor runs all, the lock
+    /// is free before another thread looks, and the test shows less.
+    #[test]
+    fn sleeping_threads_are_woken_once_and_find_the_lock_free() {
+        const ROUNDS: u32 = 500;
+        let (_directory, shared) = quiet();
+        let (looked, found_taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        while_one_sleeps(&shared, || {
+            thread::scope(|threads| {
+                threads.spawn(|| {
+                    let mut seen = 0;
+                    while seen < ROUNDS {
+                        let rings = shared.queue(ON).rings();
+                        if rings == seen {
+                            std::hint::spin_loop();
+                            continue;
+                        }
+                        let is_taken = try_lock(&shared.state).is_none();
+                        found_taken.fetch_add(usize::from(is_taken), Ordering::Relaxed);
+                        seen = rings;
+                        looked.store(seen as usize, Ordering::Release);
+                    }
+                });
+                for round in 1..=ROUNDS {
+                    // The sleeper may be just awake: then nobody is to be woken.
+                    while shared.queue(ON).rings() < round {
+                        wake(&shared);
+                    }
+                    assert_eq!(shared.queue(ON).rings(), round, "woken once");
+                    while looked.load(Ordering::Acquire) < round as usize {
+                        yield_now();
+                    }
+                }
+            });
+        });
+        assert_eq!(found_taken.into_inner(), 0, "of {ROUNDS} times");
+    }
+
+    /// What a task sees when it is woken.
+    struct Task {
+        shared: Arc<Shared>,
+        lock_is_free: AtomicBool,
+        rings: AtomicUsize,
+        woken: AtomicUsize,
+    }
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            let is_free = try_lock(&self.shared.state).is_some();
+            self.lock_is_free.store(is_free, Ordering::Relaxed);
+            self.rings.store(self.shared.queue(ON).rings() as usize, Ordering::Relaxed);
+            self.woken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_is_woken_once_after_the_lock_is_free_and_the_threads_are_woken() {
+        let (_directory, shared) = quiet();
+        let task = Arc::new(Task {
+            shared: Arc::clone(&shared),
+            lock_is_free: AtomicBool::new(false),
+            rings: AtomicUsize::new(0),
+            woken: AtomicUsize::new(0),
+        });
+        while_one_sleeps(&shared, || {
+            let mut state = shared.lock();
+            let replaced = state.tasks.room.leave(&mut None, Arc::clone(&task).into());
+            assert!(replaced.is_none());
+            state.tasks.mark_room();
+            state.wake_ups.all(ON);
+            drop(state);
+            assert!(task.lock_is_free.load(Ordering::Relaxed));
+            assert_eq!(task.rings.load(Ordering::Relaxed), 1, "threads sleep before a task runs");
+            // Nobody is due any more.
+            assert!(shared.lock().wake_ups == WakeUps::default());
+            assert_eq!(task.woken.load(Ordering::Relaxed), 1);
+        });
+    }
+}

@@ -208,6 +208,14 @@ impl Yielding {
 }
 
 #[cfg(test)]
+impl Sleepers {
+    /// How often the threads here were woken.
+    pub(crate) fn rings(&self) -> u32 {
+        self.bell.rings()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -218,7 +226,7 @@ mod tests {
             [WaitQueue::EvenGroup, WaitQueue::OddGroup, WaitQueue::Room, WaitQueue::Committer];
         // As if a thread slept at each.
         queues.iter().for_each(|sleepers| _ = sleepers.count.fetch_add(1, Ordering::Relaxed));
-        let rings = || all.map(|queue| queues[queue].bell.rings());
+        let rings = || all.map(|queue| queues[queue].rings());
         let mut wake_ups = WakeUps::default();
         wake_ups.all(WaitQueue::group(7));
         wake_ups.one(WaitQueue::group(7));
