@@ -37,7 +37,7 @@ pub enum Error {
         /// The number that the caller expected.
         came: u64,
     },
-    /// The record was truncated.
+    /// The stream begins behind the record, which was truncated or never there.
     Truncated {
         /// The stream.
         stream: u64,
@@ -129,19 +129,21 @@ impl fmt::Display for Error {
                 f,
                 "stream {stream}: the next record gets number {next}, and the caller expects {came}"
             ),
-            Self::Truncated { stream, number, first } => write!(
-                f,
-                "stream {stream}: record {number} was truncated; the first one left is {first}"
-            ),
+            Self::Truncated { stream, number, first } => {
+                write!(f, "stream {stream} has no record {number}: it begins at number {first}")
+            }
             Self::TruncatedAfter { stream, number, next } => write!(
                 f,
                 "stream {stream}: records before {number} were truncated, from {next} on; reading \
                  goes on at {next}"
             ),
+            Self::NotYet { stream, number, next } if number < next => write!(
+                f,
+                "stream {stream}: record {number} was appended and is not durable yet: wait for it"
+            ),
             Self::NotYet { stream, number, next } => write!(
                 f,
-                "stream {stream}: record {number} is not durable yet; the next one to be appended \
-                 is {next}"
+                "stream {stream} has no record {number}: the next one to be appended is {next}"
             ),
             Self::NoteTooLarge { stream, bytes } => write!(
                 f,
@@ -184,5 +186,35 @@ impl std::error::Error for Error {}
 impl From<inkstone::Error> for Error {
     fn from(error: inkstone::Error) -> Self {
         Self::Log(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_record_that_was_appended_is_not_durable_yet() {
+        let stream = 7;
+        for (error, text) in [
+            (
+                Error::NotYet { stream, number: 999, next: 5 },
+                "stream 7 has no record 999: the next one to be appended is 5",
+            ),
+            (
+                Error::NotYet { stream, number: 5, next: 5 },
+                "stream 7 has no record 5: the next one to be appended is 5",
+            ),
+            (
+                Error::NotYet { stream, number: 4, next: 5 },
+                "stream 7: record 4 was appended and is not durable yet: wait for it",
+            ),
+            (
+                Error::Truncated { stream, number: 0, first: 5 },
+                "stream 7 has no record 0: it begins at number 5",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
     }
 }
