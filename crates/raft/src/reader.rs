@@ -14,6 +14,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use inkstone_streams::StreamCursor;
+
 use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -130,13 +132,15 @@ impl RaftReader {
         bytes_max: usize,
         runs_max: usize,
     ) -> Result<Option<Vec<Entry>>> {
+        // What was read ahead for one plan is there for the next.
+        let mut cursor = None;
         let mut runs_max = runs_max;
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max };
         let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
         loop {
             let Plan { to, end, truncations, .. } = plan;
             let is_in_memory = plan.from == plan.in_memory_from;
-            let carried_out = self.carry_out(plan, &mut taken);
+            let carried_out = self.carry_out(plan, &mut cursor, &mut taken);
             // What was noted in one moment needs no second look.
             if is_in_memory && to >= end {
                 return carried_out.map(|_| Some(taken.entries));
@@ -156,7 +160,12 @@ impl RaftReader {
     }
 
     /// Reads what was planned; false when no more fits.
-    fn carry_out(&self, plan: Plan, taken: &mut Taken) -> Result<bool> {
+    fn carry_out(
+        &self,
+        plan: Plan,
+        cursor: &mut Option<StreamCursor>,
+        taken: &mut Taken,
+    ) -> Result<bool> {
         let mut leaders = plan.leaders.into_iter().peekable();
         let mut leader = Leader::default();
         let mut id_of = |index| {
@@ -167,10 +176,11 @@ impl RaftReader {
         };
         let Core { streams, group, .. } = &*self.core;
         // One entry takes one short read.
-        let mut cursor =
-            (plan.in_memory_from - plan.from > 1).then(|| streams.read(*group, plan.from));
+        if cursor.is_none() && plan.in_memory_from - plan.from > 1 {
+            *cursor = Some(streams.read(*group, plan.from));
+        }
         for index in plan.from..plan.in_memory_from {
-            let bytes = match &mut cursor {
+            let bytes = match cursor {
                 Some(cursor) => match cursor.next()? {
                     Some(record) => record.bytes,
                     None => return Err(Error::NotHere { index, next: index }),
