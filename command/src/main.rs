@@ -11,6 +11,7 @@ mod stdout;
 
 mod columns;
 mod compare;
+mod export;
 mod help;
 mod lab;
 mod log;

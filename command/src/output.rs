@@ -3,7 +3,7 @@
 //! *Owns*: the terminal's width, where output goes. *May not touch*: its text.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -16,6 +16,7 @@ use inkstone_lab::result::{Bill, Disk, LabResult, Way};
 use inkstone_lab::table::{self, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
+use crate::export::{Export, is_stdout};
 use crate::parse::WrongValue;
 use crate::{columns, stdout};
 
@@ -66,7 +67,8 @@ impl Output {
                 "--json - and --csv - cannot both write to stdout: give one of them a file".into()
             )
         );
-        [&self.json, &self.csv].into_iter().flatten().try_for_each(|path| check(path))?;
+        let open = |path: &Option<PathBuf>| path.as_deref().map(Export::open).transpose();
+        let (json_file, csv_file) = (open(&self.json)?, open(&self.csv)?);
         let mut progress = if self.quiet { Progress::silent() } else { Progress::new() };
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let result = body(&mut Context { stop, progress: &mut progress, command })?;
@@ -74,9 +76,9 @@ impl Output {
         self.say(&render(&result, view));
         // Each of them, even if the other could not be written.
         let json = || result.to_json().context("make the JSON");
-        let written = self.json.as_ref().map_or(Ok(()), |path| write_out(path, &json()?));
+        let written = json_file.map_or(Ok(()), |mut file| file.write(&json()?));
         let csv = || to_csv(&result).context("make the CSV");
-        self.csv.as_ref().map_or(Ok(()), |path| write_out(path, &csv()?)).and(written)?;
+        csv_file.map_or(Ok(()), |mut file| file.write(&csv()?)).and(written)?;
         Ok(code(&result))
     }
 
@@ -90,7 +92,7 @@ impl Output {
     /// Writes what there is of the JSON so far into its file.
     pub(crate) fn keep(&self, result: &LabResult) -> anyhow::Result<()> {
         let Some(path) = self.json.as_ref().filter(|path| !is_stdout(path)) else { return Ok(()) };
-        write_out(path, &result.to_json()?)
+        Export::open(path)?.write(&result.to_json()?)
     }
 }
 
@@ -103,30 +105,6 @@ fn code(result: &LabResult) -> ExitCode {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     }
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-fn check(path: &Path) -> anyhow::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
-    anyhow::ensure!(
-        directory.is_dir(),
-        "cannot write {}: there is no directory {}",
-        path.display(),
-        directory.display()
-    );
-    Ok(())
-}
-
-fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
-    if is_stdout(path) {
-        stdout::print(text);
-        return Ok(());
-    }
-    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
 /// The text of a result.

@@ -18,6 +18,7 @@ use inkstone_lab::watch::page::page;
 use inkstone_lab::watch::report::WatchReport;
 use inkstone_lab::watch::{Predict, WatchOptions, watch as run};
 
+use crate::export::{Export, is_stdout};
 use crate::output::width;
 use crate::parse::{WrongValue, duration};
 use crate::{signals, stdout};
@@ -104,6 +105,7 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
         When::Never => Predict::Never,
     };
     let lab = arguments.lab.as_deref().map(read).transpose()?;
+    let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
     let options = WatchOptions { target, time: arguments.seconds, predict, lab };
     let columns = width(std::io::stdout().is_terminal());
     let is_terminal = std::io::stdout().is_terminal();
@@ -118,19 +120,14 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     let show: Option<&mut dyn FnMut(&WatchReport) -> bool> =
         if arguments.live { Some(&mut redraw) } else { None };
     let report = run(&options, stop, show)?;
-    if arguments.json.as_deref() != Some(Path::new("-")) {
+    if !arguments.json.as_deref().is_some_and(is_stdout) {
         if arguments.live && is_terminal {
             stdout::print("\x1b[H\x1b[2J");
         }
         stdout::print(page(&report, columns));
     }
-    if let Some(path) = &arguments.json {
-        let json = serde_json::to_string_pretty(&report).context("make the JSON")? + "\n";
-        if path == Path::new("-") {
-            stdout::print(json);
-        } else {
-            std::fs::write(path, json).with_context(|| format!("write {}", path.display()))?;
-        }
+    if let Some(mut file) = json_file {
+        file.write(&(serde_json::to_string_pretty(&report).context("make the JSON")? + "\n"))?;
     }
     let is_stopped = stop.load(Ordering::Relaxed);
     Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })

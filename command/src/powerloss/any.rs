@@ -12,7 +12,7 @@ use inkstone_powerloss::any::{self, AnyOptions};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 
-use super::shared::{campaign, conclude, json_file};
+use super::shared::{JsonArgument, campaign, conclude};
 use crate::parse::{duration, names};
 use crate::stdout::{erase, redraw};
 
@@ -71,14 +71,13 @@ pub(crate) struct AnyArguments {
     /// How long a writer may print nothing, and how long a reader may take
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     limit: Duration,
-    /// Write the result to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let file = json_file(arguments.json.as_deref())?;
+    let file = arguments.json.open()?;
     let options = AnyOptions {
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),

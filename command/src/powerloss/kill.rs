@@ -11,7 +11,7 @@ use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::kill;
 
 use super::mistake::MistakeArgument;
-use super::shared::{campaign, conclude, json_file};
+use super::shared::{JsonArgument, campaign, conclude};
 use crate::stdout::{erase, redraw};
 
 const EXAMPLES: &str = "\
@@ -35,9 +35,8 @@ pub(crate) struct KillArguments {
     /// Seed of what each round does; the exact moments also depend on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the result to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgument,
     #[command(flatten)]
     mistake: MistakeArgument,
 }
@@ -45,7 +44,7 @@ pub(crate) struct KillArguments {
 /// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, json, mistake } = arguments;
-    let file = json_file(json.as_deref())?;
+    let file = json.open()?;
     let campaign = campaign(Vec::new(), *seed, directory)?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
     let result = kill::run(&campaign, *rounds, stop, &mut redraw);

@@ -18,7 +18,7 @@ use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
 use super::mistake::MistakeArgument;
-use super::shared::{all_or, campaign, conclude, json_file};
+use super::shared::{JsonArgument, all_or, campaign, conclude};
 use crate::parse::names;
 use crate::stdout::{erase, redraw};
 
@@ -37,9 +37,8 @@ struct KernelArguments {
     /// Where to mount file systems
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the results to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 impl KernelArguments {
@@ -90,7 +89,7 @@ pub(crate) struct RunArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
-    let file = json_file(kernel.json.as_deref())?;
+    let file = kernel.json.open()?;
     let campaign = kernel.campaign(Some(keep.clone()))?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
     let wanted = log_run::Wanted {
@@ -139,7 +138,7 @@ pub(crate) struct FaultsArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let FaultsArguments { kernel, faults, ways, rounds, states, mistake } = arguments;
-    let file = json_file(kernel.json.as_deref())?;
+    let file = kernel.json.open()?;
     let campaign = Campaign { mistake: mistake.chosen(), ..kernel.campaign(None)? };
     let wanted = faults_lab::Wanted {
         faults: all_or(faults),
@@ -186,7 +185,7 @@ pub(crate) fn strategies(
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     let StrategiesArguments { kernel, strategies, states, keep } = arguments;
-    let file = json_file(kernel.json.as_deref())?;
+    let file = kernel.json.open()?;
     let campaign = kernel.campaign(keep.clone())?;
     let (strategies, states) = (all_or(strategies), *states as usize);
     let shown = strategies_lab::run(&campaign, &strategies, states, stop, &mut redraw);

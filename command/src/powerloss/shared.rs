@@ -2,19 +2,18 @@
 //!
 //! *Owns*: these, and the exit code. *May not touch*: crash states.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context as _;
+use clap::Args;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::result::{RunResult, in_words};
 
 use super::writer::program;
+use crate::export::Export;
 
 /// The settings that all labs of processes have.
 pub(super) fn campaign(kinds: Vec<FsKind>, seed: u64, parent: &Path) -> anyhow::Result<Campaign> {
@@ -38,11 +37,18 @@ pub(super) fn again() -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Creates the file for `--json`: an error is better found before the work than after it.
-pub(super) fn json_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
-    let create =
-        |path: &Path| File::create(path).with_context(|| format!("write {}", path.display()));
-    path.map(create).transpose()
+/// The option of every lab.
+#[derive(Debug, Clone, Args)]
+pub(super) struct JsonArgument {
+    /// Write the results as JSON; `-` writes to stdout instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl JsonArgument {
+    pub(super) fn open(&self) -> anyhow::Result<Option<Export>> {
+        self.json.as_deref().map(Export::open).transpose()
+    }
 }
 
 /// Prints the results, and writes them to the file if there is one, as a list. 0: every
@@ -50,13 +56,14 @@ pub(super) fn json_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
 /// signal came.
 pub(super) fn conclude(
     results: &[RunResult],
-    file: Option<File>,
+    json: Option<Export>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    say!("{}", in_words(results));
-    if let Some(mut file) = file {
-        serde_json::to_writer_pretty(&mut file, results)?;
-        file.write_all(b"\n")?;
+    if !matches!(json, Some(Export::Stdout)) {
+        say!("{}", in_words(results));
+    }
+    if let Some(mut file) = json {
+        file.write(&(serde_json::to_string_pretty(results)? + "\n"))?;
     }
     if !results.iter().all(RunResult::is_clean) {
         return Ok(ExitCode::FAILURE);
@@ -65,7 +72,7 @@ pub(super) fn conclude(
         return Ok(ExitCode::from(130));
     }
     if results.iter().all(|result| result.states() == 0) {
-        say!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
+        complain!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

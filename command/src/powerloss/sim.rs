@@ -3,7 +3,6 @@
 //! *Owns*: its arguments, the line of progress. *May not touch*: states, their judgement.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 
 use super::mistake::MistakeArgument;
-use super::shared::{again, conclude, json_file};
+use super::shared::{JsonArgument, again, conclude};
 use crate::parse::duration;
 use crate::stdout::{erase, redraw};
 
@@ -57,9 +56,8 @@ pub(crate) struct SimArguments {
     /// Run only these operations of each history: numbers, or none
     #[arg(long, value_name = "LIST", value_parser = numbers, requires_all = ["seeds", "class"])]
     operations: Option<Numbers>,
-    /// Write the result to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgument,
     /// List the classes
     #[arg(long)]
     list: bool,
@@ -113,7 +111,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         operations: arguments.operations.clone().map(|numbers| numbers.0),
         command: again(),
     };
-    let file = json_file(arguments.json.as_deref())?;
+    let file = arguments.json.open()?;
     let report = run(&plan, stop, &mut |now| redraw(&progress(&now, until)));
     erase();
     conclude(&[report.result], file, stop)

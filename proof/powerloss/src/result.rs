@@ -211,11 +211,14 @@ fn verdict(results: &[RunResult]) -> String {
     let (inkstone, kernel) = first.map_or(("", ""), |first| (&*first.inkstone, &*first.kernel));
     let from = first.map_or(0, |first| first.seed);
     let to = results.iter().map(|result| result.seed.saturating_add(result.seeds)).max();
+    // As the options take them: `--seed 1 --seeds 20`.
+    let seeds = match to.map_or(0, |to| to - from) {
+        0 | 1 => format!("seed {from}"),
+        seeds => format!("{seeds} seeds from {from} on"),
+    };
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
     format!(
-        "{verdict} in {states} states, seeds {from}..{}, {seconds:.1} s, inkstone {inkstone}, \
-         Linux {kernel}",
-        to.unwrap_or(from)
+        "{verdict} in {states} states, {seeds}, {seconds:.1} s, inkstone {inkstone}, Linux {kernel}"
     )
 }
 
@@ -253,7 +256,9 @@ mod tests {
             ]
         );
         assert_eq!(lines[3..5], ["  ext4, xfs: it is small", "  NOT RUN: xfs: one of two"]);
-        assert!(lines[5].starts_with("every promise held in 737 states"), "{text}");
+        assert!(lines[5].starts_with("every promise held in 737 states, seed 0, "), "{text}");
+        results[1].seeds = 20;
+        assert!(in_words(&results).contains(" states, 20 seeds from 0 on, "), "as `--seeds 20`");
         results[0].violations.push(Violation { what: "lost".into(), command: "again".into() });
         assert!(
             in_words(&results).contains("BROKEN: lost\n    again: again\npromises were broken")
