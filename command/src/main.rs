@@ -19,6 +19,7 @@ mod log;
 mod manual;
 mod output;
 mod parse;
+mod place;
 mod powerloss;
 mod report;
 mod select;

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use inkstone::Error;
 
+use crate::place;
+
 /// Says on stderr what a reader could not make sure of.
 pub(super) fn tell_doubts(doubts: &[String]) {
     for doubt in doubts {
@@ -13,14 +15,9 @@ pub(super) fn tell_doubts(doubts: &[String]) {
     }
 }
 
-/// Says on stderr what a power loss takes in a directory where a log is written: all of it in
-/// memory (tmpfs), say. `inkstone info` shows the same, and what is not known.
+/// Says on stderr what a power loss takes in a directory where a log is written.
 pub(super) fn tell_of_place(directory: &Path) {
-    let choice = inkstone::inspect::choice(directory);
-    let warnings = choice.map_or_else(|_| Vec::new(), |choice| choice.warnings);
-    for warning in warnings.iter().filter(|warning| warning.contains("power loss")) {
-        complain!("warning: {}: {warning}", directory.display());
-    }
+    place::warnings(directory).iter().for_each(|warning| complain!("{warning}"));
 }
 
 /// The error, with what to do about it.

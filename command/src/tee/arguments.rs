@@ -16,6 +16,7 @@ use inkstone_appender::{
 
 use super::told;
 use crate::parse::{WrongValue, duration, kept_size, size};
+use crate::place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -247,7 +248,13 @@ impl TeeArguments {
     }
 
     pub(super) fn open(&self) -> anyhow::Result<(LogWriter, Guard)> {
-        Ok(self.builder()?.open()?)
+        let opened = self.builder()?.open()?;
+        // Behind a link is the directory that matters.
+        let file = self.file.canonicalize().unwrap_or_else(|_| self.file.clone());
+        if let (Survive::PowerLoss(_), Some(directory)) = (self.survive, file.parent()) {
+            place::warnings(directory).iter().for_each(told::say);
+        }
+        Ok(opened)
     }
 
     /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing
