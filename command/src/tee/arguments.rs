@@ -99,7 +99,7 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
     /// Size of all buffers together
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffers_size)]
     pub(super) buffers: u64,
     /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
@@ -126,6 +126,9 @@ pub(crate) struct TeeArguments {
 const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the \
                        command with it in a clone of the repository: `cargo install --locked \
                        --path command --features zstd`";
+
+/// More than any machine of today has for a log; less than an address space.
+const BUFFERS_BYTES_MAX: u64 = 1 << 40;
 
 const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
 const COMPRESSIONS: &[(&str, Option<Compression>)] = &[
@@ -178,6 +181,15 @@ fn rotate_size(text: &str) -> Result<u64, String> {
         bytes if bytes < Rotation::BYTES_MIN => {
             let least = Rotation::BYTES_MIN >> 10;
             Err(format!("take at least {least}KiB: files end between buffers of a few KiB"))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
+fn buffers_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes > BUFFERS_BYTES_MAX => {
+            Err(format!("take at most {}TiB: all of it is memory", BUFFERS_BYTES_MAX >> 40))
         }
         bytes => Ok(bytes),
     }

@@ -34,9 +34,13 @@ impl ForkedChild {
         let pid = Pid::from_raw(self.process);
         let ended = retry(|| Ok(waitpid(pid, WaitOptions::empty())?))
             .map_err(|source| Error::new("waitpid", place, source))?;
-        match ended.and_then(|(_, status)| status.exit_status()) {
+        let status = ended.map(|(_, status)| status);
+        match status.and_then(|status| status.exit_status()) {
             Some(code) => Ok(u8::try_from(code).unwrap_or(255)),
-            None => Err(Error::invalid("run", place, format!("a signal ended it: {ended:?}"))),
+            None => {
+                let signal = status.and_then(|status| status.terminating_signal()).unwrap_or(0);
+                Err(Error::invalid("run", place, format!("signal {signal} ended it")))
+            }
         }
     }
 }

@@ -121,7 +121,16 @@ impl LoopDevice {
         // Not by closing it: a child that another thread forks at this moment has it open too.
         let _ = control.unlock();
         let (path, file) = configured.map_err(|error| {
-            error.advise(format!("no loop device for {} with {options:?}", backing.display()))
+            let LoopOptions { direct_io, sector_bytes, read_only } = options;
+            let (io, mode) = (
+                if direct_io { "direct" } else { "buffered" },
+                if read_only { "reading alone" } else { "writing" },
+            );
+            error.advise(format!(
+                "no loop device for {} with {io} I/O and sectors of {sector_bytes} bytes, for \
+                 {mode}",
+                backing.display()
+            ))
         })?;
         let metadata = file.metadata().map_err(|error| Error::new("stat", &path, error))?;
         let device = DeviceNumber::from_st_dev(metadata.rdev());

@@ -142,9 +142,19 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     if layout.is_sound() {
         return Ok(());
     }
-    let why =
-        format!("{layout:?}: head and buffers are multiples of {PAGE} bytes, and fit into memory");
-    Err(Error::invalid("map buffers in", path, why))
+    let StageLayout { head_bytes, buffer_bytes, buffers } = layout;
+    let why = match layout.checked_len() {
+        None => format!(
+            "{buffers} buffers of {buffer_bytes} bytes do not fit into memory: an address space \
+             has room for {} bytes",
+            isize::MAX
+        ),
+        Some(_) => format!(
+            "a head of {head_bytes} bytes and {buffers} buffers of {buffer_bytes} bytes: there \
+             must be buffers, and each size a multiple of {PAGE}"
+        ),
+    };
+    Err(Error::invalid("map buffers in", path, why).advise("ask for fewer or smaller buffers"))
 }
 
 /// Divides a mapping of the layout's length into its buffers: each part is used once.
@@ -347,8 +357,13 @@ mod tests {
             StageLayout { head_bytes: 1, ..LAYOUT },
             StageLayout { buffers: usize::MAX / 8, ..LAYOUT },
         ] {
-            assert!(!layout.is_sound() && buffers_in_memory(layout).is_err(), "{layout:?}");
+            assert!(!layout.is_sound(), "{layout:?}");
+            let refused = buffers_in_memory(layout).map(drop).expect_err("refused").to_string();
+            assert!(!refused.contains('{') && refused.contains("buffers"), "{refused}");
         }
+        let many = StageLayout { buffers: usize::MAX / 8, ..LAYOUT };
+        let refused = buffers_in_memory(many).map(drop).expect_err("refused").to_string();
+        assert!(refused.contains(&format!("room for {} bytes", isize::MAX)), "{refused}");
     }
 
     #[test]
