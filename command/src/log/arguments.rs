@@ -41,6 +41,7 @@ pub(crate) struct AppendArguments {
     /// What makes a commit durable [default: depends on the file system]
     #[arg(long, value_parser = names_of(&[
         Durability::Fdatasync, Durability::Fsync, Durability::RwfDsync, Durability::ODsync,
+        Durability::OSync,
     ]))]
     pub(super) durability: Option<Durability>,
     /// How files are read and written [default: depends on the file system]
