@@ -42,8 +42,12 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
     anyhow::ensure!(from <= to, "--to {to} is before the first record of the log, {from}");
+    let durable = reader.durable();
+    if !arguments.follow && from > durable.next().unwrap_or(durable).max(reader.first()) {
+        return Err(said(Error::NotYet { lsn: from, durable }));
+    }
     // Ends where the log ended at the start: a writer may append faster than this reads.
-    let to = if arguments.follow { to } else { to.min(reader.durable()) };
+    let to = if arguments.follow { to } else { to.min(durable) };
     let mut out = Stdout::with_capacity(BUFFER_BYTES);
     let shown = show(arguments, reader.from(from), to, &mut out, stop);
     out.flush()?;
@@ -114,6 +118,10 @@ fn cat_stream(
     let from = arguments.from.unwrap_or(bounds.first);
     let to = arguments.to.unwrap_or(u64::MAX);
     anyhow::ensure!(from <= to, "--to {to} is before the first record of the stream, {from}");
+    if !arguments.follow && from > bounds.next {
+        let error = inkstone_streams::Error::NotYet { stream, number: from, next: bounds.next };
+        return Err(said_of_streams(error, directory));
+    }
     // No record has the largest number.
     let end = to.saturating_add(1);
     // As in a log: it ends where the stream ended at the start.
