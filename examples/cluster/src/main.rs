@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind::ValueValidation;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use openraft::BasicNode;
 use replicated_log::client::{Client, Outcome};
 use replicated_log::node::{Node, NodeOptions};
@@ -30,7 +31,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// Nodes of the cluster; those that do not answer are passed over
-    #[arg(long, global = true, value_delimiter = ',')]
+    #[arg(long, global = true, value_parser = address, value_delimiter = ',')]
     #[arg(value_name = "HOST:PORT,...", default_value = SERVERS)]
     servers: Vec<String>,
 }
@@ -58,23 +59,54 @@ struct Serve {
     #[arg(long)]
     dir: PathBuf,
     /// Where to listen, for example 127.0.0.1:7001
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     listen: String,
     /// The first start of a new cluster: all its members, this node among them. The one with the
     /// lowest id begins the cluster
     #[arg(long, value_parser = member, value_delimiter = ',', value_name = "ID=HOST:PORT,...")]
     cluster: Vec<(u64, BasicNode)>,
     /// The size of a segment's file: from 4 MiB, a multiple of 4096
-    #[arg(long, default_value_t = 64 << 20, value_name = "N")]
+    #[arg(long, default_value_t = 64 << 20, value_parser = segment_bytes, value_name = "N")]
     segment_bytes: u64,
     #[command(flatten)]
     options: NodeOptions,
 }
 
 fn member(text: &str) -> Result<(u64, BasicNode), String> {
-    let (id, address) = text.split_once('=').ok_or("not ID=HOST:PORT")?;
+    let (id, at) = text.split_once('=').ok_or("not ID=HOST:PORT")?;
     let id = id.parse().map_err(|why| format!("{id:?}: {why}"))?;
-    Ok((id, BasicNode { addr: address.to_owned() }))
+    Ok((id, BasicNode { addr: address(at)? }))
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| text.to_owned()).ok_or_else(|| format!("{text:?} is not HOST:PORT"))
+}
+
+fn segment_bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().ok().filter(|bytes: &u64| bytes.is_multiple_of(4096));
+    bytes
+        .filter(|bytes| (4 << 20..=4 << 30).contains(bytes))
+        .ok_or_else(|| "take a multiple of 4096 from 4194304 to 4294967296".into())
+}
+
+impl Serve {
+    /// The members of the new cluster by their ids; empty if it is not new.
+    fn members(&self) -> Result<BTreeMap<u64, BasicNode>, String> {
+        let mut members = BTreeMap::new();
+        for (id, node) in &self.cluster {
+            if members.values().any(|other| other == node) {
+                return Err(format!("--cluster has the address {} twice", node.addr));
+            }
+            if members.insert(*id, node.clone()).is_some() {
+                return Err(format!("--cluster has node {id} twice: each node has its own id"));
+            }
+        }
+        match members.is_empty() || members.contains_key(&self.id) {
+            true => Ok(members),
+            false => Err(format!("--cluster does not name node {}", self.id)),
+        }
+    }
 }
 
 #[tokio::main]
@@ -103,7 +135,10 @@ async fn run(Arguments { command, servers }: Arguments) -> Outcome<Vec<u8>> {
     let mut client = Client::new(servers.clone(), patience, attempt);
     let question = match command {
         Command::Serve(options) => {
-            let ended = serve(options).await.unwrap_or_else(|why| why.to_string());
+            let members = options.members().unwrap_or_else(|why| {
+                Arguments::command().error(ValueValidation, why).exit() // As for any wrong value.
+            });
+            let ended = serve(options, members).await.unwrap_or_else(|why| why.to_string());
             return Outcome::NotDone(ended);
         }
         Command::Put { key, value } => Question::Write(Request::Put { key, value: value.into() }),
@@ -114,7 +149,10 @@ async fn run(Arguments { command, servers }: Arguments) -> Outcome<Vec<u8>> {
         Command::Status => {
             let mut lines = String::new();
             for server in &servers {
-                lines += &format!("{server}  {:?}\n", client.status(server).await);
+                lines += &match client.status(server).await {
+                    Ok(status) => format!("{server}  {status}\n"),
+                    Err(why) => format!("{server}  does not answer: {why}\n"),
+                };
             }
             return Outcome::Done(lines.into_bytes());
         }
@@ -124,19 +162,18 @@ async fn run(Arguments { command, servers }: Arguments) -> Outcome<Vec<u8>> {
             let pieces = value.unwrap_or_default().into_iter();
             Outcome::Done(pieces.flat_map(|piece| [&piece, &b"\n"[..]].concat()).collect())
         }
-        Outcome::Done(answer) => Outcome::Done(format!("{answer:?}\n").into_bytes()),
+        Outcome::Done(Answer::Written(index)) => {
+            Outcome::Done(format!("done, as entry {index}\n").into_bytes())
+        }
+        Outcome::Done(other) => Outcome::NotDone(format!("no answer to that: {other:?}")),
         Outcome::NotDone(why) => Outcome::NotDone(why),
         Outcome::Unknown(why) => Outcome::Unknown(why),
     }
 }
 
 /// Runs a node until its engine ends by itself, as when its disk fails, and says why.
-async fn serve(serve: Serve) -> io::Result<String> {
-    let Serve { id, dir, listen, cluster, segment_bytes, options } = serve;
-    let members: BTreeMap<u64, BasicNode> = cluster.into_iter().collect();
-    if !members.is_empty() && !members.contains_key(&id) {
-        return Err(io::Error::other(format!("--cluster does not name node {id}")));
-    }
+async fn serve(serve: Serve, members: BTreeMap<u64, BasicNode>) -> io::Result<String> {
+    let Serve { id, dir, listen, segment_bytes, options, cluster: _ } = serve;
     // Before the directory is touched: two nodes on one address are two nodes on one command line,
     // more often than not.
     let listener = TcpListener::bind(&listen).await?;

@@ -25,9 +25,11 @@ pub struct NodeOptions {
     /// Want to lead after hearing nothing for this long, or up to twice as long; a leader says four
     /// times as often that it is there
     #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(4..=3_600_000))]
     pub election_ms: u64,
     /// Make a snapshot after this many entries; a tenth of them stays in the log
     #[arg(long, default_value_t = 10_000, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
 }
 

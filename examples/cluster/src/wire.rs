@@ -75,6 +75,16 @@ pub struct NodeStatus {
     pub fingerprint: u64,
 }
 
+impl std::fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { id, term, is_leader, applied, purged, fingerprint } = self;
+        let role = if *is_leader { "leads" } else { "follows" };
+        let index = |index: &Option<u64>| index.map_or("none".into(), |index| index.to_string());
+        write!(f, "node {id} {role} in term {term}; applied {}, ", index(applied))?;
+        write!(f, "purged {}; fingerprint {fingerprint:016x}", index(purged))
+    }
+}
+
 /// A connection. After an error, or a call that was given up, it is of no use any more: the answer
 /// to that call could come as the answer to the next one.
 #[derive(Debug)]

@@ -118,3 +118,29 @@ async fn nodes_are_killed_and_catch_up_and_nothing_is_lost() {
         assert!(child.wait().unwrap().code() == Some(1) && said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn a_wrong_value_ends_it_with_2_and_makes_no_directory() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path().join("node");
+    let serve = |more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_replicated-log"));
+        command.args(["serve", "--id", "1", "--dir"]).arg(&directory);
+        let ended = command.args(more.split(' ')).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{more}: {said}");
+        assert!(!directory.exists(), "{more}");
+        said
+    };
+    let cluster = |members: &str| serve(&format!("--listen 127.0.0.1:0 --cluster {members}"));
+    let two = "1=127.0.0.1:7001,2=127.0.0.1:7002";
+    assert!(cluster(&format!("{two},2=127.0.0.1:7003")).contains("node 2 twice"));
+    assert!(cluster(&format!("{two},3=127.0.0.1:7002")).contains("127.0.0.1:7002 twice"));
+    assert!(cluster("2=127.0.0.1:7002").contains("does not name node 1"));
+    assert!(cluster("1=localhost").contains("not HOST:PORT"));
+    serve("--listen localhost");
+    serve("--listen 127.0.0.1:0 --segment-bytes 4194305");
+    serve("--listen 127.0.0.1:0 --segment-bytes 4096");
+    serve("--listen 127.0.0.1:0 --election-ms 0");
+    serve("--listen 127.0.0.1:0 --snapshot-every 0");
+}
