@@ -160,6 +160,7 @@ fn wrong_labels<T: NamedChoice + Sync>() -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
     let wrong = [
         wrong_labels::<Preparation>(),
@@ -174,6 +175,7 @@ fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
 /// The practice of article 1 (`lab experiment 9`): written files of 1 MiB are overwritten in
 /// multiples of 4,096 bytes, again and again, and nothing allocates blocks.
 #[test]
+#[ignore = "needs strace"]
 fn the_practice_overwrites_whole_blocks_of_written_files() {
     const TRACED: &str = "pwrite64,write,pwritev2,ftruncate,fallocate";
     // On a busy machine two seconds may be over before a file is overwritten again.

@@ -44,6 +44,7 @@ fn shown(campaign: &Campaign, wanted: &Wanted) -> Told {
 }
 
 #[test]
+#[ignore = "needs root, /dev/fuse and the tools of the file systems"]
 fn thirteen_faults_on_each_file_system_break_no_promise() {
     let kinds = here("thirteen_faults", FsKind::ALL);
     let directory = tempfile::tempdir().unwrap();
@@ -78,6 +79,7 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
 }
 
 #[test]
+#[ignore = "needs root, /dev/fuse and the tools of the file systems"]
 fn a_full_file_system_is_met_and_left_behind() {
     if here("a_full_file_system", &[FsKind::Ext4]).is_empty() {
         return;
@@ -153,6 +155,7 @@ fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usi
 /// An independent witness: after a file has refused a sync, the log does not sync it again until it
 /// is reopened.
 #[test]
+#[ignore = "needs root, /dev/fuse, mkfs.ext4 and strace"]
 fn strace_sees_no_sync_tried_again() {
     let Some((failed, again)) = syncs_tried_again("strace_sees_no_sync_tried_again", None) else {
         return;
@@ -165,6 +168,7 @@ mod mistaken {
     use super::*;
 
     #[test]
+    #[ignore = "needs root, /dev/fuse and the tools of the file systems"]
     fn a_log_that_tries_a_sync_again_or_makes_none_is_found_out() {
         if here("mistakes", &[FsKind::Ext4]).is_empty() {
             return;
@@ -193,6 +197,7 @@ mod mistaken {
     }
 
     #[test]
+    #[ignore = "needs root, /dev/fuse, mkfs.ext4 and strace"]
     fn strace_sees_a_sync_that_is_tried_again() {
         let seen =
             syncs_tried_again("strace_sees_a_sync_that_is_tried_again", Some(Mistake::RetriesSync));

@@ -113,6 +113,7 @@ impl Drop for Group {
 /// One record, or all of the log: where no thread can be had, and where fewer can than a reader
 /// would like.
 #[test]
+#[ignore = "needs root, to limit a group of processes"]
 fn a_log_is_read_without_a_thread_and_what_needs_one_says_so() {
     let (Some(none), Some(few)) = (Group::of(1), Group::of(4)) else {
         let name = "a_log_is_read_without_a_thread_and_what_needs_one_says_so";

@@ -174,6 +174,7 @@ fn a_stderr_that_nobody_reads_does_not_make_a_command_deaf() {
 
 /// The kernel's log accepts every write, but poll never reports it as ready.
 #[test]
+#[ignore = "needs root, for /dev/kmsg"]
 fn a_device_that_is_no_terminal_is_written_to_without_waiting() {
     let Ok(kernel_log) = std::fs::File::options().write(true).open("/dev/kmsg") else {
         let name = "a_device_that_is_no_terminal_is_written_to_without_waiting";

@@ -30,6 +30,7 @@ fn a_second_signal_ends_reading() {
 
 /// `script` makes one; at its other end nobody types.
 #[test]
+#[ignore = "needs script"]
 fn a_terminal_had_no_time_to_run_out_of() {
     let (directory, file) = place();
     let [told, code] = ["told", "code"].map(|name| directory.path().join(name));

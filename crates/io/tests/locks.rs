@@ -55,6 +55,7 @@ fn one_handle_of_a_process_has_the_lock_and_dropping_it_gives_it_back() {
 /// A security module answers `EACCES`, as SMB does of a lock that another has; seccomp mostly
 /// `EPERM`.
 #[test]
+#[ignore = "needs seccomp filters"]
 fn a_process_that_may_take_no_lock_is_not_told_of_another_holder() {
     let (made, directory) = directory();
     let taken = |directory: &OsDirectory| WriterLock::take(directory, "log", None);

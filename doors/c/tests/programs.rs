@@ -125,6 +125,7 @@ fn cpp_that_would_be_a_fault_at_run_time_does_not_compile() {
 }
 
 #[test]
+#[ignore = "needs python3"]
 fn a_python_program_that_ends_with_callbacks_due_waits_for_them() {
     let Some(python) = support::tool("python3") else { return };
     for _ in 0..3 {

@@ -471,6 +471,7 @@ mod tests {
 
     /// Marks in a small buffer that no thread reads meanwhile.
     #[test]
+    #[ignore = "needs root and tracefs"]
     fn losses_are_seen_in_pages_and_counters() {
         if let Err(why) = crate::can_trace() {
             // Not through the test harness, which hides the output of a passing test.

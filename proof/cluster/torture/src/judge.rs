@@ -77,6 +77,7 @@ mod tests {
     use replicated_log::types::Request;
 
     #[test]
+    #[ignore = "needs Go"]
     fn histories_of_ours_are_judged() {
         if let Some(why) = missing() {
             // Past the test's output, which cargo shows only of a test that fails.

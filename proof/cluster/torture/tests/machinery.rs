@@ -40,6 +40,7 @@ fn hears(hosts: &Hosts, from: Option<usize>, to: IpAddr, seconds: &str) -> bool 
 }
 
 #[test]
+#[ignore = "needs root and network namespaces"]
 fn hosts_hear_each_other_unless_they_are_parted() {
     let missing = machine::missing().or_else(network::missing);
     if !runs("hosts_hear_each_other_unless_they_are_parted", missing) {
@@ -150,6 +151,7 @@ fn cuts_that_lose(kind: FsKind, syncs: bool, cuts: u64) -> usize {
 }
 
 #[test]
+#[ignore = "needs root, /dev/fuse and the tools of the file systems"]
 fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
     for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
         let missing = machine::missing().or_else(|| machine::missing_for(kind));
@@ -162,6 +164,7 @@ fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs root, /dev/fuse and mkfs.ext4"]
 fn a_full_disk_is_full_and_has_room_again() {
     if !runs("a_full_disk_is_full_and_has_room_again", machine::missing()) {
         return;
