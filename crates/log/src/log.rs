@@ -276,7 +276,7 @@ impl Log {
         self.shared.truncate_after(last)
     }
 
-    /// What the opening found and did.
+    /// Returns what the opening found and did.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
@@ -467,13 +467,13 @@ impl Log {
         &self.choice
     }
 
-    /// Whether it has threads of its own ([`Options::own_thread`]).
+    /// Says whether it has threads of its own ([`Options::own_thread`]).
     #[doc(hidden)]
     pub fn has_own_thread(&self) -> bool {
         self.shared.options.own_thread
     }
 
-    /// What the log has done since it was opened. All zeros in a forked child.
+    /// Counts what the log has done since it was opened. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
         if self.shared.is_forked() {
             return Stats::default();

@@ -137,8 +137,8 @@ impl Options {
         }
     }
 
-    /// Whether to create a log where there is none (the default); otherwise that is
-    /// [`Error::NoLog`], also where its directory is missing too.
+    /// Creates a log where there is none, if true (the default). If false, that is
+    /// [`Error::NoLog`], also where the directory is missing too.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
@@ -342,7 +342,7 @@ impl Options {
         Self { free_segments_max: Some(count), ..self }
     }
 
-    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts
+    /// Pads every group to blocks of 4096 bytes of its own, if true. By default a group starts
     /// where the last one ended. It rewrites that block with the same bytes before its own, which
     /// relies on the device not to harm bytes that do not change. Padding does not rely on that; it
     /// costs half a block per commit. It also costs a whole block per opening of the room that a
@@ -403,14 +403,14 @@ impl Options {
         Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
 
-    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses
+    /// Says whether [`Options::periodic`] was asked for: a library that needs durable records refuses
     /// such options.
     pub fn is_periodic(&self) -> bool {
         self.periodic.is_some()
     }
 
-    /// Whether the log has threads of its own, so that records become durable that nobody waits for
-    /// in a call.
+    /// Says whether the log has threads of its own, so that records become durable that nobody
+    /// waits for in a call.
     pub fn has_own_thread(&self) -> bool {
         self.own_thread
     }

@@ -141,7 +141,7 @@ fn read(found: &Found<'_>, state: &State, stop: &AtomicBool) -> Result<GroupSumm
     })
 }
 
-/// Whether a stream with this note is a raft group ([`crate::Groups`]).
+/// Says whether a stream with this note is a raft group ([`crate::Groups`]).
 pub fn is_raft_group(note: &[u8]) -> bool {
     is_note(note)
 }

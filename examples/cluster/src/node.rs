@@ -68,7 +68,7 @@ impl Node {
         Ok(Self { id, raft: raft.await.map_err(io::Error::other)?, machine })
     }
 
-    /// Whether it has a vote or an entry, so that it is part of a cluster.
+    /// Says whether it has a vote or an entry, so that it is part of a cluster.
     pub async fn has_begun(&self) -> io::Result<bool> {
         self.raft.is_initialized().await.map_err(io::Error::other)
     }

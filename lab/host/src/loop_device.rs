@@ -170,7 +170,7 @@ impl LoopDevice {
         self.device
     }
 
-    /// Whether it reads and writes its file with direct I/O now.
+    /// Says whether it reads and writes its file with direct I/O now.
     ///
     /// # Errors
     /// sysfs could not be read.

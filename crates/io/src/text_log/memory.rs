@@ -37,7 +37,7 @@ pub struct StageLayout {
 }
 
 impl StageLayout {
-    /// Whether its numbers fit together and into memory.
+    /// Says whether its numbers fit together and into memory.
     pub fn is_sound(&self) -> bool {
         self.head_bytes.is_multiple_of(PAGE)
             && self.buffer_bytes.is_multiple_of(PAGE)
@@ -213,7 +213,7 @@ impl StageBuffer {
         self.used
     }
 
-    /// Whether it holds nothing.
+    /// Says whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }

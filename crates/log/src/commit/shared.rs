@@ -255,7 +255,7 @@ impl Shared {
         self.durable.store(lsn.get(), Ordering::Release);
     }
 
-    /// Whether the log has a preparer.
+    /// Says whether the log has a preparer.
     pub(crate) fn prepares_ahead(&self) -> bool {
         self.options.own_thread && self.options.prepares_ahead
     }

@@ -48,7 +48,7 @@ impl Sleepers {
         is_late
     }
 
-    /// Whether a thread sleeps, or is about to.
+    /// Says whether a thread sleeps, or is about to.
     pub(crate) fn is_any_here(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
