@@ -198,7 +198,7 @@ fn promises_of_the_logs_own_thread_are_padded_too() {
     let options = scene.options(true).own_thread(true);
     for _ in 0..3 {
         let log = scene.open(options.clone()).unwrap();
-        for _ in 0..4 {
+        for _ in 0..8 {
             let groups = log.stats().groups;
             scene.append(&log, 7000).unwrap();
             for _ in 0..1000 {
@@ -211,6 +211,6 @@ fn promises_of_the_logs_own_thread_are_padded_too() {
         }
         log.close().unwrap();
     }
-    assert!(idle.load(Ordering::Relaxed) > 3, "the thread has written promises");
+    assert!(idle.load(Ordering::Relaxed) > 6, "the thread has written promises");
     assert_eq!(written_again(&scene.gate.writes(), 0), [""; 0]);
 }
