@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
+use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, has_kernel};
 use crate::surroundings::overlay;
 use inkstone::inspect::{copy, dump, salvage, verify};
 use inkstone::{Access, Asks, Event, Log, Lsn, Options, Preparation, Reader};
@@ -95,7 +95,8 @@ fn a_segment(path: &Path) -> PathBuf {
 #[test]
 #[ignore = "needs root and mkfs.xfs"]
 fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
-    if !can_run("large_sectors", &["mkfs.xfs"]) {
+    let larger = "sectors larger than a page";
+    if !can_run("large_sectors", &["mkfs.xfs"]) || !has_kernel("large_sectors", (6, 15), larger) {
         return;
     }
     let device = LoopOptions { sector_bytes: 16384, ..LoopOptions::default() };

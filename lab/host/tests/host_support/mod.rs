@@ -40,6 +40,19 @@ pub(crate) fn can_run(test: &str, tools: &[&str]) -> bool {
     why.is_none()
 }
 
+/// Whether the kernel is of this version or newer. Says loudly if not, and what it lacks.
+pub(crate) fn has_kernel(test: &str, (major, minor): (u32, u32), what: &str) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
+    let mut next =
+        || numbers.next().and_then(|number| number.parse::<u32>().ok()).expect("a number");
+    let has = (next(), next()) >= (major, minor);
+    if !has {
+        not_run(test, &format!("Linux {} lacks {what} (from {major}.{minor} on)", release.trim()));
+    }
+    has
+}
+
 fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     path.split(':').map(|dir| Path::new(dir).join(name)).find(|tool| tool.exists())
