@@ -45,6 +45,7 @@ pub mod result;
 pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
+pub mod subject;
 pub mod verdict;
 pub mod words;
 pub mod writer;

@@ -1,0 +1,245 @@
+//! Liars: what a log would show that breaks one promise each. The judge refuses every one of them,
+//! and would take it as the truth without the clause that is named.
+//!
+//! *Owns*: the liars. *May not touch*: logs.
+
+use super::history::Op;
+use super::past::clauses::{self, *};
+use super::past::{Callers, Past};
+use super::record::Record;
+use super::words::{Answer, By, Call, Ends, Got, Shown, Told};
+use crate::subject::{Broken, LEFT_OUT, Lie, Past as _, SOLE};
+
+/// A log that one thread uses, and its past.
+#[derive(Clone)]
+struct Scene {
+    past: Past,
+    /// What is there.
+    row: Vec<Record>,
+    first: u64,
+}
+
+fn told(answer: Answer, first: u64, last: u64, durable: u64) -> Told {
+    Told { answer, ends: Some(Ends { first, last, durable }), back: None }
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { past: Past::new(Callers::One), row: Vec::new(), first: 1 }
+    }
+
+    fn last(&self) -> u64 {
+        self.row.len() as u64
+    }
+
+    fn begin(&mut self, op: &Op) -> Call {
+        let call = op.plan(&self.past);
+        self.past.began(SOLE, &call);
+        call
+    }
+
+    /// A call that a sound log carries out.
+    fn done(mut self, op: &Op) -> Self {
+        let call = self.begin(op);
+        let first = self.last() + 1;
+        self.row.extend_from_slice(call.records());
+        match call {
+            Call::TruncateBefore(first) => self.first = first,
+            Call::TruncateAfter(last) => self.row.truncate(last as usize),
+            _ => {}
+        }
+        let lsns =
+            (!matches!(call, Call::TruncateBefore(_) | Call::TruncateAfter(_) | Call::Close))
+                .then(|| (first, self.last()));
+        let durable = if matches!(op, Op::LetGo(_)) { 0 } else { self.last() };
+        let told = told(Answer::Done(lsns), self.first, self.last(), durable);
+        self.past.ended(SOLE, &told, false).expect("a sound log");
+        self
+    }
+
+    fn closed(mut self) -> Self {
+        self.past.began(SOLE, &Call::Close);
+        let told = Told { answer: Answer::Done(None), ends: None, back: None };
+        self.past.ended(SOLE, &told, false).expect("a sound log");
+        self
+    }
+
+    fn lied(mut self, lie: Lie) -> Self {
+        self.past.lied(lie);
+        self
+    }
+
+    /// What a sound log shows.
+    fn shown(&self, by: By) -> Shown {
+        let mut shown = Shown::new(by, self.first, self.last());
+        for (lsn, record) in (1..).zip(&self.row).skip(self.first as usize - 1) {
+            shown.push(lsn, record.payload());
+        }
+        shown
+    }
+
+    /// What is shown by a log that has these.
+    fn shows(&self, first: u64, records: &[(u64, &[u8])]) -> Shown {
+        let last = records.last().map_or(first - 1, |(lsn, _)| *lsn);
+        let mut shown = Shown::new(OPENING, first, last);
+        records.iter().for_each(|(lsn, bytes)| shown.push(*lsn, bytes));
+        shown
+    }
+
+    /// The judge on this.
+    fn judged(&self, shown: &Shown) -> Result<(), Broken> {
+        self.past.clone().check(shown)
+    }
+
+    /// The judge on an answer to this call.
+    fn answered(&self, op: &Op, told: &Told, is_excused: bool) -> Result<(), Broken> {
+        let mut scene = self.clone();
+        scene.begin(op);
+        scene.past.ended(SOLE, told, is_excused)
+    }
+}
+
+const OPENING: By = By::Opening { is_clean: true };
+
+/// Three records that were waited for.
+fn three() -> Scene {
+    Scene::new().done(&Op::Append(100)).done(&Op::Append(200)).done(&Op::Append(300))
+}
+
+/// Each clause, and a liar that breaks it and no other.
+fn liar(name: &str) -> Result<(), Broken> {
+    let scene = three();
+    let of = |lsn: u64| scene.row[lsn as usize - 1].payload();
+    let with = |change: fn(&mut Shown)| {
+        let mut shown = scene.shown(OPENING);
+        change(&mut shown);
+        shown
+    };
+    match name {
+        OPENS => scene.judged(&{
+            let mut shown = with(|shown| shown.failed = Some("it does not open".into()));
+            shown.is_open = false;
+            shown
+        }),
+        FIRST => scene.judged(&scene.shows(2, &[(2, of(2)), (3, of(3))])),
+        LOST => scene.judged(&scene.shows(1, &[(1, of(1)), (2, of(2))])),
+        BEYOND => scene.judged(&scene.shows(1, &[(1, of(1)), (2, of(2)), (3, of(3)), (4, b"no")])),
+        WRONG => scene.judged(&scene.shows(1, &[(1, of(1)), (2, of(1)), (3, of(3))])),
+        DENSE => {
+            let mut shown = Shown::new(OPENING, 1, 3);
+            [(1, of(1)), (3, of(3)), (2, of(2)), (3, of(3))]
+                .into_iter()
+                .for_each(|(lsn, bytes)| shown.push(lsn, bytes));
+            scene.judged(&shown)
+        }
+        SPLIT => {
+            let mut scene = three();
+            let call = scene.begin(&Op::Batch(vec![10, 20]));
+            let mut shown = scene.shown(OPENING);
+            shown.push(4, call.records()[0].payload());
+            (shown.last, shown.durable) = (4, 4);
+            scene.judged(&shown)
+        }
+        READABLE => {
+            let mut shown = scene.shows(1, &[(1, of(1)), (2, of(2))]);
+            (shown.last, shown.durable) = (3, 3);
+            scene.judged(&shown)
+        }
+        BY_LSN => scene.judged(&with(|shown| shown.again.push((2, Ok(b"no".to_vec()))))),
+        WATERMARK => scene.judged(&with(|shown| shown.durable = 2)),
+        CLEAN => {
+            let shown = scene.shown(By::Opening { is_clean: false });
+            three().closed().judged(&shown)
+        }
+        FALSE_CORRUPT => scene.judged(&with(|shown| shown.corrupt = Some("damaged".into()))),
+        UNNOTICED => {
+            let shown = scene.shows(1, &[(1, of(1)), (2, of(2))]);
+            three().lied(Lie::Damaged).judged(&shown)
+        }
+        GIVES => scene.answered(&Op::Append(5), &told(Answer::Done(Some((3, 3))), 1, 3, 3), false),
+        SAYS => scene.answered(&Op::Append(5), &told(Answer::Done(Some((4, 4))), 1, 5, 4), false),
+        REASON => {
+            scene.answered(&Op::Append(5), &told(Answer::Refused("no".into()), 1, 3, 3), false)
+        }
+        EITHER => {
+            let neither = Answer::Neither("it continues".into());
+            scene.answered(&Op::Append(5), &told(neither, 1, 3, 3), true)
+        }
+        POISON => {
+            let answers = vec![("append", "Ok".to_owned())];
+            scene.judged(&scene.shown(By::Poisoned { cause: "EIO".into(), answers }))
+        }
+        AHEAD => scene.judged(&scene.shown(By::Beside { durable: 2 })),
+        ASKED => scene.past.check_asked(2, false, &Got::Nothing),
+        TOLD => three().past.check_asked(9, true, &Got::Nothing),
+        other => panic!("no liar breaks {other}"),
+    }
+}
+
+#[test]
+fn each_clause_refuses_a_liar_and_no_other_clause_does() {
+    for name in clauses::ALL {
+        let broken = liar(name).expect_err(name);
+        assert_eq!(broken.clause, *name, "{broken}");
+        LEFT_OUT.set(Some(name));
+        let without = liar(name);
+        LEFT_OUT.set(None);
+        assert_eq!(without, Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn the_truth_is_believed() {
+    let sound = |scene: &Scene| scene.judged(&scene.shown(OPENING));
+    let scene = three().done(&Op::LetGo(7)).done(&Op::Batch(vec![1, 0, 3]));
+    assert_eq!(sound(&scene), Ok(()));
+    let scene = scene.done(&Op::TruncateBefore(100)).done(&Op::TruncateAfter(200));
+    assert_eq!(sound(&scene), Ok(()));
+    assert_eq!(scene.judged(&scene.shown(By::Beside { durable: scene.last() })), Ok(()));
+    assert_eq!(sound(&scene.closed()), Ok(()));
+}
+
+/// What was shown, no later crash takes back; and what was not shown does not come back.
+#[test]
+fn what_was_shown_is_a_promise() {
+    let mut scene = three();
+    let call = scene.begin(&Op::Several(vec![10, 20]));
+    let mut one_more = scene.shown(OPENING);
+    one_more.push(4, call.records()[0].payload());
+    (one_more.last, one_more.durable) = (4, 4);
+    let mut past = scene.past.clone();
+    assert_eq!(past.check(&one_more), Ok(()));
+    assert_eq!(past.check(&scene.shown(OPENING)).map_err(|broken| broken.clause), Err(LOST));
+    let mut past = scene.past;
+    assert_eq!(past.check(&three().shown(OPENING)), Ok(()));
+    assert_eq!(past.check(&one_more).map_err(|broken| broken.clause), Err(BEYOND));
+}
+
+/// Two callers: whose record has an LSN that nobody was told is found out, in each one's order.
+#[test]
+fn records_of_two_callers_are_in_the_order_of_each() {
+    let mut past = Past::new(Callers::Many);
+    let begin = |past: &mut Past, who, op: &Op| {
+        let call = op.plan(past);
+        past.began(who, &call);
+        call.records().to_vec()
+    };
+    let one = begin(&mut past, 1, &Op::Append(50));
+    let two = begin(&mut past, 2, &Op::Batch(vec![60, 70]));
+    past.ended(1, &told(Answer::Done(Some((3, 3))), 1, 3, 3), false).expect("sound");
+    let next = begin(&mut past, 1, &Op::Append(80));
+    let judged = |records: &[&Record]| {
+        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
+        for (lsn, record) in (1..).zip(records) {
+            shown.push(lsn, record.payload());
+        }
+        past.clone().check(&shown).map_err(|broken| broken.clause)
+    };
+    let (a, b, c, d) = (&one[0], &two[0], &two[1], &next[0]);
+    assert_eq!(judged(&[b, c, a]), Ok(()));
+    assert_eq!(judged(&[b, c, a, d]), Ok(()));
+    assert_eq!(judged(&[b, c]), Err(LOST));
+    assert_eq!(judged(&[c, b, a]), Err(WRONG));
+    assert_eq!(judged(&[d, b, a]), Err(WRONG));
+    assert_eq!(judged(&[b, c, a, d, d]), Err(BEYOND));
+}

@@ -1,0 +1,244 @@
+//! The log as a subject.
+//!
+//! *Owns*: calling a log, and writing down what it answers and shows. *May not touch*: judging that
+//! (`past.rs`).
+
+use std::sync::Arc;
+
+use inkstone::{Error, Log, Lsn, Options};
+use inkstone_io::AnyDirectory;
+
+pub mod history;
+#[cfg(test)]
+mod liars;
+pub mod options;
+pub mod past;
+pub mod record;
+pub mod words;
+
+use self::history::Op;
+use self::options::SEGMENT_BYTES;
+use self::past::{Callers, Past};
+use self::record::Record;
+use self::words::{Answer, By, Call, Ends, How, Shown, Told};
+use super::{Broken, End, Subject, When};
+use crate::mistake::{Mistake, build_in};
+
+/// The options of an opening, from a seed.
+pub type Redraw = Arc<dyn Fn(u64) -> Options + Send + Sync>;
+
+/// A log, with the options of its next opening.
+#[derive(Clone)]
+pub struct LogSubject {
+    pub options: Options,
+    /// A mistake that the log makes, to see it caught.
+    pub mistake: Option<Mistake>,
+    /// Whether an opening is told which LSN its caller knows to be durable.
+    pub expects: bool,
+    /// How other options are drawn, where each opening has its own.
+    pub redraw: Option<Redraw>,
+}
+
+fn answer(log: &Log, result: inkstone::Result<Option<(u64, u64)>>) -> Answer {
+    let error = match result {
+        Ok(lsns) => return Answer::Done(lsns),
+        Err(error) if error.corruption().is_some() => return Answer::Corrupt(error.to_string()),
+        Err(error) => error,
+    };
+    match log.sync() {
+        Ok(_) if matches!(error, Error::Poisoned(_)) => {
+            Answer::Neither(format!("the log continues after {error}"))
+        }
+        Ok(_) => Answer::Refused(error.to_string()),
+        Err(Error::Poisoned(poison)) => Answer::Poisoned(cause(&poison)),
+        Err(other) => {
+            Answer::Neither(format!("neither poisoned nor usable after {error}: {other}"))
+        }
+    }
+}
+
+fn cause(poison: &inkstone::Poison) -> String {
+    poison.cause().map_or_else(|| "a panic".into(), ToString::to_string)
+}
+
+fn append(log: &Log, records: &[Record], how: How) -> inkstone::Result<(u64, u64)> {
+    let [one, ..] = records else { return Ok((1, 0)) };
+    let appended = match how {
+        How::Batch => {
+            let payloads: Vec<_> = records.iter().map(Record::payload).collect();
+            log.append_batch(&payloads)?
+        }
+        How::Try => match log.try_append(one.payload()) {
+            // The log's own thread may be at it just now: nothing was appended.
+            Err(Error::Busy) if log.has_own_thread() => log.append(one.payload())?,
+            appended => appended?,
+        },
+        How::Several => {
+            let first = log.append(one.payload())?.lsn().get();
+            for record in &records[1..] {
+                drop(log.append(record.payload())?);
+            }
+            return Ok((first, log.sync()?.get()));
+        }
+        How::Wait | How::LetGo | How::Probe => log.append(one.payload())?,
+    };
+    let (first, last) = (appended.first_lsn().get(), appended.lsn());
+    Ok((first, if how.waits() { appended.wait()? } else { last }.get()))
+}
+
+/// Of a poisoned log: what every change returns.
+fn refusals(log: &Log) -> By {
+    let answers = [
+        ("append", log.append(b"no").map(drop)),
+        ("try_append", log.try_append(b"no").map(drop)),
+        ("append_batch", log.append_batch(&[b"no", b"no"]).map(drop)),
+        ("append_durable", log.append_durable(b"no").map(drop)),
+        ("truncate_before", log.truncate_before(Lsn::FIRST)),
+        ("truncate_after", log.truncate_after(log.first())),
+        ("sync", log.sync().map(drop)),
+    ];
+    let words = |answer| match answer {
+        Ok(()) => "Ok".to_owned(),
+        Err(Error::Poisoned(poison)) => cause(&poison),
+        Err(other) => other.to_string(),
+    };
+    let answers: Vec<_> = answers.into_iter().map(|(call, answer)| (call, words(answer))).collect();
+    let cause = answers.last().map(|(_, cause)| cause.clone()).unwrap_or_default();
+    By::Poisoned { cause, answers }
+}
+
+/// The last promise of a close is left out where its room is needed for something else.
+fn is_clean(log: &Log) -> bool {
+    let recovery = log.recovery();
+    let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
+    recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte))
+}
+
+impl LogSubject {
+    pub fn new(options: Options, mistake: Option<Mistake>) -> Self {
+        Self { options, mistake, expects: false, redraw: None }
+    }
+}
+
+impl Subject for LogSubject {
+    type Op = Op;
+    type Live = Log;
+    type Past = Past;
+
+    fn plan(&self, past: &Past, op: &Op) -> Call {
+        op.plan(past)
+    }
+
+    fn probe(&self) -> Op {
+        Op::Probe
+    }
+
+    fn ending(&self, end: End) -> Option<Call> {
+        (end == End::Close).then_some(Call::Close)
+    }
+
+    fn open(&self, directory: AnyDirectory, known: Option<&Past>) -> Result<Log, Shown> {
+        let mut options = build_in(self.options.clone(), self.mistake);
+        if let Some(past) = known.filter(|_| self.expects) {
+            options = options.expect_durable(Lsn::new(past.certain()));
+        }
+        Log::open_in(directory, options).map_err(|error| Shown::refused(&error))
+    }
+
+    fn apply(&self, log: &Log, call: &Call) -> Told {
+        let lsn = |lsn: Lsn| Some((lsn.get(), lsn.get()));
+        let result = match call {
+            Call::Append { records, how } => append(log, records, *how).map(Some),
+            Call::Sync => log.sync().map(lsn),
+            Call::Prepare => log.prepare_some().and_then(|_| log.sync()).map(lsn),
+            Call::TruncateBefore(first) => log.truncate_before(Lsn::new(*first)).map(|()| None),
+            Call::TruncateAfter(last) => log.truncate_after(Lsn::new(*last)).map(|()| None),
+            Call::Close => Ok(None),
+        };
+        let back = match (call, &result) {
+            (Call::Append { how: How::Probe, .. }, Ok(Some((lsn, _)))) => {
+                Some(log.reader().get(Lsn::new(*lsn)).map_err(|error| error.to_string()))
+            }
+            _ => None,
+        };
+        Told { answer: answer(log, result), ends: Some(Ends::of(log)), back }
+    }
+
+    fn end(&self, log: Log, end: End) -> Told {
+        let answer = match end {
+            End::Close => match log.close() {
+                Ok(()) => Answer::Done(None),
+                Err(error) => Answer::Poisoned(format!("the log does not close: {error}")),
+            },
+            End::Drop => {
+                drop(log);
+                Answer::Done(None)
+            }
+            End::Kill => {
+                log.abandon();
+                Answer::Done(None)
+            }
+        };
+        Told { answer, ends: None, back: None }
+    }
+
+    fn read(&self, log: &Log, when: When) -> Shown {
+        let by = match when {
+            When::Opened => By::Opening { is_clean: is_clean(log) },
+            When::InUse => By::InUse,
+            When::Poisoned => refusals(log),
+        };
+        let ends = Ends::of(log);
+        let last = if when == When::Opened { ends.last } else { ends.durable };
+        let mut shown = Shown::new(by, ends.first, last);
+        shown.durable = ends.durable;
+        shown.end = log.recovery().end;
+        let reader = log.reader();
+        shown.read(&reader);
+        shown.read_again(&reader);
+        shown
+    }
+
+    fn redraw(&mut self, seed: u64) {
+        if let Some(redraw) = &self.redraw {
+            self.options = redraw(seed);
+        }
+    }
+}
+
+/// A log that one thread uses.
+pub fn new_past() -> Past {
+    Past::new(Callers::One)
+}
+
+/// One more record is appended, and read.
+///
+/// # Errors
+/// The promise that is broken.
+pub fn probe(subject: &LogSubject, log: &Log, past: &mut Past) -> Result<(), Broken> {
+    use super::Past as _;
+    let call = subject.plan(past, &subject.probe());
+    past.began(super::SOLE, &call);
+    past.ended(super::SOLE, &subject.apply(log, &call), false)
+}
+
+/// A log is opened and read, and what it shows is judged.
+///
+/// # Errors
+/// The promise that is broken.
+pub fn open_and_check(
+    subject: &LogSubject,
+    directory: AnyDirectory,
+    past: &mut Past,
+) -> Result<Log, Broken> {
+    use super::Past as _;
+    let log = match subject.open(directory, None) {
+        Ok(log) => log,
+        Err(shown) => {
+            past.check(&shown)?;
+            return Err(Broken::new(past::clauses::OPENS, "a lie was noticed"));
+        }
+    };
+    past.check(&subject.read(&log, When::Opened))?;
+    Ok(log)
+}

@@ -1,0 +1,646 @@
+//! What a log has promised, and the one judge of what is found of it.
+//!
+//! *Owns*: the clauses. *May not touch*: logs, disks, how something came to be found.
+//!
+//! The rule: what was acknowledged or shown must be there, in its place, whole, once. What began
+//! and has not ended may be there. Nothing else may be. What was shown is a promise from then on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::record::Record;
+use super::words::{Answer, By, Call, Got, Shown, Told};
+use crate::subject::{Broken, Lie, Outcome, Told as _, Who, clause};
+
+/// Who uses the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// One thread: what the log says of itself between two calls is exact.
+    One,
+    /// Several: it may be ahead of what was heard.
+    Many,
+}
+
+/// The clauses: a sound log breaks none.
+pub mod clauses {
+    /// It opens.
+    pub const OPENS: &str = "opens";
+    /// It begins where it was truncated to.
+    pub const FIRST: &str = "first";
+    /// What was acknowledged or shown is there.
+    pub const LOST: &str = "lost";
+    /// Nothing is there that was not appended.
+    pub const BEYOND: &str = "beyond";
+    /// Each record has its own bytes, in its place.
+    pub const WRONG: &str = "wrong";
+    /// LSNs are dense.
+    pub const DENSE: &str = "dense";
+    /// A batch is there as a whole or not at all.
+    pub const SPLIT: &str = "split";
+    /// All that it says it has can be read.
+    pub const READABLE: &str = "readable";
+    /// A record read by its LSN is the one that was appended.
+    pub const BY_LSN: &str = "by-lsn";
+    /// All that an opening shows is durable.
+    pub const WATERMARK: &str = "watermark";
+    /// A log that was closed says so.
+    pub const CLEAN: &str = "clean";
+    /// It is not called damaged when it is not.
+    pub const FALSE_CORRUPT: &str = "false-corrupt";
+    /// A loss below a later promise is noticed.
+    pub const UNNOTICED: &str = "unnoticed";
+    /// A call gives the LSN that is the next.
+    pub const GIVES: &str = "gives";
+    /// Between two calls the log says exactly what it has.
+    pub const SAYS: &str = "says";
+    /// A call fails only for a reason.
+    pub const REASON: &str = "reason";
+    /// A log is either usable or poisoned.
+    pub const EITHER: &str = "either";
+    /// A poisoned log refuses every change, with the first cause.
+    pub const POISON: &str = "poison";
+    /// A reader beside the writer shows durable records only.
+    pub const AHEAD: &str = "ahead";
+    /// A reader gets the record that it asks for, or is told why there is none.
+    pub const ASKED: &str = "asked";
+    /// A reader that is beyond a cut is told of it.
+    pub const TOLD: &str = "told";
+
+    pub const ALL: &[&str] = &[
+        OPENS,
+        FIRST,
+        LOST,
+        BEYOND,
+        WRONG,
+        DENSE,
+        SPLIT,
+        READABLE,
+        BY_LSN,
+        WATERMARK,
+        CLEAN,
+        FALSE_CORRUPT,
+        UNNOTICED,
+        GIVES,
+        SAYS,
+        REASON,
+        EITHER,
+        POISON,
+        AHEAD,
+        ASKED,
+        TOLD,
+    ];
+}
+use clauses::*;
+
+/// A call that has not ended, or has failed: it may have come true or not.
+#[derive(Debug, Clone)]
+struct Doubt {
+    who: Who,
+    call: Call,
+    has_failed: bool,
+    /// The last LSN that its caller was given before.
+    after: u64,
+}
+
+/// What is known of a device that has lied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lied {
+    Never,
+    /// No promise came since.
+    Lost,
+    /// A promise covers what may be missing.
+    Covered,
+    Anything,
+    /// It was noticed, or what was lost could not be noticed.
+    Over,
+}
+
+/// See the head of this file.
+#[derive(Debug, Clone)]
+pub struct Past {
+    callers: Callers,
+    /// By LSN - 1, with the truncated ones; `None`: nobody was told yet which one it is.
+    row: Arc<Vec<Option<Record>>>,
+    /// The first LSN that is not truncated.
+    first: u64,
+    /// Up to here all is certain.
+    certain: u64,
+    /// How many records have ever begun.
+    numbers: u32,
+    doubts: Vec<Doubt>,
+    /// The last LSN that each of several callers was given.
+    given: BTreeMap<Who, u64>,
+    /// The log was closed, and nothing was called since.
+    is_closed: bool,
+    lied: Lied,
+}
+
+/// Records that were found at LSNs that nobody was told of.
+type New = Vec<(u64, Record)>;
+
+impl Past {
+    pub fn new(callers: Callers) -> Self {
+        Self {
+            callers,
+            row: Arc::default(),
+            first: 1,
+            certain: 0,
+            numbers: 0,
+            doubts: Vec::new(),
+            given: BTreeMap::new(),
+            is_closed: false,
+            lied: Lied::Never,
+        }
+    }
+
+    /// The last LSN, certain or not.
+    pub fn last(&self) -> u64 {
+        self.row.len() as u64
+    }
+
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub fn certain(&self) -> u64 {
+        self.certain
+    }
+
+    /// What an LSN holds, if it is known.
+    pub fn at(&self, lsn: u64) -> Option<&Record> {
+        self.row.get((lsn as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    /// The next record.
+    pub(super) fn next_record(&self, number: &mut u32, bytes: usize, has_more: bool) -> Record {
+        // With several callers, records must not be alike.
+        if self.callers == Callers::Many && *number % 8 == 5 {
+            *number += 1;
+        }
+        *number += 1;
+        Record { number: *number - 1, bytes: bytes as u32, has_more }
+    }
+
+    pub(super) fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    /// LSN of the record at a part of what is there: 255 is behind the last.
+    pub(super) fn part(&self, part: u8) -> u64 {
+        let count = self.last() + 1 - self.first;
+        self.first - 1 + (count * u64::from(part)).div_ceil(255)
+    }
+
+    fn put(&mut self, lsn: u64, record: Record) {
+        let row = Arc::make_mut(&mut self.row);
+        let at = lsn as usize - 1;
+        if row.len() <= at {
+            row.resize(at + 1, None);
+        }
+        row[at] = Some(record);
+    }
+
+    /// Nothing is behind `last` any more.
+    fn cut(&mut self, last: u64) {
+        let row = Arc::make_mut(&mut self.row);
+        row.truncate(last as usize);
+        // What followed in its batch is gone.
+        row.last_mut().into_iter().flatten().for_each(|record| record.has_more = false);
+        self.certain = self.certain.min(last);
+    }
+
+    /// Where a log may begin.
+    fn firsts(&self) -> impl Iterator<Item = u64> {
+        let in_doubt = self.doubts.iter().filter_map(|doubt| match doubt.call {
+            Call::TruncateBefore(first) => Some(first),
+            _ => None,
+        });
+        std::iter::once(self.first).chain(in_doubt)
+    }
+
+    fn may_be_cut_to(&self, last: u64) -> bool {
+        let is_it = |doubt: &Doubt| matches!(doubt.call, Call::TruncateAfter(to) if to == last);
+        self.doubts.iter().any(is_it)
+    }
+
+    /// Whether a log may begin and end there, for all that was told.
+    fn check_ends(&self, first: u64, last: u64) -> Result<bool, Broken> {
+        clause(FIRST, self.firsts().any(|may| may == first), || {
+            let may: Vec<_> = self.firsts().map(|first| first.to_string()).collect();
+            format!("the first LSN is {first}; it may be {}", may.join(" or "))
+        })?;
+        if self.may_be_cut_to(last) {
+            return Ok(true);
+        }
+        clause(LOST, last >= self.certain, || {
+            format!("LSN {} was acknowledged, but the last is {last}", self.certain)
+        })?;
+        Ok(false)
+    }
+
+    /// Compares every record that was found.
+    fn check_records(&self, shown: &Shown, is_cut: bool) -> Result<New, Broken> {
+        let mut new = New::new();
+        let mut taken = Taken::default();
+        let mut wanted = shown.first;
+        let mut has_more = false;
+        for (lsn, bytes) in shown.records() {
+            clause(DENSE, lsn == wanted, || format!("LSN {lsn} instead of {wanted}"))?;
+            wanted = lsn + 1;
+            let record = match self.at(lsn) {
+                Some(record) => {
+                    clause(WRONG, record.payload() == bytes, || {
+                        let (what, numbers) = (Record::named(bytes, self.numbers), self.numbers);
+                        format!(
+                            "LSN {lsn} holds {what}, not {}",
+                            Record::named(record.payload(), numbers)
+                        )
+                    })?;
+                    Some(*record)
+                }
+                None => {
+                    let next = taken.next(&self.doubts, lsn, lsn == shown.first && lsn > 1, bytes);
+                    let is_beyond = lsn > self.last() && taken.is_all(&self.doubts);
+                    let words =
+                        || format!("LSN {lsn} holds {}", Record::named(bytes, self.numbers));
+                    clause(BEYOND, next.is_some() || !is_beyond, words)?;
+                    clause(WRONG, next.is_some() || is_beyond, words)?;
+                    new.extend(next.map(|record| (lsn, record)));
+                    next
+                }
+            };
+            has_more = record.is_some_and(|record| record.has_more);
+        }
+        clause(SPLIT, !has_more || is_cut, || {
+            format!("the log ends inside a batch, at {}", wanted - 1)
+        })?;
+        clause(READABLE, wanted == shown.last + 1, || {
+            format!("the log says that its last LSN is {}, but shows {}", shown.last, wanted - 1)
+        })?;
+        Ok(new)
+    }
+
+    /// Records that were read once more, by their LSNs.
+    fn check_again(&self, shown: &Shown, new: &New) -> Result<(), Broken> {
+        let new = |wanted: u64| new.iter().find(|(lsn, _)| *lsn == wanted);
+        for (lsn, bytes) in &shown.again {
+            let record = self.at(*lsn).or_else(|| new(*lsn).map(|(_, record)| record));
+            let is_it = match bytes {
+                Ok(bytes) => record.is_some_and(|record| record.payload() == bytes),
+                Err(_) => false,
+            };
+            clause(BY_LSN, is_it, || match bytes {
+                Ok(_) => {
+                    format!("LSN {lsn}, read by itself, holds bytes that were not appended there")
+                }
+                Err(why) => format!("LSN {lsn}, read by itself: {why}"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// After a lie, what is missing or damaged is not the log's fault: that it says nothing is.
+    fn check_after_a_lie(&mut self, shown: &Shown) -> Result<(), Broken> {
+        let is_over = shown.corrupt.is_some();
+        if self.lied == Lied::Anything {
+            for (lsn, bytes) in shown.records() {
+                clause(WRONG, Record::is_one(bytes, self.numbers), || {
+                    format!("LSN {lsn} holds {}", Record::named(bytes, self.numbers))
+                })?;
+            }
+            return Ok(());
+        }
+        for (lsn, bytes) in shown.records() {
+            clause(WRONG, self.at(lsn).is_some_and(|record| record.payload() == bytes), || {
+                format!("LSN {lsn} holds {}", Record::named(bytes, self.numbers))
+            })?;
+        }
+        let (first, last) = (shown.first, shown.last);
+        clause(FIRST, first <= self.first, || {
+            format!("the first LSN is {first}; it may be {} at most", self.first)
+        })?;
+        let is_whole =
+            (first, last) == (self.first, self.last()) && shown.count() == last + 1 - first;
+        clause(UNNOTICED, is_over || is_whole || self.lied == Lied::Lost, || {
+            format!(
+                "records are missing without an error: {first}..={last} of {}..={}",
+                self.first,
+                self.last()
+            )
+        })?;
+        if is_over || !is_whole {
+            self.lied = Lied::Over;
+        }
+        Ok(())
+    }
+
+    fn check_poison(by: &By) -> Result<(), Broken> {
+        let By::Poisoned { cause, answers } = by else { return Ok(()) };
+        for (call, answer) in answers {
+            clause(POISON, answer == cause, || {
+                format!("poisoned by {cause}, {call} returns {answer}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// An opening has shown a log with these ends: only those were told.
+    ///
+    /// # Errors
+    /// The promise that is broken.
+    pub fn opened(&mut self, first: u64, last: u64) -> Result<(), Broken> {
+        self.check_ends(first, last)?;
+        clause(BEYOND, last <= self.last(), || format!("LSN {last} is beyond all"))?;
+        self.cut(last);
+        (self.first, self.certain) = (first, last);
+        self.doubts.clear();
+        Ok(())
+    }
+
+    /// It was closed: the answer to the call is known to be good, whatever the log said then.
+    pub fn closed(&mut self) {
+        self.doubts.retain(|doubt| doubt.call != Call::Close);
+        self.certain = self.last();
+    }
+
+    /// What was shown is a promise.
+    fn promise(&mut self, shown: &Shown, new: New) {
+        if matches!(shown.by, By::Opening { .. }) {
+            new.into_iter().for_each(|(lsn, record)| self.put(lsn, record));
+            self.cut(shown.last);
+            self.first = shown.first;
+            self.doubts.clear();
+            self.given.clear();
+        }
+        self.certain = self.certain.max(shown.last);
+    }
+
+    /// What a reader in the writer's process gets that asks for an LSN. `is_cut`: the end was
+    /// truncated since it asked last.
+    ///
+    /// # Errors
+    /// The promise that is broken.
+    pub fn check_asked(&self, lsn: u64, is_cut: bool, got: &Got) -> Result<(), Broken> {
+        let (first, last) = (self.first, self.last());
+        let is_beyond = is_cut && lsn > last + 1;
+        let words = || format!("LSN {lsn} of {first}..={}: it gets {got:?}", self.certain);
+        let is_told = *got == Got::TruncatedAfter(last);
+        clause(TOLD, is_told || !is_beyond, words)?;
+        let is_right = match got {
+            Got::Record(at, bytes) => {
+                let is_it = self.at(lsn).is_some_and(|record| record.payload() == bytes);
+                *at == lsn && is_it && (first..=self.certain).contains(&lsn)
+            }
+            Got::Nothing => lsn > self.certain,
+            Got::TruncatedBefore(told) => lsn < first && *told == first,
+            Got::TruncatedAfter(_) => is_beyond,
+            Got::Failed(_) => false,
+        };
+        clause(ASKED, is_right || is_beyond, words)
+    }
+
+    /// A call was refused, and the log goes on: it tells what has come true.
+    fn settle(&mut self, doubt: &Doubt, first: u64, last: u64) -> Result<(), Broken> {
+        self.doubts.push(doubt.clone());
+        let ends = self.check_ends(first, last);
+        self.doubts.pop();
+        if ends? {
+            self.cut(last);
+        }
+        let records = doubt.call.records();
+        let came = (last.saturating_sub(self.last())) as usize;
+        clause(BEYOND, came <= records.len(), || {
+            format!("LSN {} is the last that was appended, but the last is {last}", self.last())
+        })?;
+        let is_split = came > 0 && came <= records.len() && records[came - 1].has_more;
+        clause(SPLIT, !is_split, || format!("half a batch is there, up to LSN {last}"))?;
+        for (lsn, record) in (self.last() + 1..).zip(&records[..came.min(records.len())]) {
+            self.put(lsn, *record);
+        }
+        (self.first, self.certain) = (first, last);
+        Ok(())
+    }
+
+    fn done(&mut self, doubt: Doubt, lsn: Option<(u64, u64)>, told: &Told) -> Result<(), Broken> {
+        let Doubt { who, call, .. } = doubt;
+        let is_one = self.callers == Callers::One;
+        let records = call.records();
+        match (&call, lsn) {
+            (Call::Append { how, .. }, Some((first, last))) => {
+                let given = last + 1 - first;
+                let is_next = !is_one || first == self.last() + 1;
+                clause(GIVES, given == records.len() as u64 && is_next, || {
+                    format!("LSN {first}..={last} follow LSN {}", self.last())
+                })?;
+                for (lsn, record) in (first..).zip(records) {
+                    let is_free = self.at(lsn).is_none_or(|there| there == record);
+                    clause(GIVES, is_free, || format!("two records have the LSN {lsn}"))?;
+                    self.put(lsn, *record);
+                }
+                if how.waits() {
+                    self.certain = self.certain.max(last);
+                }
+                if let Some(back) = &told.back {
+                    let is_it = back.as_deref() == Ok(records[0].payload());
+                    clause(BY_LSN, is_it, || {
+                        let why = back.as_ref().err().map_or("it has other bytes", |why| why);
+                        format!("LSN {first}, appended just now: {why}")
+                    })?;
+                }
+                if !is_one {
+                    self.given.insert(who, last);
+                }
+            }
+            (Call::Sync | Call::Prepare, Some((_, last))) => {
+                clause(GIVES, !is_one || last == self.last(), || {
+                    format!("LSN {last} is synced, and {} is the last", self.last())
+                })?;
+                self.certain = self.certain.max(last);
+            }
+            (Call::TruncateBefore(first), _) => self.first = self.first.max(*first),
+            (Call::TruncateAfter(last), _) => self.cut(*last),
+            (Call::Close, _) => {
+                self.certain = self.last();
+                self.is_closed = true;
+            }
+            (_, None) => clause(GIVES, false, || format!("{call:?} gives no LSN"))?,
+        }
+        Ok(())
+    }
+}
+
+/// Which records in doubt were found so far.
+#[derive(Default)]
+struct Taken {
+    /// Of each doubt.
+    next: Vec<usize>,
+    /// A batch that has begun.
+    batch: Option<usize>,
+}
+
+impl Taken {
+    /// The record in doubt that these bytes are. `is_front`: what is before was truncated.
+    fn next(&mut self, doubts: &[Doubt], lsn: u64, is_front: bool, bytes: &[u8]) -> Option<Record> {
+        self.next.resize(doubts.len(), 0);
+        let open = self.batch.take();
+        for (index, doubt) in doubts.iter().enumerate() {
+            if open.is_some_and(|open| open != index) || lsn <= doubt.after {
+                continue;
+            }
+            let records = doubt.call.records();
+            let from =
+                self.next[index]..if is_front { records.len() } else { self.next[index] + 1 };
+            let is_it = |at: &usize| records.get(*at).is_some_and(|one| one.payload() == bytes);
+            let Some(at) = from.into_iter().find(is_it) else { continue };
+            // A caller does one thing after the other: what failed before this one is not there.
+            for (earlier, next) in self.next[..index].iter_mut().enumerate() {
+                if doubts[earlier].who == doubt.who {
+                    *next = usize::MAX;
+                }
+            }
+            self.next[index] = at + 1;
+            self.batch = records[at].has_more.then_some(index);
+            return Some(records[at]);
+        }
+        None
+    }
+
+    /// Whether no record is in doubt any more.
+    fn is_all(&self, doubts: &[Doubt]) -> bool {
+        let left = doubts.iter().zip(&self.next);
+        left.into_iter().all(|(doubt, next)| *next >= doubt.call.records().len())
+    }
+}
+
+impl crate::subject::Past for Past {
+    type Call = Call;
+    type Told = Told;
+    type Shown = Shown;
+
+    fn began(&mut self, who: Who, call: &Call) {
+        let numbers = call.records().last().map_or(0, |record| record.number + 1);
+        self.numbers = self.numbers.max(numbers);
+        self.is_closed = false;
+        let is_promise = match call {
+            Call::Append { how, .. } => how.waits(),
+            Call::TruncateBefore(first) => *first > self.first,
+            _ => false,
+        };
+        if is_promise && self.lied == Lied::Lost {
+            self.lied = Lied::Covered;
+        }
+        let after = self.given.get(&who).copied().unwrap_or(0);
+        self.doubts.push(Doubt { who, call: call.clone(), has_failed: false, after });
+    }
+
+    fn ended(&mut self, who: Who, told: &Told, is_excused: bool) -> Result<(), Broken> {
+        let is_it = |doubt: &Doubt| doubt.who == who && !doubt.has_failed;
+        let Some(at) = self.doubts.iter().rposition(is_it) else {
+            return Err(Broken::new(SAYS, format!("{who} ends what has not begun")));
+        };
+        let Told { answer, ends, .. } = told;
+        if told.outcome() == Outcome::Corrupt && self.lied != Lied::Never {
+            self.lied = Lied::Over;
+            return Ok(());
+        }
+        if told.outcome() != Outcome::Done && self.lied == Lied::Anything {
+            self.doubts[at].has_failed = true;
+            return Ok(());
+        }
+        clause(FALSE_CORRUPT, told.outcome() != Outcome::Corrupt, || answer.to_string())?;
+        clause(REASON, told.outcome() == Outcome::Done || is_excused, || {
+            format!("{:?}: the call fails: {answer}", self.doubts[at].call)
+        })?;
+        clause(EITHER, !matches!(answer, Answer::Neither(_)), || answer.to_string())?;
+        let is_one = self.callers == Callers::One;
+        match (answer, ends) {
+            (Answer::Done(lsn), _) => {
+                let doubt = self.doubts.remove(at);
+                self.done(doubt, *lsn, told)?;
+                // With a reason to fail, a close may have left out its last promise.
+                self.is_closed &= !is_excused;
+                if let Some(says) = ends.filter(|_| is_one) {
+                    let is_exact = (says.first, says.last) == (self.first, self.last());
+                    clause(SAYS, is_exact && says.durable <= self.last(), || {
+                        format!(
+                            "the log has {}..={} of {}..={}",
+                            says.first,
+                            says.last,
+                            self.first,
+                            self.last()
+                        )
+                    })?;
+                }
+            }
+            (Answer::Refused(_), Some(says)) if is_one => {
+                let doubt = self.doubts.remove(at);
+                self.settle(&doubt, says.first, says.last)?;
+            }
+            _ => self.doubts[at].has_failed = true,
+        }
+        if let Some(says) = ends {
+            self.certain = self.certain.max(says.durable.min(self.last()));
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, shown: &Shown) -> Result<(), Broken> {
+        let closed = std::mem::take(&mut self.is_closed);
+        match self.lied {
+            Lied::Never => {}
+            Lied::Over => return Ok(()),
+            _ if shown.failed.is_none() => return self.check_after_a_lie(shown),
+            _ => {}
+        }
+        clause(FALSE_CORRUPT, shown.corrupt.is_none(), || {
+            shown.corrupt.clone().unwrap_or_default()
+        })?;
+        if let Some(why) = &shown.failed {
+            let name = if shown.is_open { READABLE } else { OPENS };
+            return clause(name, false, || why.clone());
+        }
+        if let By::Opening { is_clean } = shown.by {
+            clause(WATERMARK, shown.durable == shown.last, || {
+                format!(
+                    "after opening, the durable LSN is {}, the last {}",
+                    shown.durable, shown.last
+                )
+            })?;
+            clause(CLEAN, is_clean || !closed, || "it was closed, and does not say so".to_owned())?;
+        }
+        if let By::Beside { durable } = shown.by {
+            clause(AHEAD, shown.last <= durable, || {
+                format!(
+                    "a reader beside the writer shows LSN {}, but only {durable} is durable",
+                    shown.last
+                )
+            })?;
+        }
+        Self::check_poison(&shown.by)?;
+        // Beside a writer a reader may be behind.
+        let is_beside = matches!(shown.by, By::Beside { .. });
+        let is_cut = !is_beside && self.check_ends(shown.first, shown.last)?;
+        let new = self.check_records(shown, is_cut)?;
+        self.check_again(shown, &new)?;
+        self.promise(shown, new);
+        Ok(())
+    }
+
+    fn opening(&mut self) {
+        self.is_closed = false;
+    }
+
+    fn lied(&mut self, lie: Lie) {
+        self.lied = match (self.lied, lie) {
+            (Lied::Never, Lie::Lost) => Lied::Lost,
+            (Lied::Never | Lied::Lost, Lie::Damaged) => Lied::Covered,
+            (Lied::Over, _) => Lied::Over,
+            (_, Lie::Anything) => Lied::Anything,
+            (known, _) => known,
+        };
+    }
+
+    fn is_over(&self) -> bool {
+        self.lied == Lied::Over
+    }
+}
