@@ -15,7 +15,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for}
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
 use inkstone_powerloss::log_run::record as make;
-use inkstone_powerloss::log_run::spec::{Spec, Subject};
+use inkstone_powerloss::log_run::spec::{Kind, Spec};
 use inkstone_powerloss::medium::{PowerCut, Shown, Which};
 use inkstone_powerloss::replay::Recorded;
 use inkstone_powerloss::words::Way;
@@ -104,7 +104,7 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
             file.display()
         );
     }
-    let subject = if raft { Subject::Raft } else { Subject::Log };
+    let subject = if raft { Kind::Raft } else { Kind::Log };
     let spec = Spec { kind, way, seed, length, mistake: None, subject };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let mut medium = PowerCut::new(&machine, kind);

@@ -12,7 +12,7 @@ use clap::Args;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::log_run::spec::Subject;
+use inkstone_powerloss::log_run::spec::Kind;
 use inkstone_powerloss::strategies::plain::Plain;
 use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         ways: all_or(ways),
         mounted: *mounted,
         projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
-        subject: if *raft { Subject::Raft } else { Subject::Log },
+        subject: if *raft { Kind::Raft } else { Kind::Log },
     };
     let results = log_run::run(&campaign, &wanted, stop, &mut redraw);
     erase();

@@ -20,8 +20,8 @@
 //! | [`any`] | lab: any writer and reader |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
-//! | [`history`], [`model`], [`verdict`] | operations on a log, what each means, comparing a log with it |
-//! | [`raft`] | the same of a raft log |
+//! | [`subject`] | what promises something: what can be asked of it, and what must be found |
+//! | [`raft`] | a raft log, which is not a subject yet |
 //! | [`mistake`] | mistakes to be caught |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
@@ -29,7 +29,6 @@
 pub mod any;
 pub mod campaign;
 pub mod faults;
-pub mod history;
 pub mod in_use;
 pub mod keep;
 pub mod kernel;
@@ -37,7 +36,6 @@ pub mod kill;
 pub mod log_run;
 pub mod medium;
 pub mod mistake;
-pub mod model;
 pub mod process;
 pub mod raft;
 pub mod replay;
@@ -46,6 +44,5 @@ pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
 pub mod subject;
-pub mod verdict;
 pub mod words;
 pub mod writer;

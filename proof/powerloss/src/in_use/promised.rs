@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use inkstone::Log;
+use inkstone::{Log, Lsn};
 use inkstone_sim::survival::{InOrder, Must, Writers};
 
 use super::lines::{Call, Line, Made};
 use super::usage::Id;
-use crate::verdict::read_all;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Promised {
@@ -42,6 +41,25 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
     /// Of these, records that were acknowledged by LSN since then.
     pub(crate) acknowledged: u64,
+}
+
+/// Reads a log from an LSN to its end; each record must come right behind the one before it.
+/// Returns the last LSN.
+fn read_all(
+    log: &Log,
+    first: u64,
+    mut see: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<u64, String> {
+    let mut next = first;
+    for record in log.reader().records(Lsn::new(first)) {
+        let record = record.map_err(|error| format!("LSN {next} cannot be read: {error}"))?;
+        if record.lsn.get() != next {
+            return Err(format!("LSN {} instead of {next}", record.lsn));
+        }
+        see(next, &record.bytes)?;
+        next += 1;
+    }
+    Ok(next - 1)
 }
 
 impl Promised {
@@ -166,12 +184,11 @@ impl Promised {
 
 #[cfg(test)]
 mod tests {
-    use inkstone::Lsn;
     use inkstone_sim::{DiskOptions, SimDisk};
 
     use super::*;
     use crate::mistake::open_in;
-    use crate::sim::variant::small;
+    use crate::subject::log::options::small;
 
     fn made(writer: u32, call: Call, number: u64) -> Made {
         Made { writer, call, number, count: 1 }

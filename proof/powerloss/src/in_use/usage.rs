@@ -8,7 +8,7 @@ use std::fmt;
 use inkstone::{Options, Preparation};
 
 use crate::mistake::Mistake;
-use crate::sim::variant::{SEGMENT_BYTES, small};
+use crate::subject::log::options::{SEGMENT_BYTES, small};
 use crate::words::{Way, in_words};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,24 +3,25 @@
 //!
 //! *Owns*: reading the lines, the two subjects. *May not touch*: states, disks.
 
-use inkstone_io::OsDirectory;
-use inkstone_sim::survival::Past;
+use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_sim::survival::Past as RaftPast;
 
 use super::raft;
-use super::spec::{Spec, Subject};
+use super::spec::{Kind, Spec};
 use super::writer::Facts;
-use crate::history::{Op, Plan, plan};
 use crate::kernel::recording::{Entry, Recording};
-use crate::model::{Allowed, Model, Record};
 use crate::raft::model::Model as RaftModel;
 use crate::raft::verdict::{open_and_check as open_raft, probe as probe_raft};
-use crate::verdict::{open_and_check, probe};
+use crate::subject::log::history::Step;
+use crate::subject::log::past::Past;
+use crate::subject::log::{LogSubject, new_past, open_and_check, probe};
+use crate::subject::{End, Past as _, SOLE, Subject as _};
 use crate::words::{DONE, END, FAILED, OPENED, OPENING, START};
 
 #[derive(Debug, Clone)]
 pub enum May {
-    Log(Allowed),
-    Raft(Past<RaftModel>),
+    Log(Past),
+    Raft(RaftPast<RaftModel>),
 }
 
 /// What may be found after another cut: before it was shown, after that, and when one more was
@@ -37,14 +38,18 @@ impl May {
         mark: impl Fn(&str),
     ) -> Result<Again, String> {
         match self {
-            Self::Log(allowed) => {
-                let (log, found) = open_and_check(directory, spec.options(false), None, allowed)?;
+            Self::Log(past) => {
+                let subject = LogSubject::new(spec.options(false), None);
+                let mut shown = past.clone();
+                let log = open_and_check(&subject, AnyDirectory::new(directory), &mut shown)?;
                 mark("shown");
-                probe(&log, found)?;
+                let mut more = shown.clone();
+                more.began(SOLE, &subject.plan(&more, &subject.probe()));
+                let mut after = shown;
+                probe(&subject, &log, &mut after)?;
                 mark("probed");
-                log.abandon();
-                let more = allowed.exactly(found.first, found.last).and(Record::probe());
-                Ok([allowed.clone(), more.clone(), more.all()].map(Self::Log))
+                subject.end(log, End::Kill);
+                Ok([past.clone(), more, after].map(Self::Log))
             }
             Self::Raft(past) => {
                 let options = raft::options(spec.options(false));
@@ -53,9 +58,9 @@ impl May {
                 let after = probe_raft(&raft, &found)?;
                 mark("probed");
                 raft.abandon();
-                let mut more = Past::new(found);
+                let mut more = RaftPast::new(found);
                 more.push(after.clone());
-                Ok([past.clone(), more, Past::new(after)].map(Self::Raft))
+                Ok([past.clone(), more, RaftPast::new(after)].map(Self::Raft))
             }
         }
     }
@@ -66,7 +71,7 @@ impl May {
 pub struct Chronicle {
     pub spec: Spec,
     /// What is allowed from an entry on.
-    steps: Vec<Step>,
+    steps: Vec<Moment>,
     /// The first cut that can be judged: before it there is no file system.
     pub first: usize,
     pub last: usize,
@@ -75,10 +80,10 @@ pub struct Chronicle {
 }
 
 #[derive(Debug, Clone)]
-struct Step {
+struct Moment {
     from: usize,
     words: String,
-    allowed: May,
+    may: May,
 }
 
 impl Chronicle {
@@ -98,7 +103,7 @@ impl Chronicle {
         for (from, text) in marks {
             let wrong = |why: &str| format!("entry {}, mark {text:?}: {why}", from - 1);
             let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-            let allowed = match word {
+            let may = match word {
                 OPENING => {
                     chronicle.first = from;
                     story.now()
@@ -117,7 +122,7 @@ impl Chronicle {
                 }
                 _ => return Err(wrong("unknown")),
             };
-            chronicle.steps.push(Step { from, words: text.to_string(), allowed });
+            chronicle.steps.push(Moment { from, words: text.to_string(), may });
         }
         if chronicle.steps.is_empty() {
             return Err("the writer did nothing".into());
@@ -130,14 +135,14 @@ impl Chronicle {
     pub fn at(&self, entry: usize) -> (&May, String) {
         let after = self.steps.partition_point(|step| step.from <= entry);
         let step = &self.steps[after.saturating_sub(1)];
-        (&step.allowed, self.in_words(&step.words))
+        (&step.may, self.in_words(&step.words))
     }
 
     fn in_words(&self, mark: &str) -> String {
         let mut words = mark.split(' ');
         match (words.next(), words.next().and_then(|number| number.parse::<usize>().ok())) {
-            (Some(START), Some(number)) if self.spec.subject == Subject::Log => {
-                let operation = self.spec.operations().into_iter().nth(number);
+            (Some(START), Some(number)) if self.spec.subject == Kind::Log => {
+                let operation = self.spec.steps().into_iter().nth(number);
                 format!(
                     "within operation {number}, {}",
                     operation.map_or_else(String::new, |op| format!("{op:?}"))
@@ -152,26 +157,27 @@ impl Chronicle {
 
 /// A history, followed by the writer's lines.
 enum Story {
-    Log { operations: Vec<Op>, model: Box<Model>, current: Option<(usize, Plan)> },
+    Log { subject: Box<LogSubject>, steps: Vec<Step>, past: Past, current: Option<usize> },
     Raft(raft::Story),
 }
 
 impl Story {
     fn new(spec: &Spec) -> Self {
         match spec.subject {
-            Subject::Log => Self::Log {
-                operations: spec.operations(),
-                model: Box::new(Model::new()),
+            Kind::Log => Self::Log {
+                subject: Box::new(LogSubject::new(spec.options(false), None)),
+                steps: spec.steps(),
+                past: new_past(),
                 current: None,
             },
-            Subject::Raft => Self::Raft(raft::Story::new(spec)),
+            Kind::Raft => Self::Raft(raft::Story::new(spec)),
         }
     }
 
     /// What may be found now.
     fn now(&self) -> May {
         match self {
-            Self::Log { model, .. } => May::Log(model.allowed()),
+            Self::Log { past, .. } => May::Log(past.clone()),
             Self::Raft(story) => May::Raft(story.past.clone()),
         }
     }
@@ -179,31 +185,39 @@ impl Story {
     /// What may be found while an operation is in progress.
     fn begin(&mut self, line: &str) -> Result<May, &'static str> {
         match self {
-            Self::Log { operations, model, current } => {
+            Self::Log { subject, steps, past, current } => {
                 let number = line.parse::<usize>().map_err(|_| "not a number")?;
-                let operation = operations.get(number).ok_or("the history is shorter")?;
-                let plan = plan(operation, model);
-                let during = plan.during.clone();
-                *current = Some((number, plan));
-                Ok(May::Log(during))
+                let call = match steps.get(number).ok_or("the history is shorter")? {
+                    Step::Do(op) => Some(subject.plan(past, op)),
+                    Step::End(end) => subject.ending(*end),
+                    _ => None,
+                };
+                call.iter().for_each(|call| past.began(SOLE, call));
+                *current = Some(number);
             }
-            Self::Raft(story) => {
-                story.begin();
-                Ok(self.now())
-            }
+            Self::Raft(story) => _ = story.begin(),
         }
+        Ok(self.now())
     }
 
     /// What may be found when it is done.
     fn end(&mut self, line: &str) -> Result<May, &'static str> {
         match self {
-            Self::Log { operations, model, current } => {
-                let facts = Facts::parse(line).ok_or("not three numbers")?;
-                let (number, plan) = current.take().ok_or("no operation had begun")?;
-                if facts.shown.last > plan.after.last() {
-                    return Err("more than was appended");
+            Self::Log { steps, past, current, .. } => {
+                let facts = Facts::parse(line).ok_or("not the numbers of a log")?;
+                let number = current.take().ok_or("no operation had begun")?;
+                match steps[number] {
+                    Step::End(end) => {
+                        if end == End::Close {
+                            past.closed();
+                        }
+                        past.opened(facts.ends.first, facts.ends.last)
+                            .map_err(|_| "more or less than was appended")?;
+                    }
+                    _ => past
+                        .ended(SOLE, &facts.told(), false)
+                        .map_err(|_| "more or less than was appended")?,
                 }
-                **model = facts.settle(&operations[number], plan.after);
             }
             Self::Raft(story) => story.end(line).ok_or("it does not say what is certain")?,
         }

@@ -22,7 +22,7 @@ use inkstone_io::OsDirectory;
 
 use self::chronicle::{Again, Chronicle, May};
 use self::project::{Projection, Projector, Seen, read_files};
-use self::spec::{Spec, Subject};
+use self::spec::{Kind, Spec};
 use crate::campaign::Campaign;
 use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::states::{Cut, Subset};
@@ -30,7 +30,7 @@ use crate::medium::{Choice, Place, PowerCut, RunError, State};
 use crate::process::Program;
 use crate::result::RunResult;
 use crate::runner::{self, Lab, Plan, Written};
-use crate::sim::explore::log2_of_sum;
+use crate::sim::tally::log2_of_sum;
 use crate::words::Way;
 
 /// Mounted states that are taken from one history.
@@ -49,7 +49,7 @@ pub struct Wanted {
     /// States that are projected from these, on each file system.
     pub projected: u64,
     /// What is written. Of a raft log no states are projected.
-    pub subject: Subject,
+    pub subject: Kind,
 }
 
 /// Runs it: a result for each file system, in order.
@@ -60,8 +60,8 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<RunResult>, RunError> {
     let what = match wanted.subject {
-        Subject::Log => "operations",
-        Subject::Raft => "calls of a raft log",
+        Kind::Log => "operations",
+        Kind::Raft => "calls of a raft log",
     };
     let subject = format!("histories of {LENGTH} {what}; {}", Way::list(&wanted.ways));
     let ran = campaign.on_each("run", &subject, stop, |machine, kind, result| {
@@ -210,10 +210,10 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
             return Ok(Ok(()));
         };
         let Chronicle { spec, .. } = &judging.chronicle;
-        let (May::Log(allowed), _) = judging.chronicle.at(cut.entry) else {
+        let (May::Log(past), _) = judging.chronicle.at(cut.entry) else {
             return Ok(Ok(()));
         };
-        let mut projector = Projector { machine, spec, cut, kept, seen: &seen, allowed };
+        let mut projector = Projector { machine, spec, cut, kept, seen: &seen, past };
         let seed = spec.seed ^ (self.mounted << 20);
         let projected = projector.project(&mut self.projection, quota, seed);
         let place = |kept| Place { entry: cut.entry, subset: Subset::Exactly(kept) };

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use inkstone_host::{ExtentMap, ExtentState};
-use inkstone_io::{Access, AlignedBuf, BLOCK_BYTES, Directory, File, OpenFile, SyncKind};
+use inkstone_io::{
+    Access, AlignedBuf, AnyDirectory, BLOCK_BYTES, Directory, File, OpenFile, SyncKind,
+};
 use inkstone_sim::{DiskOptions, Fate, ItemKind, PowerCut, SimDisk};
 
 use super::spec::Spec;
@@ -25,9 +27,10 @@ use crate::kernel::image::SECTOR_BYTES;
 use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Cut, Kept, Subset, Unit, choose};
-use crate::model::Allowed;
 use crate::result::RunResult;
-use crate::verdict::{open_and_check, probe};
+use crate::subject::log::past::Past;
+use crate::subject::log::{LogSubject, open_and_check, probe};
+use crate::subject::{End, Subject as _};
 
 /// One projected family in this many has one of its states mounted too.
 const COMPARE_EVERY: u64 = 4;
@@ -129,7 +132,7 @@ pub(crate) struct Projector<'a> {
     pub(crate) cut: &'a Cut,
     pub(crate) kept: &'a [bool],
     pub(crate) seen: &'a Seen,
-    pub(crate) allowed: &'a Allowed,
+    pub(crate) past: &'a Past,
 }
 
 impl Projector<'_> {
@@ -158,17 +161,19 @@ impl Projector<'_> {
                 .map_err(|why| self.broken(&places, subset, kept, &why))?;
             total.compared += 1;
         }
+        let subject = LogSubject::new(self.spec.options(false), None);
         for (subset, kept) in chosen {
             total.states += 1;
             total.owed = total.owed.saturating_sub(1);
-            let found = state(&disk, &kept).directory(PATH);
-            open_and_check(found, self.spec.options(false), None, self.allowed)
-                .and_then(|(log, shown)| {
-                    probe(&log, shown)?;
-                    log.abandon();
+            let found = AnyDirectory::new(state(&disk, &kept).directory(PATH));
+            let mut past = self.past.clone();
+            open_and_check(&subject, found, &mut past)
+                .and_then(|log| {
+                    probe(&subject, &log, &mut past)?;
+                    subject.end(log, End::Kill);
                     Ok(())
                 })
-                .map_err(|why| self.broken(&places, &subset, &kept, &why))?;
+                .map_err(|why| self.broken(&places, &subset, &kept, &why.what))?;
         }
         Ok(())
     }

@@ -169,7 +169,7 @@ fn check(raft: &RaftLog, model: &Model) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::Subject;
+    use super::super::spec::Kind;
     use super::super::writer;
     use super::*;
     use crate::kernel::machine::FsKind;
@@ -182,7 +182,7 @@ mod tests {
             let made = tempfile::tempdir().expect("a directory");
             let directory = made.path().join("log");
             let (kind, way) = (FsKind::Ext4, Way::BufferedFdatasync);
-            let spec = Spec { kind, way, seed, length: 60, mistake: None, subject: Subject::Raft };
+            let spec = Spec { kind, way, seed, length: 60, mistake: None, subject: Kind::Raft };
             let mut output = Vec::new();
             let answers = format!("{GO}\n").repeat(1000);
             let written = writer::write(&spec, &directory, answers.as_bytes(), &mut output);

@@ -5,15 +5,15 @@
 use inkstone::{Options, Preparation};
 use inkstone_io::named_choice;
 
-use crate::history::{Op, history};
 use crate::kernel::machine::FsKind;
 use crate::mistake::Mistake;
-use crate::sim::variant::small;
+use crate::subject::log::history::{Step, history};
+use crate::subject::log::options::small;
 use crate::words::{Way, in_words};
 
 named_choice! {
     /// What is written.
-    Subject, "subject" {
+    Kind, "subject" {
         Log = "log", "a log";
         Raft = "raft", "a raft log on a log";
     }
@@ -28,7 +28,7 @@ pub struct Spec {
     pub seed: u64,
     pub length: usize,
     pub mistake: Option<Mistake>,
-    pub subject: Subject,
+    pub subject: Kind,
 }
 
 pub(crate) const HEAD: &str = "inkstone-powerloss 1";
@@ -40,7 +40,7 @@ in_words!(
 
 impl Spec {
     /// What the writer does with a log.
-    pub fn operations(&self) -> Vec<Op> {
+    pub fn steps(&self) -> Vec<Step> {
         history(self.seed, self.length)
     }
 

@@ -6,15 +6,14 @@ use std::fmt;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use inkstone::Log;
-use inkstone_io::OsDirectory;
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::raft;
-use super::spec::{Spec, Subject};
-use crate::history::{Op, carry_out, plan};
-use crate::mistake::open_in;
-use crate::model::{Allowed, Model, Shown};
-use crate::verdict::check;
+use super::spec::{Kind, Spec};
+use crate::subject::log::history::Step;
+use crate::subject::log::words::{Answer, Ends, Told};
+use crate::subject::log::{LogSubject, new_past, open_and_check};
+use crate::subject::{Broken, Past as _, SOLE, Subject};
 use crate::words::{DONE, InStep, OPENED, OPENING, START};
 
 /// Does what `spec` says in `directory`.
@@ -26,16 +25,10 @@ pub(crate) fn write(
 ) -> Result<(), String> {
     let mut recorder = InStep::new(input, output);
     let done = match spec.subject {
-        Subject::Log => log(spec, directory, &mut recorder),
-        Subject::Raft => raft::write(spec, directory, &mut recorder),
+        Kind::Log => log(spec, directory, &mut recorder),
+        Kind::Raft => raft::write(spec, directory, &mut recorder),
     };
     recorder.end(done)
-}
-
-fn open(spec: &Spec, directory: &Path) -> Result<Log, String> {
-    let directory = OsDirectory::create(directory).map_err(|error| error.to_string())?;
-    open_in(directory, spec.options(spec.has_threads()), spec.mistake)
-        .map_err(|error| format!("the log does not open: {error}"))
 }
 
 fn log(
@@ -43,90 +36,90 @@ fn log(
     directory: &Path,
     recorder: &mut InStep<'_, impl BufRead>,
 ) -> Result<(), String> {
+    let subject = LogSubject::new(spec.options(spec.has_threads()), spec.mistake);
+    let mut past = new_past();
+    let open = |past: &mut _| {
+        let directory = OsDirectory::create(directory)
+            .map_err(|error| Broken::new("opens", error.to_string()))?;
+        open_and_check(&subject, AnyDirectory::new(directory), past)
+    };
     recorder.say(OPENING)?;
-    let mut log = open(spec, directory)?;
-    let mut model = Model::new();
-    model.settle(check(&log, &model.allowed())?);
+    let mut log = Some(open(&mut past)?);
     recorder.say(OPENED)?;
-    for (number, operation) in spec.operations().iter().enumerate() {
+    for (number, step) in spec.steps().iter().enumerate() {
         recorder.say(&format!("{START} {number}"))?;
-        let plan = plan(operation, &model);
-        let done = match operation {
-            Op::Reopen | Op::Drop | Op::Kill => {
-                again(log, operation, &plan.during, || open(spec, directory))
+        let broken = |broken: Broken| broken.at(format_args!("operation {number}, {step:?}"));
+        let (call, told) = match (step, &log) {
+            (Step::Do(op), Some(log)) => {
+                let call = subject.plan(&past, op);
+                past.began(SOLE, &call);
+                let told = subject.apply(log, &call);
+                (Some(call), told)
             }
-            _ => carry_out(&log, operation, &plan)
-                .or_else(|error| match operation {
-                    // With a background thread a buffer may be in use just now: nothing was
-                    // appended.
-                    Op::Try(bytes) if error.is_retryable() => {
-                        carry_out(&log, &Op::Append(*bytes), &plan)
-                    }
-                    _ => Err(error),
-                })
-                .map(|()| log)
-                .map_err(|error| format!("the call fails: {error}")),
+            (Step::End(end), Some(_)) => {
+                let call = subject.ending(*end);
+                call.iter().for_each(|call| past.began(SOLE, call));
+                let Some(ended) = log.take() else { continue };
+                (call, subject.end(ended, *end))
+            }
+            _ => continue,
         };
-        log = done.map_err(|why| format!("operation {number}, {operation:?}: {why}"))?;
-        let facts = Facts::of(&log);
-        model = facts.settle(operation, plan.after);
-        recorder.say(&format!("{DONE} {number} {facts}"))?;
+        if call.is_some() {
+            past.ended(SOLE, &told, false).map_err(broken)?;
+        }
+        let now = match &log {
+            Some(_) => told,
+            None => {
+                let opened = open(&mut past).map_err(broken)?;
+                let ends = Some(Ends::of(&opened));
+                log = Some(opened);
+                Told { ends, ..told }
+            }
+        };
+        recorder.say(&format!("{DONE} {number} {}", Facts::of(&now)?))?;
     }
     Ok(())
 }
 
-fn again(
-    log: Log,
-    operation: &Op,
-    during: &Allowed,
-    open: impl FnOnce() -> Result<Log, String>,
-) -> Result<Log, String> {
-    match operation {
-        Op::Reopen => {
-            log.close().map_err(|error| format!("the log does not close: {error}"))?;
-            drop(log);
-        }
-        Op::Kill => log.abandon(),
-        _ => drop(log),
-    }
-    let log = open()?;
-    check(&log, during)?;
-    Ok(log)
-}
-
-/// What a log reported when an operation was done.
+/// What a log answered, and what it says of itself, in one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
-    pub(crate) shown: Shown,
-    pub(crate) durable: u64,
+    pub(crate) ends: Ends,
+    /// The first and the last LSN of the call, if it has one.
+    lsns: Option<(u64, u64)>,
 }
 
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.shown.first, self.shown.last, self.durable)
+        let Ends { first, last, durable } = self.ends;
+        write!(f, "{first} {last} {durable}")?;
+        self.lsns.map_or(Ok(()), |(first, last)| write!(f, " {first} {last}"))
     }
 }
 
 impl Facts {
-    fn of(log: &Log) -> Self {
-        // Read `durable` first: what becomes durable in between does not count as acknowledged.
-        let durable = log.durable().get();
-        Self { shown: Shown { first: log.first().get(), last: log.last().get() }, durable }
+    fn of(told: &Told) -> Result<Self, String> {
+        match (&told.answer, told.ends) {
+            (Answer::Done(lsns), Some(ends)) => Ok(Self { ends, lsns: *lsns }),
+            (other, _) => Err(other.to_string()),
+        }
     }
 
     /// From the words of a line behind its number.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split(' ').skip(1).map(|number| number.parse().ok());
-        let mut next = || numbers.next().flatten();
-        Some(Self { shown: Shown { first: next()?, last: next()? }, durable: next()? })
+        let numbers = text.split(' ').skip(1).map(str::parse);
+        let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+        let (ends, lsns) = numbers.split_first_chunk()?;
+        let [first, last, durable] = *ends;
+        let lsns = match *lsns {
+            [] => None,
+            [first, last] => Some((first, last)),
+            _ => return None,
+        };
+        Some(Self { ends: Ends { first, last, durable }, lsns })
     }
 
-    /// The model when an operation with this outcome is done.
-    pub(crate) fn settle(self, operation: &Op, mut after: Model) -> Model {
-        match operation {
-            Op::Reopen | Op::Drop | Op::Kill => after.settle(self.shown),
-            _ => after.acked = after.acked.max(self.durable),
-        }
-        after
+    pub(crate) fn told(self) -> Told {
+        Told { answer: Answer::Done(self.lsns), ends: Some(self.ends), back: None }
     }
 }

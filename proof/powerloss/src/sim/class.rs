@@ -1,28 +1,31 @@
-//! The classes of faults: which disk, which log, which history and which states each is about.
+//! The classes of faults: a table. Which history, which disk and log, what goes wrong, and which
+//! states each is about.
 //!
-//! *Owns*: the names, and one seed of one class from start to end. *May not touch*: how many seeds
-//! are run, by how many threads, and what is said about it (`lab.rs`).
+//! *Owns*: the rows, and one seed of one class from start to end. *May not touch*: how a history is
+//! walked (`walk.rs`), how many seeds are run (`lab.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone_io::{Preparation, named_choice};
+use inkstone_io::{Directory, File, OpenFile, Preparation, named_choice};
 use inkstone_sim::{
     AfterEffect, DirectoryOrder, Effect, Fault, FaultRates, NewBlocks, OperationKind, SimDisk,
     errno,
 };
 
-use super::explore::{Effort, Explorer, Tally, log2_of_sum, open};
-use super::fault::{FaultyRun, Trouble};
-use super::killed::Killed;
-use super::lies;
-use super::readers::Readers;
-use super::run::Run;
+use super::beside::Readers;
+use super::prove::prove;
 use super::space::Pick;
-use super::variant::{SEGMENT_BYTES, Variant, variant};
-use super::{stale, threads};
-use crate::history::{Op, history, recycling_history, rough};
+use super::tally::Tally;
+use super::variant::{Variant, variant};
+use super::walk::{Cuts, Effort, State, Walk, Way, Wrong};
+use super::{PATH, stale, threads};
 use crate::mistake::Mistake;
+use crate::subject::log::history::{Op, Step, history, recycling_history, rough};
+use crate::subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES};
+use crate::subject::log::words::Shown;
+use crate::subject::log::{LogSubject, new_past};
+use crate::subject::{Broken, End, Lie};
 
 named_choice! {
     /// What goes wrong.
@@ -54,17 +57,398 @@ named_choice! {
     }
 }
 
+/// Operations of a history.
+const LENGTH: usize = 12;
+/// For histories that fail at many places: a little is looked at in each.
+const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
+const FEW: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
+
+/// A row of the table.
+struct Row {
+    /// What is done.
+    draw: fn(u64) -> Vec<Step>,
+    /// The log and its disk, for this class.
+    set: fn(u64, &mut Variant),
+    pick: Pick,
+    /// How much is looked at in a glance; else all states of small cuts, and 12 of others.
+    glance: Effort,
+    /// The walks of a seed.
+    walks: fn(&Unit) -> Vec<Trial>,
+}
+
+/// What goes wrong in one walk, or in many, at one place after the other.
+struct Trial {
+    wrong: Wrong,
+    faults: Faults,
+    effort: Option<Effort>,
+    cuts: Cuts,
+    /// Other operations than those of the row.
+    steps: Option<Vec<Step>>,
+    budget_bytes: Option<u64>,
+    /// The log is told what its caller knows to be durable.
+    expects: bool,
+}
+
+enum Faults {
+    Planned(Vec<Fault>),
+    Rates(FaultRates, AfterEffect),
+    /// The n-th operation that it fits, for each n until the history is too short to meet it.
+    EachPlace(Box<dyn Fn(u64) -> Fault>),
+}
+
+impl Trial {
+    fn new(wrong: Wrong) -> Self {
+        let faults = Faults::Planned(Vec::new());
+        let cuts = Cuts::Always;
+        Self { wrong, faults, effort: None, cuts, steps: None, budget_bytes: None, expects: false }
+    }
+
+    fn at_each_place(wrong: Wrong, fault: impl Fn(u64) -> Fault + 'static) -> Self {
+        let faults = Faults::EachPlace(Box::new(fault));
+        let (effort, cuts) = match wrong {
+            Wrong::Lies(Lie::Anything) => {
+                (Some(Effort { samples: 1, all_of: 0, deep: 0 }), Cuts::AtEnd)
+            }
+            Wrong::Lies(_) => (None, Cuts::Never),
+            _ => (Some(LITTLE), Cuts::Always),
+        };
+        Self { faults, effort, cuts, ..Self::new(wrong) }
+    }
+}
+
+const PLAIN: Row = Row {
+    draw: |seed| history(seed, LENGTH),
+    set: |seed, variant| small(seed, variant, 512),
+    pick: Pick::Items,
+    glance: FEW,
+    walks: |_| vec![Trial::new(Wrong::Nothing)],
+};
+
 impl FaultClass {
     /// Whether everything follows from the seed. With threads only what is found at all does.
     pub fn is_of_the_seed(self) -> bool {
         self != Self::Threads
     }
+
+    /// Whether cuts within recoveries and equal states are looked for.
+    fn is_about_cuts(self) -> bool {
+        use FaultClass as C;
+        matches!(
+            self,
+            C::Lost
+                | C::Torn512
+                | C::Torn4096
+                | C::Garbage
+                | C::Recycled
+                | C::NewBlocks
+                | C::Sizes
+                | C::Names
+                | C::Rough
+                | C::Recovery
+        )
+    }
+
+    fn row(self) -> Row {
+        match self {
+            Self::Lost => Row { pick: Pick::Writes, ..PLAIN },
+            Self::Torn512 => PLAIN,
+            Self::Recovery => Row { glance: Effort { samples: 1, all_of: 1, deep: 2 }, ..PLAIN },
+            Self::Torn4096 => Row { set: |seed, variant| small(seed, variant, 4096), ..PLAIN },
+            Self::Garbage => Row {
+                set: |seed, variant| {
+                    small(seed, variant, 512);
+                    // Only padded logs survive garbage in a sector that is rewritten.
+                    variant.disk.garbage_at_crash = true;
+                    change(variant, |options| options.pad_groups(true));
+                },
+                pick: Pick::Garbage,
+                ..PLAIN
+            },
+            Self::Recycled => Row {
+                draw: |seed| recycling_history(seed, 2 * LENGTH),
+                set: |seed, variant| {
+                    small(seed, variant, 512);
+                    variant.disk.new_blocks = NewBlocks::Stale;
+                    change(variant, |options| {
+                        options.segment_bytes(SEGMENT_BYTES).free_segments_max(3)
+                    });
+                },
+                ..PLAIN
+            },
+            Self::NewBlocks => Row { set: new_blocks, ..PLAIN },
+            Self::Sizes => Row { pick: Pick::Sizes, ..PLAIN },
+            Self::Names => Row {
+                set: |seed, variant| {
+                    small(seed, variant, 512);
+                    let orders = [DirectoryOrder::Any, DirectoryOrder::Prefix];
+                    variant.disk.directory_order = orders[(seed % 2) as usize];
+                },
+                pick: Pick::Names,
+                ..PLAIN
+            },
+            Self::Rough => Row {
+                draw: |seed| rough(seed, 16),
+                set: |seed, variant| {
+                    if seed.is_multiple_of(3) {
+                        variant.redraws();
+                    }
+                },
+                glance: Effort { samples: 1, all_of: 1, deep: 0 },
+                ..PLAIN
+            },
+            Self::Killed => Row {
+                draw: |seed| history(seed, 16),
+                set: |_, variant| variant.redraws(),
+                walks: |_| vec![Trial::new(Wrong::Kills)],
+                ..PLAIN
+            },
+            Self::Readers => Row {
+                draw: with_a_failing_sync,
+                set: |_, _| {},
+                walks: |_| {
+                    let wrong = Wrong::Fails { retries: false };
+                    vec![Trial { cuts: Cuts::Never, ..Trial::new(wrong) }]
+                },
+                ..PLAIN
+            },
+            Self::Misdirected => Row {
+                draw: closing,
+                walks: |unit| {
+                    vec![Trial::at_each_place(Wrong::Lies(Lie::Lost), misdirected(unit.seed))]
+                },
+                ..PLAIN
+            },
+            Self::Lying => Row { draw: closing, walks: lies, ..PLAIN },
+            Self::Rot => Row {
+                draw: closing,
+                pick: Pick::Rot,
+                walks: |unit| {
+                    let samples = if unit.look == Look::Glance { 10 } else { 200 };
+                    let effort = Some(Effort { samples, all_of: 0, deep: 0 });
+                    vec![Trial { effort, cuts: Cuts::AtEnd, ..Trial::new(Wrong::Nothing) }]
+                },
+                ..PLAIN
+            },
+            Self::SyncError => Row { draw: ending, walks: sync_errors, ..PLAIN },
+            Self::Errors => Row {
+                draw: ending,
+                set: |seed, variant| {
+                    small(seed, variant, 512);
+                    change(variant, |options| {
+                        options.segment_bytes(SEGMENT_BYTES).pad_groups(false)
+                    });
+                },
+                walks: errors,
+                ..PLAIN
+            },
+            Self::Faults => Row { draw: letting_go, set: |_, _| {}, walks: faults, ..PLAIN },
+            Self::Full => Row { draw: filling, set: full, walks: full_walks, ..PLAIN },
+            Self::Threads => Row { set: |_, _| {}, walks: |_| Vec::new(), ..PLAIN },
+        }
+    }
 }
 
-/// Operations of a history.
-const LENGTH: usize = 12;
-/// For histories that fail at many places: a little is checked in each.
-const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
+fn change(variant: &mut Variant, how: impl FnOnce(inkstone::Options) -> inkstone::Options) {
+    variant.log.options = how(variant.log.options.clone());
+}
+
+/// No garbage, sectors of this size, and readers that read memory, files or both.
+fn small(seed: u64, variant: &mut Variant, sector_bytes: usize) {
+    variant.disk.garbage_at_crash = false;
+    variant.disk.sector_bytes = sector_bytes;
+    let tail_bytes = [0, 32 << 10, 4 << 20][(seed % 3) as usize];
+    change(variant, |options| options.tail_bytes(tail_bytes));
+}
+
+fn new_blocks(seed: u64, variant: &mut Variant) {
+    small(seed, variant, 512);
+    let shown = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
+    variant.disk.new_blocks = shown[(seed % 3) as usize];
+    let ways = [Preparation::Zeros, Preparation::Fallocate];
+    change(variant, |options| options.preparation(ways[(seed / 3 % 2) as usize]));
+}
+
+/// On a disk that gets full.
+fn room_bytes(seed: u64) -> u64 {
+    SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16)
+}
+
+/// With padding, four openings of a full disk use up the room that a segment reserves for control
+/// groups: then there are none.
+fn is_padded(seed: u64) -> bool {
+    seed.is_multiple_of(3)
+}
+
+fn full(seed: u64, variant: &mut Variant) {
+    variant.disk.garbage_at_crash = false;
+    variant.disk.capacity_bytes = Some(room_bytes(seed));
+    change(variant, |options| options.segment_bytes(SEGMENT_BYTES).pad_groups(is_padded(seed)));
+}
+
+/// Everything must work again when nothing fails any more.
+fn end_of(steps: Vec<Step>, between: &[Op]) -> Vec<Step> {
+    let between = between.iter().cloned().map(Step::Do);
+    let last = [
+        Step::Do(Op::Append(100)),
+        Step::End(End::Kill),
+        Step::Do(Op::Append(200)),
+        Step::End(End::Close),
+    ];
+    steps.into_iter().chain([Step::Calm]).chain(between).chain(last).collect()
+}
+
+fn ending(seed: u64) -> Vec<Step> {
+    end_of(history(seed, LENGTH), &[])
+}
+
+/// A close has records to lose that nobody waited for.
+fn letting_go(seed: u64) -> Vec<Step> {
+    let steps = history(seed, 24).into_iter().flat_map(|step| match step {
+        Step::End(End::Close | End::Drop) => {
+            vec![Step::Do(Op::LetGo(5000)), Step::End(End::Close)]
+        }
+        other => vec![other],
+    });
+    end_of(steps.collect(), &[])
+}
+
+/// After everything is truncated there is room again, without reopening the log.
+fn filling(seed: u64) -> Vec<Step> {
+    let mut steps = history(seed, 30);
+    steps.retain(|step| !is_padded(seed) || !matches!(step, Step::End(_)));
+    let mut between = vec![Op::TruncateBefore(255)];
+    for _ in 0..3 {
+        between.extend([Op::Append(RECORD_BYTES_MAX), Op::TruncateBefore(255)]);
+    }
+    end_of(steps, &between)
+}
+
+/// Each life is closed, and a record is appended at last: the promise shows what is missing below.
+fn closing(seed: u64) -> Vec<Step> {
+    let steps = history(seed, LENGTH).into_iter().map(|step| match step {
+        Step::End(_) => Step::End(End::Close),
+        other => other,
+    });
+    steps.chain([Step::Do(Op::Append(333)), Step::End(End::Close)]).collect()
+}
+
+/// One sync fails somewhere.
+fn with_a_failing_sync(seed: u64) -> Vec<Step> {
+    let mut steps = history(seed, 24);
+    let at = fastrand::Rng::with_seed(seed ^ 0x7265_6164_6572_7321).usize(..steps.len());
+    steps.insert(at, Step::FailSync);
+    steps
+}
+
+fn misdirected(seed: u64) -> impl Fn(u64) -> Fault {
+    move |nth| {
+        let mut rng = fastrand::Rng::with_seed(seed ^ nth);
+        let file = rng.bool().then(|| format!("{:020}.ink", rng.u64(1..4)));
+        let offset = rng.u64(..14) * 4096;
+        Fault::new(Effect::Misdirected { file, offset }).on(OperationKind::Write)
+    }
+}
+
+/// One write after the other is lost. Two more are about the last write, which nothing shows that
+/// comes later: a caller knows of a record; and a second truncation shows the first.
+fn lies(unit: &Unit) -> Vec<Trial> {
+    let lost = |_| Fault::new(Effect::LostWrite).on(OperationKind::Write);
+    let mut rng = fastrand::Rng::with_seed(unit.seed);
+    let a_few = (0..rng.usize(2..7)).map(|_| Step::Do(Op::Append(rng.usize(..9700))));
+    let a_few: Vec<_> = a_few.collect();
+    let with = |last: Vec<Step>| [a_few.clone(), last].concat();
+    let kill = Step::End(End::Kill);
+    let cut = || Step::Do(Op::TruncateBefore(1));
+    let cuts = Cuts::Never;
+    vec![
+        Trial::at_each_place(Wrong::Lies(Lie::Lost), lost),
+        Trial {
+            steps: Some(with(vec![Step::Lie, Step::Do(Op::Append(8)), kill.clone()])),
+            expects: true,
+            cuts,
+            ..Trial::new(Wrong::Lies(Lie::Damaged))
+        },
+        Trial {
+            steps: Some(with(vec![Step::Lie, cut(), cut(), kill])),
+            cuts,
+            ..Trial::new(Wrong::Lies(Lie::Lost))
+        },
+    ]
+}
+
+fn sync_fails(after: AfterEffect) -> Fault {
+    Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync)
+}
+
+fn sync_errors(_: &Unit) -> Vec<Trial> {
+    let retries = Wrong::Fails { retries: true };
+    vec![
+        Trial::at_each_place(retries, |_| sync_fails(AfterEffect::KeepsNew)),
+        Trial::at_each_place(retries, |_| sync_fails(AfterEffect::RevertsToOld)),
+        // No log can save what such a sync has lost.
+        Trial::at_each_place(Wrong::Lies(Lie::Anything), |_| sync_fails(AfterEffect::ReportsLater)),
+    ]
+}
+
+fn errors(_: &Unit) -> Vec<Trial> {
+    let plans = [
+        Fault::new(Effect::Error(errno::ENOSPC)),
+        Fault::new(Effect::Error(errno::EIO)),
+        Fault::new(Effect::ShortThenError(700, errno::EIO)).on(OperationKind::Write),
+        Fault::new(Effect::Short(700)).on(OperationKind::Write),
+        Fault::new(Effect::Short(700)).on(OperationKind::Read),
+    ];
+    let wrong = Wrong::Fails { retries: true };
+    let trial = |fault: Fault| Trial::at_each_place(wrong, move |_| fault.clone());
+    plans.into_iter().map(trial).collect()
+}
+
+/// Faults by rate; or by plan, where a failed operation is retried at once, or not.
+fn faults(unit: &Unit) -> Vec<Trial> {
+    let mut rng = fastrand::Rng::with_seed(unit.seed ^ 0x6661_756C_7473_2121);
+    let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][rng.usize(..2)];
+    let effort = Some(LITTLE);
+    if rng.u8(..3) == 0 {
+        let rates = FaultRates {
+            read_error_ppm: 5_000,
+            write_error_ppm: 20_000,
+            sync_error_ppm: 20_000,
+            directory_error_ppm: 10_000,
+            no_space_ppm: 20_000,
+            short_ppm: 100_000,
+        };
+        let wrong = Wrong::Fails { retries: false };
+        return vec![Trial { faults: Faults::Rates(rates, after), effort, ..Trial::new(wrong) }];
+    }
+    let retries = rng.bool();
+    let fault = |turn: u64| {
+        let fault = match rng.u8(..4) {
+            0 | 1 => sync_fails(after),
+            2 => Fault::new(Effect::ShortThenError(700, errno::EIO)).on(OperationKind::Write),
+            _ => Fault::new(Effect::Error(errno::EIO)),
+        };
+        fault.nth(20 * turn + rng.u64(1..40))
+    };
+    let planned = Faults::Planned((0..if retries { 1 } else { 4 }).map(fault).collect());
+    vec![Trial { faults: planned, effort, ..Trial::new(Wrong::Fails { retries }) }]
+}
+
+/// A full disk; and a budget on a disk with enough room.
+fn full_walks(unit: &Unit) -> Vec<Trial> {
+    let mut steps = Vec::new();
+    for number in 0..12 {
+        steps.extend([Step::Do(Op::Prepare), Step::Do(Op::Append(20_000))]);
+        if number % 4 == 3 {
+            steps.push(Step::Do(Op::TruncateBefore(255)));
+        }
+    }
+    let budget_bytes = Some(room_bytes(unit.seed));
+    let effort = Some(LITTLE);
+    vec![
+        Trial { effort, ..Trial::new(Wrong::Full) },
+        Trial { steps: Some(steps), budget_bytes, cuts: Cuts::Never, ..Trial::new(Wrong::Full) },
+    ]
+}
 
 /// How much of a seed is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,383 +470,151 @@ pub struct Unit {
     pub stop: Arc<AtomicBool>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Looked {
-    /// States that were opened, read and compared.
-    pub states: u64,
-    /// The rest of the counts.
-    pub tally: Tally,
-    /// Segments that used old blocks.
-    pub recycled: u64,
-}
-
-impl Looked {
-    pub fn add(&mut self, other: &Self) {
-        let Tally { covered, reopened, possible_log2, depths, beneath, exhausted, cuts } =
-            other.tally;
-        self.states += other.states;
-        self.recycled += other.recycled;
-        let tally = &mut self.tally;
-        tally.covered += covered;
-        tally.reopened += reopened;
-        tally.beneath += beneath;
-        tally.exhausted += exhausted;
-        tally.cuts += cuts;
-        tally.depths.iter_mut().zip(depths).for_each(|(sum, depth)| *sum += depth);
-        tally.possible_log2 = match (tally.possible_log2, possible_log2) {
-            (Some(left), Some(right)) => Some(log2_of_sum(left, right)),
-            (left, right) => left.or(right),
-        };
-    }
-
-    fn take(&mut self, explorer: &Explorer) {
-        self.add(&Self { states: explorer.states, tally: explorer.tally, recycled: 0 });
-    }
-}
-
 impl Unit {
-    /// The operations that it runs.
-    pub fn history(&self) -> Vec<Op> {
-        match self.class {
-            FaultClass::Recycled => recycling_history(self.seed, 2 * LENGTH),
-            FaultClass::Rough => rough(self.seed, 16),
-            FaultClass::Killed => history(self.seed, 16),
-            FaultClass::Readers => history(self.seed, 24),
-            FaultClass::Full => {
-                let mut operations = history(self.seed, 30);
-                let is_opening = |op: &Op| matches!(op, Op::Reopen | Op::Drop | Op::Kill);
-                operations.retain(|operation| !self.is_padded() || !is_opening(operation));
-                operations
-            }
-            // A close has records to lose that nobody waited for.
-            FaultClass::Faults => {
-                let operations = history(self.seed, 24).into_iter();
-                let with_some_let_go = operations.flat_map(|operation| match operation {
-                    Op::Reopen | Op::Drop => vec![Op::LetGo(5000), Op::Reopen],
-                    other => vec![other],
-                });
-                with_some_let_go.collect()
-            }
-            _ => history(self.seed, LENGTH),
-        }
+    /// What is done.
+    pub fn history(&self) -> Vec<Step> {
+        (self.class.row().draw)(self.seed)
     }
 
     /// The log and its disk.
     pub fn variant(&self) -> Variant {
-        if let FaultClass::Rough | FaultClass::Killed | FaultClass::Faults | FaultClass::Readers =
-            self.class
-        {
-            return variant(self.seed).making(self.mistake);
-        }
-        let seed = self.seed;
-        let Variant { mut disk, mut options, .. } = variant(seed);
-        if self.class == FaultClass::Full {
-            disk.garbage_at_crash = false;
-            disk.capacity_bytes = Some(self.room_bytes());
-            options = options.segment_bytes(SEGMENT_BYTES).pad_groups(self.is_padded());
-            return Variant { disk, options, mistake: self.mistake };
-        }
-        options = options.tail_bytes([0, 32 << 10, 4 << 20][(seed % 3) as usize]);
-        // Only padded logs survive garbage in a sector that is rewritten: it has a class of its
-        // own.
-        disk.garbage_at_crash = self.class == FaultClass::Garbage;
-        disk.sector_bytes = if self.class == FaultClass::Torn4096 { 4096 } else { 512 };
-        match self.class {
-            FaultClass::Garbage => options = options.pad_groups(true),
-            FaultClass::Recycled => {
-                disk.new_blocks = NewBlocks::Stale;
-                options = options.segment_bytes(SEGMENT_BYTES).free_segments_max(3);
-            }
-            FaultClass::NewBlocks => {
-                disk.new_blocks =
-                    [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale][(seed % 3) as usize];
-                options = options.preparation(
-                    [Preparation::Zeros, Preparation::Fallocate][(seed / 3 % 2) as usize],
-                );
-            }
-            FaultClass::Names => {
-                disk.directory_order =
-                    [DirectoryOrder::Any, DirectoryOrder::Prefix][(seed % 2) as usize];
-            }
-            FaultClass::Errors => options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false),
-            _ => {}
-        }
-        Variant { disk, options, mistake: self.mistake }
-    }
-
-    /// With padding, four openings of a full disk use up the room that a segment reserves for
-    /// control groups: then there are none.
-    fn is_padded(&self) -> bool {
-        self.seed.is_multiple_of(3)
-    }
-
-    /// On a disk that gets full.
-    fn room_bytes(&self) -> u64 {
-        SEGMENT_BYTES * (2 + self.seed % 3) + 4096 * (self.seed % 16)
+        let mut variant = variant(self.seed);
+        (self.class.row().set)(self.seed, &mut variant);
+        variant.log.mistake = self.mistake;
+        variant
     }
 
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn effort(&self) -> Effort {
-        match (self.class, self.look) {
+    fn way(&self, row: &Row, trial: &Trial) -> Way {
+        let effort = match (self.class, self.look) {
+            (_, Look::Glance) => row.glance,
             (FaultClass::Recovery, Look::Whole(_)) => Effort { samples: 2, all_of: 2, deep: 2 },
-            (FaultClass::Recovery, Look::Glance) => Effort { samples: 1, all_of: 1, deep: 2 },
-            (FaultClass::Rough, Look::Glance) => Effort { samples: 1, all_of: 1, deep: 0 },
-            (_, Look::Glance) => Effort { samples: 2, all_of: 2, deep: 0 },
             (_, Look::Whole(all_of)) => Effort { samples: 12, all_of, deep: 0 },
+        };
+        let is_about_cuts = self.class.is_about_cuts();
+        Way {
+            wrong: trial.wrong,
+            cuts: trial.cuts,
+            pick: row.pick,
+            depth: if is_about_cuts && self.look != Look::Glance { 3 } else { 1 },
+            is_covering: is_about_cuts,
+            budget_bytes: trial.budget_bytes,
+            ..Way::new(trial.effort.unwrap_or(effort))
         }
     }
 
-    fn explorer(&self, effort: Effort) -> Explorer {
-        let mut explorer = Explorer::new(self.variant(), effort, self.seed);
-        explorer.redraws = self.class == FaultClass::Rough;
-        explorer.stop = Arc::clone(&self.stop);
-        explorer
+    /// Runs these of its steps. What was checked counts even when a promise is broken.
+    pub fn run(&self, steps: &[Step]) -> (Tally, Result<(), Broken>) {
+        let mut tally = Tally::default();
+        let row = self.class.row();
+        let mut result = Ok(());
+        for trial in (row.walks)(self) {
+            result = result.and_then(|()| self.walks(&row, &trial, steps, &mut tally));
+        }
+        if self.class == FaultClass::Threads {
+            result = self.threads(&row, &mut tally);
+        }
+        (tally, result)
     }
 
-    /// Runs these of its operations. What was checked counts even when a promise is broken.
-    pub fn run(&self, operations: &[Op]) -> (Looked, Result<(), String>) {
-        let mut looked = Looked::default();
-        let result = match self.class {
-            FaultClass::Misdirected => self.lies(operations, &mut looked),
-            FaultClass::Lying => {
-                self.lies(operations, &mut looked).and_then(|()| self.last_lies(&mut looked))
-            }
-            FaultClass::Rot => self.rot(operations, &mut looked),
-            FaultClass::SyncError => self.sync_errors(operations, &mut looked),
-            FaultClass::Faults => self.faults(operations, &mut looked),
-            FaultClass::Errors => self.errors(operations, &mut looked),
-            FaultClass::Full => self.full(operations, &mut looked),
-            FaultClass::Killed => {
-                let mut killed = Killed::new(self.explorer(self.effort()));
-                let result = killed.all(operations);
-                looked.take(&killed.explorer);
-                result
-            }
-            FaultClass::Readers => self.readers(operations, &mut looked),
-            FaultClass::Threads => {
-                let samples = if self.look == Look::Glance { 2 } else { 4 };
-                let states = threads::run(self.seed, &self.variant(), samples);
-                states.map(|states| looked.states = states)
-            }
-            _ => self.cuts(operations, &mut looked),
-        };
-        (looked, result)
-    }
-
-    fn readers(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let mut readers = Readers::begin(self.seed, self.variant())?;
-        let result = readers.all(operations);
-        looked.states += readers.looks;
+    fn threads(&self, row: &Row, tally: &mut Tally) -> Result<(), Broken> {
+        let samples = if self.look == Look::Glance { 2 } else { 4 };
+        let effort = Some(Effort { samples, all_of: 0, deep: 0 });
+        let way = self.way(row, &Trial { effort, ..Trial::new(Wrong::Nothing) });
+        let mut walk = threads::run(self.seed, &self.variant(), way)?;
+        walk.stop = Arc::clone(&self.stop);
+        let result = prove(&mut walk, &mut |_, _| {});
+        tally.add(&walk.tally);
         result
     }
 
-    fn cuts(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let mut explorer = self.explorer(self.effort());
-        explorer.depth = if self.look == Look::Glance { 1 } else { 3 };
-        explorer.is_covering = true;
-        explorer.looks_beneath = self.class == FaultClass::Recycled;
-        explorer.pick = match self.class {
-            FaultClass::Lost => Pick::Writes,
-            FaultClass::Garbage => Pick::Garbage,
-            FaultClass::Sizes => Pick::Sizes,
-            FaultClass::Names => Pick::Names,
-            _ => Pick::Items,
+    fn walks(
+        &self,
+        row: &Row,
+        trial: &Trial,
+        steps: &[Step],
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        let Faults::EachPlace(fault) = &trial.faults else {
+            return self.walk(row, trial, None, steps, tally).map(drop);
         };
-        let disk = SimDisk::new(self.seed, explorer.variant.disk);
-        if self.class == FaultClass::Recycled {
-            stale::leave_old_files(&disk, &explorer.variant, self.seed)?;
-        }
-        let mut run = Run::on(disk, explorer);
-        let result = run.create().and_then(|()| run.steps(operations));
-        looked.take(&run.explorer);
-        looked.recycled += run.recycled;
-        result
-    }
-
-    /// A device that lies at one place after the other, until the history is too short to meet it:
-    /// each lie that was met counts as a state.
-    fn at_each_place(
-        &self,
-        fault: impl Fn(u64) -> Fault,
-        looked: &mut Looked,
-        run: impl Fn(&SimDisk, u64) -> Result<(), String>,
-    ) -> Result<(), String> {
-        for nth in 1.. {
-            let disk = SimDisk::new(self.seed, self.variant().disk);
-            disk.inject(fault(nth).nth(nth));
-            let result = run(&disk, nth);
-            if disk.history().is_empty() || self.is_stopped() {
-                return result;
-            }
-            looked.states += 1;
-            result?;
-        }
-        Ok(())
-    }
-
-    /// One write after the other is lost, or lands elsewhere.
-    fn lies(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let variant = self.variant();
-        let effect = |nth| {
-            let mut rng = fastrand::Rng::with_seed(self.seed ^ nth);
-            let file = rng.bool().then(|| format!("{:020}.ink", rng.u64(1..4)));
-            match self.class {
-                FaultClass::Misdirected => {
-                    Effect::Misdirected { file, offset: rng.u64(..14) * 4096 }
-                }
-                _ => Effect::LostWrite,
-            }
-        };
-        let fault = |nth| Fault::new(effect(nth)).on(OperationKind::Write);
-        self.at_each_place(fault, looked, |disk, nth| {
-            let told = lies::tell(disk, &variant, operations);
-            told.map(drop).map_err(|why| format!("write {nth}, {}: {why}", effect(nth)))
-        })
-    }
-
-    /// What nothing shows that comes later: the lie is about the last write.
-    fn last_lies(&self, looked: &mut Looked) -> Result<(), String> {
-        looked.states += 2;
-        lies::last_record(self.seed, &self.variant())?;
-        lies::last_truncation(self.seed, &self.variant())
-    }
-
-    fn rot(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let count = if self.look == Look::Glance { 10 } else { 200 };
-        lies::rots(self.seed, &self.variant(), operations, count, &mut looked.states)
-    }
-
-    fn faulty(
-        &self,
-        disk: SimDisk,
-        explorer: Explorer,
-        trouble: Trouble,
-        operations: &[Op],
-        looked: &mut Looked,
-    ) -> Result<FaultyRun, String> {
-        let mut run = FaultyRun::begin(disk, explorer, trouble)?;
-        let result = run.all(operations);
-        looked.take(&run.inner.explorer);
-        result.map(|()| run)
-    }
-
-    /// The same fault at one place after the other, until the history is too short to meet it.
-    fn everywhere(
-        &self,
-        fault: &Fault,
-        trouble: Trouble,
-        operations: &[Op],
-        looked: &mut Looked,
-    ) -> Result<(), String> {
-        let is_glance = self.look == Look::Glance;
-        let first = if is_glance { fastrand::Rng::with_seed(self.seed).u64(1..60) } else { 1 };
+        let is_lie = matches!(trial.wrong, Wrong::Lies(_));
+        let is_one = self.look == Look::Glance && !is_lie;
+        let first = if is_one { fastrand::Rng::with_seed(self.seed).u64(1..60) } else { 1 };
         for nth in first.. {
-            let explorer = self.explorer(LITTLE);
-            let disk = SimDisk::new(self.seed, explorer.variant.disk);
-            disk.inject(fault.clone().nth(nth));
-            let run = self.faulty(disk, explorer, trouble, operations, looked)?;
-            if is_glance || run.inner.disk.history().is_empty() || self.is_stopped() {
-                return Ok(());
+            let has_met = self
+                .walk(row, trial, Some(fault(nth).nth(nth)), steps, tally)
+                .map_err(|broken| broken.at(format_args!("the fault is number {nth}")))?;
+            if is_one || !has_met || self.is_stopped() {
+                break;
             }
+            tally.states += u64::from(is_lie);
         }
         Ok(())
     }
 
-    /// Faults by rate; or by plan, where a failed operation is retried at once, or not.
-    fn faults(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let mut explorer = self.explorer(LITTLE);
-        let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6661_756C_7473_2121);
-        let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][rng.usize(..2)];
-        let has_rates = rng.u8(..3) == 0;
-        let mut trouble = Trouble::Often;
-        if has_rates {
-            explorer.variant.disk.rates = FaultRates {
-                read_error_ppm: 5_000,
-                write_error_ppm: 20_000,
-                sync_error_ppm: 20_000,
-                directory_error_ppm: 10_000,
-                no_space_ppm: 20_000,
-                short_ppm: 100_000,
-            };
-            explorer.variant.disk.after_effect = Some(after);
-        } else {
-            trouble = [Trouble::Once, Trouble::Often][rng.usize(..2)];
+    /// One walk; whether its disk has failed.
+    fn walk(
+        &self,
+        row: &Row,
+        trial: &Trial,
+        fault: Option<Fault>,
+        steps: &[Step],
+        tally: &mut Tally,
+    ) -> Result<bool, Broken> {
+        let mut variant = self.variant();
+        variant.log.expects = trial.expects;
+        if let Some(bytes) = trial.budget_bytes {
+            variant.disk.capacity_bytes = None;
+            change(&mut variant, |options| options.disk_budget_bytes(bytes));
         }
-        let disk = SimDisk::new(self.seed, explorer.variant.disk);
-        let count = if trouble == Trouble::Once { 1 } else { 4 };
-        for turn in 0..if has_rates { 0 } else { count } {
-            let fault = match rng.u8(..4) {
-                0 | 1 => Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync),
-                2 => Fault::new(Effect::ShortThenError(700, errno::EIO)).on(OperationKind::Write),
-                _ => Fault::new(Effect::Error(errno::EIO)),
-            };
-            disk.inject(fault.nth(20 * turn + rng.u64(1..40)));
+        if let Faults::Rates(rates, after) = &trial.faults {
+            variant.disk.rates = *rates;
+            variant.disk.after_effect = Some(*after);
         }
-        self.faulty(disk, explorer, trouble, operations, looked).map(drop)
-    }
-
-    fn sync_errors(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        for after in [AfterEffect::KeepsNew, AfterEffect::RevertsToOld] {
-            let fault = Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync);
-            self.everywhere(&fault, Trouble::Once, operations, looked)
-                .map_err(|why| format!("after-effect {after:?}: {why}"))?;
-        }
-        let later = Effect::SyncFails(errno::EIO, AfterEffect::ReportsLater);
-        let fault = |_| Fault::new(later.clone()).on(OperationKind::Sync);
-        let variant = self.variant();
-        self.at_each_place(fault, looked, |disk, nth| {
-            lies::reports_later(disk, &variant, operations, nth)
-                .map_err(|why| format!("sync {nth} reports its failure later: {why}"))
-        })
-    }
-
-    fn errors(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let plans = [
-            Fault::new(Effect::Error(errno::ENOSPC)),
-            Fault::new(Effect::ShortThenError(700, errno::EIO)).on(OperationKind::Write),
-            Fault::new(Effect::Short(700)).on(OperationKind::Write),
-            Fault::new(Effect::Short(700)).on(OperationKind::Read),
-        ];
-        for fault in &plans {
-            self.everywhere(fault, Trouble::Once, operations, looked)
-                .map_err(|why| format!("{fault:?}: {why}"))?;
-        }
-        Ok(())
-    }
-
-    fn full(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let explorer = self.explorer(LITTLE);
-        let disk = SimDisk::new(self.seed, explorer.variant.disk);
-        let run = self.faulty(disk, explorer, Trouble::Full, operations, looked)?;
-        if run.poisoned > 0 {
-            return Err("a full disk poisons the log".into());
-        }
-        looked.states += 1;
-        self.budget()
-    }
-
-    /// On a disk with enough room a log keeps to its budget, whichever thread prepares files.
-    fn budget(&self) -> Result<(), String> {
-        let (mut variant, room) = (self.variant(), self.room_bytes());
-        variant.disk.capacity_bytes = None;
-        variant.options = variant.options.disk_budget_bytes(room);
         let disk = SimDisk::new(self.seed, variant.disk);
-        let log = open(&disk, &variant).map_err(|error| error.to_string())?;
-        for step in 0..12 {
-            // Without room this returns an error, which is right.
-            let _ = log.prepare_now();
-            let _ = log.append_durable(&[7; 20_000]);
-            if step % 4 == 3 {
-                log.truncate_before(log.last()).map_err(|error| error.to_string())?;
-            }
-            let used: u64 = disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum();
-            if used > room {
-                return Err(format!("{used} bytes of a budget of {room}"));
-            }
+        match &trial.faults {
+            Faults::Planned(faults) => faults.iter().for_each(|fault| disk.inject(fault.clone())),
+            _ => fault.into_iter().for_each(|fault| disk.inject(fault)),
         }
-        Ok(())
+        if self.class == FaultClass::Recycled {
+            stale::leave_old_files(&disk, &variant.log, self.seed)
+                .map_err(|why| Broken::new("old-files", why))?;
+        }
+        let beside = (self.class == FaultClass::Readers)
+            .then(|| Readers::beside(&mut variant.log, self.seed));
+        let steps = trial.steps.as_deref().unwrap_or(steps);
+        let way = self.way(row, trial);
+        let mut walk =
+            Walk::new(variant.log, disk, new_past(), steps.iter().cloned(), way, self.seed);
+        walk.stop = Arc::clone(&self.stop);
+        walk.beside = beside.map(|readers| Box::new(readers) as _);
+        let mut beneath = 0;
+        let looks_beneath = self.class == FaultClass::Recycled;
+        let mut see = |state: &State<LogSubject>, shown: &Shown| {
+            beneath += u64::from(looks_beneath && has_old_bytes(&state.disk, shown));
+        };
+        let result = prove(&mut walk, &mut see);
+        walk.tally.beneath += beneath;
+        walk.tally.states +=
+            u64::from(trial.cuts == Cuts::Never && self.class != FaultClass::Readers);
+        tally.add(&walk.tally);
+        result.map(|()| !walk.disk.history().is_empty())
     }
+}
+
+/// Whether the last segment has old bytes after the log's end, beyond what an opening writes there.
+fn has_old_bytes(found: &SimDisk, shown: &Shown) -> bool {
+    let Some(end) = shown.end else { return false };
+    let name = format!("{:020}.ink", end.segment.get());
+    let Ok(file) = found.directory(PATH).open(&name, &OpenFile::existing().read_only()) else {
+        return false;
+    };
+    let Ok(len) = file.len_bytes() else { return false };
+    let from = (end.byte / 4096 + 3) * 4096;
+    let mut bytes = vec![0; len.saturating_sub(from) as usize];
+    file.read_at(&mut bytes, from).is_ok() && bytes.iter().any(|&byte| byte != 0)
 }

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use inkstone_io::NamedChoice;
 use inkstone_sim::shrink::shrink;
 
-use super::class::{FaultClass, Look, Looked, Unit};
-use crate::history::Op;
+use super::class::{FaultClass, Look, Unit};
+use super::tally::Tally;
 use crate::mistake::Mistake;
 use crate::result::{Class, RunResult, Violation};
+use crate::subject::log::history::Step;
 
 /// The time that an unfinished seed counts for when time is shared out.
 const BEGUN: Duration = Duration::from_secs(1);
@@ -64,7 +65,7 @@ pub struct Report {
     /// For machines and people.
     pub result: RunResult,
     /// The counts, class by class.
-    pub looked: Vec<(FaultClass, Looked)>,
+    pub looked: Vec<(FaultClass, Tally)>,
     pub is_cut_short: bool,
 }
 
@@ -92,7 +93,7 @@ struct Turns {
     seeds: u64,
     running: u32,
     spent: Duration,
-    looked: Looked,
+    looked: Tally,
 }
 
 /// glibc returns freed memory of 128 KiB and more to the kernel at once, until a larger piece was
@@ -188,15 +189,17 @@ impl Shared<'_> {
 }
 
 /// Runs a unit; a panic is a failure like any other.
-pub fn attempt(unit: &Unit, operations: &[Op]) -> (Looked, Result<(), String>) {
-    catch_unwind(AssertUnwindSafe(|| unit.run(operations))).unwrap_or_else(|panic| {
+pub fn attempt(unit: &Unit, steps: &[Step]) -> (Tally, Result<(), String>) {
+    let ran = catch_unwind(AssertUnwindSafe(|| unit.run(steps)));
+    let ran = ran.map(|(tally, result)| (tally, result.map_err(String::from)));
+    ran.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        (Looked::default(), Err(format!("a panic: {words}")))
+        (Tally::default(), Err(format!("a panic: {words}")))
     })
 }
 
-fn chosen(all: &[Op], numbers: &[usize]) -> Vec<Op> {
+fn chosen(all: &[Step], numbers: &[usize]) -> Vec<Step> {
     numbers.iter().filter_map(|&number| all.get(number).cloned()).collect()
 }
 
@@ -206,7 +209,7 @@ impl Plan {
         Unit { class, seed, look, mistake: self.mistake, stop: Arc::clone(stop) }
     }
 
-    fn operations_of(&self, unit: &Unit) -> Vec<Op> {
+    fn operations_of(&self, unit: &Unit) -> Vec<Step> {
         let all = unit.history();
         self.operations.as_ref().map_or_else(|| all.clone(), |numbers| chosen(&all, numbers))
     }
@@ -233,13 +236,15 @@ impl Plan {
             });
         }
         let left = chosen(&all, &numbers);
+        let variant = unit.variant();
         let what = format!(
-            "{}, seed {:#x}: {reason}\n{} of {} operations suffice: {left:?}\n{:?}",
+            "{}, seed {:#x}: {reason}\n{} of {} operations suffice: {left:?}\n{:?}\n{:?}",
             unit.class,
             unit.seed,
             left.len(),
             all.len(),
-            unit.variant()
+            variant.disk,
+            variant.log.options
         );
         Violation { what, command: self.command_for(&unit, &numbers) }
     }
@@ -298,16 +303,13 @@ impl Plan {
 pub const ALL_OF: usize = 16;
 
 fn class_of(class: FaultClass, turns: &Turns) -> Class {
-    let Turns { seeds, spent, looked: Looked { states, tally, recycled }, .. } = turns;
+    let Turns { seeds, spent, looked: tally, .. } = turns;
     let mut details = format!("{}; {seeds} seeds", class.summary());
     if tally.cuts > 0 {
         details += &format!("; {} of {} cuts whole", tally.exhausted, tally.cuts);
     }
     if class == FaultClass::Recycled {
-        details += &format!(
-            "; {recycled} segments recycled, old bytes after the log's end in {} states",
-            tally.beneath
-        );
+        details += &format!("; old bytes after the log's end in {} states", tally.beneath);
     }
     if class == FaultClass::Recovery {
         details += &format!("; {:?} states by depth", tally.depths);
@@ -315,7 +317,7 @@ fn class_of(class: FaultClass, turns: &Turns) -> Class {
     Class {
         name: class.name().to_owned(),
         details,
-        states: *states,
+        states: tally.states,
         possible_log2: tally.possible_log2,
         covered: tally.covered,
         core_seconds: Some(spent.as_secs_f64()),

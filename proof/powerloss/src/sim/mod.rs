@@ -1,18 +1,20 @@
 //! Histories on a simulated disk, crashed at every instant, with every fault that such a disk can
 //! have.
 //!
-//! *Owns*: which crashes are checked and how many. *May not touch*: how a disk loses what it loses
-//! (`inkstone_sim`).
+//! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it loses
+//! (`inkstone_sim`), what is right ([`crate::subject`]).
 
+pub(crate) mod beside;
 pub mod class;
-pub mod explore;
-pub mod fault;
-pub(crate) mod killed;
 pub mod lab;
-pub(crate) mod lies;
-pub(crate) mod readers;
-pub mod run;
+mod mortal;
+pub mod prove;
 pub mod space;
 pub(crate) mod stale;
+pub mod tally;
 pub(crate) mod threads;
 pub mod variant;
+pub mod walk;
+
+/// The directory of every subject here.
+pub const PATH: &str = "/log";

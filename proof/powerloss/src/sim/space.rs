@@ -3,6 +3,8 @@
 //! *Owns*: which items of a cut are chosen together, one by one, or at random. *May not touch*:
 //! what an item is (`inkstone_sim`), what is done with a state.
 
+use std::path::Path;
+
 use inkstone_sim::{Fate, Item, ItemKind, PowerCut, SimDisk};
 
 /// How the states of a cut are explored.
@@ -18,6 +20,8 @@ pub enum Pick {
     Sizes,
     /// Each creation, rename and removal is there or not; all data, none, or any of it.
     Names,
+    /// Any of them, and then a bit rots in a file that is in use.
+    Rot,
 }
 
 /// Whether files of that name are never read: one that is not a segment yet is removed unread.
@@ -29,16 +33,16 @@ pub fn is_unread(name: &str) -> bool {
 const DRAWS: u64 = 4;
 
 #[derive(Debug)]
-pub struct Space<'c> {
-    cut: &'c PowerCut,
+pub struct Space {
+    cut: PowerCut,
     pick: Pick,
     /// For each item, which choice decides on it; `None`: drawn at random.
     choices: Vec<Option<u32>>,
     count: u32,
 }
 
-impl<'c> Space<'c> {
-    pub fn of(cut: &'c PowerCut, pick: Pick) -> Self {
+impl Space {
+    pub fn of(cut: PowerCut, pick: Pick) -> Self {
         let mut writes: Vec<u64> = Vec::new();
         let mut count = 0;
         let mut next = || {
@@ -90,6 +94,9 @@ impl<'c> Space<'c> {
     /// How many states [`Space::state`] enumerates, if they are no more than the subsets of
     /// `all_of` items.
     pub fn enumerated(&self, all_of: usize) -> Option<u64> {
+        if self.pick == Pick::Rot {
+            return None;
+        }
         let count = self.fates().checked_pow(self.count).filter(|count| *count <= 1 << all_of)?;
         Some(if self.is_complete() || self.draws_unread_only() { count } else { count * DRAWS })
     }
@@ -122,12 +129,33 @@ impl<'c> Space<'c> {
         })
     }
 
-    pub fn sample(&self, seed: u64) -> SimDisk {
-        if self.pick == Pick::Items {
-            return self.cut.sample(seed);
+    /// One of them, and what else was done to it.
+    pub fn sample(&self, seed: u64) -> (SimDisk, String) {
+        if let Pick::Items | Pick::Rot = self.pick {
+            let found = self.cut.sample(seed);
+            let is_rotten = self.pick == Pick::Rot;
+            let note = if is_rotten { rot(&found, seed) } else { String::new() };
+            return (found, note);
         }
         let mut rng = fastrand::Rng::with_seed(seed);
         let digits: Vec<u64> = (0..self.count).map(|_| rng.u64(..self.fates())).collect();
-        self.found(&digits, rng.u64(..DRAWS), seed)
+        (self.found(&digits, rng.u64(..DRAWS), seed), String::new())
     }
+}
+
+/// Flips a bit somewhere in a file that is in use; says which one.
+fn rot(disk: &SimDisk, seed: u64) -> String {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7421);
+    let image = disk.image();
+    let is_in_use = |path: &Path| path.extension().is_some_and(|extension| extension == "ink");
+    let files: Vec<_> = image.iter().filter(|(path, _)| is_in_use(path)).collect();
+    if files.is_empty() {
+        return String::new();
+    }
+    let (path, bytes) = files[rng.usize(..files.len())];
+    let used = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
+    let (at, mask) = (rng.u64(..=used as u64), 1 << rng.u32(..8));
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    disk.rot(path.parent().unwrap_or(path), &name, at, mask);
+    format!("{mask:#x} at byte {at} of {name} rots: ")
 }

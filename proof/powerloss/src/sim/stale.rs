@@ -2,34 +2,37 @@
 //!
 //! *Owns*: that other log. *May not touch*: the log that is checked.
 
-use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_io::{AnyDirectory, Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, SimDisk};
 
-use super::explore::{PATH, open};
-use super::variant::{SEGMENT_BYTES, Variant, small};
-use crate::model::Record;
+use super::PATH;
+use crate::mistake::build_in;
+use crate::subject::log::LogSubject;
+use crate::subject::log::options::{SEGMENT_BYTES, small};
+use crate::subject::log::record::Record;
 
 /// How many files there are.
 const FILES: u64 = 3;
 /// Where frames begin.
 const HEADER_BYTES: usize = 4096;
 
+fn open(disk: &SimDisk, log: &LogSubject) -> inkstone::Result<inkstone::Log> {
+    let options = build_in(log.options.clone(), log.mistake);
+    inkstone::Log::open_in(AnyDirectory::new(disk.directory(PATH)), options)
+}
+
 /// Creates the log, and leaves free files beside it that another log has filled: every frame in
 /// them is sound, but of the wrong log. Their first blocks are zeros, since a header of another log
 /// counts as damage by rule; and the log is there before them, since bytes without any header count
 /// as a log whose header is lost.
-pub(crate) fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
+pub(crate) fn leave_old_files(disk: &SimDisk, own: &LogSubject, seed: u64) -> Result<(), String> {
     let words = |error: inkstone_io::Error| error.to_string();
     let log = open(disk, own).map_err(|error| error.to_string())?;
     log.close().map_err(|error| error.to_string())?;
     let other = SimDisk::new(seed ^ 0x6F74_6865_7221, DiskOptions::default());
-    let variant = Variant::new(other.options(), small());
-    let log = open(&other, &variant).map_err(|error| error.to_string())?;
-    let records = (0..).map(|number| Record {
-        number,
-        bytes: 500 + number as usize * 331 % 5000,
-        has_more: false,
-    });
+    let log = open(&other, &LogSubject::new(small(), None)).map_err(|error| error.to_string())?;
+    let records =
+        (0..).map(|number| Record { number, bytes: 500 + number * 331 % 5000, has_more: false });
     for record in records {
         log.append_durable(record.payload()).map_err(|error| error.to_string())?;
         if log.stats().segments >= FILES {

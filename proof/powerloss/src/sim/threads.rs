@@ -1,73 +1,84 @@
 //! Several threads that append to one log, and power cuts while they do.
 //!
-//! *Owns*: what each thread appends, and what was said when. *May not touch*: the order in which
-//! they come; what the log promised them ([`crate::in_use::promised`]).
+//! *Owns*: what each thread appends, and which events came before which cut. *May not touch*: the
+//! order in which they come; what may be found.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inkstone::Log;
+use inkstone_io::AnyDirectory;
 use inkstone_sim::{PowerCut, SimDisk};
 
-use super::explore::{PATH, open};
+use super::PATH;
 use super::variant::Variant;
-use crate::in_use::lines::{Call, Line, Made};
-use crate::in_use::promised::{Promised, Shown};
-use crate::in_use::usage::Id;
-use crate::mistake::open_in;
+use super::walk::{Walk, Way};
+use crate::subject::log::LogSubject;
+use crate::subject::log::history::Op;
+use crate::subject::log::past::{Callers, Past};
+use crate::subject::log::words::{Call, Told};
+use crate::subject::{Broken, Past as _, Shown as _, Subject as _, Who};
 
-const THREADS: u32 = 4;
-const APPENDS: u32 = 120;
+const THREADS: Who = 4;
+const APPENDS: u32 = 90;
 const CUTS_MAX: usize = 300;
 
-/// Each line, and how many epochs of the disk were recorded then.
-type Said = Mutex<Vec<(u64, Line)>>;
+enum Event {
+    Began(Who, Call),
+    Ended(Who, Told),
+}
 
-fn lock(said: &Said) -> MutexGuard<'_, Vec<(u64, Line)>> {
+/// What was begun, and each event with how many epochs of the disk were recorded then.
+struct Said {
+    begun: Past,
+    events: Vec<(u64, Event)>,
+}
+
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thread's appends: with a wait for each, without a wait, or as batches of two.
-fn append_all(disk: &SimDisk, log: &Log, writer: u32, said: &Said) -> inkstone::Result<()> {
-    let say = |line| {
-        let epochs = disk.epochs_recorded();
-        lock(said).push((epochs, line));
-    };
-    let mut number = 0;
-    while number < APPENDS {
-        let count = if number % 5 == 3 { 2 } else { 1 };
-        let made = Made { writer, call: Call::Gather, number: u64::from(number), count };
-        let payload = |number| Id { writer, number }.payload();
-        let payloads: Vec<_> = (number..number + count).map(payload).collect();
-        say(Line::Begin(made));
-        let append = match &payloads[..] {
-            [one] => log.append(one)?,
-            batch => log.append_batch(batch)?,
+fn append_all(disk: &SimDisk, subject: &LogSubject, log: &Log, who: Who, said: &Mutex<Said>) {
+    let mut rng = fastrand::Rng::with_seed(u64::from(who) ^ 0x7468_7265_6164_7321);
+    for number in 0..APPENDS {
+        let mut size = || rng.usize(16..1200);
+        let op = match number % 5 {
+            2 => Op::LetGo(size()),
+            3 => Op::Batch(vec![size(), size()]),
+            _ => Op::Append(size()),
         };
-        say(Line::Done(made, append.lsn().get()));
-        number += count;
-        if number % 5 != 2 {
-            let lsn = append.wait()?.get();
-            let (call, number) = (Call::Wait, u64::from(number) - 1);
-            say(Line::Done(Made { writer, call, number, count: 1 }, lsn));
-        }
+        let call = {
+            let mut said = lock(said);
+            let call = op.plan(&said.begun);
+            said.begun.began(who, &call);
+            said.events.push((disk.epochs_recorded(), Event::Began(who, call.clone())));
+            call
+        };
+        let told = subject.apply(log, &call);
+        lock(said).events.push((disk.epochs_recorded(), Event::Ended(who, told)));
     }
-    Ok(())
 }
 
-/// Runs the threads; returns how many states were checked.
-pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
+/// Runs the threads; their power cuts, with what was promised at each, are walked.
+pub(crate) fn run(seed: u64, variant: &Variant, way: Way) -> Result<Walk<LogSubject>, Broken> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
-    let threaded = variant.options.clone().own_thread(true);
-    let log = open_in(disk.directory(PATH), threaded, variant.mistake)
-        .map_err(|error| error.to_string())?;
-    let said = Said::default();
+    let mut threaded = variant.log.clone();
+    threaded.options = threaded.options.own_thread(true);
+    let mut past = Past::new(Callers::Many);
+    let log = match threaded.open(AnyDirectory::new(disk.directory(PATH)), None) {
+        Ok(log) => log,
+        Err(shown) => {
+            return past.check(&shown).and(Err(Broken::new("opens", shown.brief())));
+        }
+    };
+    let said = Mutex::new(Said { begun: past.clone(), events: Vec::new() });
     let mut cuts: Vec<PowerCut> = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (disk, log, said) = (&disk, &log, &said);
-                scope.spawn(move || append_all(disk, log, thread, said))
+                let (disk, log, said, subject) = (&disk, &log, &said, &threaded);
+                scope.spawn(move || append_all(disk, subject, log, thread, said))
             })
             .collect();
         // A thread that panics is finished too: a mistake may show itself so.
@@ -77,30 +88,28 @@ pub(crate) fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, Str
             }
             std::thread::yield_now();
         }
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(result) => result.map_err(|error| format!("an append fails: {error}")),
-            Err(_) => Err("a thread that appends panics".to_owned()),
+        let mut ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended.try_for_each(|ended| {
+            ended.map_err(|_| Broken::new("panic", "a thread that appends panics"))
         })
     })?;
     log.abandon();
     cuts.extend(disk.take_epochs());
     cuts.push(disk.power_cut());
-    let mut said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-    said.sort_by_key(|(epochs, _)| *epochs);
-    let (epochs, lines): (Vec<_>, Vec<_>) = said.into_iter().unzip();
-    let mut states = 0;
-    for (number, cut) in cuts.iter().enumerate() {
-        let heard = epochs.partition_point(|epochs| *epochs <= cut.epoch());
-        let promised = Promised::by(&Shown::default(), &lines, heard);
-        for sample in 0..samples {
-            let found = cut.sample(seed ^ (sample << 40) ^ ((number as u64) << 20));
-            let log =
-                open(&found, variant).map_err(|error| format!("the log does not open: {error}"))?;
-            promised.check(&log).map_err(|why| format!("at epoch {}: {why}", cut.epoch()))?;
-            log.append_durable(b"on it goes").map_err(|error| error.to_string())?;
-            log.abandon();
-            states += 1;
+    cuts.sort_by_key(PowerCut::epoch);
+    let mut events = said.into_inner().unwrap_or_else(PoisonError::into_inner).events;
+    let mut events = events.drain(..).peekable();
+    let mut told = Vec::new();
+    for cut in cuts {
+        while let Some((_, event)) = events.next_if(|(epochs, _)| *epochs <= cut.epoch()) {
+            match event {
+                Event::Began(who, call) => past.began(who, &call),
+                Event::Ended(who, answer) => past.ended(who, &answer, false)?,
+            }
         }
+        told.push((cut, Arc::new(past.clone())));
     }
-    Ok(states)
+    let mut walk = Walk::of_cuts(variant.log.clone(), disk, past, told, way, seed);
+    walk.tally.cuts = 0;
+    Ok(walk)
 }

@@ -3,32 +3,19 @@
 //! *Owns*: the combinations, and those that are left out because docs/format.md does not promise
 //! them. *May not touch*: what is done with the log.
 
+use std::sync::Arc;
+
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
 
-use crate::mistake::Mistake;
+use crate::subject::log::LogSubject;
+use crate::subject::log::options::{SEGMENT_BYTES, small};
 
-/// The smallest possible segment: it makes rolls frequent.
-pub const SEGMENT_BYTES: u64 = 64 << 10;
-/// Two of them do not fit in a segment.
-pub const RECORD_BYTES_MAX: usize = 24 << 10;
-
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Variant {
     /// How the disk lies.
     pub disk: DiskOptions,
-    pub options: Options,
-    /// A mistake that the log makes, to see it caught.
-    pub mistake: Option<Mistake>,
-}
-
-/// A small log without a background thread: everything that it does follows from its callers.
-pub fn small() -> Options {
-    Options::new()
-        .segment_bytes(SEGMENT_BYTES)
-        .record_bytes_max(RECORD_BYTES_MAX)
-        .buffer_bytes(8 << 10)
-        .own_thread(false)
+    pub log: LogSubject,
 }
 
 pub fn variant(seed: u64) -> Variant {
@@ -47,7 +34,7 @@ pub fn variant(seed: u64) -> Variant {
         ..DiskOptions::default()
     };
     let options = options(&mut rng, &disk, pad);
-    Variant::new(disk, options)
+    Variant { disk, log: LogSubject::new(options, None) }
 }
 
 fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
@@ -73,20 +60,13 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
 }
 
 impl Variant {
-    /// A sound log.
-    pub fn new(disk: DiskOptions, options: Options) -> Self {
-        Self { disk, options, mistake: None }
-    }
-
-    /// The same log with a mistake built in, or without.
-    pub fn making(self, mistake: Option<Mistake>) -> Self {
-        Self { mistake, ..self }
-    }
-
-    /// Other options for the next opening of the same log.
-    pub fn redraw_options(&mut self, seed: u64) {
-        let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
-        let pad = self.disk.garbage_at_crash || rng.bool();
-        self.options = options(&mut rng, &self.disk, pad);
+    /// Each opening of the log draws its own options.
+    pub fn redraws(&mut self) {
+        let disk = self.disk;
+        self.log.redraw = Some(Arc::new(move |seed| {
+            let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
+            let pad = disk.garbage_at_crash || rng.bool();
+            options(&mut rng, &disk, pad)
+        }));
     }
 }

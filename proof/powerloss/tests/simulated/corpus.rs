@@ -18,8 +18,8 @@ use std::path::Path;
 
 use inkstone::Lsn;
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
-use inkstone_powerloss::sim::explore::{PATH, open};
-use inkstone_powerloss::sim::variant::{Variant, small};
+use inkstone_powerloss::sim::PATH;
+use inkstone_powerloss::subject::log::options::small;
 use inkstone_sim::{DiskOptions, SimDisk};
 
 /// Records from the first to the last, and in which life of the log they were appended: a record
@@ -104,9 +104,7 @@ impl Scene {
             return Err(format!("found {found:?} instead of {:?}", self.right));
         }
         let Right::Records(mut lives) = found else { return Ok(()) };
-        let variant = Variant::new(disk.options(), small());
-        let log =
-            open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
+        let log = open(&disk).map_err(|error| format!("the log does not reopen: {error}"))?;
         let next = log.last().get() + 1;
         let life = lives.last().map_or(0, |(.., life)| *life) + 1;
         log.append_durable(&payload(next, life, 700))
@@ -120,10 +118,13 @@ impl Scene {
     }
 }
 
+fn open(disk: &SimDisk) -> inkstone::Result<inkstone::Log> {
+    inkstone::Log::open_in(&disk.directory(PATH), small())
+}
+
 /// Opens the log of a disk and reads all of it.
 fn look(disk: &SimDisk) -> Result<Right, String> {
-    let variant = Variant::new(disk.options(), small());
-    let log = match open(disk, &variant) {
+    let log = match open(disk) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Right::Corrupt),
         Err(error) => return Err(format!("the log does not open: {error}")),

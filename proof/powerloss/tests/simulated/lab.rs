@@ -9,16 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Directory, File, NamedChoice, OpenFile};
-use inkstone_powerloss::history::{Op, history};
-use inkstone_powerloss::model::{Model, Record};
-use inkstone_powerloss::sim::class::{FaultClass, Look, Looked, Unit};
-use inkstone_powerloss::sim::explore::{Effort, Explorer, PATH, open};
-use inkstone_powerloss::sim::fault::{FaultyRun, Trouble};
+use inkstone_powerloss::sim::PATH;
+use inkstone_powerloss::sim::class::{FaultClass, Look, Unit};
 use inkstone_powerloss::sim::lab::{Plan, Report, Until, run};
-use inkstone_powerloss::sim::run::Run;
+use inkstone_powerloss::sim::prove::prove;
 use inkstone_powerloss::sim::space::{Pick, Space, is_unread};
-use inkstone_powerloss::sim::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES, Variant, small, variant};
-use inkstone_sim::{DiskOptions, Effect, Fault, NewBlocks, PowerCut, SimDisk, errno};
+use inkstone_powerloss::sim::tally::Tally;
+use inkstone_powerloss::sim::variant::{Variant, variant};
+use inkstone_powerloss::sim::walk::{Effort, Walk, Way};
+use inkstone_powerloss::subject::End;
+use inkstone_powerloss::subject::log::history::{Op, Step};
+use inkstone_powerloss::subject::log::new_past;
+use inkstone_powerloss::subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES, small};
+use inkstone_sim::{DiskOptions, NewBlocks, PowerCut, SimDisk};
+
+/// Opens a small log.
+fn open(disk: &SimDisk) -> inkstone::Result<inkstone::Log> {
+    inkstone::Log::open_in(&disk.directory(PATH), small())
+}
 
 fn plan(classes: &[FaultClass], until: Until) -> Plan {
     Plan {
@@ -39,44 +47,38 @@ fn run_now(plan: &Plan) -> Report {
 
 #[test]
 fn every_class_holds_and_looks_at_something() {
-    let report = run_now(&plan(FaultClass::ALL, Until::Seeds(4)));
-    assert!(report.result.is_clean(), "{}", report.result);
-    let of: HashMap<FaultClass, Looked> = report.looked.into_iter().collect();
+    let reports = FaultClass::ALL.iter().map(|class| run_now(&plan(&[*class], Until::Seeds(4))));
+    let reports: Vec<_> = reports.collect();
+    let broken: Vec<_> = reports.iter().filter(|report| !report.result.is_clean()).collect();
+    let words = broken.iter().map(|report| report.result.to_string());
+    assert!(broken.is_empty(), "{}", words.collect::<String>());
+    let of: HashMap<FaultClass, Tally> =
+        reports.into_iter().flat_map(|report| report.looked).collect();
     for class in FaultClass::ALL {
         let class_states = of[class].states;
         assert!(class_states >= 60, "{class}: {class_states} states");
     }
-    assert!(of[&FaultClass::Recovery].tally.depths.iter().all(|states| *states >= 100));
-    let recycled = &of[&FaultClass::Recycled];
-    assert!(recycled.recycled >= 20, "{} segments recycled", recycled.recycled);
-    assert!(
-        recycled.tally.beneath * 2 > recycled.states,
-        "{} of {}",
-        recycled.tally.beneath,
-        recycled.states
-    );
-    assert_eq!(report.result.classes.len(), FaultClass::ALL.len());
-    let states = report.result.states();
+    assert!(of[&FaultClass::Recovery].depths.iter().all(|states| *states >= 100));
+    let Tally { beneath, states, .. } = of[&FaultClass::Recycled];
+    assert!(beneath * 2 > states, "old bytes in {beneath} of {states} states");
+    let states: u64 = of.values().map(|tally| tally.states).sum();
     assert!(states >= 100_000, "{states} states");
 }
 
 /// A cut with sectors of a segment and of a file that is not a segment yet, and a name.
-fn cuts_of_a_segment_change(new_blocks: NewBlocks) -> (Vec<PowerCut>, Variant) {
+fn cuts_of_a_segment_change(new_blocks: NewBlocks) -> Vec<PowerCut> {
     let disk = SimDisk::new(3, DiskOptions { new_blocks, ..DiskOptions::default() });
-    let variant = Variant::new(disk.options(), small());
-    let log = open(&disk, &variant).unwrap();
-    let mut model = Model::new();
+    let log = open(&disk).unwrap();
     disk.record_epochs();
     for bytes in [20_000, 400, 23_000, 1000, 22_000] {
-        model.push(bytes, false);
-        log.append_durable(model.records.last().map(Record::payload).unwrap()).unwrap();
+        log.append_durable(&vec![bytes as u8; bytes]).unwrap();
     }
-    (disk.take_epochs(), variant)
+    disk.take_epochs()
 }
 
 /// What an opening shows and leaves: the verdict, the ends, and every record.
-fn outcome(disk: &SimDisk, variant: &Variant) -> String {
-    let log = match open(disk, variant) {
+fn outcome(disk: &SimDisk) -> String {
+    let log = match open(disk) {
         Ok(log) => log,
         Err(error) => return error.to_string(),
     };
@@ -94,20 +96,21 @@ fn outcome(disk: &SimDisk, variant: &Variant) -> String {
 fn disks_of_one_fingerprint_have_one_outcome() {
     let [mut equal, mut different] = [0, 0];
     for new_blocks in [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale] {
-        let (cuts, variant) = cuts_of_a_segment_change(new_blocks);
-        for cut in &cuts {
+        let cuts = cuts_of_a_segment_change(new_blocks);
+        for cut in cuts {
+            let items = cut.items().to_vec();
             let space = Space::of(cut, Pick::Items);
             let mut outcomes: HashMap<u128, String> = HashMap::new();
             for number in 0..300 {
                 let found = match space.enumerated(8) {
                     Some(count) if number >= count => break,
                     Some(_) => space.state(number, number),
-                    None => space.sample(number),
+                    None => space.sample(number).0,
                 };
-                let (sum, outcome) = (found.fingerprint(is_unread), outcome(&found, &variant));
+                let (sum, outcome) = (found.fingerprint(is_unread), outcome(&found));
                 match outcomes.get(&sum) {
                     Some(first) => {
-                        assert_eq!(*first, outcome, "items {:?}", cut.items());
+                        assert_eq!(*first, outcome, "items {items:?}");
                         equal += 1;
                     }
                     None => {
@@ -127,8 +130,7 @@ fn disks_of_one_fingerprint_have_one_outcome() {
 #[test]
 fn an_unfinished_file_is_not_read() {
     let disk = SimDisk::new(5, DiskOptions::default());
-    let variant = Variant::new(disk.options(), small());
-    open(&disk, &variant).unwrap().abandon();
+    open(&disk).unwrap().abandon();
     let read_bytes = |content: Option<u8>| {
         let found = disk.crash(1);
         if let Some(byte) = content {
@@ -139,7 +141,7 @@ fn an_unfinished_file_is_not_read() {
             file.write_at(&vec![byte; 64 << 10], 0).unwrap();
         }
         let before = found.counters();
-        open(&found, &variant).unwrap().abandon();
+        open(&found).unwrap().abandon();
         let since = found.counters().since(&before);
         let is_left = found.directory(PATH).list().unwrap().iter().any(|name| is_unread(name));
         (since.reads, since.read_bytes, is_left)
@@ -161,8 +163,7 @@ fn every_subset_is_made_once() {
     let bytes: Vec<u8> = (0..4096_u32).map(|at| (at / 512 + 2) as u8).collect();
     file.write_at(&bytes, 0).unwrap();
     for (pick, states) in [(Pick::Items, 256), (Pick::Writes, 2), (Pick::Garbage, 6561)] {
-        let cut = disk.power_cut();
-        let space = Space::of(&cut, pick);
+        let space = Space::of(disk.power_cut(), pick);
         assert_eq!(space.enumerated(16), Some(states), "{pick:?}");
         assert_eq!(space.log2().exp2().round() as u64, states, "{pick:?}");
         let sums: HashSet<u128> =
@@ -187,8 +188,8 @@ fn a_run_ends_when_it_is_told_to() {
         mistake: None,
         stop: Arc::new(true.into()),
     };
-    let (looked, result) = stopped.run(&stopped.history());
-    assert_eq!((looked.states, result), (0, Ok(())));
+    let (tally, result) = stopped.run(&stopped.history());
+    assert_eq!((tally.states, result), (0, Ok(())));
 }
 
 /// The last record ends exactly where records may end, or a few bytes before or behind it.
@@ -196,52 +197,28 @@ fn a_run_ends_when_it_is_told_to() {
 fn segments_filled_to_the_last_byte() {
     let mut states = 0;
     for (seed, size) in (90_001..).zip((20_200..20_300).step_by(4)) {
-        let ends = [Op::Kill, Op::Append(size), Op::LetGo(3), Op::Reopen, Op::TruncateAfter(255)];
-        let mut operations = vec![Op::Append(RECORD_BYTES_MAX), Op::Append(size), Op::Append(0)];
-        operations.push(ends[(size / 4 + 4) % ends.len()].clone());
-        operations.extend([
-            Op::TruncateAfter(120),
-            Op::Append(size),
-            Op::TruncateBefore(255),
-            Op::Append(1),
-        ]);
-        let Variant { mut disk, options, .. } = variant(seed);
+        let ends = [
+            Step::End(End::Kill),
+            Step::Do(Op::Append(size)),
+            Step::Do(Op::LetGo(3)),
+            Step::End(End::Close),
+            Step::Do(Op::TruncateAfter(255)),
+        ];
+        let appends = [RECORD_BYTES_MAX, size, 0].map(|size| Step::Do(Op::Append(size)));
+        let mut steps = appends.to_vec();
+        steps.push(ends[(size / 4 + 4) % ends.len()].clone());
+        let last =
+            [Op::TruncateAfter(120), Op::Append(size), Op::TruncateBefore(255), Op::Append(1)];
+        steps.extend(last.map(Step::Do));
+        let Variant { mut disk, mut log } = variant(seed);
         disk.garbage_at_crash = false;
-        let options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false);
-        let effort = Effort { samples: 2, all_of: 4, deep: 5 };
-        let mut run = Run::begin(Explorer::new(Variant::new(disk, options), effort, seed)).unwrap();
-        run.steps(&operations).unwrap_or_else(|why| panic!("{size}: {why}"));
-        states += run.explorer.states;
+        log.options = log.options.segment_bytes(SEGMENT_BYTES).pad_groups(false);
+        let way = Way::new(Effort { samples: 2, all_of: 4, deep: 5 });
+        let mut walk = Walk::new(log, SimDisk::new(seed, disk), new_past(), steps, way, seed);
+        prove(&mut walk, &mut |_, _| {}).unwrap_or_else(|broken| panic!("{size}: {broken}"));
+        states += walk.tally.states;
     }
     assert!(states >= 7_500, "{states} states");
-}
-
-/// The classes have the other errors.
-#[test]
-fn an_io_error_at_every_operation() {
-    let [mut states, mut poisoned, mut refused] = [0; 3];
-    for seed in 20_001..20_004 {
-        for nth in 1.. {
-            let variant = variant(seed);
-            let disk = SimDisk::new(seed, variant.disk);
-            disk.inject(Fault::new(Effect::Error(errno::EIO)).nth(nth));
-            let effort = Effort { samples: 1, all_of: 0, deep: 7 };
-            let explorer = Explorer::new(variant, effort, seed);
-            let run = FaultyRun::begin(disk, explorer, Trouble::Once);
-            let run = run.and_then(|mut run| run.all(&history(seed, 12)).map(|()| run));
-            let run = run.unwrap_or_else(|why| panic!("seed {seed}, operation {nth}: {why}"));
-            states += run.inner.explorer.states;
-            poisoned += run.poisoned;
-            refused += run.refused;
-            if run.inner.disk.history().is_empty() {
-                break;
-            }
-        }
-    }
-    assert!(
-        states >= 10_000 && poisoned >= 20 && refused >= 10,
-        "{states} states, {poisoned} poisoned, {refused} refused"
-    );
 }
 
 #[cfg(inkstone_mistakes)]

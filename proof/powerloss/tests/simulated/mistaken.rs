@@ -160,8 +160,8 @@ fn hunt(class: FaultClass, mistake: Mistake) -> Option<u64> {
     for seed in 1.. {
         let stop = Arc::default();
         let unit = Unit { class, seed, look: Look::Glance, mistake: Some(mistake), stop };
-        let (looked, result) = attempt(&unit, &unit.history());
-        states += looked.states;
+        let (tally, result) = attempt(&unit, &unit.history());
+        states += tally.states;
         if result.is_err() {
             return Some(states.max(1));
         }

@@ -1,0 +1,153 @@
+//! Readers beside a writer, while a history runs, an archiver, and a second writer.
+//!
+//! *Owns*: who reads, and when. *May not touch*: crashes; what a reader may show
+//! ([`crate::subject::log::past`]).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use inkstone::{Cursor, Error, Event, Lsn, Reader, SealedSegment};
+use inkstone_io::AnyDirectory;
+
+use super::PATH;
+use super::walk::{Beside, Now};
+use crate::mistake::build_in;
+use crate::subject::log::LogSubject;
+use crate::subject::log::words::{By, Got, Shown};
+use crate::subject::{Broken, Past as _};
+
+/// How many segments the archiver holds at a time.
+const HELD_MAX: usize = 2;
+
+/// A sealed segment that an archiver holds, with its bytes when it was sealed.
+type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
+
+/// They are here in each life of the log.
+pub(crate) struct Readers {
+    rng: fastrand::Rng,
+    /// A reader that continues through truncations at both ends, and is mostly behind.
+    slow: Option<Cursor>,
+    next: Lsn,
+    /// The last LSN when it was looked at before.
+    last: u64,
+    held: Held,
+}
+
+impl Readers {
+    /// The archiver is among the listeners of the log.
+    pub(crate) fn beside(log: &mut LogSubject, seed: u64) -> Self {
+        let held = Held::default();
+        let ears = Arc::clone(&held);
+        log.options = log.options.clone().listener(move |event| {
+            if let Event::SegmentSealed(sealed) = event {
+                lock(&ears).push((sealed.clone(), None));
+            }
+        });
+        let rng = fastrand::Rng::with_seed(seed ^ 0x7265_6164_6572_7321);
+        Self { rng, slow: None, next: Lsn::FIRST, last: 0, held }
+    }
+
+    /// The slow reader reads a few more records.
+    fn read_on(&mut self, now: &Now<'_, LogSubject>, mut is_cut: bool) -> Result<(), Broken> {
+        let Some(slow) = &mut self.slow else { return Ok(()) };
+        for _ in 0..self.rng.usize(1..3) {
+            let at = slow.next_lsn().get();
+            let got = slow.next().map(|got| got.map(|one| (one.lsn, one.bytes.to_vec())));
+            let got = Got::of(got);
+            let checked = now.past.check_asked(at, std::mem::take(&mut is_cut), &got);
+            checked.map_err(|broken| broken.at("a slow reader"))?;
+            if let Got::TruncatedBefore(first) = got {
+                slow.seek(Lsn::new(first));
+            }
+        }
+        Ok(())
+    }
+
+    /// An archiver holds the first segments that were sealed: their files stay as they are.
+    fn look_at_what_is_held(&self, now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+        let image = now.disk.image();
+        let mut held = lock(&self.held);
+        held.truncate(HELD_MAX);
+        for (sealed, bytes) in held.iter_mut() {
+            let there = image.iter().find(|(path, _)| *path == sealed.path);
+            match (bytes, there.map(|(_, bytes)| bytes)) {
+                (Some(bytes), Some(there)) if bytes == there => {}
+                (bytes @ None, Some(there)) => *bytes = Some(there.clone()),
+                _ => {
+                    let what =
+                        format!("{} is held, but its file was recycled", sealed.path.display());
+                    return Err(Broken::new("held", what));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records that nobody has: the one after the last durable one, and the one before the first.
+fn ask_for_what_is_not_there(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+    let reader = now.live.reader();
+    let (first, durable) = (now.past.first(), now.past.certain());
+    for lsn in [Some(durable + 1), (first > 1).then(|| first - 1)].into_iter().flatten() {
+        let got = reader.get(Lsn::new(lsn)).map(|bytes| Some((Lsn::new(lsn), bytes)));
+        now.past.check_asked(lsn, false, &Got::of(got))?;
+    }
+    Ok(())
+}
+
+/// Another process opens the log for reading.
+fn look_at_files(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+    let directory = AnyDirectory::new(now.disk.directory(PATH));
+    let options = build_in(now.subject.options.clone(), now.subject.mistake);
+    let shown = match Reader::open_in(directory, options) {
+        Ok(reader) => {
+            let durable = now.live.durable().get();
+            let by = By::Beside { durable };
+            let mut shown = Shown::new(by, reader.first().get(), reader.durable().get());
+            shown.read(&reader);
+            shown
+        }
+        Err(error) => Shown::refused(&error),
+    };
+    now.past.clone().check(&shown).map_err(|broken| broken.at("beside the writer"))
+}
+
+fn open_another_writer(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+    let directory = AnyDirectory::new(now.disk.directory(PATH));
+    let options = build_in(now.subject.options.clone(), now.subject.mistake);
+    match inkstone::Log::open_in(directory, options) {
+        Err(Error::Locked { .. }) => Ok(()),
+        Err(error) => {
+            Err(Broken::new("one-writer", format!("a second writer gets the error: {error}")))
+        }
+        Ok(_) => Err(Broken::new("one-writer", "a second writer opens the log")),
+    }
+}
+
+impl Beside<LogSubject> for Readers {
+    fn look(&mut self, now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+        if !now.is_usable {
+            return look_at_files(now);
+        }
+        let last = now.past.last();
+        if now.is_new {
+            self.slow = Some(now.live.reader().from(Lsn::new(self.next.get().min(last + 1))));
+            self.last = last;
+        }
+        let is_cut = last < self.last;
+        self.last = last;
+        self.read_on(now, is_cut)?;
+        ask_for_what_is_not_there(now)?;
+        look_at_files(now)?;
+        open_another_writer(now)?;
+        self.look_at_what_is_held(now)
+    }
+
+    fn leave(&mut self) {
+        self.next = self.slow.take().map_or(self.next, |slow| slow.next_lsn());
+        lock(&self.held).clear();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

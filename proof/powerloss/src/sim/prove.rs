@@ -1,0 +1,59 @@
+//! The loop: each state that a driver gives is opened, wholly read, judged, and used once more.
+//!
+//! *Owns*: that loop. *May not touch*: where states come from, what is right.
+
+use inkstone_io::AnyDirectory;
+
+use super::PATH;
+use super::walk::{State, Walk};
+use crate::subject::{Broken, End, Past as _, SOLE, Shown as _, ShownBy, Subject, When};
+
+/// Proves that what a subject promised holds in every state. `see` looks at each that was opened.
+///
+/// # Errors
+/// The promise that is broken, and where.
+pub fn prove<S: Subject>(
+    walk: &mut Walk<S>,
+    see: &mut dyn FnMut(&State<S>, &ShownBy<S>),
+) -> Result<(), Broken> {
+    while let Some(state) = walk.next() {
+        let state = state.map_err(|broken| broken.at(walk.place()))?;
+        let proved = if state.is_again {
+            let mut again = walk.again(&state);
+            let proved = prove(&mut again, &mut |_, _| {});
+            walk.tally.add(&again.tally);
+            proved.map_err(|broken| broken.at("again"))
+        } else {
+            open(&state, see).and_then(|brief| walk.showed(&state, brief))
+        };
+        proved.map_err(|broken| {
+            broken.at(format_args!("{}: {}{}", walk.place(), state.note, state.when))
+        })?;
+    }
+    Ok(())
+}
+
+/// Opens one state; what it shows, in short.
+fn open<S: Subject>(
+    state: &State<S>,
+    see: &mut dyn FnMut(&State<S>, &ShownBy<S>),
+) -> Result<String, Broken> {
+    let State { disk, subject, .. } = state;
+    let mut past = S::Past::clone(&state.past);
+    let live = match subject.open(AnyDirectory::new(disk.directory(PATH)), Some(&past)) {
+        Ok(live) => live,
+        Err(shown) => return past.check(&shown).map(|()| shown.brief()),
+    };
+    let shown = subject.read(&live, When::Opened);
+    past.check(&shown)?;
+    see(state, &shown);
+    if state.is_sound {
+        // A full disk is no reason for an opening to fail, but it is one for a call.
+        disk.change_options(|options| options.capacity_bytes = None);
+        let call = subject.plan(&past, &subject.probe());
+        past.began(SOLE, &call);
+        past.ended(SOLE, &subject.apply(&live, &call), false)?;
+    }
+    subject.end(live, End::Kill);
+    Ok(shown.brief())
+}
