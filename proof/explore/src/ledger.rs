@@ -498,7 +498,6 @@ impl Ledger {
             told,
             at_most: u64::MAX,
             firsts: std::iter::once(given_up).chain(in_flight).collect(),
-            cut: None,
         };
         self.shots.take(&self.disk, Expected { must, now, why });
     }

@@ -11,20 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-/// What a record knows of the batch that it is in.
-pub trait Piece {
-    /// Whether the next record is of the same batch: a crash keeps both or none.
-    fn has_more(&self) -> bool {
-        false
-    }
-
-    /// What followed in its batch is truncated, so its batch ends with it.
-    fn end_batch(&mut self) {}
-}
-
-impl Piece for u32 {}
-impl Piece for Vec<u8> {}
-
 /// What must be found of a row of records, each with a number: an LSN, or a line.
 #[derive(Debug, Clone)]
 pub struct Must<R> {
@@ -34,14 +20,12 @@ pub struct Must<R> {
     pub from: u64,
     /// What else is known of single numbers.
     pub told: BTreeMap<u64, R>,
-    /// Up to here every record must be there...
+    /// Up to here every record must be there.
     pub at_least: u64,
     /// No record is behind this one.
     pub at_most: u64,
     /// The row begins at one of these: a truncation of its front is in flight if there are several.
     pub firsts: Vec<u64>,
-    /// ...unless a truncation of its end is in flight, which may have left this as the last.
-    pub cut: Option<u64>,
 }
 
 /// How the ends of a row that was found break the rule.
@@ -66,10 +50,6 @@ pub enum Broken {
         at_most: u64,
         last: u64,
     },
-    /// It ends inside a batch.
-    Split {
-        last: u64,
-    },
 }
 
 impl Display for Broken {
@@ -86,7 +66,6 @@ impl Display for Broken {
             Self::Beyond { at_most, last } => {
                 write!(f, "LSN {at_most} was appended last, but the last is {last}")
             }
-            Self::Split { last } => write!(f, "the log ends inside a batch, at {last}"),
         }
     }
 }
@@ -97,12 +76,12 @@ impl From<Broken> for String {
     }
 }
 
-impl<R: Piece> Must<R> {
+impl<R> Must<R> {
     /// Of a row from number 1 on, whose every record is known, and certain up to `at_least`.
     pub fn of(records: Arc<[R]>, at_least: u64) -> Self {
         let at_most = records.len() as u64;
         let told = BTreeMap::new();
-        Self { records, from: 1, told, at_least, at_most, firsts: vec![1], cut: None }
+        Self { records, from: 1, told, at_least, at_most, firsts: vec![1] }
     }
 
     /// What this number holds, where that is known.
@@ -127,50 +106,13 @@ impl<R: Piece> Must<R> {
         if first > last + 1 {
             return Err(Broken::NoRow { first, last });
         }
-        if self.cut == Some(last) {
-            return Ok(());
-        }
         if last < self.at_least {
             return Err(Broken::Lost { at_least: self.at_least, last });
         }
         if last > self.at_most {
             return Err(Broken::Beyond { at_most: self.at_most, last });
         }
-        match self.at(last) {
-            Some(record) if record.has_more() => Err(Broken::Split { last }),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl<R: Piece + Clone> Must<R> {
-    /// Exactly what was found, nothing more: it was shown.
-    #[must_use]
-    pub fn exactly(&self, first: u64, last: u64) -> Self {
-        let known = last.saturating_sub(self.from - 1).min(self.records.len() as u64);
-        let mut records = self.records[..known as usize].to_vec();
-        records.last_mut().into_iter().for_each(R::end_batch);
-        Self {
-            records: records.into(),
-            at_least: last,
-            at_most: last,
-            firsts: vec![first],
-            cut: None,
-            ..self.clone()
-        }
-    }
-
-    /// One more is being appended.
-    #[must_use]
-    pub fn and(&self, one: R) -> Self {
-        let records: Arc<[R]> = self.records.iter().cloned().chain([one]).collect();
-        Self { records, at_most: self.at_most + 1, ..self.clone() }
-    }
-
-    /// Everything that was appended is certain.
-    #[must_use]
-    pub fn all(&self) -> Self {
-        Self { at_least: self.at_most, ..self.clone() }
+        Ok(())
     }
 }
 
@@ -352,46 +294,21 @@ impl<S> Past<S> {
 mod tests {
     use super::*;
 
-    #[derive(Debug, Clone, PartialEq)]
-    struct Half(bool);
-
-    impl Piece for Half {
-        fn has_more(&self) -> bool {
-            self.0
-        }
-
-        fn end_batch(&mut self) {
-            self.0 = false;
-        }
-    }
-
     #[test]
     fn what_was_acknowledged_must_be_there_and_what_was_begun_may() {
-        let row: Arc<[Half]> = [false, false, true, false].map(Half).into();
+        let row: Arc<[u32]> = [7, 8, 9, 10].into();
         let must = Must { firsts: vec![1, 2], ..Must::of(row, 2) };
         for (first, last, how) in [
             (1, 2, None),
             (2, 4, None),
             (1, 1, Some(Broken::Lost { at_least: 2, last: 1 })),
-            (1, 3, Some(Broken::Split { last: 3 })),
+            (1, 3, None),
             (1, 5, Some(Broken::Beyond { at_most: 4, last: 5 })),
             (3, 4, Some(Broken::First { first: 3, may: vec![1, 2] })),
             (2, 0, Some(Broken::NoRow { first: 2, last: 0 })),
         ] {
             assert_eq!(must.ends(first, last).err(), how, "{first}..={last}");
         }
-        let cut = Must { cut: Some(0), ..must.clone() };
-        assert_eq!(
-            (cut.ends(1, 0), cut.ends(1, 1).is_err(), cut.ends(1, 2)),
-            (Ok(()), true, Ok(()))
-        );
-        let shown = must.exactly(2, 3);
-        assert_eq!((shown.ends(2, 3), shown.ends(2, 4).is_err()), (Ok(()), true));
-        let more = shown.and(Half(false));
-        assert_eq!(
-            (more.ends(2, 3), more.ends(2, 4), more.all().ends(2, 3).is_err()),
-            (Ok(()), Ok(()), true)
-        );
     }
 
     #[test]

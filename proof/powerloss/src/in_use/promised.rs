@@ -74,7 +74,6 @@ impl Promised {
             at_least: last,
             at_most: u64::MAX,
             firsts: vec![shown.first],
-            cut: None,
         };
         let mut writers = Writers::new();
         let mut gathered: BTreeMap<u64, Id> = BTreeMap::new();

@@ -66,8 +66,6 @@ pub fn writer(life: u32, thread: u32) -> u32 {
     life << 8 | thread
 }
 
-impl inkstone_sim::survival::Piece for Id {}
-
 impl Id {
     /// Its bytes: its identity, then bytes that follow from that.
     pub fn payload(self) -> Vec<u8> {
