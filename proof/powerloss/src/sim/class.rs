@@ -18,7 +18,8 @@ use super::prove::prove;
 use super::space::Pick;
 use super::tally::Tally;
 use super::variant::{Variant, variant};
-use super::walk::{Cuts, Effort, State, Walk, Way, Wrong};
+use super::walk::{State, Walk};
+use super::way::{Cuts, Effort, Way, Wrong};
 use super::{PATH, stale, threads};
 use crate::mistake::Mistake;
 use crate::subject::log::history::{Op, Step, history, recycling_history, rough};
@@ -65,8 +66,10 @@ const FEW: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
 
 /// A row of the table.
 struct Row {
-    /// What is done.
+    /// What is done: a failure is shortened by leaving some of it out.
     draw: fn(u64) -> Vec<Step>,
+    /// What is always done after that.
+    end: fn() -> Vec<Step>,
     /// The log and its disk, for this class.
     set: fn(u64, &mut Variant),
     pick: Pick,
@@ -118,6 +121,7 @@ impl Trial {
 
 const PLAIN: Row = Row {
     draw: |seed| history(seed, LENGTH),
+    end: Vec::new,
     set: |seed, variant| small(seed, variant, 512),
     pick: Pick::Items,
     glance: FEW,
@@ -213,14 +217,16 @@ impl FaultClass {
             },
             Self::Misdirected => Row {
                 draw: closing,
+                end: promise,
                 walks: |unit| {
                     vec![Trial::at_each_place(Wrong::Lies(Lie::Lost), misdirected(unit.seed))]
                 },
                 ..PLAIN
             },
-            Self::Lying => Row { draw: closing, walks: lies, ..PLAIN },
+            Self::Lying => Row { draw: closing, end: promise, walks: lies, ..PLAIN },
             Self::Rot => Row {
                 draw: closing,
+                end: promise,
                 pick: Pick::Rot,
                 walks: |unit| {
                     let samples = if unit.look == Look::Glance { 10 } else { 200 };
@@ -229,9 +235,9 @@ impl FaultClass {
                 },
                 ..PLAIN
             },
-            Self::SyncError => Row { draw: ending, walks: sync_errors, ..PLAIN },
+            Self::SyncError => Row { end: calm, walks: sync_errors, ..PLAIN },
             Self::Errors => Row {
-                draw: ending,
+                end: calm,
                 set: |seed, variant| {
                     small(seed, variant, 512);
                     change(variant, |options| {
@@ -241,8 +247,12 @@ impl FaultClass {
                 walks: errors,
                 ..PLAIN
             },
-            Self::Faults => Row { draw: letting_go, set: |_, _| {}, walks: faults, ..PLAIN },
-            Self::Full => Row { draw: filling, set: full, walks: full_walks, ..PLAIN },
+            Self::Faults => {
+                Row { draw: letting_go, end: calm, set: |_, _| {}, walks: faults, ..PLAIN }
+            }
+            Self::Full => {
+                Row { draw: filling, end: room_again, set: full, walks: full_walks, ..PLAIN }
+            }
             Self::Threads => Row { set: |_, _| {}, walks: |_| Vec::new(), ..PLAIN },
         }
     }
@@ -286,19 +296,14 @@ fn full(seed: u64, variant: &mut Variant) {
 }
 
 /// Everything must work again when nothing fails any more.
-fn end_of(steps: Vec<Step>, between: &[Op]) -> Vec<Step> {
-    let between = between.iter().cloned().map(Step::Do);
-    let last = [
+fn calm() -> Vec<Step> {
+    vec![
+        Step::Calm,
         Step::Do(Op::Append(100)),
         Step::End(End::Kill),
         Step::Do(Op::Append(200)),
         Step::End(End::Close),
-    ];
-    steps.into_iter().chain([Step::Calm]).chain(between).chain(last).collect()
-}
-
-fn ending(seed: u64) -> Vec<Step> {
-    end_of(history(seed, LENGTH), &[])
+    ]
 }
 
 /// A close has records to lose that nobody waited for.
@@ -309,27 +314,37 @@ fn letting_go(seed: u64) -> Vec<Step> {
         }
         other => vec![other],
     });
-    end_of(steps.collect(), &[])
+    steps.collect()
 }
 
-/// After everything is truncated there is room again, without reopening the log.
 fn filling(seed: u64) -> Vec<Step> {
     let mut steps = history(seed, 30);
     steps.retain(|step| !is_padded(seed) || !matches!(step, Step::End(_)));
-    let mut between = vec![Op::TruncateBefore(255)];
-    for _ in 0..3 {
-        between.extend([Op::Append(RECORD_BYTES_MAX), Op::TruncateBefore(255)]);
-    }
-    end_of(steps, &between)
+    steps
 }
 
-/// Each life is closed, and a record is appended at last: the promise shows what is missing below.
+/// After everything is truncated there is room again, without reopening the log.
+fn room_again() -> Vec<Step> {
+    let mut steps = vec![Step::Calm, Step::Do(Op::TruncateBefore(255))];
+    for _ in 0..3 {
+        steps.push(Step::Do(Op::Append(RECORD_BYTES_MAX)));
+        steps.push(Step::Do(Op::TruncateBefore(255)));
+    }
+    steps.into_iter().chain(calm()).collect()
+}
+
+/// Each life is closed.
 fn closing(seed: u64) -> Vec<Step> {
     let steps = history(seed, LENGTH).into_iter().map(|step| match step {
         Step::End(_) => Step::End(End::Close),
         other => other,
     });
-    steps.chain([Step::Do(Op::Append(333)), Step::End(End::Close)]).collect()
+    steps.collect()
+}
+
+/// A record is appended at last: the promise shows what is missing below.
+fn promise() -> Vec<Step> {
+    vec![Step::Do(Op::Append(333)), Step::End(End::Close)]
 }
 
 /// One sync fails somewhere.
@@ -586,10 +601,12 @@ impl Unit {
         }
         let beside = (self.class == FaultClass::Readers)
             .then(|| Readers::beside(&mut variant.log, self.seed));
-        let steps = trial.steps.as_deref().unwrap_or(steps);
+        let steps = match &trial.steps {
+            Some(steps) => steps.clone(),
+            None => [steps, &(row.end)()].concat(),
+        };
         let way = self.way(row, trial);
-        let mut walk =
-            Walk::new(variant.log, disk, new_past(), steps.iter().cloned(), way, self.seed);
+        let mut walk = Walk::new(variant.log, disk, new_past(), steps, way, self.seed);
         walk.stop = Arc::clone(&self.stop);
         walk.beside = beside.map(|readers| Box::new(readers) as _);
         let mut beneath = 0;

@@ -15,6 +15,7 @@ pub mod tally;
 pub(crate) mod threads;
 pub mod variant;
 pub mod walk;
+pub mod way;
 
 /// The directory of every subject here.
 pub const PATH: &str = "/log";

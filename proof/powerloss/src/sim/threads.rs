@@ -11,7 +11,8 @@ use inkstone_sim::{PowerCut, SimDisk};
 
 use super::PATH;
 use super::variant::Variant;
-use super::walk::{Walk, Way};
+use super::walk::Walk;
+use super::way::Way;
 use crate::subject::log::LogSubject;
 use crate::subject::log::history::Op;
 use crate::subject::log::past::{Callers, Past};

@@ -3,8 +3,8 @@
 //!
 //! *Owns*: the liars. *May not touch*: logs.
 
+use super::clauses::{self, *};
 use super::history::Op;
-use super::past::clauses::{self, *};
 use super::past::{Callers, Past};
 use super::record::Record;
 use super::words::{Answer, By, Call, Ends, Got, Shown, Told};

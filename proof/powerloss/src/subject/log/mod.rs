@@ -8,6 +8,7 @@ use std::sync::Arc;
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::AnyDirectory;
 
+pub mod clauses;
 pub mod history;
 #[cfg(test)]
 mod liars;
@@ -236,7 +237,7 @@ pub fn open_and_check(
         Ok(log) => log,
         Err(shown) => {
             past.check(&shown)?;
-            return Err(Broken::new(past::clauses::OPENS, "a lie was noticed"));
+            return Err(Broken::new(clauses::OPENS, "a lie was noticed"));
         }
     };
     past.check(&subject.read(&log, When::Opened))?;
