@@ -347,16 +347,23 @@ impl Attributed<'_> {
             };
             let own = &own[number];
             let asked = self.asked.get(&number).map_or(&[][..], Vec::as_slice);
-            let mut flushes: Vec<usize> =
-                asked.iter().filter_map(|&(at, disk)| self.flush_for(layer, disk, at)).collect();
+            // A thread waits for a flush before it does anything else.
+            let next_ns = |at: u64| {
+                let acts = own.iter().map(|&index| self.requests[index].queued_ns);
+                let acts = acts.chain(asked.iter().map(|(other, _)| *other));
+                acts.filter(|&other| other > at).min().unwrap_or(span.end_ns)
+            };
+            let served = |&(at, disk): &(u64, usize)| self.flush_for(layer, disk, at..next_ns(at));
+            let mut flushes: Vec<usize> = asked.iter().filter_map(served).collect();
             flushes.extend(own.iter().flat_map(|&index| self.around(index)));
             let is_fast =
                 own.iter().any(|&at| self.claims[at].is_some_and(|c| c.what == What::Journal));
+            let by_name = &case.layers[layer];
+            let is_ordered = by_name.file_system != "xfs" && !by_name.journals_data;
             let only_data = span.data_only && overwrites.get(span.file) == Some(&true);
-            let is_ext4 = case.layers[layer].file_system != "xfs";
             // With a flush of its own it may have waited for a transaction that was already past
             // its flush, but only if the sync changed metadata.
-            let waited = match !flushes.is_empty() && only_data && is_ext4 {
+            let waited = match !flushes.is_empty() && only_data && is_ordered {
                 _ if is_fast || !span.promises => None,
                 true => None,
                 false => {
@@ -394,10 +401,17 @@ impl Attributed<'_> {
         facts
     }
 
-    /// The flush that served a request for one: the first that was issued after it.
-    fn flush_for(&self, layer: usize, disk: usize, asked_ns: u64) -> Option<usize> {
-        let disk = self.case.layers[layer].disks.get(disk)?.numbers.first()?;
-        self.flushes.after(*disk, asked_ns)
+    /// The flush that served a request for one, which was waited for until the end of this time:
+    /// the last that was issued and had ended within it, since the waiting thread continues then; or
+    /// else the first that was issued.
+    fn flush_for(&self, layer: usize, disk: usize, during: Range<u64>) -> Option<usize> {
+        let disk = *self.case.layers[layer].disks.get(disk)?.numbers.first()?;
+        let after = || self.flushes.from(disk, during.start);
+        let sent = |&index: &usize| self.requests[index].issue_ns <= during.end;
+        let ended = |&index: &usize| {
+            self.requests[index].complete_ns.is_some_and(|end_ns| end_ns <= during.end)
+        };
+        after().take_while(sent).filter(ended).last().or_else(|| after().next())
     }
 
     /// The flushes that the block layer made from a write's PREFLUSH and FUA.
@@ -405,9 +419,10 @@ impl Attributed<'_> {
         let request = &self.requests[index];
         let disk = &self.case.layers[request.layer].disks[request.disk];
         let asks = |is: bool| is && disk.volatile_cache && request.is_write();
-        let flush = |at_ns| self.flush_for(request.layer, request.disk, at_ns);
-        let before = asks(request.asked.preflush).then_some(request.queued_ns);
+        let flush = |during| self.flush_for(request.layer, request.disk, during);
+        let before = asks(request.asked.preflush).then_some(request.queued_ns..request.issue_ns);
         let after = request.complete_ns.filter(|_| asks(request.asked.fua && !disk.fua));
+        let after = after.map(|done_ns| done_ns..done_ns);
         [before.and_then(flush), after.and_then(flush)].into_iter().flatten()
     }
 
@@ -440,7 +455,9 @@ impl Attributed<'_> {
         let writes = writes.take_while(|&at| self.requests[at].issue_ns <= last.end_ns);
         // Fast commits of others.
         let writes: Vec<usize> = writes.filter(|&at| self.claims[at].is_none()).collect();
-        let asked = last.asked.iter().filter_map(|&(at, disk)| self.flush_for(layer, disk, at));
+        let during = |at: u64| at..last.end_ns;
+        let served = |&(at, disk): &(u64, usize)| self.flush_for(layer, disk, during(at));
+        let asked = last.asked.iter().filter_map(served);
         Some(asked.chain(self.with_flushes(&writes)).collect())
     }
 

@@ -61,12 +61,8 @@ impl Flushes {
         on.ended_ns.insert(at, end_ns);
     }
 
-    /// The first that was issued from this time on.
-    pub(crate) fn after(&self, disk: DeviceNumber, time_ns: u64) -> Option<usize> {
-        self.from(disk, time_ns).next()
-    }
-
-    fn from(&self, disk: DeviceNumber, time_ns: u64) -> impl Iterator<Item = usize> {
+    /// Those that were issued from this time on.
+    pub(crate) fn from(&self, disk: DeviceNumber, time_ns: u64) -> impl Iterator<Item = usize> {
         let issued = self.0.get(&disk).map_or(&[][..], |on| &on.issued);
         let from = issued.partition_point(|(issue_ns, _)| *issue_ns < time_ns);
         issued[from..].iter().map(|(_, index)| *index)
