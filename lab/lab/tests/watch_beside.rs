@@ -449,5 +449,5 @@ fn each_row_is_what_the_kernels_own_text_counts_or_cannot_tell() {
     let _ = writeln!(std::io::stderr(), "watch beside the kernel's text: {summary}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // A page that cannot tell is right, and of no use.
-    assert!(only != "" || told * 10 >= all * 8, "{summary}");
+    assert!(!only.is_empty() || told * 10 >= all * 8, "{summary}");
 }

@@ -7,8 +7,8 @@
 //!
 //! **Data** is a write that a thread of the span submitted, or any write of ours on the file's
 //! blocks. What such a thread writes elsewhere is **metadata**. **A flush** belongs to a span if a
-//! thread of it asked for one, and this was the first that the device got after that, or if the
-//! block layer made it of PREFLUSH or FUA of a write of the span. A request that serves several
+//! thread of it asked for one that it served (`durable::Flushes`), or if the block layer made it of
+//! PREFLUSH or FUA of a write of the span. A request that serves several
 //! spans is counted once, for the first.
 //!
 //! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since
@@ -129,6 +129,8 @@ pub(crate) struct Attribution<'a> {
     pairs: Pairs<'a>,
     /// For each span, when its threads asked for pure flushes, and of which disk.
     asked: HashMap<usize, Vec<(u64, usize)>>,
+    /// When anybody asked for one, and of which disk of which layer.
+    all_asked: Vec<(u64, (usize, usize))>,
     /// For each span, when its threads first forced xfs's log.
     forced: HashMap<usize, u64>,
     transactions: Vec<Transaction>,
@@ -142,6 +144,7 @@ impl<'a> Attribution<'a> {
             case,
             pairs: Pairs::of(case.layers),
             asked: HashMap::new(),
+            all_asked: Vec::new(),
             forced: HashMap::new(),
             transactions: Vec::new(),
             writes: HashMap::new(),
@@ -156,7 +159,8 @@ impl<'a> Attribution<'a> {
             TraceKind::BioQueue { device, sector, sectors, flags, .. }
                 if flags.is_pure_flush(sectors) =>
             {
-                let Some((_, disk)) = self.pairs.place_of(device, sector) else { return };
+                let Some((layer, disk)) = self.pairs.place_of(device, sector) else { return };
+                self.all_asked.push((time_ns, (layer, disk)));
                 if let Some(span) = self.case.acts.span_at(thread, time_ns) {
                     self.asked.entry(span).or_default().push((time_ns, disk));
                 } else if let Some(&transaction) = self.writes.get(&thread) {
@@ -215,18 +219,30 @@ impl<'a> Attribution<'a> {
 
     /// All events are in: which reads and writes are the program's, without what it only waited for.
     pub(crate) fn transfers(self) -> Attributed<'a> {
-        let Self { case, pairs, asked, forced, transactions, .. } = self;
+        let Self { case, pairs, asked, mut all_asked, forced, transactions, .. } = self;
         let (requests, is_asked) = (pairs.requests, pairs.is_asked);
         let mut flushes = Flushes::default();
         let mut journal = vec![Vec::new(); case.layers.len()];
         for (index, request) in requests.iter().enumerate() {
             let layer = &case.layers[request.layer];
+            let disk = &layer.disks[request.disk];
+            // The block layer makes flushes of PREFLUSH and FUA.
+            if request.is_write() && disk.volatile_cache {
+                let before = request.asked.preflush.then_some(request.queued_ns);
+                let after = request.complete_ns.filter(|_| request.asked.fua && !disk.fua);
+                let place = (request.layer, request.disk);
+                all_asked.extend(before.into_iter().chain(after).map(|at_ns| (at_ns, place)));
+            }
             if request.is_flush() {
-                flushes.add(index, layer.disks[request.disk].numbers.first(), request);
+                flushes.add(index, disk.numbers.first(), request);
             } else if request.is_journal(layer) {
                 journal[request.layer].push(index);
             }
         }
+        all_asked.sort_unstable();
+        let number =
+            |(layer, disk): (usize, usize)| Some(*case.layers[layer].disks[disk].numbers.first()?);
+        flushes.serve(all_asked.iter().filter_map(|&(at_ns, at)| Some((at_ns, number(at)?))));
         let mut by_layer = vec![Vec::new(); case.layers.len()];
         for (index, one) in transactions.iter().enumerate() {
             by_layer[one.layer].push(index);
@@ -347,13 +363,7 @@ impl Attributed<'_> {
             };
             let own = &own[number];
             let asked = self.asked.get(&number).map_or(&[][..], Vec::as_slice);
-            // A thread waits for a flush before it does anything else.
-            let next_ns = |at: u64| {
-                let acts = own.iter().map(|&index| self.requests[index].queued_ns);
-                let acts = acts.chain(asked.iter().map(|(other, _)| *other));
-                acts.filter(|&other| other > at).min().unwrap_or(span.end_ns)
-            };
-            let served = |&(at, disk): &(u64, usize)| self.flush_for(layer, disk, at..next_ns(at));
+            let served = |&(at_ns, disk): &(u64, usize)| self.flush_for(layer, disk, at_ns);
             let mut flushes: Vec<usize> = asked.iter().filter_map(served).collect();
             flushes.extend(own.iter().flat_map(|&index| self.around(index)));
             let is_fast =
@@ -401,17 +411,9 @@ impl Attributed<'_> {
         facts
     }
 
-    /// The flush that served a request for one, which was waited for until the end of this time:
-    /// the last that was issued and had ended within it, since the waiting thread continues then; or
-    /// else the first that was issued.
-    fn flush_for(&self, layer: usize, disk: usize, during: Range<u64>) -> Option<usize> {
-        let disk = *self.case.layers[layer].disks.get(disk)?.numbers.first()?;
-        let after = || self.flushes.from(disk, during.start);
-        let sent = |&index: &usize| self.requests[index].issue_ns <= during.end;
-        let ended = |&index: &usize| {
-            self.requests[index].complete_ns.is_some_and(|end_ns| end_ns <= during.end)
-        };
-        after().take_while(sent).filter(ended).last().or_else(|| after().next())
+    /// The flush that served what was asked for then.
+    fn flush_for(&self, layer: usize, disk: usize, asked_ns: u64) -> Option<usize> {
+        self.flushes.for_ask(*self.case.layers[layer].disks.get(disk)?.numbers.first()?, asked_ns)
     }
 
     /// The flushes that the block layer made from a write's PREFLUSH and FUA.
@@ -419,10 +421,9 @@ impl Attributed<'_> {
         let request = &self.requests[index];
         let disk = &self.case.layers[request.layer].disks[request.disk];
         let asks = |is: bool| is && disk.volatile_cache && request.is_write();
-        let flush = |during| self.flush_for(request.layer, request.disk, during);
-        let before = asks(request.asked.preflush).then_some(request.queued_ns..request.issue_ns);
+        let flush = |at_ns| self.flush_for(request.layer, request.disk, at_ns);
+        let before = asks(request.asked.preflush).then_some(request.queued_ns);
         let after = request.complete_ns.filter(|_| asks(request.asked.fua && !disk.fua));
-        let after = after.map(|done_ns| done_ns..done_ns);
         [before.and_then(flush), after.and_then(flush)].into_iter().flatten()
     }
 
@@ -449,16 +450,23 @@ impl Attributed<'_> {
         if last.end_ns <= from_ns || !facts.flushes() && last.end_ns < data_ns {
             return None;
         }
-        let journal = &self.journal[layer];
-        let from = journal.partition_point(|&at| self.requests[at].issue_ns < last.start_ns);
+        // With data in the journal there may be one for the data and one for the rest.
+        let since = all.partition_point(|&one| self.transactions[one].end_ns <= from_ns);
+        let since = if facts.journals_data { since } else { after - 1 };
+        let of_one = |&one: &usize| self.written_by(&self.transactions[one]);
+        Some(all[since..after].iter().flat_map(of_one).collect())
+    }
+
+    /// The writes and flushes of a transaction.
+    fn written_by(&self, one: &Transaction) -> Vec<usize> {
+        let journal = &self.journal[one.layer];
+        let from = journal.partition_point(|&at| self.requests[at].issue_ns < one.start_ns);
         let writes = journal[from..].iter().copied();
-        let writes = writes.take_while(|&at| self.requests[at].issue_ns <= last.end_ns);
-        // Fast commits of others.
+        let writes = writes.take_while(|&at| self.requests[at].issue_ns <= one.end_ns);
+        // Fast commits of others are claimed already.
         let writes: Vec<usize> = writes.filter(|&at| self.claims[at].is_none()).collect();
-        let during = |at: u64| at..last.end_ns;
-        let served = |&(at, disk): &(u64, usize)| self.flush_for(layer, disk, during(at));
-        let asked = last.asked.iter().filter_map(served);
-        Some(asked.chain(self.with_flushes(&writes)).collect())
+        let served = |&(at_ns, disk): &(u64, usize)| self.flush_for(one.layer, disk, at_ns);
+        one.asked.iter().filter_map(served).chain(self.with_flushes(&writes)).collect()
     }
 
     /// The last log write that ended in time, and the earlier ones of its checkpoint, whose first

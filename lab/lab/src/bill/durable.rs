@@ -33,8 +33,12 @@ pub(crate) enum Cover {
     Not(&'static str),
 }
 
-/// The flushes of each disk, by the time of their issue. A flush empties the cache of the whole
-/// disk, whichever partition asked for it.
+/// The flushes of each disk, by the time of their issue, and which of them served whom. A flush
+/// empties the cache of the whole disk, whichever partition asked for it.
+///
+/// A flush serves all who asked since the one before was issued. One that nobody asked for in that
+/// time was begun for the last of those before: it had asked when the flush before was already on
+/// its way to the device.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes(HashMap<DeviceNumber, OnDisk>);
 
@@ -43,6 +47,8 @@ struct OnDisk {
     issued: Vec<(u64, usize)>,
     /// In the order of the issues, which may overlap.
     ended_ns: Vec<u64>,
+    /// By the time at which somebody asked, the flush that served it, as a place in `issued`.
+    served: Vec<(u64, usize)>,
 }
 
 impl Flushes {
@@ -61,8 +67,34 @@ impl Flushes {
         on.ended_ns.insert(at, end_ns);
     }
 
+    /// All that was asked for, by time: finds out which flush served which. `add` comes before.
+    pub(crate) fn serve(&mut self, asked: impl Iterator<Item = (u64, DeviceNumber)>) {
+        for (at_ns, disk) in asked {
+            let Some(on) = self.0.get_mut(&disk) else { continue };
+            let flush = on.issued.partition_point(|(issue_ns, _)| *issue_ns < at_ns);
+            on.served.push((at_ns, flush));
+        }
+        for on in self.0.values_mut() {
+            for at in (1..on.served.len()).rev() {
+                let (mine, before) = (on.served[at].1, on.served[at - 1].1);
+                let next = on.served.get(at + 1).map_or(on.issued.len(), |(_, flush)| *flush);
+                if mine == before && mine + 1 < next {
+                    on.served[at].1 += 1;
+                }
+            }
+        }
+    }
+
+    /// The flush that served what was asked for at this time.
+    pub(crate) fn for_ask(&self, disk: DeviceNumber, asked_ns: u64) -> Option<usize> {
+        let on = self.0.get(&disk)?;
+        let at = on.served.partition_point(|(at_ns, _)| *at_ns < asked_ns);
+        let (_, flush) = on.served.get(at).filter(|(at_ns, _)| *at_ns == asked_ns)?;
+        on.issued.get(*flush).map(|(_, index)| *index)
+    }
+
     /// Those that were issued from this time on.
-    pub(crate) fn from(&self, disk: DeviceNumber, time_ns: u64) -> impl Iterator<Item = usize> {
+    fn from(&self, disk: DeviceNumber, time_ns: u64) -> impl Iterator<Item = usize> {
         let issued = self.0.get(&disk).map_or(&[][..], |on| &on.issued);
         let from = issued.partition_point(|(issue_ns, _)| *issue_ns < time_ns);
         issued[from..].iter().map(|(_, index)| *index)

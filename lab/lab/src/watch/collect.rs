@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_host::{
-    Call, DeviceNumber, ExtentMap, OpenedAs, SyncTrace, Trace, TraceEvent, TraceKind, block_stat,
-    can_trace, monotonic_ns, sweep_trace_instances,
+    Call, DeviceNumber, ExtentMap, OpenedAs, SyncTrace, Trace, TraceKind, block_stat, can_trace,
+    monotonic_ns, sweep_trace_instances,
 };
 use inkstone_io::Capabilities;
 
@@ -86,6 +86,8 @@ pub struct Watched {
     by_inode: HashMap<(DeviceNumber, u64), usize>,
     /// The file of each descriptor when it was last seen.
     links: HashMap<(u32, u32), (PathBuf, usize)>,
+    /// Threads that synced and of which it is known whether they are the kernel's.
+    looked_at: BTreeSet<u32>,
     places: HashMap<DeviceNumber, Option<usize>>,
     births: HashMap<usize, SystemTime>,
     warnings: BTreeSet<String>,
@@ -123,6 +125,7 @@ impl Watched {
             recording: Recording::default(),
             by_inode: HashMap::new(),
             links: HashMap::new(),
+            looked_at: BTreeSet::new(),
             places: HashMap::new(),
             births: HashMap::new(),
             warnings: BTreeSet::new(),
@@ -259,6 +262,11 @@ impl Watched {
     pub fn finish(mut self) -> Result<Seen, WatchError> {
         let end_ns = monotonic_ns();
         let trace = self.trace.take().map(SyncTrace::stop).transpose()?;
+        for event in trace.iter().flat_map(|trace| &trace.events) {
+            if let TraceKind::FileSync { .. } = event.what {
+                self.look_at_syncing(event.tid);
+            }
+        }
         Ok(self.gather(trace, end_ns))
     }
 
@@ -377,12 +385,12 @@ impl Watched {
         self.seen_events += new.len();
         let mut asked = BTreeSet::new();
         for event in &new {
-            let TraceEvent { tid, what: TraceKind::CallEnter { call, argument, .. }, .. } = event
-            else {
-                continue;
-            };
-            if let (Call::Fsync | Call::Fdatasync, Ok(number)) = (call, u32::try_from(*argument)) {
-                asked.insert((*tid, number));
+            match event.what {
+                TraceKind::CallEnter { call: Call::Fsync | Call::Fdatasync, argument, .. } => {
+                    asked.extend(u32::try_from(argument).map(|number| (event.tid, number)));
+                }
+                TraceKind::FileSync { .. } => self.look_at_syncing(event.tid),
+                _ => {}
             }
         }
         for (thread, number) in asked.into_iter().take(64) {
@@ -390,6 +398,16 @@ impl Watched {
                 self.recording.threads.insert(thread, process);
                 self.look_at_descriptor(process, number);
             }
+        }
+    }
+
+    /// Notes whether this thread is the kernel's, which may sync for anyone.
+    fn look_at_syncing(&mut self, thread: u32) {
+        if !self.recording.threads.contains_key(&thread)
+            && self.looked_at.insert(thread)
+            && stat_of(thread).is_some_and(|stat| stat.is_kernels)
+        {
+            self.recording.kernel_threads.insert(thread);
         }
     }
 

@@ -358,7 +358,8 @@ impl One<'_> {
             );
         }
         let bill = &tally.bill;
-        if bill.data_writes == 0.0 && self.bytes_between().is_some_and(|bytes| bytes > 0) {
+        let wrote = how.is_write() || self.bytes_between().is_some_and(|bytes| bytes > 0);
+        if bill.data_writes == 0.0 && wrote {
             return said("the program wrote, and no write of its data was seen on the disk");
         }
         let has_barriers = self.recording.places[at].layer.has_barriers;

@@ -4,7 +4,7 @@
 //! *Owns*: this data. *May not touch*: collecting it (`collect`), what it means (`syncs`, `tally`,
 //! `cause`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,8 @@ pub struct Recording {
     pub lost: u64,
     /// The program's threads, io_uring's workers among them, each with its process.
     pub threads: HashMap<u32, u32>,
+    /// Threads of the kernel that synced files.
+    pub kernel_threads: HashSet<u32>,
     /// The files that it had open for writing, and its directories.
     pub files: Vec<SeenFile>,
     /// Its descriptors of those files.

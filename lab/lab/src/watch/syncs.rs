@@ -11,8 +11,6 @@ use std::path::PathBuf;
 
 use inkstone_host::{Call, DeviceNumber, RequestOp, TraceEvent, TraceKind};
 
-use crate::bill::attribution::is_worker;
-
 use super::recording::{Descriptor, Recording, SeenFile};
 
 /// How a program asked for durability.
@@ -63,6 +61,14 @@ impl How {
             Self::Aio => "Linux AIO sync",
             Self::Other => "durable write",
         }
+    }
+}
+
+impl How {
+    /// Whether it is a write that carries its durability, so that each of them has data.
+    pub fn is_write(self) -> bool {
+        use How::{Aio, DsyncWrite, Other, RingWrite, RwfDsync, SyncWrite};
+        matches!(self, Aio | DsyncWrite | Other | RingWrite | RwfDsync | SyncWrite)
     }
 }
 
@@ -156,6 +162,8 @@ struct Open {
     /// the file system does not report it.
     asked_ns: Option<u64>,
     flushed_ns: Option<u64>,
+    /// How many flushes it asked for that have not ended.
+    flushes: u32,
     /// Whether it is the second half of a ring's request.
     is_taken: bool,
 }
@@ -174,6 +182,7 @@ impl Open {
             synced: None,
             asked_ns: None,
             flushed_ns: None,
+            flushes: 0,
             is_taken: false,
         }
     }
@@ -207,7 +216,6 @@ pub fn syncs_of(recording: &Recording) -> Syncs {
 struct Finder<'a> {
     recording: &'a Recording,
     descriptors: HashMap<(u32, u32), Vec<Descriptor>>,
-    kernel_workers: HashSet<u32>,
     /// Inode numbers that several files of btrfs share: there the call's descriptor names the file.
     ambiguous: HashSet<u64>,
     calls: HashMap<u32, Open>,
@@ -238,14 +246,9 @@ impl<'a> Finder<'a> {
         for seen in &recording.descriptors {
             descriptors.entry((seen.process, seen.number)).or_default().push(*seen);
         }
-        let kernel_workers = recording.events.iter().filter_map(|event| match event.what {
-            TraceKind::BioQueue { comm, .. } if is_worker(&comm) => Some(event.tid),
-            _ => None,
-        });
         Self {
             recording,
             descriptors,
-            kernel_workers: kernel_workers.collect(),
             ambiguous,
             calls: HashMap::new(),
             ring: HashMap::new(),
@@ -299,16 +302,29 @@ impl<'a> Finder<'a> {
             }
             TraceKind::BioQueue { flags, .. } if flags.preflush || flags.fua => {
                 let Some(&index) = self.running.get(&thread) else { return };
-                if self.workers[index].asked_ns.replace(now_ns).is_none() {
+                let worker = &mut self.workers[index];
+                worker.asked_ns = Some(now_ns);
+                let is_first = worker.flushes == 0;
+                worker.flushes += u32::from(flags.preflush) + u32::from(flags.fua);
+                if is_first {
                     self.flushing.push(index);
                 }
             }
-            TraceKind::RequestComplete { flags, .. }
+            TraceKind::RequestComplete { device, flags, .. }
                 if flags.op == RequestOp::Flush || flags.fua =>
             {
-                for index in self.flushing.drain(..) {
-                    self.workers[index].flushed_ns = Some(now_ns);
-                    self.workers[index].asked_ns = None;
+                let flushing = std::mem::take(&mut self.flushing);
+                for index in flushing {
+                    // Below a loop device another disk flushes, too.
+                    if self.is_on(self.workers[index].file, device) {
+                        let worker = &mut self.workers[index];
+                        worker.flushed_ns = Some(now_ns);
+                        worker.flushes -= 1;
+                    }
+                    let runs = self.running.get(&self.workers[index].thread) == Some(&index);
+                    if self.workers[index].flushes > 0 && runs {
+                        self.flushing.push(index);
+                    }
                 }
             }
             TraceKind::RingSubmit { request, opcode } => {
@@ -445,8 +461,13 @@ impl<'a> Finder<'a> {
         self.workers.push(told);
     }
 
+    fn is_on(&self, file: Option<usize>, device: DeviceNumber) -> bool {
+        let place = file.and_then(|file| self.found.files[file].place);
+        place.is_some_and(|at| self.recording.places[at].layer.holds(device))
+    }
+
     fn is_kernels(&self, thread: u32) -> bool {
-        self.kernel_workers.contains(&thread)
+        self.recording.kernel_threads.contains(&thread)
     }
 
     /// The file with this inode. For an unknown inode it is the file that the descriptor last led
@@ -561,7 +582,7 @@ impl<'a> Finder<'a> {
                 None if self.shows_calls(one.start_ns) => How::Other,
                 None => most(one),
             };
-            let end_ns = one.asked_ns.or(one.flushed_ns).unwrap_or(one.start_ns);
+            let end_ns = one.flushed_ns.max(one.asked_ns).unwrap_or(one.start_ns);
             one.ended(how, one.file.unwrap_or(UNKNOWN), one.synced.unwrap_or((end_ns, false)))
         });
         let left: Vec<Sync> = left.collect();
