@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use inkstone_io::{WaitingSignals, is_ignored};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::threads;
@@ -48,7 +48,9 @@ pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let (reader, writer) = std::io::pipe().context("listen for signals")?;
     // A signal that came halfway through this would be lost.
     let _waiting = WaitingSignals::here();
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+    for signal in
+        [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal))
+    {
         signal_hook::flag::register_conditional_shutdown(
             signal,
             i32::from(ENDED),
