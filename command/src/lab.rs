@@ -8,15 +8,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
-    CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, LabError, NumberedOptions, Tier, all, claims, disks,
-    numbered, part, quick,
+    CLAIMS_TIME, ExperimentOptions, LabError, What, disks, experiments, parts, quick,
 };
-use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named, statements};
-use inkstone_lab::experiment::part::{Atlas, Images, Part, ROUNDS, Size};
-use inkstone_lab::experiment::{ReadOrder, read};
+use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size, Work};
+use inkstone_lab::experiment::statement::statements;
+use inkstone_lab::experiment::{
+    EXPERIMENTS, Experiment, ReadOrder, fallocate as modes, named, read, zeroing,
+};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::LabResult;
 use inkstone_lab::rounds::Pace;
@@ -63,20 +64,20 @@ Examples:
   sudo inkstone lab filesystems --file-systems xfs --durability fsync,o-dsync";
 const FALLOCATE_EXAMPLES: &str = "\
 Examples:
-  inkstone lab fallocate                   this directory's file system only
-  inkstone lab fallocate /mnt/nvme --size 1GiB
-  sudo inkstone lab fallocate --file-systems ext4,xfs,btrfs    on loop devices";
+  inkstone lab fallocate                   this directory's file system, and tmpfs
+  sudo inkstone lab fallocate              and ext4, xfs and btrfs, on loop devices
+  inkstone lab fallocate /mnt/nvme --size 1GiB";
 const READ_EXAMPLES: &str = "\
 Examples:
   inkstone lab read                        front to back and at random: half a minute
   inkstone lab read /mnt/nvme --order random --seconds 20 --size 1GiB";
 const ALL_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab all --json all.json    everything, within a minute
+  sudo inkstone lab all --json all.json    the ten experiments and their claims: 6 minutes
   inkstone lab report all.json             and a page of it";
 const CLAIMS_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab claims                 checks what others say: a minute or two
+  sudo inkstone lab claims                 checks what others say: about 4 minutes
   inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
   inkstone lab claims --list";
 const EXPERIMENT_EXAMPLES: &str = "\
@@ -123,7 +124,7 @@ enum LabCommand {
     /// Measure ways of reading a file: sequential and random, with its pages cached and not
     #[command(after_help = READ_EXAMPLES)]
     Read(ReadArguments),
-    /// Measure everything the lab can, within a time limit
+    /// Run the answer of the lab and the ten experiments, small, with their claims, within a time
     #[command(after_help = ALL_EXAMPLES)]
     All(AllArguments),
     /// Compare two results: what became slower, beyond noise
@@ -205,7 +206,7 @@ struct FallocateArguments {
     /// File systems to create and examine too (root) [default: ext4, xfs, btrfs]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Vec<ImageKind>,
-    /// Bytes of the zeroing comparison
+    /// Bytes of the zeroing comparison, in the directory
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
     size: u64,
     #[command(flatten)]
@@ -237,19 +238,19 @@ struct ReadArguments {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
 struct AllArguments {
     #[command(flatten)]
     place: Where,
-    /// Take at most a minute (the default)
+    /// Print the rows and the claims of the five articles as a Markdown table
     #[arg(long)]
-    quick: bool,
-    /// Take at most 6 minutes
-    #[arg(long)]
-    standard: bool,
-    /// Take up to half an hour: more rounds, so narrower intervals
-    #[arg(long)]
-    full: bool,
+    articles: bool,
+    /// About how long all of it may take; what has no time left is named
+    #[arg(long, value_name = "TIME", default_value = "6min", value_parser = duration)]
+    time: Duration,
+    /// Rounds; every way runs once in each
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -267,11 +268,11 @@ struct ClaimsArguments {
     /// List the claims and run none
     #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
     list: bool,
-    /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS)]
+    /// Rounds; every way runs once in each. Fewer than 12 give figures and no verdict
+    #[arg(long, value_name = "N", default_value_t = 15)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
     rounds: u32,
-    /// About how long all claims may take; a part of them takes its part [default: 2min]
+    /// About how long all of them may take [default: 4min]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Seed of orders and bytes [default: random; the JSON has it]
@@ -364,10 +365,9 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
 
 fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let WriteArguments { place, selection, running, output } = arguments;
-    let part_of_it = Part::Here(running.plan("write", selection.ways()?)?);
-    output.show(View::Tables, stop, |context| {
-        part(place.directory(), &part_of_it, &no_pace(), context)
-    })
+    let part = Part::here(running.plan("write", selection.ways()?)?);
+    output
+        .show(View::Tables, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
 }
 
 /// One short round, so that every way has a latency with its bill; at 4 KiB and at 512 B.
@@ -383,8 +383,8 @@ fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode
     plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
     plan.seed = given.unwrap_or_else(seed);
     let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
-    let part_of_it = Part::Here(plan);
-    output.show(view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+    let part = Part::here(plan);
+    output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
 }
 
 fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
@@ -400,32 +400,31 @@ fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::R
     let view = if *bills { View::Bills } else { View::Tables };
     let files: u64 = plan.ways.iter().map(|writing| writing.file_bytes).sum();
     let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
-    let images = Images {
-        kinds: or_all(&arguments.file_systems, ImageKind::ALL),
-        modes: or_all(&arguments.loops, LoopMode::ALL),
-        image_bytes: arguments.image_size.unwrap_or(enough),
-        plan,
-    };
-    let part_of_it = Part::On(images);
-    output.show(view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+    let modes = or_all(&arguments.loops, LoopMode::ALL);
+    let kinds = or_all(&arguments.file_systems, ImageKind::ALL);
+    let alone = |kind| modes.iter().map(move |&mode| vec![(kind, mode)]);
+    let groups = kinds.into_iter().flat_map(alone).collect();
+    let image_bytes = Some(arguments.image_size.unwrap_or(enough));
+    let places = Places::Made(Images { groups, image_bytes });
+    let part = Part { work: Work::Commits(plan), places };
+    output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
 }
 
 fn fallocate(arguments: &FallocateArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let FallocateArguments { place, file_systems, size, output } = arguments;
     let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
-    let kinds = or_all(file_systems, &default);
-    let part_of_it = Part::Fallocate(Atlas { kinds, zeroing_bytes: *size });
-    output.show(View::Tables, stop, |context| {
-        part(place.directory(), &part_of_it, &no_pace(), context)
-    })
+    let both = [modes(or_all(file_systems, &default)), zeroing(*size)];
+    // One call is not noise, and zeroing by writing takes long.
+    let pace = Pace { rounds: 3, ..no_pace() };
+    output.show(View::Tables, stop, |context| parts(place.directory(), &both, &pace, context))
 }
 
 fn reading(arguments: &ReadArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let ReadArguments { place, order, size, rounds, seconds, seed: given, output } = arguments;
-    let part_of_it = Part::Trial(read(*size, or_all(order, ReadOrder::ALL)));
+    let part = Part::trial(read(*size, or_all(order, ReadOrder::ALL)));
     let seed = given.unwrap_or_else(seed);
     let pace = Pace { rounds: *rounds, budget: Some(*seconds), seed };
-    output.show(View::Tables, stop, |context| part(place.directory(), &part_of_it, &pace, context))
+    output.show(View::Tables, stop, |context| parts(place.directory(), &[part], &pace, context))
 }
 
 /// Takes whole blocks only, for O_DIRECT.
@@ -437,14 +436,15 @@ fn file_size(text: &str) -> Result<u64, String> {
 }
 
 fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let tier = match (arguments.standard, arguments.full) {
-        (_, true) => Tier::Full,
-        (true, _) => Tier::Standard,
-        _ => Tier::Quick,
+    let AllArguments { place, articles, time, rounds, seed: given, output } = arguments;
+    let view = if *articles { View::Articles } else { View::All };
+    let options = ExperimentOptions {
+        what: What::All(*time),
+        directory: place.directory.clone(),
+        rounds: Some(*rounds),
+        seed: given.unwrap_or_else(seed),
     };
-    let AllArguments { place, seed: given, output, .. } = arguments;
-    let seed = given.unwrap_or_else(seed);
-    output.show(View::Tables, stop, |context| all(place.directory(), tier, seed, context))
+    output.show(view, stop, |context| experiments(&options, context, &mut |_| Ok(())))
 }
 
 /// Checks the claims and prints their answers. Exits with 1 if none could run.
@@ -454,20 +454,19 @@ fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Resul
         EXPERIMENTS.iter().for_each(list);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = ClaimsOptions {
+    let options = ExperimentOptions {
+        what: What::Claims(only.clone(), time.unwrap_or(CLAIMS_TIME)),
         directory: place.directory.clone(),
-        only: only.clone(),
-        rounds: *rounds,
-        time: time.unwrap_or(CLAIMS_TIME),
+        rounds: Some(*rounds),
         seed: given.unwrap_or_else(seed),
     };
-    output.show(View::Claims, stop, |context| claims(&options, context))
+    output.show(View::Claims, stop, |context| experiments(&options, context, &mut |_| Ok(())))
 }
 
 /// Takes the name of a claim.
 fn claim(name: &str) -> Result<String, String> {
     let near = |known: &&str| strsim::damerau_levenshtein(name, known);
-    match statements().map(|statement| statement.id).min_by_key(near) {
+    match statements().iter().map(|statement| statement.id).min_by_key(near) {
         Some(nearest) if nearest != name => Err(format!(
             "no claim is called {name:?}; the nearest is {nearest:?}, and --list names all"
         )),
@@ -477,10 +476,9 @@ fn claim(name: &str) -> Result<String, String> {
 
 /// Lists the statements of an experiment.
 fn list(experiment: &Experiment) {
-    for statement in experiment.statements {
-        let link = statement.source.link().map(|link| format!(", {link}")).unwrap_or_default();
-        let source = statement.source.words();
-        say!("{}\n  {}\n  source: {source}{link}", statement.id, statement.says);
+    for one in statements().iter().filter(|one| one.experiment == experiment.name) {
+        let link = one.link.as_ref().map(|link| format!(", {link}")).unwrap_or_default();
+        say!("{}\n  {}\n  source: {}{link}", one.id, one.says, one.source);
     }
 }
 
@@ -499,31 +497,26 @@ fn experiment(arguments: &ExperimentArguments, stop: &AtomicBool) -> anyhow::Res
         list(experiment);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = NumberedOptions {
-        experiment,
+    let size = if *published { Size::Published } else { Size::Small };
+    let options = ExperimentOptions {
+        what: What::One(experiment, size, *time),
         directory: place.directory.clone(),
-        size: if *published { Size::Published } else { Size::Small },
         rounds: *rounds,
-        time: *time,
         seed: seed(),
     };
-    let mut shown = (0, 0);
+    let mut shown = 0;
     let mut so_far = |so_far: &LabResult| {
         output.say(&news(so_far, &mut shown));
         output.keep(so_far).map_err(|error| LabError::Refused(format!("{error:#}")))
     };
-    output.show(View::Claims, stop, |context| numbered(&options, context, &mut so_far))
+    output.show(View::Claims, stop, |context| experiments(&options, context, &mut so_far))
 }
 
 /// The tables of a growing result that were not shown yet.
-fn news(so_far: &LabResult, shown: &mut (usize, usize)) -> String {
-    let news = LabResult {
-        tables: so_far.tables[shown.0..].to_vec(),
-        fallocate: so_far.fallocate[shown.1..].to_vec(),
-        warnings: Vec::new(),
-        ..so_far.clone()
-    };
-    *shown = (so_far.tables.len(), so_far.fallocate.len());
+fn news(so_far: &LabResult, shown: &mut usize) -> String {
+    let tables = so_far.tables[*shown..].to_vec();
+    let news = LabResult { tables, warnings: Vec::new(), ..so_far.clone() };
+    *shown = so_far.tables.len();
     match news.has_content() {
         true => render(&news, View::Tables) + &timelines(&news),
         false => String::new(),

@@ -41,6 +41,10 @@ pub(crate) enum View {
     Bills,
     BillsAndTimelines,
     Claims,
+    /// Tables, and the answers to claims below.
+    All,
+    /// The claims of the articles, as Markdown.
+    Articles,
 }
 
 /// Wide enough for every column, if the width is unknown.
@@ -113,6 +117,8 @@ pub(crate) fn render(result: &LabResult, view: View) -> String {
     match view {
         View::Tables => disks(result) + &table::render(result, width),
         View::Claims => render_claims(result, width),
+        View::All => table::everything(result, width),
+        View::Articles => table::render_articles(result),
         View::Bills | View::BillsAndTimelines => {
             let bills = result.tables.iter().map(|table| table::render_bill(table, width));
             let mut text: String = bills.collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::experiment::e1::log;
 use inkstone_lab::experiment::part::ROUNDS;
+use inkstone_lab::experiment::{log, quick};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::run::Plan;
 use inkstone_lab::stage::Leftover;
@@ -122,7 +122,7 @@ impl Selection {
 
     /// The durable ways that matter.
     pub(crate) fn quick() -> Vec<Writing> {
-        inkstone_lab::experiment::quick_ways()
+        quick()
     }
 
     fn sized(&self, writing: Writing) -> Writing {

@@ -1,16 +1,15 @@
-//! E4: fallocate, mode by mode, on one file system: what the call returns, and what it does to a
-//! file.
+//! fallocate, mode by mode, on one file system (article 3): what the call returns, and what it does
+//! to a file; and zeroing a file by writing beside one call.
 //!
 //! *Owns*: the calls, and the facts before and after. *May not touch*: the choice of file systems.
 
 use std::os::unix::fs::MetadataExt;
 
 use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns};
-use inkstone_io::{Access, File, NamedChoice, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
-use crate::progress::Progress;
-use crate::result::{FallocateAtlas, FallocateCall, FileFacts, Zeroed};
-use crate::site::Site;
+use crate::result::{Table, Unit, Way, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
 use crate::stage::{Session, WayError};
 use crate::writing::size_name;
 
@@ -19,62 +18,70 @@ const WRITTEN_BYTES: usize = 8192;
 const RANGES_BYTES: [u64; 2] = [64 << 10, 4 << 10];
 const FILE: &str = "fallocate";
 
-/// Every mode over both ranges, then the zeroing comparison over `zeroing_bytes`.
-///
-/// # Errors
-/// Only when the user wants to stop; a refusal by the file system is an answer.
-pub(crate) fn atlas(
-    site: &Site,
-    session: &Session<'_>,
-    zeroing_bytes: u64,
-    progress: &mut Progress,
-) -> Result<FallocateAtlas, WayError> {
-    let mut atlas = FallocateAtlas { place: site.place.clone(), ..FallocateAtlas::default() };
-    for &mode in FallocateMode::ALL {
-        for len_bytes in RANGES_BYTES {
-            session.check()?;
-            progress.step(&format!("{} on {}", mode, site.place.name));
-            atlas.calls.push(one(session, mode, len_bytes)?);
+/// Every mode over both ranges: each a row of facts, without rounds.
+pub(crate) fn modes() -> Trial {
+    let count = FallocateMode::ALL.len() * RANGES_BYTES.len();
+    Trial::new("fallocate", (count, 1 << 20, 1.0), |scene| {
+        let mut ways = Vec::new();
+        for &mode in FallocateMode::ALL {
+            for len_bytes in RANGES_BYTES {
+                let name = format!("{mode} {}", size_name(len_bytes));
+                if !scene.wants("fallocate", &name) {
+                    continue;
+                }
+                scene.session.check()?;
+                scene.progress.step(&format!("{name} on {}", scene.site.place.name));
+                let (facts, figures) = one(scene.session, mode, len_bytes)?;
+                ways.push(Way { name, facts, figures, ..Way::default() });
+            }
         }
-    }
-    for way in Zeroing::ALL {
-        session.check()?;
-        progress.step(&format!("zeroing on {}", site.place.name));
-        atlas.zeroing.push(zeroing(session, way, zeroing_bytes)?);
-    }
-    session.remove(FILE)?;
-    Ok(atlas)
-}
-
-/// How many steps [`atlas`] reports to its progress.
-pub(crate) fn atlas_steps() -> u64 {
-    (FallocateMode::ALL.len() * RANGES_BYTES.len() + Zeroing::ALL.len()) as u64
-}
-
-fn one(
-    session: &Session<'_>,
-    mode: FallocateMode,
-    len_bytes: u64,
-) -> Result<FallocateCall, WayError> {
-    let file = session.new_file(FILE, &OpenFile::new_file())?;
-    file.write_at(&[0xA5; WRITTEN_BYTES], 0)?;
-    file.sync(SyncKind::All)?;
-    let before = facts(&file)?;
-    let answer = mode.call(file.std_file(), file.path(), 0, len_bytes);
-    let after = facts(&file)?;
-    Ok(FallocateCall {
-        mode: mode.name().into(),
-        offset_bytes: 0,
-        len_bytes,
-        done: answer.is_ok(),
-        answer: answer.map_or_else(|error| short_answer(&error), |()| "ok".into()),
-        before,
-        after,
+        scene.session.remove(FILE)?;
+        let title = "fallocate: what each mode over the first bytes of a file of 8 KiB does to it";
+        Ok(vec![Table {
+            name: "fallocate".into(),
+            title: title.into(),
+            place: scene.site.place.clone(),
+            unit: Unit::Blocks,
+            ways,
+            ..Table::default()
+        }])
     })
 }
 
+type Facts = (Vec<(String, String)>, Vec<crate::result::Figure>);
+
+fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Facts, WayError> {
+    let file = session.new_file(FILE, &OpenFile::new_file())?;
+    file.write_at(&[0xA5; WRITTEN_BYTES], 0)?;
+    file.sync(SyncKind::All)?;
+    let before = State::of(&file)?;
+    let answer = mode.call(file.std_file(), file.path(), 0, len_bytes);
+    let after = State::of(&file)?;
+    let changed = |before: String, after: String| match before == after {
+        true => after,
+        false => format!("{before}->{after}"),
+    };
+    let size = |state: &State| state.size_bytes.to_string();
+    let facts = [
+        ("answer", answer.as_ref().map_or_else(short_answer, |()| "ok".into())),
+        ("size", changed(size(&before), size(&after))),
+        ("blocks", changed(before.blocks.to_string(), after.blocks.to_string())),
+        ("extents after", after.extents.join(", ")),
+        ("content after", runs(&after.content).join(", ")),
+    ];
+    let kept = after.content.iter().filter(|byte| **byte != 0).count();
+    let figures = vec![
+        figure("size after", Unit::Bytes, after.size_bytes as f64),
+        figure("blocks after", Unit::Blocks, after.blocks as f64),
+        figure("blocks added", Unit::Blocks, after.blocks as f64 - before.blocks as f64),
+        figure("bytes kept", Unit::Bytes, kept as f64),
+        figure("refused", Unit::Calls, f64::from(u8::from(answer.is_err()))),
+    ];
+    Ok((facts.map(|(name, fact)| (name.to_owned(), fact)).into(), figures))
+}
+
 /// The error by name (`EOPNOTSUPP`): that is what people search for.
-fn short_answer(error: &inkstone_io::Error) -> String {
+pub(crate) fn short_answer(error: &inkstone_io::Error) -> String {
     let name = match error.raw_os_error() {
         Some(95) => "EOPNOTSUPP",
         Some(22) => "EINVAL",
@@ -86,30 +93,37 @@ fn short_answer(error: &inkstone_io::Error) -> String {
     name.into()
 }
 
-fn facts(file: &LabFile) -> Result<FileFacts, WayError> {
-    // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count
-    // is final.
-    let extents = match ExtentMap::of(file.std_file(), file.path()) {
-        Ok(map) => map
-            .extents
-            .iter()
-            .map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared))
-            .collect(),
-        Err(error) if error.is_unsupported() => vec!["unknown".into()],
-        Err(error) => return Err(error.into()),
-    };
-    let metadata = file
-        .std_file()
-        .metadata()
-        .map_err(|source| inkstone_io::Error::new("fstat", file.path(), source))?;
-    let mut bytes = vec![0; metadata.len() as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    Ok(FileFacts {
-        size_bytes: metadata.len(),
-        blocks: metadata.blocks(),
-        extents,
-        content: runs(&bytes[..read]),
-    })
+/// A file as the file system shows it.
+struct State {
+    size_bytes: u64,
+    /// In units of 512 B.
+    blocks: u64,
+    extents: Vec<String>,
+    content: Vec<u8>,
+}
+
+impl State {
+    fn of(file: &LabFile) -> Result<Self, WayError> {
+        // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block
+        // count is final.
+        let words = |map: &ExtentMap| {
+            let all = map.extents.iter();
+            all.map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared)).collect()
+        };
+        let extents = match ExtentMap::of(file.std_file(), file.path()) {
+            Ok(map) => words(&map),
+            Err(error) if error.is_unsupported() => vec!["unknown".into()],
+            Err(error) => return Err(error.into()),
+        };
+        let metadata = file
+            .std_file()
+            .metadata()
+            .map_err(|source| inkstone_io::Error::new("fstat", file.path(), source))?;
+        let mut content = vec![0; metadata.len() as usize];
+        let read = file.read_at(&mut content, 0)?;
+        content.truncate(read);
+        Ok(Self { size_bytes: metadata.len(), blocks: metadata.blocks(), extents, content })
+    }
 }
 
 fn extent_words(logical: u64, len_bytes: u64, state: ExtentState, shared: bool) -> String {
@@ -125,110 +139,86 @@ fn extent_words(logical: u64, len_bytes: u64, state: ExtentState, shared: bool) 
 
 /// The bytes as runs: `8KiB data`, `56KiB zero`.
 fn runs(bytes: &[u8]) -> Vec<String> {
-    bytes
-        .chunk_by(|a, b| (*a == 0) == (*b == 0))
-        .map(|run| {
-            let what = if run[0] == 0 { "zero" } else { "data" };
-            format!("{} {what}", size_name(run.len() as u64))
-        })
-        .collect()
-}
-
-/// A way to fill a file with zeros.
-#[derive(Debug, Clone, Copy)]
-enum Zeroing {
-    Written,
-    WrittenDirect,
-    Call(Preparation),
-}
-
-impl Zeroing {
-    const ALL: [Self; 5] = [
-        Self::Written,
-        Self::WrittenDirect,
-        Self::Call(Preparation::ZeroRange),
-        Self::Call(Preparation::Fallocate),
-        Self::Call(Preparation::WriteZeroes),
-    ];
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Written => "zeros written (page cache)",
-            Self::WrittenDirect => "zeros written (O_DIRECT)",
-            Self::Call(Preparation::ZeroRange) => "ZERO_RANGE",
-            Self::Call(Preparation::WriteZeroes) => "WRITE_ZEROES",
-            Self::Call(_) => "fallocate mode 0",
-        }
-    }
-}
-
-fn zeroing(session: &Session<'_>, way: Zeroing, len_bytes: u64) -> Result<Zeroed, WayError> {
-    session.remove(FILE)?;
-    let mut zeroed = Zeroed {
-        way: way.words().into(),
-        len_bytes,
-        call_ns: None,
-        sync_ns: None,
-        answer: "ok".into(),
-        blocks_are: String::new(),
+    let words = |run: &[u8]| {
+        let what = if run[0] == 0 { "zero" } else { "data" };
+        format!("{} {what}", size_name(run.len() as u64))
     };
-    match timed_zeroing(session, way, len_bytes) {
-        Ok((call_ns, sync_ns, blocks_are)) => {
-            (zeroed.call_ns, zeroed.sync_ns, zeroed.blocks_are) =
-                (Some(call_ns), Some(sync_ns), blocks_are);
-        }
-        Err(WayError::Interrupted) => return Err(WayError::Interrupted),
-        Err(WayError::Io(error)) => zeroed.answer = short_answer(&error),
-        Err(error) => zeroed.answer = error.to_string(),
-    }
-    Ok(zeroed)
+    bytes.chunk_by(|a, b| (*a == 0) == (*b == 0)).map(words).collect()
 }
 
-fn timed_zeroing(
-    session: &Session<'_>,
-    way: Zeroing,
+/// Ways to fill a file with zeros: writes, or one call.
+const ZEROING: [(&str, Access, Option<Preparation>); 5] = [
+    ("zeros written (page cache)", Access::Buffered, None),
+    ("zeros written (O_DIRECT)", Access::Direct, None),
+    ("ZERO_RANGE", Access::Buffered, Some(Preparation::ZeroRange)),
+    ("fallocate mode 0", Access::Buffered, Some(Preparation::Fallocate)),
+    ("WRITE_ZEROES", Access::Buffered, Some(Preparation::WriteZeroes)),
+];
+
+/// Zeroing a file of this size; each call with the sync after it.
+pub(crate) fn zeroing(len_bytes: u64) -> Trial {
+    Trial::new("zeroing", (ZEROING.len(), len_bytes, 8.0), move |scene| {
+        let way = |(name, access, call)| {
+            let blocks_are = String::new();
+            Running::of(name, "zeroing", Zeroing { len_bytes, access, call, blocks_are })
+        };
+        let title = format!("Zeroing a file of {}, and a sync", size_name(len_bytes));
+        let frame = Frame::of("zeroing", title, Unit::NsPerOp, ZEROING[0].0);
+        let found = scene.measure(frame, ZEROING.map(way).into());
+        scene.session.clear(FILE)?;
+        Ok(vec![found])
+    })
+}
+
+struct Zeroing {
     len_bytes: u64,
-) -> Result<(u64, u64, String), WayError> {
-    drop(session.directory.open(FILE, &OpenFile::new_file())?);
-    let (access, call) = match way {
-        Zeroing::Written => (Access::Buffered, None),
-        Zeroing::WrittenDirect => (Access::Direct, None),
-        Zeroing::Call(preparation) => (Access::Buffered, Some(preparation)),
-    };
-    let file = session.directory.open(FILE, &OpenFile::existing().access(access))?;
-    let start_ns = monotonic_ns();
-    match call {
-        Some(preparation) => file.prepare(preparation, len_bytes)?,
-        None => {
-            let zeros = inkstone_io::AlignedBuf::zeroed(1 << 20);
-            let mut at = 0;
-            while at < len_bytes {
-                session.check()?;
-                let len = (len_bytes - at).min(zeros.len() as u64) as usize;
-                file.write_at(&zeros[..len], at)?;
-                at += len as u64;
+    access: Access,
+    call: Option<Preparation>,
+    blocks_are: String,
+}
+
+impl TakesTurns for Zeroing {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+        let session = turn.session;
+        session.clear(FILE)?;
+        let file = session.new_file(FILE, &OpenFile::new_file().access(self.access))?;
+        let start_ns = monotonic_ns();
+        match self.call {
+            Some(preparation) => file.prepare(preparation, self.len_bytes)?,
+            None => {
+                let zeros = AlignedBuf::zeroed(1 << 20);
+                let mut at = 0;
+                while at < self.len_bytes {
+                    session.check()?;
+                    let len = (self.len_bytes - at).min(zeros.len() as u64) as usize;
+                    file.write_at(&zeros[..len], at)?;
+                    at += len as u64;
+                }
             }
         }
-    }
-    let called_ns = monotonic_ns();
-    file.sync(SyncKind::All)?;
-    let synced_ns = monotonic_ns();
-    let blocks_are = match ExtentMap::of(file.std_file(), file.path()) {
-        Ok(map) => {
-            let coverage = map.coverage(0..len_bytes);
-            match (coverage.written_bytes == len_bytes, coverage.unwritten_bytes == len_bytes) {
+        let called_ns = monotonic_ns();
+        file.sync(SyncKind::All)?;
+        let synced_ns = monotonic_ns();
+        if let Ok(map) = ExtentMap::of(file.std_file(), file.path()) {
+            let found = map.coverage(0..self.len_bytes);
+            let (written, unwritten) = (found.written_bytes, found.unwritten_bytes);
+            self.blocks_are = match (written == self.len_bytes, unwritten == self.len_bytes) {
                 (true, _) => "written".into(),
                 (_, true) => "unwritten".into(),
-                _ => format!(
-                    "{} written, {} unwritten",
-                    size_name(coverage.written_bytes),
-                    size_name(coverage.unwritten_bytes)
-                ),
-            }
+                _ => format!("{} written, {} unwritten", size_name(written), size_name(unwritten)),
+            };
         }
-        Err(_) => "unknown".into(),
-    };
-    Ok((called_ns - start_ns, synced_ns - called_ns, blocks_are))
+        let figures = vec![
+            figure("the call", Unit::Ns, (called_ns - start_ns) as f64),
+            figure("the sync", Unit::Ns, (synced_ns - called_ns) as f64),
+        ];
+        Ok(Sample::of(1, synced_ns - start_ns).with(figures))
+    }
+
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        let known = Some(self.blocks_are.clone()).filter(|are| !are.is_empty());
+        way.facts.extend(known.map(|are| ("blocks are".to_owned(), are)));
+    }
 }
 
 #[cfg(test)]

@@ -38,9 +38,10 @@ use std::collections::BTreeMap;
 use inkstone_io::{Access, Durability, Strategy};
 use serde::{Deserialize, Serialize};
 
-use crate::result::{DurableFinding, LabResult, Machine, Place, Table, Way};
+use crate::result::{DurableFinding, LabResult, Machine, Place, Table, Warning, Way};
 use crate::rounds::ROUNDS_MIN;
 use crate::stats::{SAME_WITHIN, hodges_lehmann_of, median, t_above, t_of_tail};
+use crate::warnings::is_doubt;
 use crate::writing::Writing;
 
 /// With this many ways one of them cannot move their median far.
@@ -124,7 +125,8 @@ impl Comparison {
     }
 }
 
-/// Compares the second result with the first.
+/// Compares the second result with the first. Where the lab doubts one of the two and not the other,
+/// no way has a verdict: what caused the warning may have caused the difference.
 pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     let (before, after) = (groups(first), groups(second));
     let mut lines = Vec::new();
@@ -142,10 +144,26 @@ pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     for (name, table) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
         lines.extend(table.ways.iter().map(|way| alone(name, way, SECOND_ONLY)));
     }
-    judge(&mut lines, &shifts);
+    match doubt(first, second) {
+        None => judge(&mut lines, &shifts),
+        Some(why) => {
+            let open = lines.iter_mut().filter(|line| line.why.is_none());
+            open.for_each(|line| line.why = Some(why.clone()));
+        }
+    }
     let mut found = Comparison { lines, ..Comparison::default() };
     (found.sentence, found.notes) = (sentence(&found), notes(first, second, drifts));
     found
+}
+
+/// A warning of one of them that the other does not have.
+fn doubt(first: &LabResult, second: &LabResult) -> Option<String> {
+    let only = |one: &LabResult, other: &LabResult, which: &str| {
+        let has = |warning: &Warning| other.warnings.iter().any(|had| had.name == warning.name);
+        let warned = one.warnings.iter().find(|warning| is_doubt(warning) && !has(warning))?;
+        Some(format!("in the {which} the lab warns: {}", warned.text))
+    };
+    only(first, second, "first").or_else(|| only(second, first, "second"))
 }
 
 const FIRST_ONLY: &str = "only in the first";
@@ -611,6 +629,21 @@ mod tests {
         assert_eq!((found.exit_code(), found.lines.len()), (0, WAYS + 1), "{}", found.sentence);
         second.tables.clear();
         assert_eq!(compare(&first, &second).exit_code(), 4);
+    }
+
+    /// A run beside other load is not called slower than one without.
+    #[test]
+    fn a_warning_of_one_of_the_two_allows_no_verdict() {
+        let (first, mut second) = (eight("pool", 1.0), eight("pool", 3.0));
+        assert_eq!(compare(&first, &second).exit_code(), 3);
+        let text = "other programs used 86% of the CPUs".to_owned();
+        second.warnings.push(Warning { name: "cpu-busy".into(), text, cure: String::new() });
+        let found = compare(&first, &second);
+        assert_eq!(found.exit_code(), 4, "{}", found.sentence);
+        assert!(why(&found, "mmap").is_some_and(|why| why.contains("in the second the lab warns")));
+        let mut both = first;
+        both.warnings.clone_from(&second.warnings);
+        assert_eq!(compare(&both, &second).exit_code(), 3, "both ran beside it");
     }
 
     #[test]

@@ -26,8 +26,6 @@ pub struct LabResult {
     pub disks: Vec<Disk>,
     /// Ways measured side by side, a table for each place and question.
     pub tables: Vec<Table>,
-    /// The fallocate atlas, one per place.
-    pub fallocate: Vec<FallocateAtlas>,
     /// The answers to statements, in the order of the experiments.
     pub claims: Vec<Answer>,
     /// What a reader should know before believing the rest.
@@ -38,7 +36,6 @@ impl LabResult {
     /// Whether anything was measured or answered.
     pub fn has_content(&self) -> bool {
         self.tables.iter().any(Table::has_content)
-            || !self.fallocate.is_empty()
             || self.claims.iter().any(|answer| answer.verdict != Judged::NotRun)
     }
 
@@ -234,19 +231,23 @@ pub struct Way {
     pub latency: Option<Histogram>,
     /// Further counts and times, per operation unless the unit says otherwise.
     pub figures: Vec<Figure>,
+    /// Facts in words: (what, the fact). A way that is no work has facts and no rounds.
+    pub facts: Vec<(String, String)>,
     /// The requests to the device per commit, from a separate round that is not timed.
     pub bill: Option<Bill>,
     /// Why there is no bill although the requests were traced: the trace contradicts what the way
     /// did (see `bar`).
     pub no_bill: Option<String>,
+    /// Bills of further passes, to know how much a count varies.
+    pub recounts: Vec<Bill>,
     /// Whether the observed flushes cover the acknowledgements.
     pub durable: Option<DurableFinding>,
 }
 
 impl Way {
-    /// Whether it has any round.
+    /// Whether it has any round, or facts in place of rounds.
     pub fn is_measured(&self) -> bool {
-        self.missing.is_none() && !self.rounds.is_empty()
+        self.missing.is_none() && !(self.rounds.is_empty() && self.facts.is_empty())
     }
 
     /// A figure by its name.
@@ -698,66 +699,6 @@ pub struct TimelineRequest {
     pub who: String,
 }
 
-/// Every mode of fallocate in one place.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct FallocateAtlas {
-    /// Where.
-    pub place: Place,
-    /// One per mode and range.
-    pub calls: Vec<FallocateCall>,
-    /// Zeroing a file of this size by writing, by ZERO_RANGE, by WRITE_ZEROES.
-    pub zeroing: Vec<Zeroed>,
-}
-
-/// One call of fallocate, before and after.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FallocateCall {
-    /// The mode's name.
-    pub mode: String,
-    /// Offset of the range.
-    pub offset_bytes: u64,
-    /// Length of the range.
-    pub len_bytes: u64,
-    /// `Ok`, or the kernel's error (`EOPNOTSUPP: ...`).
-    pub answer: String,
-    /// Whether the call succeeded.
-    pub done: bool,
-    /// The file before.
-    pub before: FileFacts,
-    /// The file after.
-    pub after: FileFacts,
-}
-
-/// A file as the file system shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileFacts {
-    /// `st_size`.
-    pub size_bytes: u64,
-    /// `st_blocks`, in units of 512 B.
-    pub blocks: u64,
-    /// Extents, each with offset and length: `0B+8KiB written`.
-    pub extents: Vec<String>,
-    /// The bytes read back, as runs: `8192 x data`, `57344 x zero`.
-    pub content: Vec<String>,
-}
-
-/// One way of zeroing a file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Zeroed {
-    /// `zeros written`, `ZERO_RANGE`, ...
-    pub way: String,
-    /// Bytes zeroed.
-    pub len_bytes: u64,
-    /// The call alone and the sync after it; `None` with the reason in `answer`.
-    pub call_ns: Option<u64>,
-    /// The sync after it.
-    pub sync_ns: Option<u64>,
-    /// `Ok` or the kernel's error.
-    pub answer: String,
-    /// What the blocks are afterwards.
-    pub blocks_are: String,
-}
-
 /// The lab's conclusion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Finding {
@@ -858,6 +799,8 @@ pub struct Found {
     pub unit: String,
     /// What was compared, by names of ways.
     pub of: String,
+    /// The file system, and the place if it is not the directory.
+    pub place: String,
 }
 
 /// One of several directories that may carry a log.
@@ -921,6 +864,8 @@ units! {
     Bytes = "bytes";
     BytesPerMib = "bytes per MiB";
     Lines = "lines";
+    Blocks = "blocks";
+    Calls = "calls";
     Percent = "%";
 }
 

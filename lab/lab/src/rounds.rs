@@ -4,6 +4,7 @@
 //! *Owns*: the order of turns, what happens to a way that fails, the comparison with the baseline,
 //! where a curve bends. *May not touch*: what a way does in its turn.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use inkstone_host::Usage;
@@ -410,9 +411,19 @@ pub struct Scene<'a> {
     pub pace: Pace,
     /// Where it shows its progress.
     pub progress: &'a mut Progress,
+    /// The only tables and rows that are wanted; `None`: all.
+    pub only: Option<&'a Only>,
 }
 
+/// Rows of tables.
+pub type Only = BTreeMap<&'static str, BTreeSet<&'static str>>;
+
 impl Scene<'_> {
+    /// Whether this row of this table is wanted.
+    pub(crate) fn wants(&self, table: &str, row: &str) -> bool {
+        self.only.is_none_or(|only| only.get(table).is_some_and(|rows| rows.contains(row)))
+    }
+
     /// Runs the rounds of all ways.
     pub(crate) fn measure(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
         let pace = self.pace;
@@ -430,8 +441,9 @@ impl Scene<'_> {
         &mut self,
         pace: &Pace,
         frame: Frame<'_>,
-        ways: Vec<Running<'_>>,
+        mut ways: Vec<Running<'_>>,
     ) -> Table {
+        ways.retain(|one| self.wants(frame.name, &one.way.name));
         let turns = Turns {
             rounds: pace.rounds,
             seed: pace.seed,
@@ -461,8 +473,6 @@ pub struct Trial {
     pub count: usize,
     /// Seconds that it takes unless another time is given.
     pub seconds: f64,
-    /// Whether it needs a file system that nobody else uses: it counts what reaches the device.
-    pub is_private: bool,
     run: Box<Measure>,
 }
 
@@ -473,17 +483,7 @@ impl Trial {
         (count, room_bytes, seconds): (usize, u64, f64),
         run: impl Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError> + 'static,
     ) -> Self {
-        Self { name, room_bytes, count, seconds, is_private: false, run: Box::new(run) }
-    }
-
-    /// The same in another time.
-    pub(crate) fn taking(self, seconds: f64) -> Self {
-        Self { seconds, ..self }
-    }
-
-    /// The same on a file system that nobody else uses.
-    pub(crate) fn private(self) -> Self {
-        Self { is_private: true, ..self }
+        Self { name, room_bytes, count, seconds, run: Box::new(run) }
     }
 
     /// The steps that they report to their progress.

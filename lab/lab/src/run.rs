@@ -49,6 +49,8 @@ pub struct Plan {
     pub deadline: Option<Duration>,
     /// Commits in each way's bill; 0 = no bills.
     pub bill_commits: u64,
+    /// Further bills of each way, to know how much a count varies.
+    pub recounts: u32,
     /// No commit of a bill begins after this much time.
     pub bill_time: Duration,
     /// Commits shown request by request in each bill.
@@ -71,6 +73,7 @@ impl Plan {
             limits: Limits::NONE,
             deadline: None,
             bill_commits: 0,
+            recounts: 0,
             bill_time: Duration::MAX,
             timeline_commits: 0,
             seed: fastrand::u64(..),
@@ -127,6 +130,7 @@ struct Commits<'a> {
     faults: (u64, u64),
     unchecked: Option<String>,
     bill: Option<(Bill, DurableFinding)>,
+    recounts: Vec<Bill>,
 }
 
 impl Commits<'_> {
@@ -248,6 +252,11 @@ impl TakesTurns for Commits<'_> {
         progress.step(&format!("bill of {}", self.writing.name()));
         let done = self.billed(session, layers);
         self.bill = Some(self.after(session, done)?);
+        for _ in 0..self.plan.recounts {
+            let done = self.billed(session, layers);
+            let (bill, _) = self.after(session, done)?;
+            self.recounts.push(Bill { timeline: Vec::new(), ..bill });
+        }
         Ok(())
     }
 
@@ -277,6 +286,7 @@ impl TakesTurns for Commits<'_> {
         };
         way.durable = Some(seen);
         way.bill = bill.filter(|_| way.no_bill.is_none());
+        way.recounts = std::mem::take(&mut self.recounts);
         let unchecked = self.unchecked.as_ref();
         let unchecked = unchecked
             .map(|why| format!("the states of the files' blocks could not be checked: {why}"));
@@ -354,6 +364,7 @@ fn running<'a>(
         faults: (0, 0),
         unchecked: None,
         bill: None,
+        recounts: Vec::new(),
     };
     let named = plan.ways.iter().zip(plan.names()).enumerate();
     let one = |(number, (writing, name)): (usize, (&Writing, String))| {

@@ -109,6 +109,46 @@ fn cpu_times() -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
+/// The processors' time in programs: the kernel's own threads work for the lab too, so only time
+/// outside the kernel can be told apart.
+#[derive(Debug)]
+pub(crate) struct Used {
+    user_ns: u64,
+    all_ns: u64,
+    own_ns: u64,
+}
+
+/// Share of the processors that other programs may use while the lab measures.
+const OTHERS_PERCENT_MAX: u64 = 15;
+
+impl Used {
+    /// Until now.
+    pub(crate) fn now() -> Option<Self> {
+        // USER_HZ is 100 on every architecture of ours.
+        const TICK_NS: u64 = 10_000_000;
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let words = stat.lines().next()?.split_whitespace().skip(1);
+        let ticks: Vec<u64> = words.filter_map(|t| t.parse().ok()).take(8).collect();
+        let user = ticks.iter().take(2).sum::<u64>();
+        let own_ns = inkstone_host::process_usage().user_ns;
+        Some(Self { user_ns: user * TICK_NS, all_ns: ticks.iter().sum::<u64>() * TICK_NS, own_ns })
+    }
+
+    /// The warning, if others used too much since then.
+    pub(crate) fn others_since(&self, before: &Self) -> Option<Warning> {
+        let others_ns = (self.user_ns - before.user_ns).saturating_sub(self.own_ns - before.own_ns);
+        let percent = 100 * others_ns / (self.all_ns - before.all_ns).max(1);
+        (percent > OTHERS_PERCENT_MAX).then(|| {
+            let text = format!("other programs used {percent}% of the CPUs while the lab measured");
+            warning(
+                "cpu-busy",
+                text,
+                "stop the other load: no claim about time is judged beside it",
+            )
+        })
+    }
+}
+
 fn cpu_busy(
     (busy_before, all_before): (u64, u64),
     (busy_after, all_after): (u64, u64),
@@ -225,8 +265,9 @@ pub(crate) fn too_fast(table: &Table) -> Option<(&str, u64)> {
 /// Warnings about a single run; the others are about the machine and the place.
 const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
 /// Warnings that leave the compared rounds as they are: about clean-up, other parts, or a
-/// percentile of a single value; and those about noise, which the intervals have in them.
-const HARMLESS: [&str; 12] = [
+/// percentile of a single value; and that of noise, which the intervals have in them. Other load is
+/// none of them: it may slow one of two ways more than the other, in every round.
+const HARMLESS: [&str; 10] = [
     "swept",
     "left-out",
     "cut-short",
@@ -235,11 +276,15 @@ const HARMLESS: [&str; 12] = [
     "no-root",
     "no-atlas",
     "few-commits",
-    "cpu-busy",
-    "device-busy",
     "noisy",
     "powersave",
 ];
+
+/// Whether it is about what was measured in the whole run: not a single table, not clean-up.
+pub(crate) fn is_doubt(warning: &Warning) -> bool {
+    let name = warning.name.as_str();
+    !OF_A_RUN.contains(&name) && !HARMLESS.contains(&name)
+}
 
 /// The first of a result's warnings that forbids an answer about this run.
 pub(crate) fn forbidding(table: &Table, warnings: &[Warning]) -> Option<Warning> {

@@ -37,7 +37,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let run = beside_neighbours(directory.path(), &Part::Here(plan(ways, BILLED, 0)), 0);
+    let run = beside_neighbours(directory.path(), &Part::here(plan(ways, BILLED, 0)), 0);
     drop(neighbours);
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");

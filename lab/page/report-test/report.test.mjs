@@ -25,7 +25,7 @@ const OF_A_RUN = ["bill", "distribution", "over-time", "speedup", "time", "timel
 // The result of each page, and the kinds of charts that it must have.
 const pages = {
   run: [run, OF_A_RUN],
-  fallocate: [measured("fallocate"), ["atlas"]],
+  fallocate: [measured("fallocate"), null],
   read: [measured("read"), null],
   half: [halfEmpty(run), ["distribution", "time"]],
   nothing: [{ ...run, tables: [] }, []],

@@ -80,7 +80,8 @@ export function places(result) {
     const [best, naive] = [run.ways.at(-1).name, run.ways[0].name];
     const speedup = relative(0.9 + n * 0.7, n > 1 ? "faster" : "tie");
     const sentence = `On ${name} the best is \`${best}\`.`;
-    run.finding = { why: null, advice: null, sentence, best, naive, speedup };
+    const first = n > 1 ? { way: best, against: naive, speedup } : null;
+    run.finding = { why: null, advice: null, sentence, best, first };
     if (name === "tmpfs") run.finding = null;
     return run;
   });
@@ -91,8 +92,8 @@ export function places(result) {
 export function experiments(result) {
   const place = result.tables[0].place;
   const { latency } = result.tables[0].ways[0];
-  const empty = { series: "", x: null, what: null, missing: null, rounds: [], relative: null,
-    latency: null, figures: [], bill: null, durable: null };
+  const empty = { series: "", x: null, missing: null, rounds: [], relative: null, facts: [],
+    latency: null, figures: [], bill: null, recounts: [], durable: null };
   const way = (series, x, value, more) => ({
     ...empty,
     name: x ? `${series}, ${x} threads` : series,
@@ -111,7 +112,7 @@ export function experiments(result) {
   const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [],
     random_order: true, x_name: null, baseline: null, finding: null };
   const sentence = "A pool gains nothing beyond 64 threads; `io_uring` reaches 1.5 times as much.";
-  const finding = { sentence, best: null, naive: null, speedup: null };
+  const finding = { sentence, best: null, first: null };
   const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring",
     unit: "operations/s", x_name: "threads", ways: [...pool, ...ring],
     knees: [["pool", 64], ["io_uring", 128]], finding };
@@ -121,7 +122,7 @@ export function experiments(result) {
     way("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: relative(2.18, "faster") }),
     { ...empty, name: "mmap", series: "mmap", missing: "residency could not be proved" },
   ] };
-  return { ...copy(result), fallocate: [], tables: [curve, rates] };
+  return { ...copy(result), tables: [curve, rates] };
 }
 
 // Several disks, as lab/lab/src/disks.rs describes the answer: one that ties, one refused, one

@@ -3,9 +3,7 @@
 //! *Owns*: what each command begins and ends with. *May not touch*: the terminal, beyond
 //! [`Progress`].
 
-mod all;
-mod claims;
-mod numbered;
+mod experiments;
 mod parts;
 mod quick;
 
@@ -13,15 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use all::{Tier, all};
-pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
-pub use numbered::{NumberedOptions, numbered};
-pub use parts::part;
+pub use experiments::{CLAIMS_TIME, ExperimentOptions, What, experiments};
+pub use parts::parts;
 pub use quick::{disks, quick};
 
 use inkstone_host::monotonic_ns;
 
-use crate::experiment::ways::REUSE;
 use crate::machine::machine;
 use crate::pass::harness_cost;
 use crate::progress::Progress;
@@ -92,6 +87,8 @@ pub struct Started {
     /// The result so far.
     pub result: LabResult,
     begin_ns: u64,
+    /// How much of the processors programs had used, and this one.
+    used: Option<warnings::Used>,
 }
 
 impl Started {
@@ -110,7 +107,7 @@ impl Started {
             machine,
         };
         let result = LabResult { preamble, warnings, ..LabResult::default() };
-        Self { result, begin_ns: monotonic_ns() }
+        Self { result, begin_ns: monotonic_ns(), used: warnings::Used::now() }
     }
 
     /// Watches the place, and measures the cost of measuring.
@@ -121,7 +118,7 @@ impl Started {
     ) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
         let payload = incompressible(1 << 20, 0);
-        match harness_cost(&site.session(context.stop), &Writing::of(REUSE), &payload) {
+        match harness_cost(&site.session(context.stop), &Writing::plain(), &payload) {
             Ok(cost) => self.result.harness = cost,
             // The command continues to its end, which notices the same and returns what there is.
             Err(WayError::Interrupted) => {}
@@ -152,7 +149,14 @@ impl Started {
         }
     }
 
+    /// Other programs that used the processors while the lab measured are a warning.
+    pub(crate) fn disturbed(&mut self) {
+        let used = self.used.take().zip(warnings::Used::now());
+        self.result.warnings.extend(used.and_then(|(before, now)| now.others_since(&before)));
+    }
+
     pub(crate) fn finish(mut self, context: &Context<'_>) -> LabResult {
+        self.disturbed();
         self.result.warnings.extend(self.result.tables.iter().flat_map(warnings::of_table));
         let mut seen = Vec::new();
         self.result.warnings.retain(|warning| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use inkstone_io::Barriers;
 
 use crate::disks::{Known, judge};
-use crate::experiment::ways;
+use crate::experiment;
 use crate::pass::Limits;
 use crate::result::LabResult;
 use crate::run::{Plan, run, run_side_by_side};
@@ -86,8 +86,9 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabRe
 }
 
 fn plan() -> Plan {
-    let ways =
-        ways::quick().into_iter().map(|writing| Writing { file_bytes: FILE_BYTES, ..writing });
+    let ways = experiment::quick()
+        .into_iter()
+        .map(|writing| Writing { file_bytes: FILE_BYTES, ..writing });
     Plan {
         rounds: ROUNDS,
         limits: Limits { commits: u64::MAX, time: PASS },

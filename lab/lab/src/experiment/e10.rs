@@ -1,8 +1,8 @@
 //! E10: the practice (article 2): what a lone durable writer pays when its segment is full and it
 //! continues in the next one.
 //!
-//! *Owns*: the ways of getting a next segment, with plain files, our log beside them, and the
-//! statements. *May not touch*: the log's insides.
+//! *Owns*: the ways of getting a next segment, with plain files, and our log beside them. *May not
+//! touch*: the log's insides.
 //!
 //! Every way makes each write durable in the same manner, and renames or creates durably (the
 //! directory is synced) before it writes into the new file. A helper thread does the rest:
@@ -28,9 +28,7 @@ use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, time
 use crate::stage::{Session, WayError, incompressible};
 use crate::writing::size_name;
 
-use super::part::{Part, Size};
 use super::scratch::DurableWay;
-use super::statement::{By, FASTER, Source, Statement};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone, Copy)]
@@ -50,21 +48,15 @@ const LOG: &str = "practice-log";
 /// The longest time for ageing the log, on a slow disk.
 const AGE_MAX: Duration = Duration::from_secs(3);
 
-/// Segments of 1 MiB, 256 writes each: a change is one write in 256, so the 99.9th percentile is a
-/// change. Published are 16 changes of 64 MiB: 1 GiB.
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    let segment_bytes = if size == Size::Published { 64 << 20 } else { 1 << 20 };
-    vec![Part::Trial(practice(Plan { segment_bytes, changes: 16 }, 25.0))]
+/// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the 99.9th
+/// percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
+pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
+    load(Plan { segment_bytes, changes })
 }
 
-/// As little of it as its statements need.
-fn small_practice() -> Trial {
-    practice(Plan { segment_bytes: 1 << 20, changes: 4 }, 10.0)
-}
-
-fn practice(plan: Plan, seconds: f64) -> Trial {
+fn load(plan: Plan) -> Trial {
     let room_bytes = (2 * LIVE * plan.segment_bytes).max(256 << 20);
-    Trial::new("practice", (NextSegment::ALL.len() + 1, room_bytes, seconds), move |scene| {
+    Trial::new("practice", (NextSegment::ALL.len() + 1, room_bytes, 25.0), move |scene| {
         let way = DurableWay::of(scene.site);
         let seed = scene.pace.seed;
         let plain = |&next: &NextSegment| {
@@ -359,27 +351,6 @@ fn ours<'a>(scene: &Scene<'a>, plan: Plan) -> Result<impl TakesTurns + 'a, WayEr
     }))
 }
 
-const fn rate(fast: &'static str) -> By {
-    By::Rate { run: small_practice, result: "practice", slow: "create on demand", fast }
-}
-
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "rename-beats-new",
-        says: "Using the old file again by renaming it is faster than creating the next one.",
-        source: Source::Article(2, ""),
-        by: rate("recycle by rename"),
-        band: FASTER,
-    },
-    Statement {
-        id: "ahead-beats-new",
-        says: "So is a next file that a thread has filled with zeros before it is needed.",
-        source: Source::Article(2, ""),
-        by: rate("prepare ahead, rename"),
-        band: FASTER,
-    },
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,7 +381,7 @@ mod tests {
     #[test]
     fn every_way_runs_beside_our_log() {
         let plan = Plan { segment_bytes: 64 << 10, changes: 2 };
-        let found = crate::experiment::testing::check(&practice(plan, 1.0), &["practice"]);
+        let found = crate::experiment::testing::check(&load(plan), &["practice"]);
         let ours = found[0].way("inkstone").expect("our log");
         assert!(found[0].ways.len() == 7 && ours.is_measured(), "{ours:?}");
     }

@@ -1,27 +1,16 @@
-//! E4: fallocate, mode by mode (article 3).
+//! fallocate where its modes matter (article 3): reserving beside writing zeros, a full disk, a file
+//! that grows by a hole.
 //!
-//! *Owns*: reserving beside writing zeros, a full disk, a file that grows by a hole, and the
-//! statements. *May not touch*: the calls of each mode (`crate::atlas`), the rounds.
+//! *Owns*: that work. *May not touch*: the calls of each mode (`crate::atlas`), the rounds.
 
 use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
 
-use crate::image::ImageKind;
 use crate::result::{Unit, Way};
 use crate::rounds::{Frame, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 
-use super::part::{Atlas, Part, Size};
-use super::statement::{Band, By, FASTER, Source, Statement};
-
 const BLOCK_BYTES: usize = 4096;
-
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    // The bytes that article 3 zeroed.
-    let zeroing_bytes = if size == Size::Published { 10 << 30 } else { 16 << 20 };
-    let kinds = vec![ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
-    vec![Part::Fallocate(Atlas { kinds, zeroing_bytes })]
-}
 
 /// As in the mailing list thread of the statement.
 const RESERVE_BYTES: u64 = 8 << 20;
@@ -30,7 +19,7 @@ const ZEROS: &str = "zeros written, synced once";
 
 /// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC,
 /// or zeros written and synced.
-fn reserving() -> Trial {
+pub(super) fn reserving() -> Trial {
     Trial::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
         // The removal of the file is not part of the time.
         let way = |name: &str, durability, preparation| {
@@ -70,8 +59,8 @@ const KEPT: &str = "reserved, KEEP_SIZE";
 
 /// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
 /// KEEP_SIZE: counted, not timed. It fills the file system, so it needs one of its own.
-fn full_disk() -> Trial {
-    let trial = Trial::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
+pub(super) fn full_disk() -> Trial {
+    Trial::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
         let way = |name: &str, reserved| {
             let shared = || WayError::Invalid("the disk is not the lab's own to fill".into());
             let write = each(move |turn| writes(turn.session, reserved));
@@ -100,8 +89,7 @@ fn full_disk() -> Trial {
             }
         }
         Ok(vec![found])
-    });
-    trial.private()
+    })
 }
 
 fn clear(session: &Session<'_>) -> Result<(), WayError> {
@@ -154,7 +142,7 @@ const WRITTEN: [u8; 8192] = [0xA5; 8192];
 const CALLS: u64 = 256;
 
 /// A file that grows by a hole: INSERT_RANGE at its front beside ftruncate at its end.
-fn growing() -> Trial {
+pub(super) fn growing() -> Trial {
     let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
     Trial::new("growing", (2, room_bytes, 2.0), |scene| {
         let way = |name: &str, inserts| {
@@ -192,43 +180,3 @@ fn grow(session: &Session<'_>, inserts: bool) -> Result<Sample, WayError> {
     }
     Ok(Sample::of(CALLS, total_ns))
 }
-
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "insert-range-allocates",
-        says: "INSERT_RANGE allocates blocks.",
-        source: Source::Article(3, ""),
-        by: By::Blocks { mode: FallocateMode::InsertRange, len_bytes: 4096 },
-        band: Band::at_least(1.0),
-    },
-    Statement {
-        id: "posix-fallocate-slow",
-        says: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by \
-               hand.",
-        source: Source::Issue("canonical/dqlite", 653),
-        by: By::Rate { run: reserving, result: "reserving", slow: POSIX, fast: ZEROS },
-        band: FASTER,
-    },
-    Statement {
-        id: "reserving-no-enospc",
-        says: "Writes into reserved blocks (mode 0) are not refused on a full disk (here: of 64, \
-               ext4).",
-        source: Source::Article(3, ""),
-        by: By::Most { run: full_disk, result: "full-disk", way: MODE_0 },
-        band: Band::between(0.0, 0.0),
-    },
-    Statement {
-        id: "keep-size-no-enospc",
-        says: "Nor are writes into blocks reserved with KEEP_SIZE.",
-        source: Source::Article(3, ""),
-        by: By::Most { run: full_disk, result: "full-disk", way: KEPT },
-        band: Band::between(0.0, 0.0),
-    },
-    Statement {
-        id: "insert-range-slower",
-        says: "A file grows by a hole slower with INSERT_RANGE than with ftruncate.",
-        source: Source::Article(3, "which sets the two side by side without figures"),
-        by: By::Rate { run: growing, result: "growing", slow: "INSERT_RANGE", fast: "ftruncate" },
-        band: FASTER,
-    },
-];

@@ -1,21 +1,25 @@
-//! E5: a key-value store's log with its blocks reserved ahead and without (article 3): threads that
-//! each wait for their 128-byte record, on our log and on a plain file.
+//! A key-value store's log with its blocks reserved ahead and without (article 3): threads that each
+//! wait for their 128-byte record, on our log beside its floor, on our log as it prepares its
+//! segments, and on a plain file that they write in groups.
 //!
-//! *Owns*: the loads, and the statement. *May not touch*: the measuring (`crate::log`), the plain
-//! file's groups (`e5_group`).
+//! *Owns*: the ways, and the simplest group commit. *May not touch*: the measuring of the log
+//! (`crate::log`), the rounds, how the log prepares its segments.
 
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone_io::Preparation;
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
-use crate::log::ROOM_NEEDED_BYTES;
+use crate::crowd::together;
+use crate::histogram::Recorder;
 use crate::log::beside::{Question, beside_floor};
-use crate::rounds::Trial;
-
-use super::e5_group::{COUNT, PUBLISHED_RECORDS, RECORD_BYTES, THREADS, preallocation};
-use super::part::{Part, Size};
-use super::statement::{Band, Ground::Here, Source, Statement, speed};
-use super::ways::{NEW, prepared, small};
+use crate::log::load::{Loaded, Slice};
+use crate::log::{KEEP_BYTES, ROOM_NEEDED_BYTES, options};
+use crate::pass::Limits;
+use crate::result::{Figure, Table, Unit, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, timed};
+use crate::stage::{Session, WayError};
 
 /// Without a budget: the published run takes less on any disk.
 const TIME: Duration = Duration::from_secs(10);
@@ -24,8 +28,218 @@ const SHARE: f64 = 0.21;
 /// The share of the ways with and without blocks reserved ahead.
 const PREALLOCATION_SHARE: f64 = 0.5;
 
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    vec![Part::Trial(log((size == Size::Published).then_some(PUBLISHED_RECORDS)))]
+/// Threads, each of which waits for its record, and the bytes of a record, as published.
+const THREADS: u32 = 8;
+const RECORD_BYTES: u64 = 128;
+/// `fillsync` of 1,000,000 writes 1,000 records per thread.
+pub(super) const PUBLISHED_RECORDS: u64 = 1_000;
+const FILE: &str = "plain-log";
+/// Bytes reserved at a time, as a store does it a step ahead of its writer.
+const STEP_BYTES: u64 = 4 << 20;
+/// Size of the log's segments: large enough that a turn has hardly any change, small enough to be
+/// created quickly.
+const SEGMENT_BYTES: u64 = 8 << 20;
+const GROWS: &str = "plain file, grows";
+/// How many ways there are.
+const COUNT: usize = 5;
+
+/// Each way has a turn in each round.
+fn preallocation(
+    scene: &mut Scene<'_>,
+    records: Option<u64>,
+    pace: &Pace,
+) -> Result<Table, WayError> {
+    // Without either limit a turn would never end.
+    let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
+    let records = records.or(endless).unwrap_or(u64::MAX);
+    let plain = |name: &str, ahead| Running::of(name, "plain file", plain(ahead, records));
+    let session = scene.session;
+    let log = |name: &str, preparation| {
+        Running::new(name, "log", None, logged(session, preparation, records, pace.seed))
+    };
+    let ways = vec![
+        plain(GROWS, None),
+        plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
+        plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
+        log("inkstone, blocks reserved", Preparation::Fallocate),
+        log("inkstone, zeros written", Preparation::Zeros),
+    ];
+    let frame = Frame::of(
+        "log-preallocation",
+        format!(
+            "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append \
+             returns: blocks reserved ahead, or not"
+        ),
+        Unit::OperationsPerS,
+        GROWS,
+    );
+    let mut found = scene.measure_at(pace, frame, ways);
+    found.notes = vec![
+        "plain file: one thread writes the records of all threads and calls fdatasync, the others \
+         wait; each turn has a new file"
+            .into(),
+        "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
+         before they are written; here it recycles none"
+            .into(),
+    ];
+    session.clear(FILE)?;
+    Ok(found)
+}
+
+/// Locks, and ignores poisoning: after a panic only the ending threads use the state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that threads append to in groups: a thread that finds no writer writes for all.
+struct Group<'a> {
+    file: &'a LabFile,
+    ahead: Option<Preparation>,
+    state: Mutex<State>,
+    synced: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Appended bytes that are not being written yet; and the number of all appended records.
+    pending: Vec<u8>,
+    asked: u64,
+    /// How many of these are durable.
+    durable: u64,
+    /// Memory for the next group.
+    spare: Vec<u8>,
+    is_writing: bool,
+    offset: u64,
+    reserved_bytes: u64,
+    groups: u64,
+    failed: Option<inkstone_io::Error>,
+}
+
+impl Group<'_> {
+    fn append(&self, record: &[u8]) -> Result<(), WayError> {
+        let mut state = lock(&self.state);
+        state.pending.extend_from_slice(record);
+        state.asked += 1;
+        let mine = state.asked;
+        loop {
+            if let Some(error) = &state.failed {
+                return Err(error.clone().into());
+            }
+            if state.durable >= mine {
+                return Ok(());
+            }
+            if state.is_writing {
+                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state = self.write(state);
+        }
+    }
+
+    /// Writes and syncs all pending bytes, without holding the lock.
+    fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.is_writing = true;
+        let spare = std::mem::take(&mut state.spare);
+        let mut group = std::mem::replace(&mut state.pending, spare);
+        let (upto, offset, mut reserved_bytes) = (state.asked, state.offset, state.reserved_bytes);
+        drop(state);
+        let done = self.make_durable(&group, offset, &mut reserved_bytes);
+        let mut state = lock(&self.state);
+        match done {
+            Ok(()) => state.durable = upto,
+            Err(error) => state.failed = Some(error),
+        }
+        state.offset = offset + group.len() as u64;
+        state.reserved_bytes = reserved_bytes;
+        group.clear();
+        state.spare = group;
+        state.groups += 1;
+        state.is_writing = false;
+        self.synced.notify_all();
+        state
+    }
+
+    fn make_durable(
+        &self,
+        group: &[u8],
+        offset: u64,
+        reserved_bytes: &mut u64,
+    ) -> inkstone_io::Result<()> {
+        if let Some(ahead) = self.ahead {
+            while offset + group.len() as u64 > *reserved_bytes {
+                self.file.extend(ahead, *reserved_bytes, STEP_BYTES)?;
+                *reserved_bytes += STEP_BYTES;
+            }
+        }
+        self.file.write_at(group, offset)?;
+        self.file.sync(SyncKind::Data)
+    }
+}
+
+/// The most records of a thread in a turn, on a plain file.
+fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
+    timed(move |turn, latency| {
+        let session = turn.session;
+        session.clear(FILE)?;
+        let file = session.directory.open(FILE, &OpenFile::new_file())?;
+        session.directory.sync()?;
+        let (state, synced) = (Mutex::default(), Condvar::new());
+        let group = Group { file: &file, ahead, state, synced };
+        let mut record = vec![0; RECORD_BYTES as usize];
+        fastrand::Rng::with_seed(turn.seed).fill(&mut record);
+        let mut latencies = vec![Recorder::new(); THREADS as usize];
+        let end_ns = turn.end_ns(monotonic_ns());
+        let all = together(&mut latencies, |_, latency| {
+            let (mut done, mut start_ns) = (0, monotonic_ns());
+            while done < records && (done == 0 || start_ns < end_ns) {
+                session.check()?;
+                group.append(&record)?;
+                let ack_ns = monotonic_ns();
+                latency.record(ack_ns - start_ns);
+                (done, start_ns) = (done + 1, ack_ns);
+            }
+            Ok((done, start_ns))
+        })?;
+        latencies.iter().for_each(|own| latency.merge(own));
+        let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
+        let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();
+        let state = lock(&group.state);
+        // Acknowledged records must be there: the lab does not measure a log that loses records.
+        if state.offset != amount * RECORD_BYTES {
+            let written = state.offset;
+            return Err(WayError::Invalid(format!(
+                "{amount} records were acknowledged, but {written} bytes written"
+            )));
+        }
+        let total_ns = last_ns.unwrap_or(0).saturating_sub(all.begin_ns);
+        Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, state.groups)]))
+    })
+}
+
+fn per_flush(records: u64, groups: u64) -> Figure {
+    figure("records per flush", Unit::PerFlush, records as f64 / groups.max(1) as f64)
+}
+
+/// Our log.
+fn logged<'a>(
+    session: &Session<'_>,
+    preparation: Preparation,
+    records: u64,
+    seed: u64,
+) -> Result<impl TakesTurns + 'a, WayError> {
+    let path = session.directory.path().join(format!("log-{preparation}"));
+    // A recycled segment is written already, which would make both ways equal.
+    let options =
+        options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
+    let mut log = Loaded::open(path, options, THREADS, RECORD_BYTES, KEEP_BYTES, seed)?;
+    let commits = records.saturating_mul(u64::from(THREADS));
+    Ok(timed(move |turn, latency| {
+        let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };
+        let ran = log.run(turn.session.stop, limits)?;
+        latency.merge(&ran.latency);
+        let Slice { commits, total_ns, .. } = ran.slice;
+        Ok(Sample::of(commits, total_ns).with(vec![per_flush(commits, ran.groups)]))
+    }))
 }
 
 /// The load on the log, and the floor; then with blocks reserved ahead and without. `records`: the
@@ -64,14 +278,6 @@ pub(super) fn log(records: Option<u64>) -> Trial {
 
 const OURS: &str = "inkstone";
 
-pub(super) const STATEMENTS: &[Statement] = &[Statement {
-    id: "fallocate-ten-percent",
-    says: "fallocate makes a synced log about 10% faster.",
-    source: Source::Article(3, "whose own figures show 1.1%"),
-    by: speed(Here, &[small(NEW)], small(prepared(Preparation::Fallocate))),
-    band: Band::between(1.05, 1.15),
-}];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +295,39 @@ mod tests {
             assert_eq!(latency.count, each, "{}: each record once", way.name);
             let per_flush = way.figure("records per flush").expect("counted");
             assert!((1.0..=8.0).contains(&per_flush), "{}: {per_flush}", way.name);
+        }
+    }
+
+    /// Every record is there once, whichever thread wrote it, and no more is reserved than the
+    /// steps that were begun.
+    #[test]
+    fn a_group_writes_each_record_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (ahead, reserves) in [
+            (None, false),
+            (Some(Preparation::KeepSizeSteps), true),
+            (Some(Preparation::FallocateSteps), true),
+        ] {
+            let path = directory.path().join(format!("{ahead:?}"));
+            let file = LabFile::open(&path, &OpenFile::new_file()).expect("a file");
+            let group =
+                Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
+            let mut threads: Vec<u8> = (1..=8).collect();
+            together(&mut threads, |_, number| {
+                (0..50).try_for_each(|_| group.append(&[*number; 128]))
+            })
+            .expect("nothing fails");
+            let state = lock(&group.state);
+            assert_eq!((state.durable, state.offset, state.groups <= 400), (400, 400 * 128, true));
+            assert_eq!(state.reserved_bytes > 0, reserves, "{ahead:?}");
+            let bytes = std::fs::read(&path).expect("read");
+            for number in 1..=8 {
+                let its = bytes
+                    .chunks(128)
+                    .filter(|record| record.iter().all(|byte| *byte == number))
+                    .count();
+                assert_eq!(its, 50, "{ahead:?}: thread {number}");
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
-//! E6: ways of doing I/O, and the load that article 5 suggests for a device, with fio on the same
-//! file beside it, as a check of the lab.
+//! The load that article 5 suggests for a device, with fio on the same file beside it, as a check of
+//! the lab; two threads on one descriptor; calls that are refused.
 //!
-//! *Owns*: the ways, fio's `rw=rw` made again, running fio, two threads on one descriptor, and the
-//! statements. *May not touch*: the loop (`flight`), the rounds.
+//! *Owns*: fio's `rw=rw` made again, running fio, the other two. *May not touch*: the loop
+//! (`flight`), the rounds.
 //!
 //! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the
 //! file and advance block by block. Which comes next is drawn. After as many blocks as the file
@@ -17,24 +17,18 @@ use std::time::Duration;
 use inkstone_host::LabFile;
 use inkstone_io::{
     Access, AlignedBuf, DioAlignment, Directory, Durability, EngineKind, File, OpenFile, Persist,
-    Strategy,
 };
 use serde_json::Value;
 
+use crate::atlas::short_answer;
 use crate::crowd::together;
 use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures};
 use crate::stage::{Session, WayError};
-use crate::writing::Writing;
 
 use super::flight::{Flight, Source, Work, flights, fly, latency_of};
-use super::part::{Part, Size, plan};
 use super::pattern;
 use super::scratch::{fill, written_file};
-use super::statement::{
-    Band, By, Counted, FASTER, Ground::Here, NO_BAND, Source as From, Statement, count, speed,
-};
-use super::ways::{DIRECT, REUSE, by, small, synced};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -54,58 +48,13 @@ const FILE: &str = "mixed";
 /// The file of fio's report.
 const REPORT: &str = "mixed-fio.json";
 
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    let is_published = size == Size::Published;
-    let title = "Ways of doing I/O over a written file";
-    let bytes = if is_published { 8 << 20 } else { 1 << 20 };
-    // As published, over 10 GiB for 60 s; small, long turns, so that the fixed costs of a turn do
-    // not distort the comparison with fio.
-    let (file_bytes, turn_s) = if is_published { (10 << 30, 60) } else { (64 << 20, 10) };
-    let turn_max = Duration::from_secs(turn_s);
-    let load = Plan { file_bytes, jobs: 8, depth: 16, turn_max };
-    vec![Part::Here(plan("e6", title, ways(), bytes)), Part::Trial(mixed(load))]
+/// The load over a file of this size, with fio beside it, in turns of at most so many seconds: small
+/// turns are long, so that their fixed costs do not distort the comparison.
+pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
+    load(Plan { file_bytes, jobs: 8, depth: 16, turn_max: Duration::from_secs(turn_s) })
 }
 
-/// Each way of doing I/O over a written file, so that only the way differs.
-fn ways() -> Vec<Writing> {
-    use {Access::*, Durability as D, EngineKind::*};
-    let way =
-        |access, durability, engine| Writing::of(Strategy { access, durability, engine, ..REUSE });
-    vec![
-        way(Buffered, D::Fsync, Caller),
-        way(Buffered, D::Fdatasync, Caller),
-        way(Buffered, D::OSync, Caller),
-        way(Buffered, D::ODsync, Caller),
-        way(Buffered, D::RwfDsync, Caller),
-        way(Buffered, D::None, Caller),
-        way(Seek, D::Fdatasync, Caller),
-        way(Stream, D::Fdatasync, Caller),
-        way(Stream, D::None, Caller),
-        way(StreamGather, D::None, Caller),
-        way(Mmap, D::Msync, Caller),
-        way(Mmap, D::Fdatasync, Caller),
-        way(Direct, D::None, Caller),
-        way(Direct, D::Fsync, Caller),
-        way(Direct, D::Fdatasync, Caller),
-        way(Direct, D::OSync, Caller),
-        way(Direct, D::ODsync, Caller),
-        way(Direct, D::RwfDsync, Caller),
-        way(Buffered, D::Fdatasync, Pool),
-        way(Direct, D::RwfDsync, Pool),
-        way(Buffered, D::Fdatasync, Uring),
-        way(Buffered, D::Fdatasync, UringLinked),
-        way(Direct, D::Fdatasync, Uring),
-        way(Direct, D::Fdatasync, UringLinked),
-        way(Direct, D::RwfDsync, Uring),
-        way(Direct, D::RwfDsync, UringRegistered),
-        way(Buffered, D::Fdatasync, Aio),
-        way(Direct, D::Fdatasync, Aio),
-        way(Direct, D::RwfDsync, Aio),
-    ]
-}
-
-/// The load, with fio beside it.
-fn mixed(plan: Plan) -> Trial {
+fn load(plan: Plan) -> Trial {
     Trial::new("mixed", (2, plan.file_bytes, 15.0), move |scene| {
         if scene.site.capabilities.direct == DioAlignment::Refused {
             let file_system = &scene.site.capabilities.mount.file_system;
@@ -334,7 +283,7 @@ const RECORDS: u64 = 65_536;
 
 /// Two threads that write through one descriptor, each its own half of a file, with lseek and write
 /// and with pwrite: counted, not timed.
-fn shared_offset() -> Trial {
+pub(super) fn shared_offset() -> Trial {
     Trial::new("shared-offset", (2, RECORDS * RECORD_BYTES as u64, 2.0), |scene| {
         let way = |name: &str, seeks| {
             Running::of(name, "records", each(move |turn| halves(turn.session, seeks)))
@@ -349,6 +298,67 @@ fn shared_offset() -> Trial {
         let found = scene.count(frame, ways);
         scene.session.clear(SHARED)?;
         Ok(vec![found])
+    })
+}
+
+const REFUSED: &str = "refusals";
+
+/// What the kernel answers to calls that the articles say it refuses: facts, without rounds.
+pub(super) fn refusals() -> Trial {
+    Trial::new("refusals", (3, 1 << 20, 0.2), |scene| {
+        const OFF: u64 = 100;
+        let (session, place) = (scene.session, &scene.site.place);
+        let file = written_file(session, REFUSED, 1 << 16, Access::Buffered, 1)?;
+        drop(file);
+        let open = |access| {
+            let how = OpenFile::existing().access(access);
+            Ok::<_, WayError>(session.directory.open(REFUSED, &how)?)
+        };
+        let direct = || {
+            super::reading::can_direct(scene.site)?;
+            let block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
+            Ok(open(Access::Direct)?.write_at(&block, OFF))
+        };
+        let mapped = || {
+            let file = open(Access::Mmap)?;
+            file.map(1 << 16)?;
+            Ok(file.sync_mapped_exactly(OFF, BLOCK_BYTES as usize))
+        };
+        let row = |name: &str, answer: Result<inkstone_io::Result<()>, WayError>| match answer {
+            Err(why) => Way { name: name.into(), missing: Some(why.reason()), ..Way::default() },
+            Ok(answer) => Way {
+                name: name.into(),
+                figures: vec![figure("refused", Unit::Calls, f64::from(u8::from(answer.is_err())))],
+                facts: vec![(
+                    "answer".into(),
+                    answer.map_or_else(|error| short_answer(&error), |()| "ok".into()),
+                )],
+                ..Way::default()
+            },
+        };
+        let found = match place.direct_align_bytes {
+            None => Way { missing: Some("the kernel does not tell it".into()), ..Way::default() },
+            Some(bytes) => Way {
+                figures: vec![figure("alignment", Unit::Bytes, f64::from(bytes))],
+                facts: vec![("answer".into(), format!("multiples of {bytes} B"))],
+                ..Way::default()
+            },
+        };
+        let mut ways = vec![
+            Way { name: "O_DIRECT, as found".into(), ..found },
+            row("O_DIRECT, 100 B off", direct()),
+            row("msync, 100 B off", mapped()),
+        ];
+        ways.retain(|way| scene.wants("refusals", &way.name));
+        session.clear(REFUSED)?;
+        Ok(vec![Table {
+            name: "refusals".into(),
+            title: "Calls that are not aligned, and what the kernel answers".into(),
+            place: place.clone(),
+            unit: Unit::Calls,
+            ways,
+            ..Table::default()
+        }])
     })
 }
 
@@ -387,108 +397,6 @@ fn misplaced(file: &LabFile) -> Result<u64, WayError> {
     let is_astray = |(number, record): &(u64, &[u8])| record[..8] != number.to_le_bytes();
     Ok((1..).zip(all.chunks(RECORD_BYTES)).filter(is_astray).count() as u64)
 }
-
-const OVERWRITE: Writing = small(REUSE);
-const MAPPED: Writing =
-    small(Strategy { access: Access::Mmap, durability: Durability::Msync, ..REUSE });
-const URING: Writing = small(by(REUSE, EngineKind::Uring));
-const LINKED: Writing = small(by(REUSE, EngineKind::UringLinked));
-const DIRECT_URING: Writing = small(by(DIRECT, EngineKind::Uring));
-const DIRECT_LINKED: Writing = small(by(DIRECT, EngineKind::UringLinked));
-const DIRECT_RWF_URING: Writing =
-    small(by(synced(DIRECT, Durability::RwfDsync), EngineKind::Uring));
-
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "rwf-dsync-faster",
-        says: "A write with RWF_DSYNC is faster than a write and then a sync.",
-        source: From::Issue("commonwarexyz/monorepo", 3840),
-        by: speed(Here, &[OVERWRITE], small(synced(REUSE, Durability::RwfDsync))),
-        band: FASTER,
-    },
-    Statement {
-        id: "direct-not-durable",
-        says: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
-        source: From::Article(5, "2.6.2"),
-        by: count(Here, small(synced(DIRECT, Durability::None)), Counted::OwnFlushes),
-        // Includes the one flush of the sync at the end of a pass.
-        band: Band::between(0.0, 0.1),
-    },
-    Statement {
-        id: "mmap-fault",
-        says: "A write through a mapping costs a page fault.",
-        source: From::Article(1, ""),
-        by: count(Here, MAPPED, Counted::Faults),
-        band: Band::at_least(0.9),
-    },
-    Statement {
-        id: "uring-fsync-worker",
-        says: "io_uring hands every fsync to a worker thread (the O_DIRECT write before it is \
-               not).",
-        source: From::Page(
-            "Linux io_uring/sync.c: REQ_F_FORCE_ASYNC",
-            "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/io_uring/sync.c",
-        ),
-        by: count(Here, DIRECT_URING, Counted::Punts),
-        band: Band::between(0.99, 1.01),
-    },
-    Statement {
-        id: "uring-buffered-worker",
-        says: "Buffered writes through io_uring go to a worker too where the file system cannot do \
-               them at once.",
-        source: From::Issue("axboe/liburing", 571),
-        by: count(Here, URING, Counted::Punts),
-        // One for the write, one for its fsync.
-        band: Band::at_least(1.99),
-    },
-    Statement {
-        id: "link-saves",
-        says: "In io_uring, an fsync linked to its write is faster than one submitted after the \
-               write.",
-        source: From::Issue("axboe/liburing", 124),
-        by: speed(Here, &[URING], LINKED),
-        band: FASTER,
-    },
-    Statement {
-        id: "uring-behind-calls",
-        says: "Write and fsync through io_uring are slower than the plain calls.",
-        source: From::Issue("spacejam/sled", 935),
-        by: speed(Here, &[LINKED], OVERWRITE),
-        band: FASTER,
-    },
-    Statement {
-        id: "uring-rwf-faster",
-        says: "In io_uring RWF_DSYNC on the write is faster than a sync as a request of its own.",
-        source: From::Issue("cowsql/raft", 29),
-        by: speed(Here, &[DIRECT_LINKED], DIRECT_RWF_URING),
-        band: FASTER,
-    },
-    Statement {
-        id: "lseek-write-race",
-        says: "lseek and then write by two threads on one descriptor is not atomic: records go \
-               astray.",
-        source: From::Article(5, ""),
-        by: By::Most { run: shared_offset, result: "shared-offset", way: "lseek + write" },
-        band: Band::at_least(1.0),
-    },
-    Statement {
-        id: "pwrite-no-race",
-        says: "With pwrite none does.",
-        source: From::Article(5, ""),
-        by: By::Most { run: shared_offset, result: "shared-offset", way: "pwrite" },
-        band: Band::between(0.0, 0.0),
-    },
-    Statement {
-        id: "stdio-survives-nothing",
-        says: "Bytes in a buffer of a C stream survive nothing, not even the end of their process.",
-        source: From::Article(5, ""),
-        by: By::Elsewhere(
-            "only a kill and a power cut answer it: inkstone powerloss strategies --strategy \
-             stdio-only (root)",
-        ),
-        band: NO_BAND,
-    },
-];
 
 #[cfg(test)]
 mod tests {
@@ -539,7 +447,7 @@ mod tests {
         use crate::experiment::testing::{not_run, run};
         let turn_max = Duration::from_secs(1);
         let plan = Plan { file_bytes: 256 << 10, jobs: 2, depth: 4, turn_max };
-        let found = match run(&mixed(plan), Some(Duration::from_secs(2))) {
+        let found = match run(&load(plan), Some(Duration::from_secs(2))) {
             Err(error) if error.to_string().contains("O_DIRECT") => {
                 return not_run("mixed", &error.to_string());
             }

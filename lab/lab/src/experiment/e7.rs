@@ -1,29 +1,27 @@
 //! E7: a pool of threads that block (article 5): sequential durable writes, then random reads of
 //! the same file, each byte checked; and the same load from one thread through io_uring.
 //!
-//! *Owns*: the two phases, reads beside writes, the statements. *May not touch*: the loop
-//! (`flight`), the rounds, where the curve bends (`rounds`).
+//! *Owns*: the two phases, reads beside writes. *May not touch*: the loop (`flight`), the rounds,
+//! where the curve bends (`rounds`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inkstone_host::LabFile;
-use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
+use inkstone_io::{Access, AlignedBuf, EngineKind, File, OpenFile, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
 use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
 use crate::stage::{WayError, incompressible};
 use crate::writing::Cache;
 
-use super::e8::{bring, can_direct};
 use super::flight::{Flight, Source, Work, flights, fly};
-use super::part::{Part, Size};
 use super::pattern;
+use super::reading::{bring, can_direct};
 use super::scratch::{
     READ_BYTES, direct_file, fill, one_after_another, random_reads, written_file,
 };
-use super::statement::{By, FASTER, Source as From, Statement};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -43,29 +41,17 @@ const GROWING: &str = "pool-growing";
 /// The largest share of a turn's time for the writes; as many reads take little time.
 const WRITES_SHARE: f64 = 0.8;
 
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    // Published are 500,000 writes and as many reads, into files that grow from nothing.
-    let plan = match size {
-        Size::Small => {
-            Plan { threads: vec![2, 8, 64, 128, 256, 512], operations: 16_384, growing: false }
-        }
-        Size::Published => {
-            Plan { threads: vec![1, 2, 8, 64, 128, 256, 512], operations: 500_000, growing: true }
-        }
-    };
-    vec![Part::Trial(pool(plan, 40.0))]
+/// The load by pools of so many threads and as many requests in flight; as published it also writes
+/// files that grow from nothing.
+pub(super) fn pool(threads: &[usize], operations: u64, growing: bool) -> Trial {
+    load(Plan { threads: threads.to_vec(), operations, growing })
 }
 
-/// As little of it as its statement needs.
-fn small_pool() -> Trial {
-    pool(Plan { threads: vec![64, 512], operations: 4096, growing: false }, 5.0)
-}
-
-fn pool(plan: Plan, seconds: f64) -> Trial {
+fn load(plan: Plan) -> Trial {
     let file_bytes = plan.operations * BLOCK_BYTES;
     let room_bytes = file_bytes * if plan.growing { 2 } else { 1 };
     let count = plan.threads.len() * if plan.growing { 3 } else { 2 };
-    Trial::new("pool", (count, room_bytes, seconds), move |scene| {
+    Trial::new("pool", (count, room_bytes, 40.0), move |scene| {
         let session = scene.session;
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
         let file = Arc::new(file);
@@ -227,8 +213,8 @@ const WRITES: &str = "write and fsync";
 
 /// 4 KiB at a time: written and synced by fsync, front to back; and read at random, from memory and
 /// directly.
-fn reads_and_writes() -> Trial {
-    Trial::new("reads-and-writes", (3, 3 * READ_BYTES, 2.0), |scene| {
+pub(super) fn reads_and_writes() -> Trial {
+    Trial::new("reads-and-writes", (4, 3 * READ_BYTES, 4.0), |scene| {
         let (session, seed) = (scene.session, scene.pace.seed);
         let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, seed);
         // A turn continues where the last one ended.
@@ -252,14 +238,28 @@ fn reads_and_writes() -> Trial {
             })
         });
         let past = can_direct(scene.site).and_then(|()| {
-            let file = direct_file(session, READ_DIRECT)?;
+            let file = Arc::new(direct_file(session, READ_DIRECT)?);
             fill(session, &file, READ_BYTES, seed)?;
-            Ok(each(move |turn| random_reads(turn, &file)))
+            Ok(file)
         });
+        let in_order =
+            past.as_ref().map(Arc::clone).map_err(|error| WayError::Invalid(error.reason()));
+        let in_order = in_order.map(|file| {
+            let (mut at, mut buffer) = (0, AlignedBuf::zeroed(BLOCK_BYTES as usize));
+            each(move |turn| {
+                one_after_another(turn, |_| {
+                    file.read_at(&mut buffer, at)?;
+                    at = (at + BLOCK_BYTES) % READ_BYTES;
+                    Ok(())
+                })
+            })
+        });
+        let past = past.map(|file| each(move |turn| random_reads(turn, &file)));
         let ways = vec![
             Running::new(WRITES, "writes", None, writes),
             Running::new("read, in memory", "reads", None, cached),
             Running::new("read, from the device", "reads", None, past),
+            Running::new("read in sequence, from the device", "reads", None, in_order),
         ];
         let frame = Frame::of(
             "reads-and-writes",
@@ -274,46 +274,6 @@ fn reads_and_writes() -> Trial {
         Ok(vec![found])
     })
 }
-
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "reads-beat-writes",
-        says: "Reads of 4 KiB at random are faster than synced writes in sequence (reads from the \
-               page cache).",
-        source: From::Article(5, "whose pool reads what it has written"),
-        by: By::Rate {
-            run: reads_and_writes,
-            result: "reads-and-writes",
-            slow: WRITES,
-            fast: "read, in memory",
-        },
-        band: FASTER,
-    },
-    Statement {
-        id: "device-reads-beat-writes",
-        says: "Random reads from the device (O_DIRECT) are faster too.",
-        source: From::Article(5, "whose reads do not come from there"),
-        by: By::Rate {
-            run: reads_and_writes,
-            result: "reads-and-writes",
-            slow: WRITES,
-            fast: "read, from the device",
-        },
-        band: FASTER,
-    },
-    Statement {
-        id: "pool-knee",
-        says: "A pool of blocking threads has a knee: 512 threads do less than 64.",
-        source: From::Article(5, ""),
-        by: By::Rate {
-            run: small_pool,
-            result: "pool",
-            slow: "pool, 512 threads",
-            fast: "pool, 64 threads",
-        },
-        band: FASTER,
-    },
-];
 
 #[cfg(test)]
 mod tests {
@@ -348,7 +308,7 @@ mod tests {
     fn a_pool_counts_writes_and_reads() {
         use crate::experiment::testing::check;
         let plan = Plan { threads: vec![2, 8], operations: 32, growing: false };
-        let all = check(&pool(plan, 1.0), &["pool"]);
+        let all = check(&load(plan), &["pool"]);
         for way in all[0].ways.iter().filter(|way| way.is_measured()) {
             for name in ["context switches", "durable writes", "reads"] {
                 assert!(way.figure(name).is_some(), "{}: {name}", way.name);

@@ -1,71 +1,85 @@
-//! What a statement of an article or a public thread is: its words, its source, the figure that it
-//! is about, and the band in which that figure must lie.
+//! What articles and public threads say, as data: `statements.txt`.
 //!
-//! *Owns*: these types. *May not touch*: figures and answers. Each experiment's file has its
-//! statements. They are in our words; a band is ours if the source has only words.
+//! *Owns*: the form of that file, and what a statement asks of the tables. *May not touch*: figures
+//! and answers (`crate::claims`). A statement names the rows of a table of its experiment, and the
+//! band in which their figure must be; a band is ours if the source has only words.
 
-use inkstone_host::FallocateMode;
+use std::sync::LazyLock;
 
 use crate::result::Judged;
-use crate::rounds::Trial;
 use crate::stats::EFFECT_MIN;
-use crate::writing::Writing;
 
 /// A statement that can be checked by running something.
 #[derive(Debug)]
 pub struct Statement {
     /// Its name, for `--only`.
     pub id: &'static str,
+    /// The experiment whose tables answer it.
+    pub experiment: &'static str,
     /// The statement, in one sentence.
     pub says: &'static str,
-    /// Where it was said.
-    pub source: Source,
-    /// Where the figure comes from.
-    pub(crate) by: By,
+    /// Where it was said, and its address if it has one.
+    pub source: String,
+    /// The same.
+    pub link: Option<String>,
+    /// The number of the article, if it is one.
+    pub article: Option<u8>,
+    /// The place of the table, if that is not the directory.
+    pub(crate) place: Option<&'static str>,
+    /// What it is about.
+    pub(crate) asks: Asks,
     /// The band in which the figure must lie for the statement to hold.
     pub band: Band,
 }
 
-/// Where something was said.
-#[derive(Debug, Clone, Copy)]
-pub enum Source {
-    /// In one of the five articles; and more about that.
-    Article(u8, &'static str),
-    /// In an issue of this repository.
-    Issue(&'static str, u32),
-    /// On a page: its title and its link.
-    Page(&'static str, &'static str),
+/// What is asked of the tables.
+#[derive(Debug)]
+pub(crate) enum Asks {
+    /// How many times as fast a row is as another; with several others, as the nearest of them.
+    Faster { table: &'static str, fast: &'static str, slow: Vec<&'static str> },
+    /// How many times as fast a row is without a journal as with one, side by side.
+    JournalTime { table: &'static str, row: &'static str },
+    /// How many times as much a commit of a row counts with a journal as without one.
+    JournalCount { table: &'static str, row: &'static str, what: Counted },
+    /// What one commit of a row costs.
+    Count { table: &'static str, row: &'static str, what: Counted },
+    /// The most that a row counts in a round.
+    Most { table: &'static str, row: &'static str },
+    /// A figure of a row that has no noise.
+    Figure { table: &'static str, row: &'static str, figure: &'static str },
+    /// Nothing that runs here: why, and which command shows it.
+    Elsewhere(&'static str),
 }
 
-impl Source {
-    /// For people.
-    pub fn words(self) -> String {
+impl Asks {
+    /// The table and the rows that it needs.
+    pub(crate) fn rows(&self) -> Option<(&'static str, Vec<&'static str>)> {
         match self {
-            Self::Article(number, more) => {
-                let title = match number {
-                    1 => "Reading and writing files fast",
-                    2 => "How to write a file faster",
-                    3 => "fallocate in detail",
-                    4 => "A check of article 2",
-                    _ => "A single machine's disk I/O",
-                };
-                let more = if more.is_empty() { String::new() } else { format!(", {more}") };
-                format!("article {number} ({title}){more}")
+            Self::Faster { table, fast, slow } => {
+                Some((table, slow.iter().copied().chain([*fast]).collect()))
             }
-            Self::Issue(repository, number) => format!("{repository}#{number}"),
-            Self::Page(title, _) => title.into(),
+            Self::JournalTime { table, row }
+            | Self::JournalCount { table, row, .. }
+            | Self::Count { table, row, .. }
+            | Self::Most { table, row }
+            | Self::Figure { table, row, .. } => Some((table, vec![row])),
+            Self::Elsewhere(_) => None,
         }
     }
+}
 
-    /// Its address, if it has one.
-    pub fn link(self) -> Option<String> {
-        match self {
-            Self::Article(..) => None,
-            Self::Issue(repository, number) => {
-                Some(format!("https://github.com/{repository}/issues/{number}"))
-            }
-            Self::Page(_, link) => Some(link.into()),
-        }
+inkstone_io::named_choice! {
+    /// What is counted for each commit.
+    Counted, "count" {
+        Faults = "faults", "page faults of the writing thread";
+        OwnFlushes = "own flushes", "flushes that this process sent";
+        Punts = "punts", "requests handed to an io_uring worker";
+        Reads = "reads", "reads of the file's own blocks";
+        Data = "data writes", "writes of the file's own blocks";
+        Metadata = "metadata writes", "writes of metadata, in a journal or outside it";
+        JournalWrites = "journal writes", "writes of the journal that a commit waited for";
+        JournalKib = "KiB of journal", "their bytes";
+        WrittenKib = "KiB written", "bytes of data, journal and metadata";
     }
 }
 
@@ -78,22 +92,7 @@ pub struct Band {
     pub to: f64,
 }
 
-/// The least effect that counts as one, as everywhere in the lab.
-pub(super) const FASTER: Band = Band::at_least(1.0 + EFFECT_MIN);
-/// Of a statement that nothing here can check.
-pub(super) const NO_BAND: Band = Band::at_least(1.0);
-
 impl Band {
-    /// `from` or more.
-    pub const fn at_least(from: f64) -> Self {
-        Self { from, to: f64::INFINITY }
-    }
-
-    /// From one to the other.
-    pub const fn between(from: f64, to: f64) -> Self {
-        Self { from, to }
-    }
-
     /// Judges a figure with this interval.
     pub fn verdict(self, low: f64, high: f64) -> Judged {
         if low.is_nan() || high.is_nan() {
@@ -119,71 +118,138 @@ impl Band {
             format!("{} to {}", self.from, self.to)
         }
     }
+
+    /// The inverse of [`Band::words`]; `faster` is the least effect that counts as one, as
+    /// everywhere in the lab.
+    fn read(words: &str) -> Option<Self> {
+        let number = |word: &str| word.trim().parse::<f64>().ok();
+        let (from, to) = if words == "faster" {
+            (1.0 + EFFECT_MIN, f64::INFINITY)
+        } else if let Some(from) = words.strip_suffix(" or more") {
+            (number(from)?, f64::INFINITY)
+        } else if let Some(to) = words.strip_suffix(" or less") {
+            (0.0, number(to)?)
+        } else if let Some((from, to)) = words.split_once(" to ") {
+            (number(from)?, number(to)?)
+        } else {
+            (number(words)?, number(words)?)
+        };
+        Some(Self { from, to })
+    }
 }
 
-/// Where ways of writing are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ground {
-    /// In the directory itself.
-    Here,
-    /// As in article 1: an ext4 with a journal that is made for this on a buffered loop device,
-    /// side by side with the next (root).
-    Journal,
-    /// The same without a journal.
-    NoJournal,
+/// The titles of the five articles.
+pub const ARTICLES: [&str; 5] = [
+    "Reading and writing files fast",
+    "How to write a file faster",
+    "fallocate in detail",
+    "A check of article 2",
+    "A single machine's disk I/O, the synchronous part",
+];
+
+/// Every statement, by experiment.
+pub fn statements() -> &'static [Statement] {
+    static ALL: LazyLock<Vec<Statement>> =
+        LazyLock::new(|| read(include_str!("statements.txt")).unwrap_or_default());
+    &ALL
 }
 
-/// What is counted per commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// Page faults of the writing thread.
-    Faults,
-    /// Flushes that this process sent.
-    OwnFlushes,
-    /// Requests handed to an io_uring worker.
-    Punts,
-    /// Reads of the file's own blocks.
-    Reads,
-    /// Writes of metadata, in a journal or outside it.
-    Metadata,
-    /// Writes of the journal that a commit waited for.
-    JournalWrites,
-    /// Their bytes.
-    JournalKib,
-    /// Bytes of all that commits wrote: data, journal, metadata.
-    WrittenKib,
+/// Reads the file: its form stands at its top.
+fn read(text: &'static str) -> Result<Vec<Statement>, String> {
+    let mut all = Vec::new();
+    let mut experiment = "";
+    for block in text.split("\n\n") {
+        let lines = || block.lines().filter(|line| !line.starts_with('#'));
+        if let Some(name) = block.lines().find_map(|line| line.strip_prefix("## ")) {
+            experiment = name;
+        }
+        let Some(first) = lines().next() else { continue };
+        all.push(one(experiment, first, lines().skip(1)).ok_or_else(|| first.to_owned())?);
+    }
+    Ok(all)
 }
 
-/// Where a figure comes from.
-#[derive(Debug)]
-pub(crate) enum By {
-    /// How many times as fast a way is as another, side by side; with several others, as the
-    /// nearest of them.
-    Speed { ground: Ground, slow: &'static [Writing], fast: Writing },
-    /// How many times as fast a way is without a journal as with one, on the two file systems of
-    /// article 1 side by side.
-    JournalTime { writing: Writing },
-    /// How many times as much a commit counts with a journal as without one, on the same two.
-    JournalCount { writing: Writing, what: Counted },
-    /// What one commit costs.
-    Count { ground: Ground, writing: Writing, what: Counted },
-    /// How many times as much one way does as another, side by side: the result of this trial that
-    /// has this name.
-    Rate { run: fn() -> Trial, result: &'static str, slow: &'static str, fast: &'static str },
-    /// The most that a way counts in a round.
-    Most { run: fn() -> Trial, result: &'static str, way: &'static str },
-    /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
-    Blocks { mode: FallocateMode, len_bytes: u64 },
-    /// Nothing that runs here: why, and which command shows it.
-    Elsewhere(&'static str),
+fn one(
+    experiment: &'static str,
+    first: &'static str,
+    lines: impl Iterator<Item = &'static str>,
+) -> Option<Statement> {
+    let (id, says) = first.split_once(": ")?;
+    let (mut source, mut link, mut article) = (String::new(), None, None);
+    let (mut place, mut asks, mut band) = (None, None, Band { from: 1.0, to: f64::INFINITY });
+    for line in lines {
+        let (word, rest) = line.trim().split_once(": ")?;
+        match word {
+            "article" => {
+                let (number, more) = rest.split_at(1);
+                article = Some(number.parse::<u8>().ok()?);
+                let title = ARTICLES.get(usize::from(article?).checked_sub(1)?)?;
+                source = format!("article {number} ({title}){more}");
+            }
+            "issue" => {
+                let (repository, number) = rest.split_once('#')?;
+                link = Some(format!("https://github.com/{repository}/issues/{number}"));
+                source = rest.into();
+            }
+            "page" => {
+                let (title, address) = rest.rsplit_once(' ')?;
+                (source, link) = (title.into(), Some(address.into()));
+            }
+            "place" => place = Some(rest),
+            "band" => band = Band::read(rest)?,
+            "elsewhere" => asks = Some(Asks::Elsewhere(rest)),
+            word => asks = Some(asked(word, rest)?),
+        }
+    }
+    let asks = asks.filter(|_| !source.is_empty())?;
+    Some(Statement { id, experiment, says, source, link, article, place, asks, band })
 }
 
-pub(super) const fn speed(ground: Ground, slow: &'static [Writing], fast: Writing) -> By {
-    By::Speed { ground, slow, fast }
+/// `TABLE: ROW / ROW / ...` or `TABLE: ROW: WHAT`.
+fn asked(word: &str, rest: &'static str) -> Option<Asks> {
+    let (table, rest) = rest.split_once(": ")?;
+    let with_what = || rest.rsplit_once(": ");
+    let counted = || {
+        let (row, what) = with_what()?;
+        Some((row, <Counted as inkstone_io::NamedChoice>::from_name(what)?))
+    };
+    Some(match word {
+        "faster" => {
+            let mut rows = rest.split(" / ");
+            let (fast, slow) = (rows.next()?, rows.collect::<Vec<_>>());
+            (!slow.is_empty()).then_some(Asks::Faster { table, fast, slow })?
+        }
+        "count" => {
+            let (row, what) = counted()?;
+            Asks::Count { table, row, what }
+        }
+        "count with a journal" => {
+            let (row, what) = counted()?;
+            Asks::JournalCount { table, row, what }
+        }
+        "faster without a journal" => Asks::JournalTime { table, row: rest },
+        "most" => Asks::Most { table, row: rest },
+        "figure" => {
+            let (row, figure) = with_what()?;
+            Asks::Figure { table, row, figure }
+        }
+        _ => return None,
+    })
 }
 
-pub(super) const fn count(ground: Ground, writing: Writing, what: Counted) -> By {
-    By::Count { ground, writing, what }
+/// The statements with these names, in the order of the file; all if none is named.
+///
+/// # Errors
+/// A name that none has; the error lists all names.
+pub fn chosen(only: &[String]) -> Result<Vec<&'static Statement>, String> {
+    let known = |id: &&String| statements().iter().any(|statement| statement.id == id.trim());
+    if let Some(unknown) = only.iter().find(|id| !known(id)) {
+        let ids: Vec<&str> = statements().iter().map(|statement| statement.id).collect();
+        return Err(format!("no claim is called {unknown:?} (the claims are: {})", ids.join(", ")));
+    }
+    let is_wanted =
+        |statement: &&Statement| only.is_empty() || only.iter().any(|id| id.trim() == statement.id);
+    Ok(statements().iter().filter(is_wanted).collect())
 }
 
 #[cfg(test)]
@@ -191,14 +257,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_is_read_whole_and_every_statement_has_all_it_needs() {
+        let text = include_str!("statements.txt");
+        let all = read(text).unwrap_or_else(|bad| panic!("not a statement: {bad}"));
+        let blocks =
+            text.matches("\n    band: ").count() + text.matches("\n    elsewhere: ").count();
+        assert_eq!(all.len(), blocks);
+        let mut ids: Vec<&str> = all.iter().map(|statement| statement.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all.len(), "a name twice");
+        for Statement { id, says, band, experiment, .. } in &all {
+            assert!(says.ends_with(['.', ')']) && band.from <= band.to, "{id}");
+            assert!(crate::experiment::named(experiment).is_some(), "{id}: {experiment:?}");
+        }
+    }
+
+    #[test]
     fn an_interval_is_judged_by_its_band() {
-        let band = Band::between(1.5, 3.0);
+        let band = Band { from: 1.5, to: 3.0 };
         let said = [(1.6, 2.9), (3.1, 4.0), (1.0, 1.4), (1.4, 2.0), (2.0, 3.1), (f64::NAN, 2.0)];
         use Judged::{CannotTell, Confirmed, Refuted};
         let wanted = [Confirmed, Refuted, Refuted, CannotTell, CannotTell, CannotTell];
         assert_eq!(said.map(|(low, high)| band.verdict(low, high)), wanted);
-        assert_eq!(Band::between(0.0, 0.0).verdict(0.0, 0.0), Confirmed);
-        let words = [band, FASTER, Band::between(0.0, 0.1), Band::between(0.0, 0.0)];
-        assert_eq!(words.map(Band::words), ["1.5 to 3", "1.03 or more", "0.1 or less", "0"]);
+        for words in ["1.5 to 3", "1.03 or more", "0.1 or less", "0"] {
+            assert_eq!(Band::read(words).expect("a band").words(), words);
+        }
+        assert_eq!(Band::read("much"), None);
+    }
+
+    #[test]
+    fn statements_are_chosen_by_name() {
+        let ids = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|id| (*id).into()).collect();
+            chosen(&only).map(|found| found.iter().map(|one| one.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&[]).expect("all").len(), statements().len());
+        assert_eq!(
+            ids(&["pool-knee", "overwrite-twice"]),
+            Ok(vec!["overwrite-twice", "pool-knee"])
+        );
+        assert!(ids(&["nonsense"]).is_err_and(|why| why.contains("overwrite-twice")));
     }
 }

@@ -86,12 +86,10 @@ pub(super) fn title(result: &LabResult) -> String {
     let what = match result.tables.as_slice() {
         _ if !result.disks.is_empty() => return "Which disk is best for the log".into(),
         _ if !result.claims.is_empty() => "Claims, checked".into(),
-        [] if !result.fallocate.is_empty() => "fallocate, mode by mode,".into(),
         [one] if !one.title.is_empty() => one.title.clone(),
         _ => "Durable writes".into(),
     };
     let places = result.tables.iter().map(|table| &table.place);
-    let places = places.chain(result.fallocate.iter().map(|atlas| &atlas.place));
     let mut places: Vec<&str> = places.map(place_name).filter(|name| *name != ".").collect();
     places.dedup();
     match places.as_slice() {
@@ -150,8 +148,6 @@ fn answer(result: &LabResult) -> Vec<String> {
     }
     let sentence = if result.tables.iter().any(Table::has_content) {
         "This run has no conclusion in words; the charts show what was measured."
-    } else if !result.fallocate.is_empty() {
-        "What each mode of fallocate does to a file here, call by call."
     } else {
         "Nothing was measured."
     };

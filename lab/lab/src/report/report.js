@@ -901,66 +901,6 @@ function timelineSection() {
   section("timeline", "One commit, request by request", card);
 }
 
-// ---- what fallocate did: the file after the call as a strip of its blocks
-
-const UNITS = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 };
-const EXTENT = /^([\d.]+)(\w*?)(\+|\.\.)([\d.]+)([KMGT]?i?B)? (.+)$/;
-// `0B+8KiB written` (from, length) or `0..8192 written` (from, to).
-function extent(words) {
-  const found = EXTENT.exec(text(words));
-  if (!found) return null;
-  const [, first, unit, sign, second, ofSecond, state] = found;
-  const from = Number(first) * UNITS[unit || "B"];
-  const to = Number(second) * UNITS[ofSecond || "B"] + (sign === "+" ? from : 0);
-  const className = { w: "b-written", u: "b-unwritten" }[state[0]] || "b-other";
-  return { from, to, className };
-}
-function atlasSection(atlas, n) {
-  const cells = list(atlas.calls);
-  const rows = cells.map((cell) => {
-    const [before, after] = [cell.before || {}, cell.after || {}];
-    const said = (facts) =>
-      [bytes(facts.size_bytes), `${count(facts.blocks)} blocks`, ...list(facts.extents)].join(", ");
-    const at = cell.offset_bytes ? `${bytes(cell.offset_bytes)} + ` : "";
-    const hole = { from: 0, to: after.size_bytes || 0, className: "b-hole" };
-    return {
-      cell,
-      name: `${text(cell.mode)}, ${at}${bytes(cell.len_bytes)}`,
-      parts: cell.done ? [hole, ...list(after.extents).map(extent).filter(Boolean)] : null,
-      missing: text(cell.answer),
-      shown: `${bytes(after.size_bytes)}, ${count(after.blocks)} blocks`,
-      before: said(before),
-      after: said(after),
-      content: list(after.content).join(", ") || "nothing",
-    };
-  });
-  for (const row of rows)
-    row.lines = [
-      text(row.cell.answer),
-      `before: ${row.before}`,
-      `after: ${row.after}`,
-      `reads back as ${row.content}`,
-    ];
-  const end = Math.max(1, ...rows.flatMap(({ parts }) => list(parts).map((part) => part.to)));
-  section(
-    `fallocate-${n + 1}`,
-    `fallocate, mode by mode: ${placeName(atlas.place)}`,
-    rows.length > 0 &&
-      figure({
-        kind: "atlas",
-        title: "What each call of fallocate leaves of a file",
-        how: `The file after the call, block by block. Before the first call: ${rows[0].before}.`,
-        legend: key([
-          ["b-written", "written"],
-          ["b-unwritten", "reserved, unwritten"],
-          ["b-hole", "hole"],
-        ]),
-        draw: (width) => rowsChart(width, rows, { scale: linear(end, bytes) }),
-      }),
-    !rows.length && absent("No call was made here."),
-  );
-}
-
 // ---- when it was measured
 
 const started = finite(data.started_unix_s) && data.started_unix_s > 0
@@ -971,9 +911,10 @@ const started = finite(data.started_unix_s) && data.started_unix_s > 0
 document.getElementById("when").textContent = started;
 disksSection();
 overview();
-tables.forEach(tableSection);
+// Facts without rounds are in the text below.
+tables.filter((one) => !list(one.ways).some((way) => list(way.facts).length && !list(way.rounds).length))
+  .forEach(tableSection);
 timelineSection();
-list(data.fallocate).forEach(atlasSection);
 
 const paintAll = () => figures.forEach((card) => card.paint());
 paintAll();

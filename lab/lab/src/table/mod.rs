@@ -5,7 +5,6 @@
 
 mod bill;
 mod claims;
-mod fallocate;
 mod grid;
 pub(crate) mod numbers;
 #[cfg(test)]
@@ -15,8 +14,7 @@ mod tests;
 mod ways;
 
 pub use bill::{render_bill, render_timeline};
-pub use claims::render_claims;
-pub use fallocate::render_fallocate;
+pub use claims::{render_articles, render_claims};
 pub(crate) use ways::by_reason;
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
@@ -40,11 +38,7 @@ pub fn render(result: &LabResult, width: usize) -> String {
             finding(table.finding.as_ref(), width, &mut out);
         }
     }
-    for atlas in &result.fallocate {
-        out.push_str(&render_fallocate(atlas, width));
-        out.push('\n');
-    }
-    if result.tables.is_empty() && result.fallocate.is_empty() {
+    if result.tables.is_empty() {
         out.push_str("Nothing was measured.\n\n");
     }
     out.push_str(&render_warnings(result, width));
@@ -90,10 +84,12 @@ pub fn render_table(table: &Table, width: usize) -> String {
     let title = if table.title.is_empty() { &table.name } else { &table.title };
     paragraph(&mut out, width, "", title);
     place_lines(&table.place, width, &mut out);
-    let order = if table.random_order { "in random order" } else { "always in this order" };
-    let plural = if table.rounds == 1 { "" } else { "s" };
-    let text = format!("{} round{plural}, ways {order}, seed {}", table.rounds, table.seed);
-    paragraph(&mut out, width, "  ", &text);
+    if table.rounds > 0 {
+        let order = if table.random_order { "in random order" } else { "always in this order" };
+        let plural = if table.rounds == 1 { "" } else { "s" };
+        let text = format!("{} round{plural}, ways {order}, seed {}", table.rounds, table.seed);
+        paragraph(&mut out, width, "  ", &text);
+    }
     if table.ways.is_empty() {
         paragraph(&mut out, width, "  ", "Nothing was measured: there are no ways.");
     } else {

@@ -122,9 +122,12 @@ fn a_timeline_shows_when_each_request_was_at_the_device() {
 
 #[test]
 fn the_atlas_shows_before_and_after() {
-    let text = render_fallocate(&samples::atlas(), 140);
-    for part in ["64K->136K", "65536..139264 unwritten", "EOPNOTSUPP", "zeros written"] {
-        assert!(text.contains(part), "{part}\n{text}");
+    // At 80 columns too: the size and the blocks are the experiment.
+    for width in [80, 140] {
+        let text = render_table(&samples::atlas(), width);
+        for part in ["mode-0 64KiB", "65536->139264", "128->272", "unwritten", "EOPNOTSUPP"] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 }
 

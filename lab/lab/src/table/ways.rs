@@ -27,7 +27,10 @@ const FIRST_RANK: u32 = 9;
 /// Appends the ways of a table, and the notes that they need, to `out`.
 pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     let mut grid = Grid::new("way", table.ways.iter().map(|way| way.name.clone()));
-    values(table, &mut grid);
+    let has_rounds = table.ways.iter().any(|way| !way.rounds.is_empty());
+    if has_rounds {
+        values(table, &mut grid);
+    }
     let speedup = |way: &Way| match way.relative {
         None if is_base(table, way) => "1.00 (base)".into(),
         None => String::new(),
@@ -41,7 +44,11 @@ pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     grid.column("95%", 8, cells(table, interval));
     bills(table, &mut grid);
     let operation = if table.unit == Unit::NsPerCommit { "/commit" } else { "/op" };
-    figures(&table.ways, operation, &mut grid);
+    // The facts of a way that is no work say what its figures are.
+    if has_rounds {
+        figures(&table.ways, operation, &mut grid);
+    }
+    facts(table, &mut grid);
     grid.column("durable", 3, cells(table, |way| durable(way).into()));
     for (index, way) in table.ways.iter().enumerate() {
         if let Some(reason) = &way.missing {
@@ -53,6 +60,23 @@ pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
     }
     let dropped = grid.render(width, out);
     notes(table, width, &dropped, out);
+}
+
+/// A column for each fact: they are what a table of facts is about, so none is dropped.
+fn facts(table: &Table, grid: &mut Grid) {
+    let mut known: Vec<&str> = Vec::new();
+    for (name, _) in table.ways.iter().flat_map(|way| &way.facts) {
+        if !known.contains(&name.as_str()) {
+            known.push(name);
+        }
+    }
+    for name in known {
+        let cell = |way: &Way| {
+            let fact = way.facts.iter().find(|(known, _)| known == name);
+            fact.map_or_else(String::new, |(_, fact)| fact.clone())
+        };
+        grid.column(name, 0, cells(table, cell));
+    }
 }
 
 /// Whether others are compared with it: each size of a write has a baseline of its own.

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use crate::runs::{plan, small, strategy};
 use crate::support::not_run;
 use inkstone_io::{Access, Durability, Reuse, Strategy};
-use inkstone_lab::command::{Context, LabError, Tier, all, part};
-use inkstone_lab::experiment::part::{Atlas, Part};
+use inkstone_lab::command::{Context, ExperimentOptions, LabError, What, experiments, parts};
+use inkstone_lab::experiment::part::Part;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LabResult, Verdict};
 use inkstone_lab::rounds::Pace;
@@ -22,7 +22,7 @@ fn run(directory: &Path, plan: Plan) -> Result<LabResult, LabError> {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    part(Some(directory), &Part::Here(plan), &NO_PACE, &mut context)
+    parts(Some(directory), &[Part::here(plan)], &NO_PACE, &mut context)
 }
 
 #[test]
@@ -147,29 +147,27 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let atlas = Part::Fallocate(Atlas { kinds: Vec::new(), zeroing_bytes: 1 << 20 });
-    let result = part(Some(directory.path()), &atlas, &NO_PACE, &mut context).expect("an atlas");
-    let atlas = &result.fallocate[0];
-    assert_eq!(atlas.calls.len(), 20);
-    for call in &atlas.calls {
-        assert_eq!(
-            (call.before.size_bytes, call.before.content.as_slice()),
-            (8192, ["8KiB data".to_owned()].as_slice())
-        );
-        assert!(call.done == (call.answer == "ok"), "{call:?}");
-        assert!(
-            call.done || call.after == call.before,
-            "a refused call changed the file: {call:?}"
-        );
+    let both =
+        [inkstone_lab::experiment::fallocate(vec![]), inkstone_lab::experiment::zeroing(1 << 20)];
+    let result = parts(Some(directory.path()), &both, &NO_PACE, &mut context).expect("an atlas");
+    let atlas = &result.tables[0];
+    assert_eq!((atlas.name.as_str(), atlas.ways.len()), ("fallocate", 22));
+    for way in &atlas.ways {
+        let fact = |what: &str| way.facts.iter().find(|(known, _)| known == what).map(|one| &one.1);
+        let size = fact("size").expect("a size");
+        assert!(size.starts_with("8192"), "{}: {size}", way.name);
+        let is_refused = way.figure("refused") == Some(1.0);
+        assert_eq!(fact("answer").is_some_and(|answer| answer != "ok"), is_refused, "{}", way.name);
+        assert!(!is_refused || size == "8192", "a refused call changed the file: {way:?}");
     }
-    let plain = atlas
-        .calls
-        .iter()
-        .find(|call| call.mode == "mode-0" && call.len_bytes == 64 << 10)
-        .expect("mode 0");
-    if plain.done {
-        assert_eq!((plain.after.size_bytes, plain.after.blocks), (65536, 128), "as published");
+    let plain = atlas.way("mode-0 64KiB").expect("mode 0");
+    if plain.figure("refused") == Some(0.0) {
+        let found = [plain.figure("size after"), plain.figure("blocks after")];
+        assert_eq!(found, [Some(65536.0), Some(128.0)], "as published");
     }
+    assert_eq!(atlas.way("punch-hole-alone 4KiB").and_then(|way| way.figure("refused")), Some(1.0));
+    let zeroing = result.tables.last().expect("zeroing");
+    assert!(zeroing.name == "zeroing" && zeroing.has_content(), "{zeroing:?}");
     assert!(is_empty(directory.path()));
 }
 
@@ -198,8 +196,13 @@ fn a_wish_to_stop_ends_everything_in_order() {
     let stop = AtomicBool::new(true);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let at = Some(directory.path());
-    let stopped = all(at, Tier::Quick, 1, &mut context).expect("what there is");
+    let options = ExperimentOptions {
+        what: What::All(std::time::Duration::from_secs(60)),
+        directory: Some(directory.path().into()),
+        rounds: None,
+        seed: 1,
+    };
+    let stopped = experiments(&options, &mut context, &mut |_| Ok(())).expect("what there is");
     assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
     assert!(is_empty(directory.path()));
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use inkstone_host::can_trace;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
-use inkstone_lab::command::{Context, part};
-use inkstone_lab::experiment::part::{Images, Part};
+use inkstone_lab::command::{Context, parts};
+use inkstone_lab::experiment::part::{Images, Part, Places, Work};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
@@ -64,13 +64,15 @@ pub(crate) fn run(directory: &Path, whole: &Part) -> Table {
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let pace = Pace { rounds: 1, budget: None, seed: 0 };
-    let result = part(Some(directory), whole, &pace, &mut context).expect("a result");
+    let result = parts(Some(directory), std::slice::from_ref(whole), &pace, &mut context);
+    let result = result.expect("a result");
     result.tables.into_iter().next().expect("a run")
 }
 
 /// The plan on one file system.
 pub(crate) fn on(kind: ImageKind, mode: LoopMode, plan: Plan) -> Part {
-    Part::On(Images { kinds: vec![kind], modes: vec![mode], image_bytes: 336 << 20, plan })
+    let images = Images { groups: vec![vec![(kind, mode)]], image_bytes: Some(336 << 20) };
+    Part { work: Work::Commits(plan), places: Places::Made(images) }
 }
 
 /// A process that writes and syncs beside the test, until it is dropped.

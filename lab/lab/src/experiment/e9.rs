@@ -2,10 +2,7 @@
 //! with the standard library and with the article's practice; what buffers and pieces of a page
 //! save.
 //!
-//! *Owns*: the ways, their load, the statements. *May not touch*: the appender's own crate, the
-//! rounds.
-
-mod practice;
+//! *Owns*: the ways, their load. *May not touch*: the appender's own crate, the rounds.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -23,10 +20,8 @@ use crate::result::{Table, Unit, Way, figure};
 use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each};
 use crate::stage::{WayError, incompressible};
 
-use super::part::{Part, Size};
+use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
 use super::scratch::written_file;
-use super::statement::{By, FASTER, Source, Statement};
-use practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
 
 /// Bytes of a line with its newline.
 const LINE_BYTES: usize = 120;
@@ -321,19 +316,12 @@ struct Plan {
     threads: Vec<usize>,
 }
 
-impl Plan {
-    /// Published are 10,000,000 lines per turn.
-    fn of(size: Size) -> Self {
-        let lines = if size == Size::Published { 10_000_000 } else { 1_000_000 };
-        Self { lines, paced: Duration::from_secs(1), threads: vec![1, 4] }
-    }
+/// At most so many lines in a turn, by 1 and by 4 threads.
+pub(super) fn text(lines: u64) -> Trial {
+    load(Plan { lines, paced: Duration::from_secs(1), threads: vec![1, 4] })
 }
 
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    vec![Part::Trial(text(Plan::of(size)))]
-}
-
-fn text(plan: Plan) -> Trial {
+fn load(plan: Plan) -> Trial {
     // Room for the lines of one turn, and for files that are kept.
     let room_bytes = plan.lines * LINE_BYTES as u64 + 4 * FILE_BYTES;
     let count = 2 * plan.threads.len() * LineWay::ALL.len();
@@ -382,8 +370,12 @@ fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &
         Running::of(way.name(), way.series(), Writers::new(open, load, threads, lines))
     });
     let by = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+    let name = match load {
+        Load::Unpaced { .. } => format!("text-{threads}"),
+        Load::Paced { .. } => format!("text-paced-{threads}"),
+    };
     let frame = Frame::of(
-        "text",
+        &name,
         match load {
             Load::Unpaced { .. } => {
                 format!(
@@ -405,10 +397,6 @@ fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &
         BASELINE.name(),
     );
     let mut found = scene.measure_at(pace, frame, ways.collect());
-    found.name = match load {
-        Load::Unpaced { .. } => format!("text-{threads}"),
-        Load::Paced { .. } => format!("text-paced-{threads}"),
-    };
     found.notes = notes(load);
     found
 }
@@ -446,7 +434,7 @@ const BUFFERS: [(&str, usize, bool); 4] = [
 ];
 
 /// One thread at 100,000 lines a second, by the number of buffers and when their memory is taken.
-fn buffers() -> Trial {
+pub(super) fn buffers() -> Trial {
     Trial::new("buffers", (BUFFERS.len(), 8 * FILE_BYTES, 8.0), |scene| {
         let lines = Lines::new(scene.pace.seed);
         let ways = BUFFERS.map(|(name, buffers, when_needed)| {
@@ -483,7 +471,7 @@ const PIECES_RESULTS: [(&str, &str, bool); 2] = [
 
 /// A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, each
 /// without a sync of its own and with one.
-fn pieces() -> Trial {
+pub(super) fn pieces() -> Trial {
     let count = PIECES_RESULTS.len() * PIECES.len();
     Trial::new("pieces", (count, PIECES_FILE_BYTES, 6.0), |scene| {
         let seed = scene.pace.seed;
@@ -524,47 +512,6 @@ fn pieces() -> Trial {
     })
 }
 
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "two-buffers",
-        says: "With two buffers a thread that logs waits less for the disk than with one (p99.9 of \
-               a line).",
-        source: Source::Article(1, ""),
-        by: By::Rate { run: buffers, result: "buffers", slow: ONE, fast: TWO },
-        band: FASTER,
-    },
-    Statement {
-        id: "memory-beforehand",
-        says: "Memory that is taken beforehand saves a thread that logs a wait (p99.9 of a line).",
-        source: Source::Article(1, ""),
-        by: By::Rate { run: buffers, result: "buffers", slow: TWO_WHEN_NEEDED, fast: TWO },
-        band: FASTER,
-    },
-    Statement {
-        id: "pieces-of-a-page",
-        says: "Pieces of 4,096 bytes are written faster than as large ones beside the pages' \
-               bounds.",
-        source: Source::Article(
-            1,
-            "which writes multiples of 4,096 bytes; here in memory, synced once",
-        ),
-        by: By::Rate { run: pieces, result: "pieces", slow: "4,096 B, 100 B off", fast: "4,096 B" },
-        band: FASTER,
-    },
-    Statement {
-        id: "pieces-of-a-page-synced",
-        says: "So they are if each is made durable (fdatasync).",
-        source: Source::Article(1, "which writes multiples of 4,096 bytes"),
-        by: By::Rate {
-            run: pieces,
-            result: "pieces-synced",
-            slow: "4,096 B, 100 B off",
-            fast: "4,096 B",
-        },
-        band: FASTER,
-    },
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -573,9 +520,8 @@ mod tests {
     fn every_line_arrives_by_each_way() {
         use crate::experiment::testing::check;
         let plan = Plan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4] };
-        for one in check(&text(plan), &["text-1", "text-4", "text-paced-1", "text-paced-4"]) {
+        for one in check(&load(plan), &["text-1", "text-4", "text-paced-1", "text-paced-4"]) {
             let name = &one.name;
-            assert!(one.finding.is_some(), "{name}");
             for way in one.ways.iter().filter(|way| way.is_measured()) {
                 assert_eq!(way.figure("lines lost"), Some(0.0), "{name}: {}", way.name);
                 assert_eq!(way.latency.is_some(), name.contains("paced"), "{name}: {}", way.name);

@@ -1,8 +1,8 @@
-//! E8: reading a file fast (articles 1 and 5): front to back and at random, with its pages in
-//! memory and without, every byte checked.
+//! Reading a file (articles 1 and 5): front to back and at random, with its pages in memory and
+//! without, every byte checked.
 //!
 //! *Owns*: the ways of reading, a proof before each turn that the pages are where the way says, and
-//! the statements. *May not touch*: writing.
+//! after it that cold reads were cold. *May not touch*: writing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,8 @@ use crate::stage::{Session, WayError};
 use crate::writing::{Cache, size_name};
 
 use super::flight::{Flight, Source, Work};
-use super::part::{Part, Size};
 use super::pattern;
 use super::scratch::{READ_BYTES, direct_file, fill, random_reads, written_file};
-use super::statement::{Band, By, FASTER, Source as From, Statement};
-use cold::{AHEAD_BLOCKS, Brought};
-
-mod cold;
 
 inkstone_io::named_choice! {
     /// In which order the file is read.
@@ -55,15 +50,6 @@ const AHEAD_STEP: usize = 128 << 10;
 const AHEAD_BYTES: u64 = 1 << 20;
 /// How often it tries to drop or load pages: some may still be in a per-CPU list.
 const TRIES: u32 = 5;
-
-pub(super) fn parts(size: Size) -> Vec<Part> {
-    vec![Part::Trial(read(size.file_bytes(64 << 20), ReadOrder::ALL.to_vec()))]
-}
-
-/// As little of it as its statements need: front to back.
-fn in_order() -> Trial {
-    read(16 << 20, vec![ReadOrder::Sequential]).taking(6.0)
-}
 
 /// A file of this size read in each of these orders, with its pages in memory and without.
 pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Trial {
@@ -467,11 +453,60 @@ impl Source for Offsets<'_> {
     }
 }
 
+/// How many random blocks are read ahead, if they are known beforehand.
+const AHEAD_BLOCKS: usize = 16;
+
+/// What a turn of cold random reads left in memory.
+#[derive(Debug, Clone, Copy)]
+struct Brought {
+    reads: u64,
+    /// Pages of the file in memory afterwards; before, there were none.
+    pages: u64,
+    /// Page faults of the process.
+    faults: u64,
+}
+
+/// With more pages per read than this, reads of one page each were not cold: the kernel had read
+/// others around them.
+const PAGES_PER_READ_MAX: f64 = 1.5;
+/// Each cold read of a mapping faults.
+const FAULTS_PER_READ_MIN: f64 = 0.9;
+/// Pages that do not count: read ahead but not yet read when the turn ended, and the process's own
+/// memory.
+const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
+
+impl Brought {
+    /// Each read of a mapping that is not asked for ahead `each_faults`.
+    ///
+    /// # Errors
+    /// The reads were not cold, as the way's name says: the kernel had brought their pages along
+    /// with others.
+    fn check(self, each_faults: bool) -> Result<(), WayError> {
+        let Self { reads, pages, faults } = self;
+        let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;
+        if each > PAGES_PER_READ_MAX {
+            return Err(WayError::Invalid(format!(
+                "not cold: {reads} reads of one page each brought {pages} pages into memory, so \
+                 most reads found theirs there (the kernel reads around a page fault or ahead of a \
+                 read; madvise and fadvise RANDOM turn that off)"
+            )));
+        }
+        let faulted = (faults + PAGES_BESIDE) as f64 / reads.max(1) as f64;
+        if each_faults && faulted < FAULTS_PER_READ_MIN {
+            return Err(WayError::Invalid(format!(
+                "not cold: {reads} reads made only {faults} page faults, so the other pages were \
+                 mapped already"
+            )));
+        }
+        Ok(())
+    }
+}
+
 const RESERVED: &str = "reserved";
 const WRITTEN: &str = "written";
 
 /// Random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
-fn unwritten_reads() -> Trial {
+pub(super) fn unwritten() -> Trial {
     Trial::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
         let session = scene.session;
         let reads = |name: &str| {
@@ -498,49 +533,6 @@ fn unwritten_reads() -> Trial {
         Ok(vec![found])
     })
 }
-
-pub(super) const STATEMENTS: &[Statement] = &[
-    Statement {
-        id: "fake-iops",
-        says: "Reads of blocks that are only reserved never reach the device, and seem faster than \
-               it is.",
-        source: From::Issue("axboe/fio", 719),
-        by: By::Rate {
-            run: unwritten_reads,
-            result: "unwritten-reads",
-            slow: WRITTEN,
-            fast: RESERVED,
-        },
-        band: Band::at_least(1.5),
-    },
-    Statement {
-        id: "large-reads",
-        says: "A file in memory is read faster in large blocks (1 MiB) than in small ones (4 KiB).",
-        source: From::Page(
-            "common advice; no article says it",
-            "https://man7.org/linux/man-pages/man1/dd.1.html",
-        ),
-        by: By::Rate {
-            run: in_order,
-            result: "read-sequential-warm",
-            slow: "read, 4 KiB",
-            fast: "read, 1 MiB",
-        },
-        band: FASTER,
-    },
-    Statement {
-        id: "readahead-cold",
-        says: "readahead(2) ahead of the reader helps cold reads from front to back.",
-        source: From::Article(1, ""),
-        by: By::Rate {
-            run: in_order,
-            result: "read-sequential-cold",
-            slow: "read, 4 KiB",
-            fast: "readahead(2) ahead, 4 KiB",
-        },
-        band: FASTER,
-    },
-];
 
 #[cfg(test)]
 mod tests;
