@@ -50,9 +50,8 @@ pub(crate) fn unknown_writes(layer: &LayerBill) -> u64 {
 
 /// The flushes among them.
 pub(crate) fn unknown_flushes(layer: &LayerBill) -> u64 {
-    let is_unknown = |who: &str| who == "unknown" || who == "kworker";
     let flushes = layer.submitters.iter().filter(|one| one.what == Kind::ForeignFlush);
-    flushes.filter(|one| is_unknown(&one.who)).map(|one| one.tally.requests).sum()
+    flushes.filter(|one| one.who == "unknown").map(|one| one.tally.requests).sum()
 }
 
 #[cfg(test)]

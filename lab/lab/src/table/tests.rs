@@ -102,6 +102,23 @@ fn shared_counters_are_marked_and_no_kinds_are_invented() {
     assert!(!row(&text, "way").contains("journal"), "{text}");
 }
 
+/// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was unknown.
+#[test]
+fn what_the_kernel_wrote_for_nobody_knows_whom_is_unknown_and_not_zero() {
+    let mut run = samples::run();
+    let bill = run.ways[2].bill.as_mut().expect("a bill");
+    bill.layers[0].requests.insert(Kind::UnattributedWrite, samples::tally(2048, 2048 * 4096));
+    bill.layers[0].requests.remove(&Kind::MetadataWrite);
+    let text = render_table(&run, 160);
+    assert_says(row(&text, "way"), &["metadata", "flush"], &text);
+    assert_says(row(&text, "reuse fdatasync"), &["0.00?"], &text);
+    assert!(text.contains("may be another's"), "{text}");
+    let mut barred = samples::run();
+    (barred.ways[2].bill, barred.ways[2].no_bill) = (None, Some("81 flushes for 2048".into()));
+    let text = render_table(&barred, 160);
+    assert!(text.contains("no bill  reuse fdatasync: 81 flushes for 2048"), "{text}");
+}
+
 #[test]
 fn a_bill_names_submitters_and_says_when_counters_and_trace_differ() {
     let text = render_bill(&samples::run(), 120);

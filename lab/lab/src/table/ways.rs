@@ -163,7 +163,7 @@ fn journal_writes(layer: &LayerBill) -> Tally {
 
 fn bills(table: &Table, grid: &mut Grid) {
     type Count = fn(&LayerBill) -> u64;
-    // What may be ours and may be another's is no part of a count: the cell says that it is unknown.
+    // What may be ours and may be another's is no part of a count: the cell says that there is more.
     let unknown: fn(&str) -> Option<Count> = |head| match head {
         "metadata" => Some(unknown_writes),
         "flush" => Some(unknown_flushes),
@@ -194,10 +194,10 @@ fn bills(table: &Table, grid: &mut Grid) {
             false => rank,
         };
         let cell = |way: &Way| match own_layer(way) {
-            Some((bill, layer)) if is_unknown(bill, layer) => "?".into(),
-            Some((bill, layer)) => {
-                of(bill, layer).map_or_else(String::new, |count| tilde(bill, per(count)))
-            }
+            Some((bill, layer)) => of(bill, layer).map_or_else(String::new, |count| {
+                let more = if is_unknown(bill, layer) { "?" } else { "" };
+                tilde(bill, per(count) + more)
+            }),
             None => "-".into(),
         };
         grid.column(head, rank, cells(table, cell));
@@ -383,7 +383,7 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     };
     let owned = || table.ways.iter().filter_map(own_layer);
     if owned().any(|(bill, layer)| is_unknown(layer, bill.commits)) {
-        let text = "requests of the kernel that may be this way's and may be another's: `lab bill` \
+        let text = "and more of the kernel that may be this way's and may be another's: `lab bill` \
                     and --json have them";
         say("?", text);
     }
