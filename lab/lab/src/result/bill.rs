@@ -1,0 +1,278 @@
+//! The record of a bill: the requests of a number of commits to each device, by kind and submitter,
+//! and whether flushes covered the acknowledgements.
+//!
+//! *Owns*: the data. *May not touch*: how requests are attributed (`crate::bill`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What the block layer showed of a way's acknowledgements.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DurableFinding {
+    /// It does not claim durability.
+    NotClaimed,
+    /// Every commit seen in the trace had its data and a flush (or FUA) completed before its
+    /// acknowledgement.
+    Seen {
+        /// Commits for which that is certain.
+        commits: u64,
+    },
+    /// The shared counters of the device show at least one flush per acknowledgement: consistent,
+    /// not proof.
+    Consistent {
+        /// Flushes counted.
+        flushes: u64,
+        /// Commits acknowledged.
+        commits: u64,
+    },
+    /// It claims durability, but the observed flushes do not cover its acknowledgements.
+    NotCovered {
+        /// What is missing.
+        reason: String,
+    },
+    /// It cannot be observed here.
+    NotVisible {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Requests and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn add(&mut self, bytes: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The cost of a number of commits at the block layer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Bill {
+    /// From tracepoints (exact) or from the device's counters (shared with the whole machine).
+    pub source: BillSource,
+    /// Commits in it.
+    pub commits: u64,
+    /// One per device: the file system's own first, the host's below a loop device next.
+    pub layers: Vec<LayerBill>,
+    /// Trace events that the kernel dropped; if any, the bill is not complete.
+    pub lost_events: u64,
+    /// io_uring requests that the kernel handed to a worker thread.
+    pub uring_punts: Option<u64>,
+    /// A few commits, request by request.
+    pub timeline: Vec<TimelineCommit>,
+    /// What a reader should know about this bill.
+    pub notes: Vec<String>,
+}
+
+/// Where a bill's counts come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BillSource {
+    /// The kernel's tracepoints.
+    Trace,
+    /// `/sys/block/*/stat`: requests, sectors and flushes of the whole device, from all processes.
+    SharedCounters,
+}
+
+/// What a request to a device was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A write of the file's own blocks.
+    DataWrite,
+    /// The journal or log, for a transaction that a commit waited for.
+    JournalWrite,
+    /// The same, started by a timer.
+    TimerJournalWrite,
+    /// The same for transactions that neither a timer nor one of our commits started.
+    OtherJournalWrite,
+    /// Metadata outside the journal.
+    MetadataWrite,
+    /// A zeroing command.
+    Zeroing,
+    /// A discard.
+    Discard,
+    /// A write by the kernel, of unknown origin.
+    UnattributedWrite,
+    /// A write of another process on a device that is shared with it.
+    ForeignWrite,
+    /// A discard or zeroing for others.
+    ForeignOther,
+    /// A read of the file's own blocks.
+    DataRead,
+    /// Another read by this process, or on a file system of our own.
+    OtherRead,
+    /// A read of another process.
+    ForeignRead,
+    /// A cache flush that the device received for us; with shared counters, for all processes.
+    Flush,
+    /// One that it received for others alone.
+    ForeignFlush,
+}
+
+impl Kind {
+    /// In the order in which a bill lists them.
+    pub const ALL: [Self; 15] = [
+        Self::DataWrite,
+        Self::JournalWrite,
+        Self::TimerJournalWrite,
+        Self::OtherJournalWrite,
+        Self::MetadataWrite,
+        Self::Zeroing,
+        Self::Discard,
+        Self::UnattributedWrite,
+        Self::ForeignWrite,
+        Self::ForeignOther,
+        Self::DataRead,
+        Self::OtherRead,
+        Self::ForeignRead,
+        Self::Flush,
+        Self::ForeignFlush,
+    ];
+
+    /// For people: one of them.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::DataWrite => "data write",
+            Self::JournalWrite => "journal write",
+            Self::TimerJournalWrite => "journal write (timer)",
+            Self::OtherJournalWrite => "journal write (other)",
+            Self::MetadataWrite => "metadata write",
+            Self::Zeroing => "zeroing",
+            Self::Discard => "discard",
+            Self::UnattributedWrite => "unattributed write",
+            Self::ForeignWrite => "write of another process",
+            Self::ForeignOther => "discard or zeroing for others",
+            Self::DataRead => "data read",
+            Self::OtherRead => "other read",
+            Self::ForeignRead => "read of another process",
+            Self::Flush => "flush",
+            Self::ForeignFlush => "flush for others",
+        }
+    }
+}
+
+/// Writes for the commits: data, their journal, metadata that they or a file system of our own
+/// wrote.
+pub(crate) const OUR_WRITES: [Kind; 3] = [Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite];
+
+/// One device's part of a bill. Totals over all commits.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LayerBill {
+    /// Device name: `loop0`.
+    pub device: String,
+    /// What it is to the file: `file system` or `host of loop0`.
+    pub role: String,
+    /// Whether others have files on this file system, so that its journal is shared.
+    pub shared: bool,
+    /// The requests by kind; a kind without any is missing.
+    pub requests: BTreeMap<Kind, Tally>,
+    /// Our writes with FUA.
+    pub fua_writes: u64,
+    /// All writes of all processes, of all kinds.
+    pub all_writes: Tally,
+    /// All reads of all processes.
+    pub all_reads: Tally,
+    /// Who submitted what, most first.
+    pub submitters: Vec<Submitter>,
+    /// The same span by the device's own counters.
+    pub cross_check: Option<CrossCheck>,
+    /// Some of what could not be attributed, in words.
+    pub unattributed: Vec<String>,
+}
+
+impl LayerBill {
+    /// The requests of these kinds together.
+    pub fn of(&self, kinds: &[Kind]) -> Tally {
+        let mut all = Tally::default();
+        for tally in kinds.iter().filter_map(|kind| self.requests.get(kind)) {
+            all.requests += tally.requests;
+            all.bytes += tally.bytes;
+        }
+        all
+    }
+
+    /// How many requests of this kind there are.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.of(&[kind]).requests
+    }
+
+    /// Our writes. With shared counters all writes.
+    pub fn own_writes(&self, source: BillSource) -> Tally {
+        match source {
+            BillSource::SharedCounters => self.all_writes,
+            BillSource::Trace => self.of(&OUR_WRITES),
+        }
+    }
+}
+
+/// Requests of one kind by one submitter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Submitter {
+    /// `this process`, or the name of the kernel thread or process.
+    pub who: String,
+    /// What it submitted.
+    pub what: Kind,
+    /// The count.
+    pub tally: Tally,
+}
+
+/// The trace against the device's own counters over the same span.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossCheck {
+    /// Flush commands in the trace.
+    pub traced_flushes: u64,
+    /// Flushes in `/sys/block/*/stat`.
+    pub counted_flushes: u64,
+    /// Sectors written in the trace.
+    pub traced_write_sectors: u64,
+    /// Sectors written by the counters.
+    pub counted_write_sectors: u64,
+    /// Sectors read in the trace.
+    pub traced_read_sectors: u64,
+    /// Sectors read by the counters.
+    pub counted_read_sectors: u64,
+}
+
+/// One commit, request by request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TimelineCommit {
+    /// Which commit of the pass.
+    pub number: u64,
+    /// From its start to its acknowledgement.
+    pub total_ns: u64,
+    /// Its requests, by time.
+    pub requests: Vec<TimelineRequest>,
+}
+
+/// One request of a timeline.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TimelineRequest {
+    /// Device name.
+    pub device: String,
+    /// Issued to the device, after the commit's start.
+    pub issued_ns: u64,
+    /// Completed by the device; `None` if that was not seen before the next commit.
+    pub completed_ns: Option<u64>,
+    /// What it was.
+    pub what: Kind,
+    /// First sector (512 B units).
+    pub sector: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Flags as the kernel prints them.
+    pub flags: String,
+    /// Who submitted it.
+    pub who: String,
+}
