@@ -188,7 +188,8 @@ impl<'a> Evidence<'a> {
         let found = found.ok_or("no rounds of the two can be paired")?;
         let rounds = slow.len().min(fast.len());
         let few = (rounds < ROUNDS_TO_JUDGE).then(|| {
-            format!("{rounds} rounds: a figure and no verdict ({ROUNDS_TO_JUDGE} make one)")
+            let plural = if rounds == 1 { "" } else { "s" };
+            format!("{rounds} round{plural}: a figure and no verdict ({ROUNDS_TO_JUDGE} make one)")
         });
         let value = found.speedup;
         let (low, high) = found.interval().unwrap_or((value, value));
@@ -238,7 +239,7 @@ fn count(table: &Table, row: &str, what: Counted) -> Result<Found, String> {
     if let Some(why) = &way.no_bill {
         return Err(format!("`{row}` has no bill: {why}"));
     }
-    let bill = way.bill.as_ref().ok_or("needs root: only a trace shows whose requests they are")?;
+    let bill = way.bill.as_ref().ok_or("its requests were not traced: the run ended before")?;
     let passes = [bill].into_iter().chain(&way.recounts);
     let counts = passes.map(|bill| counted(table, bill, what));
     let counts = counts.collect::<Result<Vec<(f64, f64)>, String>>()?;
@@ -510,7 +511,7 @@ mod tests {
             let now = now.iter().find(|now| now.id == then.id).expect("no statement is gone");
             let is_mended = MENDED.iter().any(|(id, _)| *id == then.id);
             let few =
-                now.reason.as_ref().is_some_and(|why| why.contains("rounds: a figure and no"));
+                now.reason.as_ref().is_some_and(|why| why.contains(": a figure and no verdict"));
             assert!(
                 now.verdict == then.verdict || few || is_mended,
                 "{}: {now:?}, was {then:?}",

@@ -73,12 +73,12 @@ pub fn render_articles(found: &LabResult) -> String {
         let words: Vec<&str> = line.split('|').map(str::trim).collect();
         let [row, command, tables] = words.as_slice() else { continue };
         let here = match *tables {
-            "" => "not run: this table's command does not run it".to_owned(),
+            "" => "not run: it has a command of its own".to_owned(),
             tables => {
                 tables.split(", ").map(|table| ran(found, table)).collect::<Vec<_>>().join("; ")
             }
         };
-        out.push_str(&format!("| {row} | `inkstone {command}` | {here} |\n"));
+        out.push_str(&format!("| {row} | {command} | {here} |\n"));
     }
     out.push_str("\n| article | statement | command | answer |\n|---|---|---|---|\n");
     let mut of_articles: Vec<&Statement> =
@@ -88,16 +88,17 @@ pub fn render_articles(found: &LabResult) -> String {
         let Some(answer) = found.claims.iter().find(|answer| answer.id == statement.id) else {
             continue;
         };
-        let seen = answer.found.as_ref().map(figure).unwrap_or_default();
-        let why = answer.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        let place = answer.found.as_ref().map(|found| format!(", {}", found.place));
+        let seen =
+            answer.found.as_ref().map(|found| format!(" {}, {}", figure(found), found.place));
+        let why = answer.reason.as_ref().map(|why| format!(": {}", why.replace('|', "/")));
         out.push_str(&format!(
-            "| {} | {} | `inkstone lab claims --only {}` | {} {seen}{}{why} |\n",
+            "| {} | {} | `inkstone lab claims --only {}` | {}{}{} |\n",
             statement.article.unwrap_or_default(),
             statement.says,
             statement.id,
             answer.verdict.words(),
-            place.unwrap_or_default()
+            seen.unwrap_or_default(),
+            why.unwrap_or_default()
         ));
     }
     out
@@ -126,10 +127,9 @@ mod tests {
         let text = render_articles(&found);
         let articles = statements().iter().filter(|one| one.article.is_some()).count();
         assert!(articles >= 78, "{articles}");
-        assert_eq!(
-            text.lines().filter(|line| line.contains("| `inkstone ")).count(),
-            25 + articles
-        );
+        let rows =
+            text.lines().filter(|line| line.starts_with("| ") && !line.contains("| command"));
+        assert_eq!(rows.count(), 25 + articles);
         assert!(
             text.contains("| `inkstone lab experiment 4` | fallocate: 2 of 2 ways |"),
             "{text}"
