@@ -253,7 +253,7 @@ fn count(table: &Table, row: &str, what: Counted) -> Result<Found, String> {
 /// what may be.
 fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), String> {
     if bill.source != BillSource::Trace {
-        return Err("needs root: only a trace shows whose requests they are".into());
+        return Err("needs root and a whole run: only a trace shows whose requests they are".into());
     }
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
