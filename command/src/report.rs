@@ -52,11 +52,8 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             to.display()
         ))
     );
-    let page = match inkstone_lab::watch::page::html(&json) {
-        Some(page) => page,
-        None => inkstone_lab::report::report(&json)
-            .with_context(|| format!("make a report of {name}"))?,
-    };
+    let page =
+        inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
     if is_standard(&to) {
         crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);

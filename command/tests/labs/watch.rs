@@ -58,14 +58,6 @@ fn a_program_that_makes_nothing_durable_and_one_that_ends() {
     let page = text(&seen.stdout);
     assert!(page.contains("asked for nothing to be durable in "), "{page}{}", said(&seen));
     assert!(page.contains("/out"), "the file that grew: {page}");
-    // Its JSON makes a page for a browser.
-    let json = run(at, format!("watch {} --seconds 1 --json w.json", shell.0.id()).as_str());
-    assert!(json.status.success(), "{}", said(&json));
-    let html = text(&run(at, "lab report w.json -o -").stdout);
-    assert!(
-        html.starts_with("<!DOCTYPE html>") && html.contains("nothing to be durable"),
-        "{html}"
-    );
     // Nobody looks any more.
     let mut live = spawn(at, format!("watch {} --seconds 60 --live", shell.0.id()).as_str());
     let begun = Instant::now();

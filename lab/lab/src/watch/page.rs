@@ -2,7 +2,6 @@
 //!
 //! *Owns*: its words and columns. *May not touch*: figures, which the report has.
 
-use crate::report::escaped;
 use crate::table::paragraph;
 
 use super::report::{FileReport, WatchReport};
@@ -65,16 +64,6 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         text.push_str(&row("note", warning, width));
     }
     text
-}
-
-/// The page as HTML; `None` if the JSON is no report of `inkstone watch`.
-pub fn html(json: &str) -> Option<String> {
-    let report: WatchReport = serde_json::from_str(json).ok()?;
-    let (title, text) = (escaped(&report.program), escaped(&page(&report, 100)));
-    Some(format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
-         <pre>{text}</pre></html>\n"
-    ))
 }
 
 fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
