@@ -135,7 +135,25 @@ impl Capabilities {
         Self::of_held(&Held::open(directory)?)
     }
 
+    /// The same without a file of its own, so that nothing is written: `direct` is not told, and
+    /// `dsync_writes` is true.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn seen(directory: &Path) -> Result<Self> {
+        Self::without_trying(&Held::open(directory)?)
+    }
+
     pub(crate) fn of_held(held: &Held) -> Result<Self> {
+        let seen = Self::without_trying(held)?;
+        if seen.in_memory {
+            return Ok(Self { direct: DioAlignment::Refused, ..seen });
+        }
+        let (direct, dsync_writes) = tried_unnamed(held);
+        Ok(Self { direct, dsync_writes, ..seen })
+    }
+
+    fn without_trying(held: &Held) -> Result<Self> {
         // Without /proc, and if the process cannot see this mount, there is none.
         let points = mount_points().unwrap_or_default();
         let mount = mount_of(held, points);
@@ -145,8 +163,6 @@ impl Capabilities {
         };
         let device = device_number_of(held, mount.as_ref()).and_then(DeviceFacts::of);
         let in_memory = matches!(file_system.as_str(), "tmpfs" | "ramfs" | "devtmpfs");
-        let (direct, dsync_writes) =
-            if in_memory { (DioAlignment::Refused, true) } else { tried_unnamed(held) };
         let journal = device.as_ref().filter(|_| file_system == "ext4").and_then(has_journal);
         let mut mount = mount_facts(mount, file_system);
         if let Ok(answer) = fstatvfs(held) {
@@ -157,8 +173,8 @@ impl Capabilities {
             copy_on_write: copy_on_write(&mount),
             mount,
             device,
-            direct,
-            dsync_writes,
+            direct: DioAlignment::NotTold,
+            dsync_writes: true,
             in_memory,
             journal,
         })

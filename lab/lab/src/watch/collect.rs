@@ -790,7 +790,7 @@ fn state_of(path: &Path) -> Option<FileState> {
 }
 
 fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
-    let facts = Capabilities::of(directory).ok()?;
+    let facts = Capabilities::seen(directory).ok()?;
     let mut layer = Layer::of(&facts, "file system".into())?;
     if !layer.holds(device) {
         layer.also.push(device);
