@@ -3,20 +3,19 @@
 //! *Owns*: its arguments, and redrawing the report so far. *May not touch*: watching, the page's
 //! text.
 
-use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgGroup, Args, ValueEnum};
-use inkstone_lab::result::LabResult;
+use clap::{ArgGroup, Args};
 use inkstone_lab::watch::collect::Target;
 use inkstone_lab::watch::page::page;
 use inkstone_lab::watch::report::WatchReport;
-use inkstone_lab::watch::{Predict, WatchOptions, watch as run};
+use inkstone_lab::watch::{WatchOptions, watch as run};
 
 use crate::export::{Export, is_stdout};
 use crate::output::width;
@@ -29,12 +28,11 @@ Examples:
   sudo inkstone watch 1234 --seconds 30    a process and its descendants
   sudo inkstone watch --path /var/lib/postgresql --live
   sudo inkstone watch --name mysqld --json watch.json
-  sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
+  sudo inkstone watch --name postgres --predict    and by how much a setting would help
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
-and removes the instance at the end. If the disk is idle, watch then measures two ways of writing
-for a prediction: some MiB in its own directory in the root of the file system (for / in /var/tmp),
-removed afterwards; `--predict never` omits that. Exits with 1 if there is no such program.
+and removes the instance at the end. It writes nothing to a disk, unless `--predict` or `--json` is
+given. Exits with 1 if there is no such program.
 Without root: bytes written, and the state of the files' blocks.";
 
 #[derive(Debug, Args)]
@@ -61,24 +59,10 @@ pub(crate) struct WatchArguments {
     /// Write the report as JSON; `-` writes to stdout instead of the page
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A result of `inkstone lab write --json` on this disk, used to predict how much a change
-    /// would help
-    #[arg(long, value_name = "FILE")]
-    lab: Option<PathBuf>,
-    /// When to measure how much a change would help: for some seconds, in a separate directory on
-    /// the same file system
-    #[arg(long, value_name = "WHEN", default_value = "idle")]
-    predict: When,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum When {
-    /// If the disk was idle most of the time
-    Idle,
-    /// Also if the disk is busy
-    Always,
-    /// Not at all
-    Never,
+    /// Afterwards measure how much the setting that is named would help: writes at most 64 MiB to
+    /// the program's disk, into files without a name, within some seconds
+    #[arg(long)]
+    predict: bool,
 }
 
 fn up_to_a_day(text: &str) -> Result<Duration, String> {
@@ -99,14 +83,8 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
             return Err(WrongValue("give a PID, --name or --path".into()).into());
         }
     };
-    let predict = match arguments.predict {
-        When::Idle => Predict::Idle,
-        When::Always => Predict::Always,
-        When::Never => Predict::Never,
-    };
-    let lab = arguments.lab.as_deref().map(read).transpose()?;
     let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
-    let options = WatchOptions { target, time: arguments.seconds, predict, lab };
+    let options = WatchOptions { target, time: arguments.seconds, predict: arguments.predict };
     let columns = width(std::io::stdout().is_terminal());
     let is_terminal = std::io::stdout().is_terminal();
     let mut redraw = |report: &WatchReport| {
@@ -131,12 +109,4 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     }
     let is_stopped = stop.load(Ordering::Relaxed);
     Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })
-}
-
-fn read(path: &Path) -> anyhow::Result<LabResult> {
-    let mut text = String::new();
-    let mut file = std::fs::File::open(path).with_context(|| format!("open {}", path.display()))?;
-    file.read_to_string(&mut text).with_context(|| format!("read {}", path.display()))?;
-    let result = LabResult::from_json(&text).map_err(anyhow::Error::msg);
-    result.with_context(|| format!("read {}", path.display()))
 }

@@ -121,3 +121,38 @@ fn nothing_is_left_and_what_a_kill_left_is_removed() {
     // This command removed it, or one of another test that began meanwhile.
     assert_eq!(of_it(), 0);
 }
+
+/// Every file that a default run opens for writing, creates, renames or removes, as the kernel saw
+/// it.
+#[test]
+#[ignore = "needs root, tracefs and strace"]
+fn nothing_is_written_but_to_tracefs_and_the_terminal() {
+    let directory = directory();
+    let at = directory.path();
+    let _shell =
+        Shell::run(at, "exec 3>>log; while :; do echo line >&3; sync log; sleep 0.02; done");
+    let record = |options: &[&str]| {
+        let calls = "trace=open,openat,openat2,creat,mkdir,mkdirat,rmdir,unlink,unlinkat,rename,\
+                     renameat,renameat2,link,linkat,symlink,symlinkat,truncate,ftruncate,mknod,\
+                     mknodat";
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "calls", "-e", &calls.replace(' ', "")]);
+        strace.arg(env!("CARGO_BIN_EXE_inkstone")).args(["watch", "--path", ".", "--seconds"]);
+        let ended = strace.arg("2").args(options).current_dir(at).output().expect("strace");
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert!(text(&ended.stdout).contains("each fsync of log pays"), "{}", said(&ended));
+        let calls = std::fs::read_to_string(at.join("calls")).expect("the calls");
+        let writes = |line: &&str| {
+            let is_open = line.contains("open(") || line.contains("openat");
+            !is_open || ["O_WRONLY", "O_RDWR", "O_CREAT"].iter().any(|flag| line.contains(flag))
+        };
+        let is_ours = |line: &&str| {
+            let allowed = ["/instances/inkstone-", "\"/dev/null\"", "\"/dev/tty\"", "<... "];
+            !allowed.iter().any(|place| line.contains(place)) && line.contains('(')
+        };
+        calls.lines().filter(writes).filter(is_ours).map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(record(&[]), Vec::<String>::new());
+    // What must be seen is seen.
+    assert!(record(&["--json", "out.json"]).iter().any(|line| line.contains("out.json")));
+}

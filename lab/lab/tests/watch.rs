@@ -22,7 +22,7 @@ use inkstone_lab::watch::cause::Cause;
 use inkstone_lab::watch::collect::{Target, Watched};
 use inkstone_lab::watch::report::{FileReport, WatchReport};
 use inkstone_lab::watch::syncs::How;
-use inkstone_lab::watch::{Predict, WatchOptions, report_of};
+use inkstone_lab::watch::{WatchOptions, report_of};
 use inkstone_lab::writing::Writing;
 use support::can_bill;
 
@@ -176,7 +176,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
 }
 
 fn options(target: Target) -> WatchOptions {
-    WatchOptions { target, time: Duration::from_secs(60), predict: Predict::Never, lab: None }
+    WatchOptions { target, time: Duration::from_secs(60), predict: false }
 }
 
 /// Watches the program while it works.

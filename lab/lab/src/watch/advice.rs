@@ -1,13 +1,20 @@
 //! Which setting of the watched program answers a cause.
 //!
-//! *Owns*: the table of settings, each with its source; docs/watch.md has the same table. *May not
-//! touch*: how much a setting would help (`predict`).
+//! *Owns*: the settings, each with its source and with what proves that the program has another
+//! value now. *May not touch*: how much a setting would help (`predict`).
+//!
+//! A setting is here only if `.ci/watch-real` found its cause in the real program, applied it, and
+//! measured the gain. docs/watch.md has the same table, with the figures.
 
 use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
+use super::syncs::How;
 
 /// A setting of the watched program that answers the cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,125 +29,173 @@ pub struct Advice {
     pub source: Cow<'static, str>,
 }
 
-/// One row of the table.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// Prefixes of the names of its processes.
-    names: &'static [&'static str],
-    /// A part of the paths that it applies to; empty for all.
-    path: &'static str,
-    /// The causes that it answers.
-    causes: &'static [Cause],
-    pub(super) advice: Advice,
-}
+/// All settings.
+pub const SETTINGS: [Advice; 3] = [DATA_SYNC, EVERY_SECOND, WAL];
 
-const BLOCKS: &[Cause] = &[Cause::Grows, Cause::Reserved, Cause::ReservedBeyond, Cause::Holes];
-const POSTGRES: &[&str] = &["postgres", "postmaster"];
-const POSTGRES_WAL: &str = "https://www.postgresql.org/docs/current/runtime-config-wal.html";
-
-/// The settings. The first one that fits is named.
-pub const SETTINGS: &[Setting] = &[
-    setting(
-        ("PostgreSQL", POSTGRES, "pg_wal", BLOCKS),
-        "wal_init_zero = on, wal_recycle = on, and a larger min_wal_size",
-        "segments are written with zeros before use, and used again",
-        POSTGRES_WAL,
-    ),
-    setting(
-        ("PostgreSQL", POSTGRES, "pg_wal", &[Cause::TimeStamps]),
-        "wal_sync_method = fdatasync",
-        "time stamps need no journal",
-        POSTGRES_WAL,
-    ),
-    setting(
-        ("PostgreSQL", POSTGRES, "pg_wal", &[Cause::CopyOnWrite]),
-        "wal_init_zero = off and wal_recycle = off",
-        "zeros and old segments are of no use where each write goes to a new place",
-        POSTGRES_WAL,
-    ),
-    setting(
-        ("MySQL", &["mysqld", "mariadbd"], "", &[Cause::TimeStamps]),
-        "innodb_use_fdatasync = ON",
-        "time stamps need no journal",
-        "https://dev.mysql.com/worklog/task/?id=14452",
-    ),
-    setting(
-        ("RocksDB", &["rocksdb", "db_bench", "tikv-server", "cockroach", "mysqld"], ".log", BLOCKS),
-        "recycle_log_file_num above 0",
-        "old log files are written over",
-        "https://github.com/facebook/rocksdb/blob/main/include/rocksdb/options.h",
-    ),
-    setting(
-        ("MongoDB", &["mongod"], "journal", BLOCKS),
-        "wiredTigerEngineConfigString: log=(zero_fill=true)",
-        "log files are written with zeros ahead of use",
-        "https://source.wiredtiger.com/develop/group__wt.html",
-    ),
-    setting(
-        ("Redis", &["redis-server", "valkey-server"], "", BLOCKS),
-        "appendfsync everysec",
-        "one fsync a second in place of one for each command; a power loss can take a \
-         second of writes",
-        "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
-    ),
-    setting(
-        ("Kafka", &["kafka"], "", &[Cause::Grows, Cause::TimeStamps]),
-        "log.flush.interval.messages and log.flush.interval.ms left at their defaults",
-        "durability comes from replicas, and files are synced when they are full",
-        "https://kafka.apache.org/documentation/#brokerconfigs",
-    ),
-    setting(
-        ("NATS", &["nats-server"], "", &[Cause::Grows, Cause::TimeStamps]),
-        "jetstream { sync_interval: 2m }, its default",
-        "durability comes from replicas; with one replica a power loss can take what came \
-         since",
-        "https://docs.nats.io/running-a-nats-service/configuration#jetstream",
-    ),
-    setting(
-        (
-            "SQLite",
-            &[],
-            "-journal",
-            &[Cause::CreatedAgain, Cause::Grows, Cause::Names, Cause::TimeStamps],
-        ),
-        "PRAGMA journal_mode = WAL",
-        "one sync for each commit in place of three or four, and no file is created",
-        "https://www.sqlite.org/pragma.html#pragma_journal_mode",
-    ),
-    setting(
-        ("etcd", &["etcd"], ".wal", BLOCKS),
-        "--wal-dir on a disk of its own",
-        "etcd has no setting that writes its segments ahead: it reserves them. A disk of \
-         its own takes others' requests out of its way",
-        "https://etcd.io/docs/latest/op-guide/configuration/",
-    ),
-];
+pub(super) const DATA_SYNC: Advice = setting(
+    "PostgreSQL",
+    "wal_sync_method = fdatasync",
+    "the default: fdatasync leaves time stamps out, so a commit does not wait for the journal",
+    "https://www.postgresql.org/docs/current/runtime-config-wal.html",
+);
+const EVERY_SECOND: Advice = setting(
+    "Redis",
+    "appendfsync everysec",
+    "the default: one sync a second in place of one for each command; a power loss can take the \
+     last second of writes",
+    "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
+);
+const WAL: Advice = setting(
+    "SQLite",
+    "PRAGMA journal_mode = WAL, with synchronous = FULL",
+    "a commit is one sync of one file in place of three or four syncs",
+    "https://www.sqlite.org/wal.html",
+);
 
 const fn setting(
-    (program, names, path, causes): (
-        &'static str,
-        &'static [&'static str],
-        &'static str,
-        &'static [Cause],
-    ),
+    program: &'static str,
     setting: &'static str,
     effect: &'static str,
     source: &'static str,
-) -> Setting {
+) -> Advice {
     let [program, setting] = [Cow::Borrowed(program), Cow::Borrowed(setting)];
     let [effect, source] = [Cow::Borrowed(effect), Cow::Borrowed(source)];
-    Setting { names, path, causes, advice: Advice { program, setting, effect, source } }
+    Advice { program, setting, effect, source }
 }
 
-/// The setting that answers this cause, if the program has one. A separate disk helps only if
-/// others' requests were in progress.
-pub fn advice(process: &str, path: &str, cause: Cause, is_beside: bool) -> Option<Advice> {
-    let fits = |setting: &&Setting| {
-        let is_named = setting.names.iter().any(|name| process.starts_with(name));
-        // Any program may embed SQLite, so the file's name decides.
-        let is_it = is_named || setting.names.is_empty();
-        let helps = setting.advice.program != "etcd" || is_beside;
-        is_it && helps && path.contains(setting.path) && setting.causes.contains(&cause)
-    };
-    SETTINGS.iter().find(fits).map(|setting| setting.advice.clone())
+/// What was seen of a file's syncs.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// The name of the process that asked for them.
+    pub program: &'a str,
+    /// Its root directory, as this process sees it.
+    pub root: &'a Path,
+    /// The file, as that process names it.
+    pub path: &'a Path,
+    /// Why they cost what they do.
+    pub cause: Cause,
+    /// How most of them were asked for.
+    pub how: How,
+    /// Syncs each second by the process's first thread.
+    pub first_thread_per_second: f64,
+    /// Syncs each second by its other threads.
+    pub others_per_second: f64,
+}
+
+/// With fewer syncs a second than this, a log is not synced for each commit.
+const OFTEN_PER_SECOND: f64 = 2.0;
+
+/// The setting that answers this cause; `None` if the program has none, or already has it.
+pub fn advice(asked: &Asked<'_>) -> Option<Advice> {
+    let Asked { program, path, cause, how, .. } = *asked;
+    let name = path.file_name()?.to_str()?;
+    let is_often = asked.first_thread_per_second + asked.others_per_second > OFTEN_PER_SECOND;
+    // A new segment is synced once, by `fsync`, whatever the setting is.
+    let is_segment = program == "postgres"
+        && path.parent().and_then(Path::file_name).is_some_and(|parent| parent == "pg_wal")
+        && name.len() == 24
+        && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Only with `always` the thread that serves commands makes the syncs.
+    let is_always = program == "redis-server"
+        && name.ends_with(".incr.aof")
+        && asked.first_thread_per_second > OFTEN_PER_SECOND.max(9.0 * asked.others_per_second);
+    Some(match cause {
+        Cause::TimeStamps if is_segment && is_often && how == How::Fsync => DATA_SYNC,
+        Cause::Grows if is_always => EVERY_SECOND,
+        _ if has_rollback_journal(asked.root, path) => WAL,
+        _ => return None,
+    })
+}
+
+/// Whether this is the journal of an SQLite database that is not in WAL mode: the database beside
+/// it says so in bytes 18 and 19 (https://www.sqlite.org/fileformat2.html, section 1.3.3).
+fn has_rollback_journal(root: &Path, journal: &Path) -> bool {
+    let database = journal.to_str().and_then(|path| path.strip_suffix("-journal"));
+    let Some(database) = database.and_then(|path| path.strip_prefix('/')) else { return false };
+    header(&root.join(database))
+        .is_some_and(|header| header.starts_with(b"SQLite format 3\0") && header[18..] == [1, 1])
+}
+
+fn header(path: &PathBuf) -> Option<[u8; 20]> {
+    // Opening anything else may wait or have an effect.
+    fs::metadata(path).ok()?.is_file().then_some(())?;
+    let mut header = [0; 20];
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked<'a>(program: &'a str, path: &'a Path, cause: Cause, how: How) -> Asked<'a> {
+        let root = Path::new("/");
+        let (first_thread_per_second, others_per_second) = (100.0, 0.0);
+        Asked { program, root, path, cause, how, first_thread_per_second, others_per_second }
+    }
+
+    #[test]
+    fn a_setting_is_named_only_where_the_trace_proves_that_it_has_another_value() {
+        let segment = Path::new("/db/pg_wal/000000010000000000000001");
+        let of = |cause, how| advice(&asked("postgres", segment, cause, how));
+        assert_eq!(of(Cause::TimeStamps, How::Fsync), Some(DATA_SYNC));
+        assert_eq!(of(Cause::TimeStamps, How::SyncWrite), None, "open_sync was not measured");
+        for cause in [Cause::Overwrites, Cause::Grows, Cause::Holes, Cause::CopyOnWrite] {
+            assert_eq!(of(cause, How::Fdatasync), None, "{cause:?}");
+        }
+        let others = [Path::new("/db/pg_wal/xlogtemp.7"), Path::new("/db/base/1/2")];
+        for path in others {
+            assert_eq!(advice(&asked("postgres", path, Cause::TimeStamps, How::Fsync)), None);
+        }
+        let once = Asked {
+            first_thread_per_second: 0.2,
+            ..asked("postgres", segment, Cause::TimeStamps, How::Fsync)
+        };
+        assert_eq!(advice(&once), None, "a new segment's own fsync");
+        assert_eq!(advice(&asked("mysqld", segment, Cause::TimeStamps, How::Fsync)), None);
+    }
+
+    #[test]
+    fn redis_that_syncs_each_second_or_saves_gets_no_advice() {
+        let log = Path::new("/r/appendonlydir/appendonly.aof.1.incr.aof");
+        let always = asked("redis-server", log, Cause::Grows, How::Fdatasync);
+        assert_eq!(advice(&always), Some(EVERY_SECOND));
+        let every_second =
+            Asked { first_thread_per_second: 0.0, others_per_second: 1.0, ..always.clone() };
+        assert_eq!(advice(&every_second), None);
+        assert_eq!(advice(&Asked { path: Path::new("/r/temp-7.rdb"), ..always.clone() }), None);
+        assert_eq!(advice(&Asked { program: "other", ..always }), None);
+    }
+
+    #[test]
+    fn the_database_itself_says_whether_it_has_a_rollback_journal() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = Path::new("/app.db-journal");
+        let of = |path| {
+            let root = directory.path();
+            let any = asked("anything", path, Cause::CreatedAgain, How::Fdatasync);
+            advice(&Asked { root, ..any })
+        };
+        assert_eq!(of(path), None, "no database");
+        for (mode, wanted) in [(1, Some(WAL)), (2, None)] {
+            let header = [&b"SQLite format 3\0"[..], &[16, 0, mode, mode, 0, 64]].concat();
+            fs::write(directory.path().join("app.db"), header).expect("a database");
+            assert_eq!(of(path), wanted, "mode {mode}");
+            assert_eq!(of(Path::new("/app.db")), None);
+        }
+        fs::write(directory.path().join("app.db"), [1; 100]).expect("a file");
+        assert_eq!(of(path), None, "no database of SQLite");
+        assert_eq!(of(Path::new("/var/lib/kafka-journal")), None);
+    }
+
+    #[test]
+    fn the_page_has_the_same_settings() {
+        let page = include_str!("../../../../docs/watch.md");
+        for setting in SETTINGS {
+            let Advice { setting, source, .. } = setting;
+            let rows = page.lines().filter(|line| line.starts_with("| "));
+            let mut of_it = rows.filter(|row| row.contains(&format!("`{setting}`")));
+            assert!(of_it.any(|row| row.contains(&*source)), "docs/watch.md: {setting}");
+        }
+    }
 }

@@ -21,33 +21,18 @@ pub mod tally;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::result::LabResult;
-
-use advice::advice;
+use advice::{Asked, advice};
 use cause::{cause, why};
 use collect::{Seen, Target, WatchError, Watched};
-use predict::{measure, pair_of, prediction, table_of};
 use recording::{Place, Recording, SeenFile};
 use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
 use rows::Row;
 use syncs::{How, Sync, Syncs, syncs_of};
 use tally::{BesideReport, Tallied, tally};
-
-/// When to measure the lab's own ways for a prediction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Predict {
-    /// If the disk was idle most of the time.
-    Idle,
-    /// Also on a busy disk.
-    Always,
-    /// Not at all: nothing is written.
-    #[default]
-    Never,
-}
 
 /// How to watch.
 #[derive(Debug, Clone)]
@@ -56,10 +41,8 @@ pub struct WatchOptions {
     pub target: Target,
     /// How long to watch.
     pub time: Duration,
-    /// When to measure for a prediction.
-    pub predict: Predict,
-    /// A result of the lab on this disk, used instead of a measurement.
-    pub lab: Option<LabResult>,
+    /// Whether to measure how much a setting would help: writes to the program's disk.
+    pub predict: bool,
 }
 
 /// The most files that are listed.
@@ -70,8 +53,6 @@ const UNSYNCED_LISTED: usize = 8;
 const BESIDE_LISTED: usize = 4;
 /// The most programs that are named in place of one that was not there.
 const WRITERS_LISTED: usize = 6;
-/// On a disk that is busier than this, nothing is measured unless the caller asks for it.
-const IDLE: f64 = 0.25;
 /// With more than one of so many syncs not covered by a flush, a part of the bill is missing.
 const UNCOVERED_MAX: u64 = 50;
 /// How often the report so far is shown.
@@ -104,7 +85,9 @@ pub fn watch(
     }
     let seen = watched.finish()?;
     let mut report = report_of(options, &seen);
-    predict(options, &seen, &mut report, stop);
+    if options.predict {
+        predict::predict(&mut report, stop);
+    }
     Ok(report)
 }
 
@@ -127,8 +110,9 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         .into_iter()
         .map(|row| {
             let all_ns = row.syncs.iter().map(|sync| sync.end_ns - sync.start_ns).sum();
-            let one = One { recording, syncs: &syncs, tallied: &tallied, row, seconds };
-            (all_ns, one.report(&program))
+            let (syncs, tallied) = (&syncs, &tallied);
+            let one = One { seen, recording, syncs, tallied, row, seconds };
+            (all_ns, one.report())
         })
         .collect();
     files.sort_by_key(|(all_ns, _)| std::cmp::Reverse(*all_ns));
@@ -258,6 +242,7 @@ fn disks(recording: &Recording, tallied: &Tallied) -> Vec<DiskReport> {
 
 /// One row's report.
 struct One<'a> {
+    seen: &'a Seen,
     recording: &'a Recording,
     syncs: &'a Syncs,
     tallied: &'a Tallied,
@@ -266,7 +251,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn report(&self, program: &str) -> FileReport {
+    fn report(&self) -> FileReport {
         let files: Vec<&SeenFile> =
             self.row.files.iter().map(|&file| &self.syncs.files[file]).collect();
         let place = files[0].place.map(|place| &self.recording.places[place]);
@@ -290,7 +275,7 @@ impl One<'_> {
             (None, None) => String::new(),
         };
         FileReport {
-            advice: advice(program, &path, cause, !beside.is_empty()),
+            advice: self.advice(cause, how),
             file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
             note: self.row.note(self.syncs),
@@ -298,12 +283,32 @@ impl One<'_> {
             bytes_between: self.bytes_between(),
             bill,
             time: bill.map(|_| self.row.tally.time),
+            slowest: self.row.tally.slowest.filter(|_| bill.is_some()),
             beside,
             cause,
             why,
             prediction: None,
             path,
         }
+    }
+
+    fn advice(&self, cause: cause::Cause, how: How) -> Option<advice::Advice> {
+        let process = *self.syncs.threads.get(&self.row.syncs.first()?.thread)?;
+        let by_first = self.row.syncs.iter().filter(|sync| sync.thread == process).count() as f64;
+        let seconds = self.seconds.max(1e-9);
+        let program = &self.seen.processes.iter().find(|one| one.id == process)?.name;
+        let of = |&file: &usize| {
+            advice(&Asked {
+                program,
+                root: Path::new(&format!("/proc/{process}/root")),
+                path: &self.syncs.files[file].path,
+                cause,
+                how,
+                first_thread_per_second: by_first / seconds,
+                others_per_second: (self.row.syncs.len() as f64 - by_first) / seconds,
+            })
+        };
+        self.row.files.iter().find_map(of)
     }
 
     fn calls(&self, all: &[&Sync]) -> Calls {
@@ -379,74 +384,5 @@ impl One<'_> {
         all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
         all.truncate(BESIDE_LISTED);
         all
-    }
-}
-
-/// Adds to the dearest file by how much a change would help.
-fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: &AtomicBool) {
-    let Some((index, pair)) = report.files.iter().enumerate().find_map(|(index, file)| {
-        let is_direct = is_direct(&seen.recording, &file.path);
-        let (how, _) = file.calls.iter().max_by_key(|(_, calls)| calls.calls)?;
-        let bill = file.bill?;
-        // If the calls do not show the size, the disk does.
-        let bytes = file.bytes_between.unwrap_or(bill.data_bytes as u64).max(1);
-        Some((index, pair_of(file.cause, *how, is_direct, bytes)?))
-    }) else {
-        return;
-    };
-    let file = &report.files[index];
-    let now_us = file.time.map_or(0.0, |time| time.total_us);
-    let disk = report.disks.iter().find(|disk| disk.device == file.device);
-    let from_result = options
-        .lab
-        .as_ref()
-        .map(|lab| table_of(lab, &pair, &file.device, &file.file_system).cloned());
-    let cannot = |why: String| predict::Prediction {
-        from: pair.0.name(),
-        to: pair.1.name(),
-        speedup: 1.0,
-        interval: None,
-        sentence: format!("cannot tell: {why}"),
-    };
-    let table = match (from_result, options.predict, disk) {
-        (Some(Some(table)), ..) => Ok(table),
-        (Some(None), ..) => Err(format!(
-            "that result lacks `{}` or `{}` on {} with {}",
-            pair.0.name(),
-            pair.1.name(),
-            file.device,
-            file.file_system
-        )),
-        (None, Predict::Never, _) => return,
-        (None, Predict::Idle, Some(disk)) if disk.busy > IDLE => Err(format!(
-            "{} is busy ({:.0}% of the time), and measuring would disturb the program; --predict \
-             always measures all the same, some seconds",
-            disk.device,
-            disk.busy * 100.0
-        )),
-        (None, _, Some(disk)) => measure(&scratch(disk), &pair, stop),
-        (None, _, None) => return,
-    };
-    let found = table.and_then(|table| {
-        prediction(&table, &pair, now_us).ok_or_else(|| "too little could be measured".into())
-    });
-    report.files[index].prediction = Some(found.unwrap_or_else(cannot));
-}
-
-fn is_direct(recording: &Recording, path: &str) -> bool {
-    let of_it = recording
-        .descriptors
-        .iter()
-        .filter(|seen| recording.files[seen.file].path.to_str() == Some(path));
-    of_it.map(|seen| seen.opened.direct).next_back().unwrap_or(false)
-}
-
-/// A directory on the disk for files of our own.
-fn scratch(disk: &DiskReport) -> PathBuf {
-    let mounted = PathBuf::from(&disk.mounted);
-    let temporary = PathBuf::from("/var/tmp");
-    match mounted == std::path::Path::new("/") && temporary.is_dir() {
-        true => temporary,
-        false => mounted,
     }
 }

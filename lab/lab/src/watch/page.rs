@@ -2,10 +2,15 @@
 //!
 //! *Owns*: its words and columns. *May not touch*: figures, which the report has.
 
-use crate::table::paragraph;
+use crate::table::{numbers, paragraph};
 
 use super::report::{FileReport, WatchReport};
+use super::tally::SyncTime;
 
+/// What helps where no setting that was measured answers the cause.
+const NOTHING_KNOWN: &str = "no setting is known here: docs/watch.md has those that were measured";
+/// What the time is that no request and no journal explains.
+const ELSEWHERE: &str = "the kernel's own work, and waits for a processor or a lock";
 /// The width of the column of names.
 const NAME_COLUMNS: usize = 13;
 
@@ -60,6 +65,9 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         );
         text.push_str(&row("disk", &said, width));
     }
+    if report.files.iter().any(|file| file.time.is_some()) {
+        text.push_str(&row("elsewhere", ELSEWHERE, width));
+    }
     for warning in &report.warnings {
         text.push_str(&row("note", warning, width));
     }
@@ -105,19 +113,7 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
         text.push_str(&row("one pays", &said, width));
     }
     if let Some(spent) = &file.time {
-        let rest = spent.total_us - spent.device_us - spent.queue_us - spent.journal_us;
-        let parts = [
-            (spent.device_us, "in the device"),
-            (spent.queue_us, "in the queue"),
-            (spent.journal_us, "waiting for the journal"),
-            (rest, "elsewhere"),
-        ];
-        let parts: Vec<String> = parts
-            .into_iter()
-            .filter(|(us, _)| *us >= spent.total_us / 100.0)
-            .map(|(us, what)| format!("{} {what}", time(us)))
-            .collect();
-        let said = format!("{} on average: {}", time(spent.total_us), parts.join(", "));
+        let said = format!("{} on average: {}", time(spent.total_us), parts(spent));
         text.push_str(&row("one takes", &said, width));
         let share = file.bill.map_or(0.0, |bill| bill.waited * 100.0);
         if let (Some(waited), Some(other), true) =
@@ -130,6 +126,10 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
             );
             text.push_str(&row("", &said, width));
         }
+    }
+    if let Some(slowest) = &file.slowest {
+        let said = format!("{} on average: {}", time(slowest.total_us), parts(slowest));
+        text.push_str(&row("slowest 1%", &said, width));
     }
     if !file.beside.is_empty() {
         let others: Vec<String> = file
@@ -144,25 +144,39 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
     if says_why {
         text.push_str(&row("why", &file.why, width));
     }
-    if let Some(advice) = &file.advice {
-        let said = format!(
-            "{}: {} ({}). {}",
-            advice.program, advice.setting, advice.effect, advice.source
-        );
-        text.push_str(&row("what helps", &said, width));
+    match &file.advice {
+        Some(advice) => {
+            let said = format!(
+                "{}: {} ({}). {}; docs/watch.md has the gain that was measured",
+                advice.program, advice.setting, advice.effect, advice.source
+            );
+            text.push_str(&row("what helps", &said, width));
+        }
+        None if !says_why => text.push_str(&row("what helps", NOTHING_KNOWN, width)),
+        None => {}
     }
     if let Some(prediction) = &file.prediction {
         text.push_str(&row("by how much", &prediction.sentence, width));
     }
 }
 
+/// Where the time of a sync went, without what is below a hundredth of it.
+fn parts(spent: &SyncTime) -> String {
+    let rest = spent.total_us - spent.device_us - spent.queue_us - spent.journal_us;
+    let flush = format!("in the device ({} of it flushes)", time(spent.flush_us));
+    let parts = [
+        (spent.device_us, if spent.flush_us > 0.0 { &flush } else { "in the device" }),
+        (spent.queue_us, "in the queue"),
+        (spent.journal_us, "waiting for the journal besides"),
+        (rest, "elsewhere"),
+    ];
+    let parts = parts.into_iter().filter(|(us, _)| *us >= spent.total_us / 100.0);
+    parts.map(|(us, what)| format!("{} {what}", time(us))).collect::<Vec<String>>().join(", ")
+}
+
 /// Microseconds, in a unit that suits them.
-pub fn time(us: f64) -> String {
-    match us {
-        us if us < 1000.0 => format!("{us:.0} us"),
-        us if us < 1_000_000.0 => format!("{:.1} ms", us / 1000.0),
-        us => format!("{:.2} s", us / 1_000_000.0),
-    }
+fn time(us: f64) -> String {
+    numbers::time(us * 1000.0)
 }
 
 /// Bytes, in a unit that suits them.

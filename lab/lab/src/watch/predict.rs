@@ -1,153 +1,175 @@
-//! How much cheaper a program's syncs could be: the lab's way that writes as the program does
-//! beside the better way, on the same disk.
+//! How much cheaper one sync would be with `fdatasync` in place of `fsync`: both measured on the
+//! program's file system. No other setting that `advice` names changes only how a sync is made.
 //!
-//! *Owns*: which two ways stand for a cause, and the sentence. *May not touch*: how ways are
-//! measured (`run`), or the program's files: the lab writes in a directory of its own.
+//! *Owns*: this measurement and its sentence. *May not touch*: the program's files. Its own two
+//! files have no name (O_TMPFILE), so nothing is left, whatever ends the measurement.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use serde::{Deserialize, Serialize};
+use crate::result::{Round, Verdict};
+use crate::stage::incompressible;
+use crate::stats::{PAIRS_MIN, relative};
+use crate::table::numbers::time;
 
-use crate::pass::Limits;
-use crate::progress::Progress;
-use crate::result::{LabResult, Table, Verdict};
-use crate::run::{Plan, run};
-use crate::site::OpenSite;
-use crate::stats::relative;
-use crate::writing::{WRITE_BYTES_MAX, WRITE_BYTES_MIN, Writing};
+use super::advice::DATA_SYNC;
+use super::report::{Prediction, WatchReport};
 
-use super::cause::Cause;
-use super::syncs::How;
-
-/// What the lab's figures say about a change.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Prediction {
-    /// The lab's way that writes as the program does.
-    pub from: String,
-    /// The lab's way that writes as the program could.
-    pub to: String,
-    /// How many times as fast a commit would be.
-    pub speedup: f64,
-    /// The 95% interval; `None` if there were too few rounds.
-    pub interval: Option<(f64, f64)>,
-    /// The prediction as a sentence.
-    pub sentence: String,
+/// What one commit does, as it was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// Bytes that it writes.
+    pub bytes: u64,
+    /// The share of the commits that waited for the journal: as many have a new time
+    /// stamp here.
+    pub waited: f64,
 }
-
-/// The two ways: what the program does, and what it could do.
-pub type Pair = (Writing, Writing);
 
 const ROUNDS: u32 = 16;
-const PASS: Duration = Duration::from_millis(60);
-const COMMITS: u64 = 256;
-const FILE_BYTES_MIN: u64 = 1 << 20;
+/// The most commits of one way in one round.
+const COMMITS: u64 = 32;
+/// With fewer, a round says nothing.
+const COMMITS_MIN: u64 = 4;
+/// No round begins later than this.
+const TIME: Duration = Duration::from_secs(5);
+/// The most that is written to the disk.
+const BYTES_MAX: u64 = 64 << 20;
+/// The disk has at least this many times as much room.
+const ROOM: u64 = 10;
+const BLOCK_BYTES: u64 = 4096;
+/// The most that the file system writes for a commit besides its data: of the journal a descriptor,
+/// blocks of an inode, of extents and of two bitmaps, and the commit record.
+const BESIDE_BYTES: u64 = 7 * BLOCK_BYTES;
 
-/// The two ways for this cause; `None` if the lab has no better way.
-pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pair> {
-    let access = match (is_direct, how) {
-        (true, _) => Access::Direct,
-        (false, How::Msync) => Access::Mmap,
-        (false, _) => Access::Buffered,
+/// Adds to the first file whose advice is `fdatasync` by how much that would help.
+pub(super) fn predict(report: &mut WatchReport, stop: &AtomicBool) {
+    let found = report.files.iter().enumerate().find_map(|(index, file)| {
+        let bill = file.bill.filter(|_| file.advice == Some(DATA_SYNC))?;
+        // If the calls do not show the size, the disk does.
+        let bytes = file.bytes_between.unwrap_or(bill.data_bytes as u64).max(1);
+        let disk = report.disks.iter().find(|disk| disk.device == file.device)?;
+        // Without a journal the metadata is written in place.
+        let waited = bill.waited.max(bill.metadata_writes);
+        let work = Work { bytes, waited };
+        Some((index, scratch(&disk.mounted), work, file.time?.total_us))
+    });
+    let Some((index, directory, work, now_us)) = found else { return };
+    let rounds = measure(&directory, &work, stop);
+    let prediction = match rounds {
+        Ok((now, then)) => prediction(&now, &then, now_us),
+        Err(why) => Prediction { sentence: format!("cannot tell: {why}"), ..Prediction::default() },
     };
-    let durability = match how {
-        How::Fsync | How::RingFsync | How::Aio => Durability::Fsync,
-        How::Fdatasync => Durability::Fdatasync,
-        How::Msync => Durability::Msync,
-        How::DsyncWrite | How::RingWrite => Durability::ODsync,
-        How::RwfDsync => Durability::RwfDsync,
-        How::SyncFileRange | How::Syncfs | How::SyncAll | How::SyncWrite | How::Other => {
-            return None;
-        }
-    };
-    let engine = EngineKind::Caller;
-    let of = |reuse, preparation, durability| {
-        let strategy = Strategy { preparation, reuse, access, durability, engine };
-        let least = if is_direct { 4096 } else { WRITE_BYTES_MIN };
-        // The nearest size: a sync of 4 KiB sometimes writes a little more.
-        let write_bytes = (bytes * 2 / 3 + 1).next_power_of_two().clamp(least, WRITE_BYTES_MAX);
-        let file_bytes = (write_bytes * COMMITS).max(FILE_BYTES_MIN);
-        Writing { write_bytes, file_bytes, ..Writing::of(strategy) }
-    };
-    let preparation = match cause {
-        Cause::Grows | Cause::CreatedAgain => Preparation::None,
-        Cause::Reserved => Preparation::Fallocate,
-        Cause::ReservedBeyond => Preparation::KeepSize,
-        Cause::Holes => Preparation::Sparse,
-        Cause::TimeStamps => {
-            let written = |durability| of(Reuse::Reuse, Preparation::None, durability);
-            return Some((written(Durability::Fsync), written(Durability::Fdatasync)));
-        }
-        _ => return None,
-    };
-    // A mapped file that grows is sparse.
-    let preparation = match (access, preparation) {
-        (Access::Mmap, Preparation::None | Preparation::KeepSize) => Preparation::Sparse,
-        (_, preparation) => preparation,
-    };
-    let pair =
-        (of(Reuse::New, preparation, durability), of(Reuse::Reuse, Preparation::None, durability));
-    (pair.0.check().is_ok() && pair.1.check().is_ok()).then_some(pair)
+    report.files[index].prediction = Some(prediction);
 }
 
-/// Measures the two ways in `directory`, for some seconds.
+/// A directory on the file system for files without a name.
+fn scratch(mounted: &str) -> PathBuf {
+    let temporary = PathBuf::from("/var/tmp");
+    match mounted == "/" && temporary.is_dir() {
+        true => temporary,
+        false => PathBuf::from(mounted),
+    }
+}
+
+/// Measures both ways in turns, with files in `directory`, for some seconds. Writes at most 64 MiB
+/// to the disk.
 ///
 /// # Errors
 /// The reason why nothing can be measured there, in words.
-pub fn measure(directory: &Path, pair: &Pair, stop: &AtomicBool) -> Result<Table, String> {
-    let plan = Plan {
-        rounds: ROUNDS,
-        limits: Limits { commits: COMMITS, time: PASS },
-        ..Plan::new("watch", "As it is, and as it could be", vec![pair.0, pair.1])
+pub fn measure(
+    directory: &Path,
+    work: &Work,
+    stop: &AtomicBool,
+) -> Result<(Vec<Round>, Vec<Round>), String> {
+    let step = work.bytes.next_multiple_of(BLOCK_BYTES);
+    // Of each way, for each commit: its file's zeros, and what the commit writes.
+    let all = BYTES_MAX / (2 * (2 * step + BESIDE_BYTES));
+    let commits = (all / u64::from(ROUNDS)).min(COMMITS);
+    if commits < COMMITS_MIN {
+        return Err(format!("a sync writes {} bytes: measuring that writes too much", work.bytes));
+    }
+    let all = u64::from(ROUNDS) * commits;
+    let free_bytes = inkstone_io::free_bytes(directory).map_err(|error| error.to_string())?;
+    if free_bytes < ROOM * BYTES_MAX {
+        return Err(format!("{} has less than {} MiB free", directory.display(), ROOM * 64));
+    }
+    let failed = |error: io::Error| format!("in {}: {error}", directory.display());
+    let payload = incompressible(work.bytes as usize, 1);
+    let file = || -> io::Result<File> {
+        let file = tempfile::tempfile_in(directory)?;
+        for block in 0..all * step / BLOCK_BYTES {
+            file.write_all_at(&[0; BLOCK_BYTES as usize], block * BLOCK_BYTES)?;
+        }
+        file.sync_all()?;
+        Ok(file)
     };
-    let name = directory.display().to_string();
-    let open = OpenSite::open(directory, &name, plan.room_bytes()).map_err(|e| e.to_string())?;
-    let table = run(&open.site, &plan, stop, &mut Progress::silent());
-    open.close().map_err(|error| error.to_string())?;
-    Ok(table)
+    let (now, then) = (file().map_err(failed)?, file().map_err(failed)?);
+    let (mut of_now, mut of_then) = (Vec::new(), Vec::new());
+    let begun = Instant::now();
+    for number in 0..ROUNDS {
+        if stop.load(Ordering::Relaxed) || begun.elapsed() > TIME {
+            break;
+        }
+        let is_now_first = number % 2 == 0;
+        for is_now in [is_now_first, !is_now_first] {
+            let (file, rounds) = if is_now { (&now, &mut of_now) } else { (&then, &mut of_then) };
+            let timed = Instant::now();
+            for commit in u64::from(number) * commits..u64::from(number + 1) * commits {
+                commit_one(file, work, step, commit, &payload, is_now).map_err(failed)?;
+            }
+            rounds.push(Round {
+                number,
+                turn: u32::from(is_now != is_now_first),
+                commits,
+                total_ns: timed.elapsed().as_nanos() as u64,
+                slowest_ns: None,
+            });
+        }
+    }
+    if of_then.len() < PAIRS_MIN {
+        return Err("it was stopped, or the disk is too slow".into());
+    }
+    Ok((of_now, of_then))
 }
 
-/// The prediction of a table; `None` if it lacks one of the ways.
-pub fn prediction(table: &Table, pair: &Pair, now_us: f64) -> Option<Prediction> {
-    let (from, to) = (pair.0.name(), pair.1.name());
-    let ways = (table.way(&from)?, table.way(&to)?);
-    let found = relative(&ways.0.rounds, &ways.1.rounds, table.seed)?;
+fn commit_one(
+    file: &File,
+    work: &Work,
+    step: u64,
+    commit: u64,
+    payload: &[u8],
+    is_now: bool,
+) -> io::Result<()> {
+    // As many as waited for the journal have something for it.
+    let changes = |commit: u64| (commit as f64 * work.waited.clamp(0.0, 1.0)) as u64;
+    let is_change = changes(commit + 1) > changes(commit);
+    file.write_all_at(payload, commit * step)?;
+    if is_change {
+        file.set_modified(SystemTime::now())?;
+    }
+    if is_now { file.sync_all() } else { file.sync_data() }
+}
+
+/// The prediction of these rounds, for a sync that takes `now_us` now.
+pub fn prediction(now: &[Round], then: &[Round], now_us: f64) -> Prediction {
+    let Some(found) = relative(now, then, 1) else { return Prediction::default() };
     let interval = found.low.zip(found.high);
     let sentence = match (found.verdict, interval) {
         (Verdict::Faster | Verdict::Slower, Some((low, high))) => format!(
-            "a commit would take {:.0} us where it takes {now_us:.0} us now ({:.0} to {:.0}): on \
-             this disk the lab's `{to}` is {:.2} times as fast as its `{from}` ({low:.2} to \
-             {high:.2})",
-            now_us / found.speedup,
-            now_us / high,
-            now_us / low,
+            "a sync would take {} ({} to {}) where it takes {} now: written both ways on this \
+             disk, {:.2} times as fast ({low:.2} to {high:.2})",
+            time(now_us * 1000.0 / found.speedup),
+            time(now_us * 1000.0 / high),
+            time(now_us * 1000.0 / low),
+            time(now_us * 1000.0),
             found.speedup,
         ),
-        (Verdict::Tie, _) => {
-            format!("nothing: on this disk the lab's `{to}` is as fast as its `{from}`")
-        }
-        _ => format!(
-            "cannot tell: on this disk the lab's `{to}` beside its `{from}` shows no clear \
-             difference"
-        ),
+        (Verdict::Tie, _) => "nothing: written both ways on this disk, they are as fast".into(),
+        _ => "cannot tell: written both ways on this disk, they show no clear difference".into(),
     };
-    Some(Prediction { from, to, speedup: found.speedup, interval, sentence })
-}
-
-/// The table in a result of the lab with both ways, on this disk and file system.
-pub fn table_of<'a>(
-    result: &'a LabResult,
-    pair: &Pair,
-    device: &str,
-    file_system: &str,
-) -> Option<&'a Table> {
-    let (from, to) = (pair.0.name(), pair.1.name());
-    result.tables.iter().find(|table| {
-        let is_here =
-            table.place.device.as_deref() == Some(device) && table.place.file_system == file_system;
-        let has = |name: &str| table.way(name).is_some_and(|way| way.is_measured());
-        is_here && has(&from) && has(&to)
-    })
+    Prediction { speedup: Some(found.speedup), interval, sentence }
 }

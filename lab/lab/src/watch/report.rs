@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::advice::Advice;
 use super::cause::Cause;
-use super::predict::Prediction;
 use super::syncs::How;
 use super::tally::{BesideReport, SyncBill, SyncTime};
 
@@ -76,6 +75,8 @@ pub struct FileReport {
     pub bill: Option<SyncBill>,
     /// Where the time of one sync went.
     pub time: Option<SyncTime>,
+    /// The same of the slowest hundredth of them.
+    pub slowest: Option<SyncTime>,
     /// Whose requests were in progress during its syncs.
     pub beside: Vec<BesideReport>,
     /// Why its syncs cost what they do.
@@ -86,6 +87,17 @@ pub struct FileReport {
     pub advice: Option<Advice>,
     /// How much a change would help.
     pub prediction: Option<Prediction>,
+}
+
+/// What was measured about a change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// How many times as fast a sync would be; `None` if it could not be measured.
+    pub speedup: Option<f64>,
+    /// Its 95% interval; `None` if there were too few rounds.
+    pub interval: Option<(f64, f64)>,
+    /// The same as a sentence.
+    pub sentence: String,
 }
 
 /// Syncs of one kind.

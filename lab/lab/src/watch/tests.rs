@@ -9,7 +9,6 @@ use inkstone_host::{
 };
 use inkstone_io::{Barriers, CopyOnWrite};
 
-use super::advice::{SETTINGS, advice};
 use super::cause::{Cause, words};
 use super::collect::{Seen, Target};
 use super::page::page;
@@ -17,7 +16,7 @@ use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
 use super::report::{WatchReport, WatchedProcess};
 use super::syncs::{How, syncs_of};
 use super::tally::SyncBill;
-use super::{Predict, WatchOptions, report_of};
+use super::{WatchOptions, report_of};
 use crate::bill::{Disk, Layer};
 
 const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
@@ -156,8 +155,7 @@ fn report(recording: Recording) -> WatchReport {
     let options = WatchOptions {
         target: Target::Process(PROGRAM),
         time: std::time::Duration::from_secs(1),
-        predict: Predict::Never,
-        lab: None,
+        predict: false,
     };
     report_of(&options, &seen)
 }
@@ -244,8 +242,7 @@ fn a_sync_without_a_flush_of_its_own_pays_for_the_journals_commit() {
         let found = [bill.data_writes, bill.journal_writes, bill.metadata_writes, bill.flushes];
         assert_eq!(found, [1.0, 2.0, 0.0, 2.0], "{file:#?}");
         assert_eq!((file.cause, bill.waited), (cause, 1.0), "{file:#?}");
-        let is_named = file.advice.as_ref().is_some_and(|advice| advice.program == "etcd");
-        assert!(!is_named, "the file is no .wal: {file:#?}");
+        assert_eq!(file.advice, None, "{file:#?}");
     }
 }
 
@@ -324,23 +321,4 @@ fn bills_read_like_sentences() {
     assert_eq!(words(&bill(1.0, 0.0, 1.0)), "1 data write and 1 flush");
     assert_eq!(words(&bill(1.31, 0.0, 0.0)), "1.3 data writes");
     assert_eq!(words(&SyncBill::default()), "nothing on the disk");
-}
-
-#[test]
-fn a_setting_is_named_only_where_it_exists_and_is_in_the_docs() {
-    let wal = "/var/lib/postgresql/pg_wal/000000010000000000000001";
-    let found = advice("postgres", wal, Cause::Reserved, false).expect("a setting");
-    assert!(found.setting.contains("wal_init_zero"), "{found:?}");
-    assert_eq!(advice("postgres", wal, Cause::Overwrites, false), None);
-    assert_eq!(advice("my-own-program", wal, Cause::Reserved, true), None);
-    let etcd =
-        |is_beside| advice("etcd", "/var/lib/etcd/member/wal/0.wal", Cause::Reserved, is_beside);
-    assert!(etcd(true).is_some() && etcd(false).is_none());
-    let page = include_str!("../../../../docs/watch.md");
-    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    for setting in SETTINGS {
-        let named = [&setting.advice.program, &setting.advice.source];
-        let missing = named.into_iter().find(|it| !page.contains(&***it));
-        assert_eq!(missing, None, "docs/watch.md has the same table");
-    }
 }

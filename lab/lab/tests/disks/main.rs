@@ -10,4 +10,5 @@ mod bills;
 mod images;
 mod log_bill;
 mod measure;
+mod predict;
 mod runs;
