@@ -29,6 +29,7 @@ Examples:
   sudo inkstone watch --path /var/lib/postgresql --live
   sudo inkstone watch --name mysqld --json watch.json
   sudo inkstone watch --name postgres --predict    and by how much a setting would help
+  sudo inkstone watch --name etcd --slow 10ms      what its slow syncs waited for
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
 and removes the instance at the end. It writes nothing to a disk, unless `--predict` or `--json` is
@@ -63,6 +64,12 @@ pub(crate) struct WatchArguments {
     /// the program's disk, into files without a name, within some seconds
     #[arg(long)]
     predict: bool,
+    /// Explain the calls that took at least so long: what each sync or write to a file waited for
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slow: Option<Duration>,
+    /// Write the sums of --slow in the text format of Prometheus
+    #[arg(long, value_name = "FILE", requires = "slow")]
+    metrics: Option<PathBuf>,
 }
 
 fn up_to_a_day(text: &str) -> Result<Duration, String> {
@@ -84,7 +91,13 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
         }
     };
     let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
-    let options = WatchOptions { target, time: arguments.seconds, predict: arguments.predict };
+    let metrics_file = arguments.metrics.as_deref().map(Export::open).transpose()?;
+    let options = WatchOptions {
+        target,
+        time: arguments.seconds,
+        predict: arguments.predict,
+        slow: arguments.slow,
+    };
     let columns = width(std::io::stdout().is_terminal());
     let is_terminal = std::io::stdout().is_terminal();
     let mut redraw = |report: &WatchReport| {
@@ -106,6 +119,9 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     }
     if let Some(mut file) = json_file {
         file.write(&(serde_json::to_string_pretty(&report).context("make the JSON")? + "\n"))?;
+    }
+    if let (Some(mut file), Some(slow)) = (metrics_file, &report.slow) {
+        file.write(&slow.metrics())?;
     }
     let is_stopped = stop.load(Ordering::Relaxed);
     Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })

@@ -72,7 +72,8 @@ impl SyncTrace {
     /// # Errors
     /// As [`BlockTrace::start`]; the kernel has no events of system calls.
     pub fn start(devices: &[DeviceNumber]) -> Result<SyncTrace> {
-        let trace = BlockTrace::of(devices, &[EVENTS, SYNC_EVENTS, CALL_EVENTS], PAUSE_OF_SYNCS)?;
+        let groups = [EVENTS, SYNC_EVENTS, CALL_EVENTS];
+        let trace = BlockTrace::of(devices, &groups, PAUSE_OF_SYNCS)?;
         let calls = trace.instance.file("events/syscalls/sys_enter_fsync");
         if !fs::exists(&calls).unwrap_or(false) {
             let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
@@ -150,7 +151,7 @@ impl SyncTrace {
 
     /// The events that came after the first `count`, in the order in which they were read.
     pub fn after(&self, count: usize) -> Vec<TraceEvent> {
-        locked(&self.0.gathered).events.get(count..).unwrap_or_default().to_vec()
+        self.0.after(count)
     }
 
     /// Whether so many events were kept that further ones will soon count as lost.
@@ -199,16 +200,27 @@ impl BlockTrace {
         if devices.is_empty() {
             return Err(Error::invalid("start a block trace", "", "no device was named"));
         }
-        let instance = Instance::create()?;
-        let specs = groups.iter().flat_map(|group| group.iter());
         let filter = filter_of(devices);
+        // Calls are switched on when they are wanted.
+        Self::start_with(pause, |instance| {
+            let specs = groups.iter().flat_map(|group| group.iter());
+            enable_events(instance, specs, &filter, |spec| !spec.is_call())
+        })
+    }
+
+    /// Starts an instance with the events that `choose` switches on.
+    pub(super) fn start_with(
+        pause: Duration,
+        choose: impl FnOnce(&Instance) -> Result<Decoder>,
+    ) -> Result<BlockTrace> {
+        let instance = Instance::create()?;
         let cpus = cpus_of(&instance)?;
         instance.write("trace_clock", "mono")?;
         let buffer_kb =
             (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
         instance.write("buffer_size_kb", &buffer_kb.to_string())?;
         let layout = page_layout(&instance)?;
-        let decoder = enable_events(&instance, specs, &filter)?;
+        let decoder = choose(&instance)?;
         let pipes =
             cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -246,6 +258,15 @@ impl BlockTrace {
         let Gathered { mut events, missed, dropped } = std::mem::take(&mut *locked(&self.gathered));
         events.sort_by_key(|event| event.time_ns);
         Ok(Trace { events, lost: lost?.max(missed).saturating_add(dropped) })
+    }
+
+    pub(super) fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// The events that came after the first `count`, in the order in which they were read.
+    pub(super) fn after(&self, count: usize) -> Vec<TraceEvent> {
+        locked(&self.gathered).events.get(count..).unwrap_or_default().to_vec()
     }
 
     fn end(&mut self) -> Result<()> {
@@ -303,11 +324,12 @@ fn page_layout(instance: &Instance) -> Result<PageLayout> {
     })
 }
 
-/// Sets filters and switches on every event that this kernel has.
-fn enable_events(
+/// Sets filters and switches on those of the events that this kernel has and `is_on` wants at once.
+pub(super) fn enable_events(
     instance: &Instance,
     specs: impl Iterator<Item = &'static EventSpec>,
     filter: &str,
+    is_on: impl Fn(&EventSpec) -> bool,
 ) -> Result<Decoder> {
     let mut decoder: Option<Decoder> = None;
     for spec in specs {
@@ -339,11 +361,9 @@ fn enable_events(
         if spec.has_device() {
             instance.write(&format!("{event}/filter"), filter)?;
         }
-        if spec.is_call() {
-            // Switched on when they are wanted.
-            continue;
+        if is_on(spec) {
+            instance.write(&format!("{event}/enable"), "1")?;
         }
-        instance.write(&format!("{event}/enable"), "1")?;
     }
     decoder.ok_or_else(|| {
         Error::unsupported(

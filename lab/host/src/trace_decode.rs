@@ -145,6 +145,48 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     }),
 ];
 
+/// What threads wait for. The kernel shows these of the chosen threads alone.
+pub(super) const TASK_EVENTS: &[EventSpec] = &[
+    event("sched/sched_switch", &["prev_pid", "prev_state", "next_pid"], |record| {
+        let (from, to) = (record.number32(0)?, record.number32(2)?);
+        // The lowest byte has the kinds of sleep; a higher bit says that it was preempted.
+        Some(TraceKind::Switch { from, to, sleeps: record.number(1)? & 0xff != 0 })
+    }),
+    event("sched/sched_waking", &["pid", "common_flags"], |record| {
+        let by_interrupt = record.number(1)? & (FLAG_HARD_INTERRUPT | FLAG_SOFT_INTERRUPT) != 0;
+        Some(TraceKind::Waking { thread: record.number32(0)?, by_interrupt })
+    }),
+    event("vmscan/mm_vmscan_direct_reclaim_begin", &["order"], reclaim_begins),
+    event("vmscan/mm_vmscan_direct_reclaim_end", &["nr_reclaimed"], reclaim_ends),
+    event("vmscan/mm_vmscan_memcg_reclaim_begin", &["order"], reclaim_begins),
+    event("vmscan/mm_vmscan_memcg_reclaim_end", &["nr_reclaimed"], reclaim_ends),
+    event("writeback/balance_dirty_pages", &["pause"], |record| {
+        Some(TraceKind::DirtyPause { is_asleep: record.number(0)?.cast_signed() > 0 })
+    }),
+];
+
+/// When the kernel passes on requests that a cgroup's limit (`io.max`) had held back.
+pub(super) const THROTTLE_EVENTS: &[EventSpec] = &[
+    event("workqueue/workqueue_execute_start", &["function"], |_| {
+        Some(TraceKind::Throttled { begins: true })
+    }),
+    event("workqueue/workqueue_execute_end", &["function"], |_| {
+        Some(TraceKind::Throttled { begins: false })
+    }),
+];
+pub(super) const THROTTLE_FILTER: &str = "function.function == blk_throtl_dispatch_work_fn";
+
+const FLAG_HARD_INTERRUPT: u64 = 0x08;
+const FLAG_SOFT_INTERRUPT: u64 = 0x10;
+
+fn reclaim_begins(_: &Record<'_>) -> Option<TraceKind> {
+    Some(TraceKind::Reclaim { begins: true })
+}
+
+fn reclaim_ends(_: &Record<'_>) -> Option<TraceKind> {
+    Some(TraceKind::Reclaim { begins: false })
+}
+
 fn sync_of_xfs(record: &Record<'_>) -> Option<TraceKind> {
     let (device, inode) = (Some(record.device()?), record.number(1)?);
     Some(TraceKind::FileSync { device, inode, data_only: None })

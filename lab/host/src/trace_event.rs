@@ -125,6 +125,21 @@ pub enum TraceKind {
     },
     /// The call has returned.
     CallExit { call: Call, result: i64 },
+    /// A processor went from one thread to another.
+    Switch {
+        from: u32,
+        to: u32,
+        /// Whether the first one sleeps; otherwise it would run on.
+        sleeps: bool,
+    },
+    /// This thread woke another one, or interrupted work did so meanwhile.
+    Waking { thread: u32, by_interrupt: bool },
+    /// This thread begins to free memory that it needs, or has done so.
+    Reclaim { begins: bool },
+    /// The kernel lets this thread wait, since too many written pages are not on the disk.
+    DirtyPause { is_asleep: bool },
+    /// This worker begins to pass on requests that a cgroup's limit had held back, or has done so.
+    Throttled { begins: bool },
 }
 
 /// A system call that makes something durable, or writes.

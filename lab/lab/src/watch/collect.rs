@@ -249,6 +249,11 @@ impl Watched {
         Ok(true)
     }
 
+    /// What is known so far, without events.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
     /// What was seen so far.
     pub fn so_far(&mut self) -> Seen {
         let trace = self.trace.as_ref().map(SyncTrace::so_far);

@@ -5,7 +5,8 @@
 //!
 //! [`collect`] watches and makes a [`recording::Recording`]. The rest is computed from that alone:
 //! [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause) (why). Then
-//! [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
+//! [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints. Beside that,
+//! [`slow`] explains the slowest calls.
 
 pub mod advice;
 pub mod cause;
@@ -15,6 +16,11 @@ pub mod predict;
 pub mod recording;
 pub mod report;
 mod rows;
+pub mod slow;
+mod slow_collect;
+pub mod slow_report;
+#[cfg(test)]
+mod slow_tests;
 pub mod syncs;
 pub mod tally;
 #[cfg(test)]
@@ -31,6 +37,7 @@ use collect::{Seen, Target, WatchError, Watched};
 use recording::{Place, Recording, SeenFile};
 use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
 use rows::Row;
+use slow_collect::SlowWatch;
 use syncs::{How, Sync, Syncs, syncs_of};
 use tally::{BesideReport, Tallied, tally};
 
@@ -43,6 +50,8 @@ pub struct WatchOptions {
     pub time: Duration,
     /// Whether to measure how much a setting would help: writes to the program's disk.
     pub predict: bool,
+    /// From how long on a call is slow and is explained; `None` explains none.
+    pub slow: Option<Duration>,
 }
 
 /// The most files that are listed.
@@ -69,11 +78,17 @@ pub fn watch(
     show: Option<&mut dyn FnMut(&WatchReport) -> bool>,
 ) -> Result<WatchReport, WatchError> {
     let mut watched = Watched::start(options.target.clone())?;
+    let slow = options.slow.map(|from| SlowWatch::start(from, watched.recording()));
+    let mut slow = slow.transpose()?;
     let until = Instant::now() + options.time;
     let mut show = show;
     loop {
-        let pause = if show.is_some() { Instant::now() + SHOW_EVERY } else { until };
+        let is_paused = show.is_some() || slow.is_some();
+        let pause = if is_paused { Instant::now() + SHOW_EVERY } else { until };
         let goes_on = watched.watch(pause.min(until), stop)?;
+        if let Some(slow) = &mut slow {
+            slow.follow(watched.recording())?;
+        }
         if !goes_on || Instant::now() >= until {
             break;
         }
@@ -85,6 +100,11 @@ pub fn watch(
     }
     let seen = watched.finish()?;
     let mut report = report_of(options, &seen);
+    if let Some(slow) = slow {
+        let (explained, warnings) = slow.finish(&seen.recording)?;
+        report.slow = Some(explained);
+        report.warnings.extend(warnings);
+    }
     if options.predict {
         predict::predict(&mut report, stop);
     }
@@ -145,6 +165,7 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         finding: String::new(),
         files,
         files_left_out,
+        slow: None,
         disks: disks(recording, &tallied)
             .into_iter()
             .filter(|disk| used.is_empty() || used.contains(&disk.device))

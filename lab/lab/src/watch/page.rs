@@ -9,6 +9,8 @@ use super::tally::SyncTime;
 
 /// What helps where no setting that was measured answers the cause.
 const NOTHING_KNOWN: &str = "no setting is known here: docs/watch.md has those that were measured";
+/// The most slow calls on the page.
+const SLOW_LISTED: usize = 10;
 /// What the time is that no request and no journal explains.
 const ELSEWHERE: &str = "the kernel's own work, and waits for a processor or a lock";
 /// The width of the column of names.
@@ -46,6 +48,14 @@ pub fn page(report: &WatchReport, width: usize) -> String {
                 known(process.to_disk_bytes)
             );
             text.push_str(&row("process", &said, width));
+        }
+    }
+    if let Some(slow) = &report.slow {
+        text.push('\n');
+        text.push_str(&wrapped(&slow.finding, width));
+        for call in slow.listed.iter().take(SLOW_LISTED) {
+            let at = format!("{:.2} s", call.at_ms / 1000.0);
+            text.push_str(&row(&at, &call.words(), width));
         }
     }
     text.push('\n');

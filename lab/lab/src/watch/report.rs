@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advice::Advice;
 use super::cause::Cause;
+use super::slow_report::SlowReport;
 use super::syncs::How;
 use super::tally::{BesideReport, SyncBill, SyncTime};
 
@@ -31,6 +32,8 @@ pub struct WatchReport {
     pub files: Vec<FileReport>,
     /// How many more synced files are not listed.
     pub files_left_out: usize,
+    /// What slow calls waited for, if that was asked.
+    pub slow: Option<SlowReport>,
     /// The disks below them.
     pub disks: Vec<DiskReport>,
     /// Files that changed size or were opened for writing meanwhile, and were never synced.

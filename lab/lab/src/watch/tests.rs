@@ -82,7 +82,7 @@ fn state(len_bytes: u64, extents: Vec<Extent>) -> Option<FileState> {
     Some(FileState { len_bytes, extents: ExtentMap { extents } })
 }
 
-fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
+pub(super) fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
     let place = Place {
         device: DISK,
         layer: Layer {
@@ -156,6 +156,7 @@ fn report(recording: Recording) -> WatchReport {
         target: Target::Process(PROGRAM),
         time: std::time::Duration::from_secs(1),
         predict: false,
+        slow: None,
     };
     report_of(&options, &seen)
 }
