@@ -26,7 +26,7 @@ use inkstone_lab::pass::{Limits, Recorders, Writer};
 use inkstone_lab::stage::{Session, incompressible, stage};
 use inkstone_lab::watch::collect::{Target, Watched};
 use inkstone_lab::watch::report::WatchReport;
-use inkstone_lab::watch::{Predict, WatchOptions, report_of};
+use inkstone_lab::watch::{WatchOptions, report_of};
 use inkstone_lab::writing::Writing;
 use support::can_bill;
 
@@ -288,8 +288,8 @@ fn watched(made: &Made, kind: &Kind, name: &str, work: Work) -> (WatchReport, Co
     let options = WatchOptions {
         target: target.clone(),
         time: Duration::from_secs(60),
-        predict: Predict::Never,
-        lab: None,
+        predict: false,
+        slow: None,
     };
     let numbers: Vec<DeviceNumber> = made.devices.iter().map(LoopDevice::device).collect();
     let journal = journal_of(made, kind);
