@@ -28,12 +28,11 @@ Examples:
   sudo inkstone watch 1234 --seconds 30    a process and its descendants
   sudo inkstone watch --path /var/lib/postgresql --live
   sudo inkstone watch --name mysqld --json watch.json
-  sudo inkstone watch --name postgres --predict    and by how much a setting would help
   sudo inkstone watch --name etcd --slow 10ms      what its slow syncs waited for
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
-and removes the instance at the end. It writes nothing to a disk, unless `--predict` or `--json` is
-given. Exits with 1 if there is no such program.
+and removes the instance at the end. It writes nothing but the files of --json and --metrics. Exits
+with 1 if there is no such program.
 Without root: bytes written, and the state of the files' blocks.";
 
 #[derive(Debug, Args)]
@@ -60,10 +59,6 @@ pub(crate) struct WatchArguments {
     /// Write the report as JSON; `-` writes to stdout instead of the page
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Afterwards measure how much the setting that is named would help: writes at most 64 MiB to
-    /// the program's disk, into files without a name, within some seconds
-    #[arg(long)]
-    predict: bool,
     /// Explain the calls that took at least so long: what each sync or write to a file waited for
     #[arg(long, value_name = "TIME", value_parser = duration)]
     slow: Option<Duration>,
@@ -92,12 +87,7 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     };
     let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
     let metrics_file = arguments.metrics.as_deref().map(Export::open).transpose()?;
-    let options = WatchOptions {
-        target,
-        time: arguments.seconds,
-        predict: arguments.predict,
-        slow: arguments.slow,
-    };
+    let options = WatchOptions { target, time: arguments.seconds, slow: arguments.slow };
     let columns = width(std::io::stdout().is_terminal());
     let is_terminal = std::io::stdout().is_terminal();
     let mut redraw = |report: &WatchReport| {

@@ -176,7 +176,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
 }
 
 fn options(target: Target) -> WatchOptions {
-    WatchOptions { target, time: Duration::from_secs(60), predict: false, slow: None }
+    WatchOptions { target, time: Duration::from_secs(60), slow: None }
 }
 
 /// Watches the program while it works.

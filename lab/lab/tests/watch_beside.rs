@@ -285,12 +285,8 @@ fn watched(made: &Made, kind: &Kind, name: &str, work: Work) -> (WatchReport, Co
     drop((told, tell));
     done.read_exact(&mut [0]).expect("it is ready");
     let target = Target::Process(child.id());
-    let options = WatchOptions {
-        target: target.clone(),
-        time: Duration::from_secs(60),
-        predict: false,
-        slow: None,
-    };
+    let options =
+        WatchOptions { target: target.clone(), time: Duration::from_secs(60), slow: None };
     let numbers: Vec<DeviceNumber> = made.devices.iter().map(LoopDevice::device).collect();
     let journal = journal_of(made, kind);
     let mut watched = Watched::start(target).expect("a trace");

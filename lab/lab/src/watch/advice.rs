@@ -1,7 +1,7 @@
 //! Which setting of the watched program answers a cause.
 //!
 //! *Owns*: the settings, each with its source and with what proves that the program has another
-//! value now. *May not touch*: how much a setting would help (`predict`).
+//! value now. *May not touch*: why a sync costs what it does (`cause`).
 //!
 //! A setting is here only if `.ci/watch-real` found its cause in the real program, applied it, and
 //! measured the gain. docs/watch.md has the same table, with the figures.

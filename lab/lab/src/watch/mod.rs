@@ -5,14 +5,13 @@
 //!
 //! [`collect`] watches and makes a [`recording::Recording`]. The rest is computed from that alone:
 //! [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause) (why). Then
-//! [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints. Beside that,
-//! [`slow`] explains the slowest calls.
+//! [`advice`](mod@advice) names a setting, and [`page`] prints. Beside that, [`slow`] explains the
+//! slowest calls.
 
 pub mod advice;
 pub mod cause;
 pub mod collect;
 pub mod page;
-pub mod predict;
 pub mod recording;
 pub mod report;
 mod rows;
@@ -48,8 +47,6 @@ pub struct WatchOptions {
     pub target: Target,
     /// How long to watch.
     pub time: Duration,
-    /// Whether to measure how much a setting would help: writes to the program's disk.
-    pub predict: bool,
     /// From how long on a call is slow and is explained; `None` explains none.
     pub slow: Option<Duration>,
 }
@@ -104,9 +101,6 @@ pub fn watch(
         let (explained, warnings) = slow.finish(&seen.recording)?;
         report.slow = Some(explained);
         report.warnings.extend(warnings);
-    }
-    if options.predict {
-        predict::predict(&mut report, stop);
     }
     Ok(report)
 }
@@ -308,7 +302,6 @@ impl One<'_> {
             beside,
             cause,
             why,
-            prediction: None,
             path,
         }
     }

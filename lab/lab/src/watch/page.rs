@@ -165,9 +165,6 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
         None if !says_why => text.push_str(&row("what helps", NOTHING_KNOWN, width)),
         None => {}
     }
-    if let Some(prediction) = &file.prediction {
-        text.push_str(&row("by how much", &prediction.sentence, width));
-    }
 }
 
 /// Where the time of a sync went, without what is below a hundredth of it.

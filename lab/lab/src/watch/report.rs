@@ -88,19 +88,6 @@ pub struct FileReport {
     pub why: String,
     /// The setting that would help, if the program has one.
     pub advice: Option<Advice>,
-    /// How much a change would help.
-    pub prediction: Option<Prediction>,
-}
-
-/// What was measured about a change.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Prediction {
-    /// How many times as fast a sync would be; `None` if it could not be measured.
-    pub speedup: Option<f64>,
-    /// Its 95% interval; `None` if there were too few rounds.
-    pub interval: Option<(f64, f64)>,
-    /// The same as a sentence.
-    pub sentence: String,
 }
 
 /// Syncs of one kind.

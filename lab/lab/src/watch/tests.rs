@@ -155,7 +155,6 @@ fn report(recording: Recording) -> WatchReport {
     let options = WatchOptions {
         target: Target::Process(PROGRAM),
         time: std::time::Duration::from_secs(1),
-        predict: false,
         slow: None,
     };
     report_of(&options, &seen)

@@ -10,5 +10,4 @@ mod bills;
 mod images;
 mod log_bill;
 mod measure;
-mod predict;
 mod runs;
