@@ -101,7 +101,7 @@ static void options(const std::string &path) {
     const auto moved = inkstone::log::open(path + "-moved", strict); // NOLINT: moved from.
     CHECK(is_refused(moved.code(), moved.error(), "these options were moved away"));
     CHECK(inkstone::reader::open(path, strict).code() == INKSTONE_INVALID);
-    CHECK(inkstone::log::open(path + "-moved", kept).code() == INKSTONE_IO);
+    CHECK(inkstone::log::open(path + "-moved", kept).code() == INKSTONE_NO_LOG);
 }
 
 static void returned(const std::string &path) {

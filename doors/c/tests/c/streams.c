@@ -144,7 +144,8 @@ static void every_change(const char *directory) {
     CHECK(inkstone_streams_get(reader, 7, 1, &bytes, &error) == INKSTONE_TRUNCATED_BEFORE);
     CHECK(bytes.data == NULL);
     names(7, 2);
-    FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_BEFORE, "stream 7 has no record 1: it begins at number 2");
+    FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_BEFORE,
+          "stream 7 has no record 1: it begins at number 2");
     CHECK(inkstone_streams_get(reader, 7, 4, &bytes, &error) == INKSTONE_NOT_YET);
     CHECK(inkstone_error_is_retryable(error));
     names(7, 4);

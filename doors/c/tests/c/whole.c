@@ -174,8 +174,8 @@ static void a_full_log_is_busy(const char *directory) {
     inkstone_log_free(log);
 }
 
-/* A batch may take as much of the log as the largest record: 24 bytes more for each record, rounded
- * up to 8. */
+/* A batch has the limit of a record: each of its records counts with 24 bytes more, rounded up to
+ * 8. */
 static void a_batch_is_as_large_as_the_largest_record(const char *directory) {
     enum { MOST = 1 << 16 };
     static char bytes[MOST];
@@ -187,8 +187,8 @@ static void a_batch_is_as_large_as_the_largest_record(const char *directory) {
     set(options, "buffer_bytes", "131072");
     OK(inkstone_open(in(directory, "batch"), options, &log, &error));
     inkstone_options_free(options);
-    /* 32 and MOST - 32 + 24: as the largest record. */
-    inkstone_bytes batch[2] = {{bytes, 1}, {bytes, MOST - 32}};
+    /* 32, and MOST - 56 + 24. */
+    inkstone_bytes batch[2] = {{bytes, 1}, {bytes, MOST - 56}};
     OK(inkstone_append_batch(log, batch, 2, &pending, &error));
     OK(inkstone_wait(&pending, &error));
     batch[1].size++;
