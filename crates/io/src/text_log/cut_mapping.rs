@@ -216,7 +216,7 @@ mod tests {
             0
         });
         let ended = ended.expect_err("no child goes on").to_string();
-        let signal = format!("terminating_signal: {} ", libc::SIGBUS);
+        let signal = format!("signal {} ended it", libc::SIGBUS);
         assert!(ended.contains(&signal), "{ended}");
     }
 
