@@ -17,13 +17,16 @@ use crate::capability::Capabilities;
 use crate::error::{Error, Result};
 use crate::seam::{Completion, Directory, Engine, File, Lock, OpenFile, Request};
 use crate::strategy::EngineKind;
-use crate::{SharedPage, SharedPageReader};
+use crate::{DirectoryLock, SharedPage, SharedPageReader};
 
 /// An engine for the files of an [`AnyDirectory`].
 pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
 
-/// A lock on a file of an [`AnyDirectory`]; released when it is dropped.
+/// A lock on a file of an [`AnyDirectory`], with that of the directory itself where one counts;
+/// released when it is dropped.
 pub struct AnyLock {
+    // Released first: the next holder takes the file first.
+    _itself: Option<DirectoryLock>,
     lock: Arc<dyn Lock>,
     shared_page: Option<Arc<SharedPage>>,
 }
@@ -106,8 +109,8 @@ impl fmt::Debug for AnyDirectory {
     }
 }
 
-/// The calls of an [`AnyDirectory`]: each is [`Directory`]'s of the same name. Implement that
-/// trait, and you have these.
+/// The calls of an [`AnyDirectory`]: each is [`Directory`]'s of the same name, and `lock` takes the
+/// lock of the directory itself, too. Implement that trait, and you have these.
 #[expect(missing_docs, reason = "each call is documented in `Directory`")]
 #[expect(clippy::missing_errors_doc, reason = "each call is documented in `Directory`")]
 pub trait DirectoryCalls: Send + Sync + 'static {
@@ -164,8 +167,9 @@ impl<D: Directory> DirectoryCalls for D {
     }
 
     fn lock(&self, name: &str) -> Result<Option<AnyLock>> {
-        let lock = Directory::lock(self, name)?;
-        Ok(lock.map(|lock| AnyLock { shared_page: self.shared_page(&lock), lock: Arc::new(lock) }))
+        let Some(lock) = Directory::lock(self, name)? else { return Ok(None) };
+        let _itself = self.lock_itself()?;
+        Ok(Some(AnyLock { _itself, shared_page: self.shared_page(&lock), lock: Arc::new(lock) }))
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {

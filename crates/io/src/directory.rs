@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::fs::fstatvfs;
 
 use crate::capability::Capabilities;
+use crate::directory_lock::DirectoryLock;
 use crate::engine::OsEngine;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
@@ -230,6 +231,11 @@ impl Directory for OsDirectory {
     fn lock(&self, name: &str) -> Result<Option<OsLock>> {
         self.check_change("lock", name)?;
         OsLock::take(&self.held, name, self.file_mode, self.mark)
+    }
+
+    fn lock_itself(&self) -> Result<Option<DirectoryLock>> {
+        self.check_change("lock", "itself")?;
+        DirectoryLock::take(&self.held, self.mark)
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {

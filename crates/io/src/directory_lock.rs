@@ -8,12 +8,14 @@
 //! machine, or each mount, may keep its own: there it proves nothing and is not taken. A reader
 //! never takes it.
 
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::held::Held;
 use crate::lock_table::{Entry, while_no_fork};
@@ -25,18 +27,9 @@ const OF_ONE_KERNEL: [u32; 6] = [EXT4, XFS, BTRFS, F2FS, TMPFS, OVERLAY];
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What came of asking for the lock.
-pub(crate) enum Asked {
-    Taken(DirectoryLock),
-    /// Another process has had it for a second.
-    Busy,
-    /// No such lock counts here, or this process may not have one.
-    NotHere,
-}
-
-/// The lock; released when dropped, and not kept by a forked child.
+/// The lock of a directory itself; released when dropped, and not kept by a forked child.
 #[derive(Debug)]
-pub(crate) struct DirectoryLock {
+pub struct DirectoryLock {
     // Closed after the entry was removed from the table.
     descriptor: OwnedFd,
     entry: Entry,
@@ -44,22 +37,22 @@ pub(crate) struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Takes it; waits for up to a second while another process has it.
-    pub(crate) fn take(held: &Held, mark: ForkMark) -> Asked {
+    /// As [`Directory::lock_itself`](crate::Directory::lock_itself).
+    pub(crate) fn take(held: &Held, mark: ForkMark) -> Result<Option<Self>> {
         let counts = sys::file_system(held.as_fd())
             .is_ok_and(|system| OF_ONE_KERNEL.contains(&system.number));
         if !counts {
-            return Asked::NotHere;
+            return Ok(None);
         }
         let until = Instant::now() + PATIENCE;
         loop {
             match while_no_fork(|| Self::attempt(held, mark)) {
-                Ok(lock) => return Asked::Taken(lock),
-                Err(Errno::WOULDBLOCK) if Instant::now() >= until => return Asked::Busy,
+                Ok(lock) => return Ok(Some(lock)),
+                Err(Errno::WOULDBLOCK) if Instant::now() >= until => return Err(busy(held)),
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
                 Err(Errno::INTR) => {}
                 // A user who may not read the directory; a sandbox.
-                Err(_) => return Asked::NotHere,
+                Err(_) => return Ok(None),
             }
         }
     }
@@ -74,6 +67,12 @@ impl DirectoryLock {
         flock(&lock.descriptor, FlockOperation::NonBlockingLockExclusive)?;
         Ok(lock)
     }
+}
+
+fn busy(held: &Held) -> Error {
+    let what = "another process has a lock on the directory itself";
+    Error::new("lock directory", held.path(), io::Error::new(ErrorKind::ResourceBusy, what))
+        .advise("end that process, which `lslocks` shows; a removed lock file lets nobody in")
 }
 
 impl Drop for DirectoryLock {

@@ -64,6 +64,7 @@ pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
+pub use directory_lock::DirectoryLock;
 pub use error::{Error, MORE_THREADS, Result, is_not_here};
 pub use file::OsFile;
 pub use file_ages::kept_by_age;

@@ -6,7 +6,7 @@
 //! published.
 //!
 //! The lock is on a file, and a name can be given to another file: a cleaner removes it, a restore
-//! replaces it. So the directory itself is locked, too (`directory_lock.rs`), and a holder can
+//! replaces it. So the directory itself can be locked, too (`directory_lock.rs`), and a holder can
 //! compare the name with its file.
 //!
 //! A traditional record lock belongs to the process and is lost when the process closes *any*
@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
-use crate::directory_lock::{Asked, DirectoryLock};
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::held::Held;
@@ -126,11 +125,10 @@ impl Drop for OwnPage {
     }
 }
 
-/// The exclusive lock on a file, and on its directory where that counts; released when dropped.
+/// The exclusive lock on a file; released when dropped.
 #[derive(Debug)]
 pub struct OsLock {
-    // Released in this order, before the own_page ends: the next holder takes the file first.
-    _directory: Option<DirectoryLock>,
+    // Released before the own_page ends.
     locked: LockedFile,
     held: Arc<Held>,
     name: String,
@@ -178,21 +176,14 @@ impl OsLock {
                 break locked;
             }
         };
-        let directory = match DirectoryLock::take(held, mark) {
-            Asked::Taken(lock) => Some(lock),
-            Asked::NotHere => None,
-            Asked::Busy => return Err(busy(held)),
-        };
         let shared_page = SharedPage::of(&locked.file, mark).map(Arc::new);
         let lock = Self {
-            _directory: directory,
             locked,
             held: Arc::clone(held),
             name: name.to_owned(),
             path,
             own_page: shared_page.map(|shared_page| OwnPage(shared_page, mark)),
         };
-        lock.check_named()?;
         lock.leave_note();
         Ok(Some(lock))
     }
@@ -236,16 +227,6 @@ impl Lock for OsLock {
         };
         Err(Error::new("check lock", &self.path, io::Error::other(what)).advise(advice))
     }
-}
-
-/// The error of a lock whose file is free and whose directory is locked.
-fn busy(held: &Held) -> Error {
-    let source = io::Error::new(
-        ErrorKind::ResourceBusy,
-        "another process has a lock on the directory itself",
-    );
-    Error::new("lock directory", held.path(), source)
-        .advise("end that process, which `lslocks` shows; a removed lock file lets nobody in")
 }
 
 /// The holder of the lock on the file, in words; `None` if it is free.

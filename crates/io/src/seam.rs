@@ -17,7 +17,7 @@ use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
-use crate::{SharedPage, SharedPageReader};
+use crate::{DirectoryLock, SharedPage, SharedPageReader};
 use std::any::Any;
 use std::fmt;
 use std::path::Path;
@@ -413,13 +413,20 @@ pub trait Directory: Send + Sync + 'static {
     /// that need not be durable. Never remove or replace a lock file: the next process would lock
     /// another file of that name ([`Lock::check_named`] tells).
     ///
-    /// Where the system has one that counts, a lock of the directory itself is taken, too.
+    /// # Errors
+    /// The file could not be opened or created, or the file system has no locks. A full disk is no
+    /// error if the file exists.
+    fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
+
+    /// Takes the lock of the directory itself, which keeps a second holder out whatever becomes of
+    /// a lock file; waits for up to a second while another process has it. `None` where no such
+    /// lock counts.
     ///
     /// # Errors
-    /// The file could not be opened or created, or the file system has no locks. Of the kind
-    /// `ResourceBusy`: the file is free, and another process has had the lock of the directory for
-    /// a second. A full disk is no error if the file exists.
-    fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
+    /// Of the kind `ResourceBusy`: another holder has had it for a second.
+    fn lock_itself(&self) -> Result<Option<DirectoryLock>> {
+        Ok(None)
+    }
 
     /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process`
     /// if it is unknown); `None` if the lock is free, or there is no such file. It takes no lock,
