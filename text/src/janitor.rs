@@ -15,11 +15,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use inkstone_io::{
     AppendFacts, AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner,
-    Result, let_others_go_first,
+    Result, let_others_go_first, start_thread,
 };
 
 use crate::event::{Cause, Event, Events};
@@ -62,7 +62,7 @@ impl Janitor {
             drop(shared);
             chores.run(&orders, &theirs);
         };
-        let thread = thread::Builder::new().name("log janitor".into()).spawn(run)?;
+        let thread = start_thread("log janitor", run)?;
         Ok(Self { rotated: Some(rotated), thread: Some(thread), stop })
     }
 

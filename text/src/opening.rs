@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{
     Directory as _, Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer,
-    buffers_in_memory,
+    buffers_in_memory, start_thread,
 };
 
 use crate::buffer::Buffer;
@@ -182,7 +182,7 @@ fn open_output(
     // Started with nothing: if it cannot start, the caller keeps the stage.
     let (give, given) = channel::<OutputThread>();
     let run = move || given.recv().expect("it is given just below").run();
-    let thread = thread::Builder::new().name("log writer".into()).spawn(run);
+    let thread = start_thread("log writer", run);
     let thread = thread.map_err(|error| Error::new("start the output thread of", &log, error))?;
     let options = (builder.notice, flag);
     let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing, options);

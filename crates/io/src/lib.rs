@@ -15,6 +15,7 @@
 //! [`transfer`] handles `EINTR` and short transfers for all engines.
 
 mod any;
+mod begun;
 mod bell;
 mod buffer;
 mod capability;
@@ -54,6 +55,7 @@ pub mod transfer;
 mod yielding;
 
 pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls, LockWatch};
+pub use begun::start_thread;
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use capability::{

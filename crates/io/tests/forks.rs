@@ -9,6 +9,7 @@
 #[path = "../../../lab/host/tests/host_support/mod.rs"]
 mod host_support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
@@ -20,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use host_support::temporary;
-use inkstone_host::{Signal, in_forked_child, signal_group};
+use inkstone_host::{Signal, alone, in_forked_child, signal_group};
 use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
     AlignedBuf, Directory, Engine, EngineKind, Error, File, OpenFile, Operation, OsDirectory,
-    Persist, Preparation, Request, Result, SyncKind,
+    Persist, Preparation, Request, Result, SyncKind, start_thread,
 };
 
 const PARENT: &str = "INKSTONE_TEST_FORKS_IN";
@@ -94,6 +95,9 @@ fn a_child_is_refused_every_change_and_reads_on() {
 
 #[test]
 fn a_childs_engines_refuse_and_do_not_hang() {
+    if !alone("a_childs_engines_refuse_and_do_not_hang") {
+        return;
+    }
     let (_made, directory) = directory();
     let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
     let write = || Request {
@@ -132,6 +136,36 @@ fn a_childs_engines_refuse_and_do_not_hang() {
         });
         assert_eq!(child.unwrap(), 7, "{kind}");
         engine.take().unwrap().run(write()).unwrap().result.unwrap();
+    }
+}
+
+/// A thread that starts holds a lock of the standard library for a moment, and a child that is
+/// forked in that moment can start no thread. On one processor a new thread has not run at all when
+/// its starter goes on, unless that waits for it.
+#[test]
+fn a_thread_of_ours_has_begun_when_its_starter_goes_on() {
+    let test = "a_thread_of_ours_has_begun_when_its_starter_goes_on";
+    if !alone(test) {
+        return;
+    }
+    // SAFETY: the set is zeros, which is a value of it, and lives through the call.
+    let is_set = unsafe {
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(usize::try_from(libc::sched_getcpu()).unwrap(), &mut one);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const one)
+    };
+    assert_eq!(is_set, 0);
+    let threads = || -> BTreeSet<_> {
+        fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path()).collect()
+    };
+    for _ in 0..100 {
+        let before = threads();
+        let (_end, waits) = std::sync::mpsc::channel::<()>();
+        start_thread("begins", move || waits.recv()).unwrap();
+        let new = threads().difference(&before).next().expect("it lives").join("schedstat");
+        // The last number: how often it has had the processor.
+        let told = fs::read_to_string(new).unwrap();
+        assert_ne!(told.split_whitespace().last(), Some("0"), "it has not begun");
     }
 }
 

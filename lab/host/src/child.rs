@@ -75,6 +75,28 @@ pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
 }
 
+/// Runs a test of this program alone: false where the test was run and has passed in a process of
+/// its own, in which this returns true. A thread that starts or ends holds a lock of the standard
+/// library for a moment, and a child that is forked then can never start a thread. Other tests
+/// start threads at any time.
+///
+/// # Panics
+/// The test failed there.
+pub fn alone(test: &str) -> bool {
+    const ROLE: &str = "INKSTONE_TEST_ALONE";
+    if std::env::var_os(ROLE).is_some_and(|alone| alone == test) {
+        return true;
+    }
+    let this = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(this);
+    let ran = command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(ROLE, test);
+    let ran = ran.output().expect("a process");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let all = || format!("{said}{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success() && said.contains("1 passed"), "{test}, alone: {}", all());
+    false
+}
+
 /// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For
 /// a separate process of a test, whose standard library writes to stderr by its number only.
 pub fn close_standard_descriptors() {

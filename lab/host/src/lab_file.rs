@@ -196,8 +196,8 @@ impl LabFile {
         self.with_mapping("msync", offset, |mapping| mapping.sync(offset, len))
     }
 
-    /// For access mmap: `msync(MS_SYNC)` of exactly these bytes, to see what the kernel answers where
-    /// they do not begin a page.
+    /// For access mmap: `msync(MS_SYNC)` of exactly these bytes, to see what the kernel answers
+    /// where they do not begin a page.
     ///
     /// # Errors
     /// When nothing is mapped there, or what the kernel answers.

@@ -1,7 +1,7 @@
 //! A device that is read in pieces, for what is known of file systems' layouts.
 //!
-//! *Owns*: reading, the errors of what is read, and what is said of a journal's place. *May not touch*: any write, and what the bytes
-//! mean.
+//! *Owns*: reading, the errors of what is read, and what is said of a journal's place. *May not
+//! touch*: any write, and what the bytes mean.
 
 use std::fs::File;
 use std::io;

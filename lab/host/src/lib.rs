@@ -7,10 +7,10 @@
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
-//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`SyncTrace`], [`TaskTrace`] and [`Helper`] remove what they made when
-//! they are dropped. What a killed process left is found again by name and lock: [`sweep`],
-//! [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it
-//! knows files, devices and sectors.
+//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`SyncTrace`], [`TaskTrace`] and [`Helper`] remove what
+//! they made when they are dropped. What a killed process left is found again by name and lock:
+//! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and
+//! the log: it knows files, devices and sectors.
 //!
 //! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`],
 //! [`WorkDir`], [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`],
@@ -46,7 +46,7 @@ mod tracefs;
 mod workdir;
 
 pub use child::{
-    ForkedChild, Only, Refusal, close_standard_descriptors, fork_child, give_up_root,
+    ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,
     give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
 pub use counters::{

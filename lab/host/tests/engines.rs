@@ -12,7 +12,9 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use host_support::{can_run, temporary};
-use inkstone_host::{LabEngine, LabFile, Mount, close_standard_descriptors, in_forked_child};
+use inkstone_host::{
+    LabEngine, LabFile, Mount, alone, close_standard_descriptors, in_forked_child,
+};
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
     Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice,
@@ -412,6 +414,9 @@ fn a_full_file_system_is_an_error_after_a_short_write() {
 
 #[test]
 fn a_childs_engines_refuse_and_do_not_hang() {
+    if !alone("a_childs_engines_refuse_and_do_not_hang") {
+        return;
+    }
     let directory = directory();
     let file = new_file(directory.path(), "a", Access::Buffered);
     let block = || write(filled(4096, 1), 0, Persist::Later);

@@ -16,7 +16,7 @@ use crate::common::{
     quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
 };
 use inkstone_appender::{Builder, LogWriter, Rotation, Survive, discard_lines, waiting_lines};
-use inkstone_host::{Mount, fork_child};
+use inkstone_host::{Mount, alone, fork_child};
 use inkstone_io::is_root;
 
 const WITH_CUT_STAGE: &str = "INKSTONE_TEST_WITH_CUT_STAGE";
@@ -129,6 +129,9 @@ fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
 #[test]
 fn a_child_opens_the_log_that_its_parent_has_closed() {
     let Some(_turn) = turn("a daemon") else { return };
+    if !alone("start::a_child_opens_the_log_that_its_parent_has_closed") {
+        return;
+    }
     let (_directory, path) = place();
     let (log, guard) = kept(&path).open().expect("opened");
     say(&log, "the parent's\n");

@@ -11,10 +11,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::blocking::BlockingFile;
 use super::caller::carry_out;
+use crate::begun::start_thread;
 use crate::error::{Error, MORE_THREADS, Result};
 use crate::seam::{Completion, Engine, Request, ThenOn};
 
@@ -63,13 +64,10 @@ impl<F: BlockingFile> Pool<F> {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
             // On failure `pool` is dropped, which ends the threads that were started.
-            let thread = Builder::new()
-                .name(name.clone())
-                .spawn(move || shared.serve(work))
-                .map_err(|source| {
-                    Error::new("start thread", &name, source)
-                        .advise(format!("a smaller depth needs fewer threads; {MORE_THREADS}"))
-                })?;
+            let thread = start_thread(&name, move || shared.serve(work)).map_err(|source| {
+                Error::new("start thread", &name, source)
+                    .advise(format!("a smaller depth needs fewer threads; {MORE_THREADS}"))
+            })?;
             pool.threads.push(thread);
         }
         Ok(pool)

@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread::Builder;
 
+use crate::begun::start_thread;
 use crate::text_log::outlet::Outlet;
 
 /// Where the messages of this process wait.
@@ -47,7 +47,7 @@ impl Messages {
         let stderr = || io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
         if let Some(out) = stderr() {
             let write = move || made.out.run(out, false, stderr);
-            Builder::new().name("inkstone-stderr".into()).spawn(write)?;
+            start_thread("inkstone-stderr", write)?;
         }
         let made_here = std::ptr::from_ref(made).cast_mut();
         match HERE.compare_exchange(seen, made_here, Ordering::AcqRel, Ordering::Acquire) {

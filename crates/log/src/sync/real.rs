@@ -16,9 +16,9 @@ pub(crate) use std::time::Instant;
 /// forgets.
 pub(crate) const FALLBACK: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Starts a thread.
+/// Starts a thread, which has begun on return.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.into()).spawn(run)
+    inkstone_io::start_thread(name, run)
 }
 
 /// Which thread this is.
