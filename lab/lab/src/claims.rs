@@ -485,8 +485,9 @@ mod tests {
         assert!(said(&table).reason.is_some_and(|why| why.starts_with("there is no block")));
     }
 
-    /// A result of 7069fb41, converted once by a script: each statement has the verdict that it had,
-    /// or the difference is a mend that is named. It was recorded beside other load, in a short time.
+    /// A result of 7069fb41, converted once by a script: each statement has the verdict that it
+    /// had, or the difference is a mend that is named. It was recorded beside other load, in a
+    /// short time.
     #[test]
     fn a_recorded_result_has_the_verdicts_that_it_had() {
         const MENDED: &[(&str, &str)] = &[

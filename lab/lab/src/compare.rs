@@ -6,9 +6,9 @@
 //!
 //! **The yardstick.** Times of two runs are never compared directly: the machine drifts between
 //! them. From each round the common change of all ways is taken (the median of their distances from
-//! their own centres), and then that of the whole second run; a median is not moved by one slow way.
-//! With fewer than `LEVEL_MIN` ways the baseline is used instead. **The shift** of a way is the
-//! median of all differences between a round of the second result and one of the first, as
+//! their own centres), and then that of the whole second run; a median is not moved by one slow
+//! way. With fewer than `LEVEL_MIN` ways the baseline is used instead. **The shift** of a way is
+//! the median of all differences between a round of the second result and one of the first, as
 //! logarithms; its error comes from median absolute deviations.
 //!
 //! **Noise between runs.** Two runs of one build differ by more than their rounds scatter. How much
@@ -107,8 +107,8 @@ impl Comparison {
     }
 }
 
-/// Compares the second result with the first. Where the lab doubts one of the two and not the other,
-/// no way has a verdict: what caused the warning may have caused the difference.
+/// Compares the second result with the first. Where the lab doubts one of the two and not the
+/// other, no way has a verdict: what caused the warning may have caused the difference.
 pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     let (before, after) = (groups(first), groups(second));
     let mut found = Comparison::default();

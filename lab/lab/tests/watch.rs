@@ -24,7 +24,7 @@ use inkstone_lab::watch::report::{FileReport, WatchReport};
 use inkstone_lab::watch::syncs::How;
 use inkstone_lab::watch::{WatchOptions, report_of};
 use inkstone_lab::writing::Writing;
-use support::can_bill;
+use support::{can_bill, in_two_threads};
 
 /// Syncs of each set-up: 2% is one of them.
 const SYNCS: u64 = 50;
@@ -156,19 +156,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
             let file = &staged.file;
             writer.run(&session, &writing, file, Limits::NONE, &mut unused, None).expect("written");
         }
-        Work::TwoThreads => {
-            let half = |from: u64| {
-                let file = staged.file.std_file().try_clone().expect("a file");
-                move || {
-                    for block in from..from + SYNCS / 2 {
-                        file.write_all_at(&[7; BLOCK as usize], block * BLOCK).expect("written");
-                        file.sync_data().expect("synced");
-                    }
-                }
-            };
-            let threads = [0, SYNCS / 2].map(|from| std::thread::spawn(half(from)));
-            threads.into_iter().for_each(|thread| thread.join().expect("an end"));
-        }
+        Work::TwoThreads => in_two_threads(staged.file.std_file(), SYNCS),
     }
     say();
     wait();

@@ -3,9 +3,9 @@
 //! kinds of file systems. Each row agrees, or the page says that it cannot tell; and no row says of
 //! a sync that it made data durable without a flush.
 //!
-//! Needs root, tracefs, loop devices and the tools of the file systems. The programs are forked from
-//! the one test of this file: other threads would be copied half-way. `INKSTONE_WATCH_ALL=1` takes
-//! all workloads (.ci/long), and prints a line for each.
+//! Needs root, tracefs, loop devices and the tools of the file systems. The programs are forked
+//! from the one test of this file: other threads would be copied half-way. `INKSTONE_WATCH_ALL=1`
+//! takes all workloads (.ci/long), and prints a line for each.
 
 mod support;
 
@@ -28,7 +28,7 @@ use inkstone_lab::watch::collect::{Target, Watched};
 use inkstone_lab::watch::report::WatchReport;
 use inkstone_lab::watch::{WatchOptions, report_of};
 use inkstone_lab::writing::Writing;
-use support::can_bill;
+use support::{can_bill, in_two_threads};
 
 const SYNCS: u64 = 100;
 const BLOCK: u64 = 4096;
@@ -334,19 +334,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
             let (mut unused, file) = (Recorders::default(), &staged.file);
             writer.run(&session, &writing, file, Limits::NONE, &mut unused, None).expect("written");
         }
-        Work::TwoThreads => {
-            let half = |from: u64| {
-                let file = staged.file.std_file().try_clone().expect("a file");
-                move || {
-                    for block in from..from + SYNCS / 2 {
-                        file.write_all_at(&[7; BLOCK as usize], block * BLOCK).expect("written");
-                        file.sync_data().expect("synced");
-                    }
-                }
-            };
-            let threads = [0, SYNCS / 2].map(|from| std::thread::spawn(half(from)));
-            threads.into_iter().for_each(|thread| thread.join().expect("an end"));
-        }
+        Work::TwoThreads => in_two_threads(staged.file.std_file(), SYNCS),
         Work::Again | Work::Renamed => {
             let names = File::open(directory).expect("the directory");
             for number in 0..SYNCS {

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the rules below. *May not touch*: files, /proc, or what a page calls the parts.
 //!
-//! A *span* is a commit of the lab or a sync of a watched program: a time in which some threads work
-//! for it ([`Acts`]). Events go in by time, and each is looked at once.
+//! A *span* is a commit of the lab or a sync of a watched program: a time in which some threads
+//! work for it ([`Acts`]). Events go in by time, and each is looked at once.
 //!
 //! **Data** is a write that a thread of the span submitted, or any write of ours on the file's
 //! blocks. What such a thread writes elsewhere is **metadata**. **A flush** belongs to a span if a
@@ -199,14 +199,6 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// The trace paused here: what was in progress will not be seen to end.
-    pub(crate) fn pause(&mut self) {
-        self.pairs.pause();
-        self.writes.clear();
-        let open = self.transactions.iter().rposition(|one| one.end_ns == u64::MAX);
-        open.map(|at| self.transactions.remove(at));
-    }
-
     fn layer_of(&self, device: DeviceNumber) -> Option<usize> {
         self.case.layers.iter().position(|layer| layer.holds(device))
     }
@@ -217,7 +209,8 @@ impl<'a> Attribution<'a> {
         last.find(|found| (found.layer, found.number) == (layer, number))
     }
 
-    /// All events are in: which reads and writes are the program's, without what it only waited for.
+    /// All events are in: which reads and writes are the program's, without what it only waited
+    /// for.
     pub(crate) fn transfers(self) -> Attributed<'a> {
         let Self { case, pairs, asked, mut all_asked, forced, transactions, .. } = self;
         let (requests, is_asked) = (pairs.requests, pairs.is_asked);

@@ -147,12 +147,6 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// The trace paused here: what was in progress will not be seen to end.
-    pub(crate) fn pause(&mut self) {
-        self.open.clear();
-        self.bios.clear();
-    }
-
     fn issued(&mut self, issued: Bio) {
         let Bio { time_ns, place: (layer, disk), sector, sectors, flags, .. } = issued;
         let bytes = sectors * SECTOR_BYTES;

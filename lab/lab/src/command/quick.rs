@@ -1,5 +1,5 @@
-//! `inkstone lab`: without arguments, root or configuration: an answer within a minute; and the same
-//! in several directories at once.
+//! `inkstone lab`: without arguments, root or configuration: an answer within a minute; and the
+//! same in several directories at once.
 //!
 //! *Owns*: the time budget. *May not touch*: which ways there are, the verdict about disks.
 

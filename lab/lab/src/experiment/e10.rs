@@ -48,8 +48,8 @@ const LOG: &str = "practice-log";
 /// The longest time for ageing the log, on a slow disk.
 const AGE_MAX: Duration = Duration::from_secs(3);
 
-/// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the 99.9th
-/// percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
+/// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the
+/// 99.9th percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
 pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
     load(Plan { segment_bytes, changes })
 }

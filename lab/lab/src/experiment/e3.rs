@@ -1,6 +1,7 @@
 //! What a commit writes after unrelated files were made.
 //!
-//! *Owns*: that work: counted, not timed. *May not touch*: how requests are counted (`crate::bill`).
+//! *Owns*: that work: counted, not timed. *May not touch*: how requests are counted
+//! (`crate::bill`).
 
 use inkstone_host::{DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};

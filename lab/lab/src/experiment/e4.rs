@@ -1,5 +1,5 @@
-//! fallocate where its modes matter (article 3): reserving beside writing zeros, a full disk, a file
-//! that grows by a hole.
+//! fallocate where its modes matter (article 3): reserving beside writing zeros, a full disk, a
+//! file that grows by a hole.
 //!
 //! *Owns*: that work. *May not touch*: the calls of each mode (`crate::atlas`), the rounds.
 

@@ -1,5 +1,5 @@
-//! A key-value store's log with its blocks reserved ahead and without (article 3): threads that each
-//! wait for their 128-byte record, on our log beside its floor, on our log as it prepares its
+//! A key-value store's log with its blocks reserved ahead and without (article 3): threads that
+//! each wait for their 128-byte record, on our log beside its floor, on our log as it prepares its
 //! segments, and on a plain file that they write in groups.
 //!
 //! *Owns*: the ways, and the simplest group commit. *May not touch*: the measuring of the log

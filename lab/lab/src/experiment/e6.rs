@@ -1,5 +1,5 @@
-//! The load that article 5 suggests for a device, with fio on the same file beside it, as a check of
-//! the lab; two threads on one descriptor; calls that are refused.
+//! The load that article 5 suggests for a device, with fio on the same file beside it, as a check
+//! of the lab; two threads on one descriptor; calls that are refused.
 //!
 //! *Owns*: fio's `rw=rw` made again, running fio, the other two. *May not touch*: the loop
 //! (`flight`), the rounds.
@@ -48,8 +48,8 @@ const FILE: &str = "mixed";
 /// The file of fio's report.
 const REPORT: &str = "mixed-fio.json";
 
-/// The load over a file of this size, with fio beside it, in turns of at most so many seconds: small
-/// turns are long, so that their fixed costs do not distort the comparison.
+/// The load over a file of this size, with fio beside it, in turns of at most so many seconds:
+/// small turns are long, so that their fixed costs do not distort the comparison.
 pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
     load(Plan { file_bytes, jobs: 8, depth: 16, turn_max: Duration::from_secs(turn_s) })
 }

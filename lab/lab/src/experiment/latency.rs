@@ -126,7 +126,7 @@ impl Writes {
     }
 }
 
-/// Writes at its rate until it is told to stop.
+/// The neighbour writes at its rate until `stop` is set.
 fn disturb(session: &Session<'_>, stop: &AtomicBool) -> Result<(), WayError> {
     let file = session.new_file(NEIGHBOUR, &OpenFile::new_file())?;
     let piece = incompressible(PIECE_BYTES, 7);

@@ -102,7 +102,8 @@ fn shared_counters_are_marked_and_no_kinds_are_invented() {
     assert!(!row(&text, "way").contains("journal"), "{text}");
 }
 
-/// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was unknown.
+/// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was
+/// unknown.
 #[test]
 fn what_the_kernel_wrote_for_nobody_knows_whom_is_unknown_and_not_zero() {
     let mut run = samples::run();

@@ -163,7 +163,8 @@ fn journal_writes(layer: &LayerBill) -> Tally {
 
 fn bills(table: &Table, grid: &mut Grid) {
     type Count = fn(&LayerBill) -> u64;
-    // What may be ours and may be another's is no part of a count: the cell says that there is more.
+    // What may be ours and may be another's is no part of a count: the cell says that there is
+    // more.
     let unknown: fn(&str) -> Option<Count> = |head| match head {
         "metadata" => Some(unknown_writes),
         "flush" => Some(unknown_flushes),

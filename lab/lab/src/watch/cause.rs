@@ -66,8 +66,8 @@ impl Cause {
                  also where the blocks were written before, as they were for most syncs"
             }
             Self::OthersJournal => {
-                "it had to wait for the journal, though its blocks were written before: for another \
-                 change of it or of another file, which the trace does not show"
+                "it had to wait for the journal, though its blocks were written before: for \
+                 another change of it or of another file, which the trace does not show"
             }
             Self::Grows => "the file grows: new blocks and a new size are metadata",
             Self::Reserved => "its blocks are reserved and not written (fallocate)",

@@ -20,11 +20,6 @@ pub struct Recording {
     pub span_ns: Range<u64>,
     /// When system calls were traced.
     pub calls_ns: Vec<Range<u64>>,
-    /// When the trace continued after a pause: what was in progress before is not known to have
-    /// ended.
-    pub pauses_ns: Vec<u64>,
-    /// How long the pauses were, together.
-    pub paused_ns: u64,
     /// The system calls, and the requests of all processes on the disks, ordered by time.
     pub events: Vec<TraceEvent>,
     /// How many events were lost.
@@ -44,8 +39,7 @@ pub struct Recording {
 impl Recording {
     /// How long it was traced, in seconds.
     pub fn seconds(&self) -> f64 {
-        let span_ns = self.span_ns.end.saturating_sub(self.span_ns.start);
-        span_ns.saturating_sub(self.paused_ns) as f64 / 1e9
+        self.span_ns.end.saturating_sub(self.span_ns.start) as f64 / 1e9
     }
 
     /// Whether this file system is btrfs.

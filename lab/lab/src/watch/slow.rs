@@ -275,11 +275,7 @@ impl<'a> Proof<'a> {
             }
         }
         let mut pairs = Pairs::of(&layers);
-        let mut pauses = recording.pauses_ns.iter().peekable();
         for event in &recording.events {
-            if pauses.next_if(|&&at| at <= event.time_ns).is_some() {
-                pairs.pause();
-            }
             pairs.see(event);
         }
         let requests = std::mem::take(&mut pairs.requests);

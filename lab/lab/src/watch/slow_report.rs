@@ -133,7 +133,7 @@ impl Wait {
         }
     }
 
-    /// A label's value, and who is blamed.
+    /// The value of the metric's label, and the program that is blamed.
     fn labels(&self) -> (&'static str, &str) {
         match self {
             Self::Ran => ("ran", ""),

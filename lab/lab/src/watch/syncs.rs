@@ -199,14 +199,10 @@ const UNKNOWN: usize = usize::MAX;
 /// Finds the syncs of a recording.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
-    let mut pauses = recording.pauses_ns.iter().peekable();
     let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
     for event in &recording.events {
         if ends.next_if(|&end_ns| end_ns <= event.time_ns).is_some() {
             finder.calls_are_hidden();
-        }
-        if pauses.next_if(|&&at_ns| at_ns <= event.time_ns).is_some() {
-            finder.paused();
         }
         finder.see(event);
     }
@@ -405,16 +401,6 @@ impl<'a> Finder<'a> {
             }
             self.workers.push(open);
         }
-    }
-
-    /// The trace paused: the ends of what was in progress are not in it.
-    fn paused(&mut self) {
-        self.calls.clear();
-        self.ring.clear();
-        self.flushing.clear();
-        let open: HashSet<usize> = self.running.drain().map(|(_, index)| index).collect();
-        let all = std::mem::take(&mut self.workers).into_iter().enumerate();
-        self.workers = all.filter(|(at, _)| !open.contains(at)).map(|(_, one)| one).collect();
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {

@@ -233,11 +233,7 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Tallied {
     let direct = &syncs.direct;
     let case = Case { layers: &layers, spans: &spans, acts: &acts, threads: &threads, direct };
     let mut attribution = Attribution::of(case);
-    let mut pauses = recording.pauses_ns.iter().peekable();
     for event in &recording.events {
-        if pauses.next_if(|&&at| at <= event.time_ns).is_some() {
-            attribution.pause();
-        }
         attribution.see(event);
     }
     let mut found = attribution.transfers();

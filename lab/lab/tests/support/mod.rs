@@ -4,7 +4,9 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -25,6 +27,21 @@ use inkstone_lab::writing::Writing;
 /// tests.
 pub(crate) fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
+}
+
+/// Two threads, each of which writes and syncs its half of these blocks, one after the other.
+pub(crate) fn in_two_threads(file: &File, blocks: u64) {
+    const BLOCK: usize = 4096;
+    std::thread::scope(|scope| {
+        for from in [0, blocks / 2] {
+            scope.spawn(move || {
+                for block in from..from + blocks / 2 {
+                    file.write_all_at(&[7; BLOCK], block * BLOCK as u64).expect("written");
+                    file.sync_data().expect("synced");
+                }
+            });
+        }
+    });
 }
 
 /// Whether requests can be traced here; if not, that is printed loudly.

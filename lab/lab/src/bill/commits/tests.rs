@@ -244,7 +244,8 @@ fn synced_by_worker(time_ns: u64, tid: u32, inode: u64) -> [TraceEvent; 2] {
 }
 
 /// A direct write of io_uring with RWF_DSYNC: a kernel worker syncs the file, sends the flush, and
-/// writes the inode where there is no journal. Another worker flushes in the same commit for others.
+/// writes the inode where there is no journal. Another worker flushes in the same commit for
+/// others.
 #[test]
 fn what_a_worker_sends_that_syncs_our_file_is_ours_and_only_that() {
     const OTHER_FILE: u64 = 13;
