@@ -158,11 +158,12 @@ impl OsLock {
         let path = held.join(name);
         let open = || {
             held.open_file(name, OFlags::RDWR | OFlags::CREATE, mode).map_err(|source| {
+                let is_forbidden = may_not(&source);
                 let error = held.failed("open lock", name, source);
-                if held.is_removed() {
-                    error
-                } else {
+                if is_forbidden {
                     error.advise("choose a directory that you may write to")
+                } else {
+                    error
                 }
             })
         };
@@ -229,15 +230,23 @@ impl Lock for OsLock {
     }
 }
 
+/// Another user might. Of a link, a directory or a full disk the error's own words say enough.
+fn may_not(answer: &io::Error) -> bool {
+    matches!(answer.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
 /// The holder of the lock on the file, in words; `None` if it is free.
 pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
     let file = match held.open_file(name, OFlags::RDONLY, 0) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(source) => {
-            return Err(held
-                .failed("open lock", name, source)
-                .advise("ask as a user who may read the lock file"));
+            let is_forbidden = may_not(&source);
+            let error = held.failed("open lock", name, source);
+            return Err(match is_forbidden {
+                true => error.advise("ask as a user who may read the lock file"),
+                false => error,
+            });
         }
     };
     let in_the_way = retry(|| sys::lock_in_the_way(file.as_fd(), LockedBytes::All))
