@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::stdout;
 
-/// Where data goes.
+/// The destination of data.
 #[derive(Debug)]
 pub(crate) enum Export {
     /// In place of the text for people.
@@ -23,7 +23,7 @@ pub(crate) enum Export {
 
 impl Export {
     /// Opens it: that it cannot be written is better found before hours of work than after them.
-    /// What the file holds stays until there is something to write.
+    /// The file keeps its old content until there is something to write.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         if is_stdout(path) {
             return Ok(Self::Stdout);

@@ -1,6 +1,6 @@
-//! What a power loss takes in a directory where a log is written.
+//! Warns of a directory in which a power loss takes everything.
 //!
-//! *Owns*: which of a directory's facts are told. *May not touch*: how they are found.
+//! *Owns*: the sentences about a directory. *May not touch*: how they are found.
 
 use std::path::Path;
 

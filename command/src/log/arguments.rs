@@ -56,8 +56,8 @@ pub(crate) struct CatArguments {
     /// Print the records of this stream of a log with streams
     #[arg(long, value_name = "ID")]
     pub(super) stream: Option<u64>,
-    /// Start with this record, by its LSN, or its number in the stream; the one after the last shows
-    /// nothing, and a later one is an error [default: the first]
+    /// Start with this record, by its LSN, or its number in the stream; the one after the last
+    /// shows nothing, and a later one is an error [default: the first]
     #[arg(long, value_name = "N")]
     pub(super) from: Option<u64>,
     /// End with this record [default: the last durable one]

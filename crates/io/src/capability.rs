@@ -356,8 +356,8 @@ fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNum
 }
 
 impl DeviceFacts {
-    /// What sysfs says of the block device with this number, a disk or a partition; `None` if there
-    /// is none or sysfs is hidden.
+    /// The facts of sysfs on the block device with this number, a disk or a partition; `None` if
+    /// there is none or sysfs is hidden.
     pub fn of(number: DeviceNumber) -> Option<Self> {
         let own = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
         let is_partition = own.join("partition").exists();

@@ -199,7 +199,7 @@ impl Held {
         Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
     }
 
-    /// Whether this name is that of the open file; a link is not followed.
+    /// True if this name leads to the open file; a link is not followed.
     pub(crate) fn is_name_of(&self, name: &str, file: &File) -> io::Result<bool> {
         let opened = sys::identity(&retry(|| Ok(fstat(file)?))?);
         match retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?)) {

@@ -403,8 +403,8 @@ impl Options {
         Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
 
-    /// Says whether [`Options::periodic`] was asked for: a library that needs durable records refuses
-    /// such options.
+    /// Says whether [`Options::periodic`] was asked for: a library that needs durable records
+    /// refuses such options.
     pub fn is_periodic(&self) -> bool {
         self.periodic.is_some()
     }

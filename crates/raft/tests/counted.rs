@@ -173,8 +173,9 @@ fn a_read_of_one_entry_does_not_note_the_whole_range() {
     };
     let one = taken(1..2, 1, 1);
     assert!(one < 16 << 10, "{one} bytes for one entry");
-    // Whoever reads several that lie side by side reads them with a cursor of the log, which has one
-    // buffer of 256 KiB. (Entries that lay alone, each read by itself, took 64 KiB for a hundred.)
+    // Whoever reads several that lie side by side reads them with a cursor of the log, which has
+    // one buffer of 256 KiB. (Entries that lay alone, each read by itself, took 64 KiB for a
+    // hundred.)
     let buffer = taken(1..17, 1, 1);
     assert!(buffer < 272 << 10, "{buffer} bytes for a few");
     // Each entry has a leader of its own. A leader takes 40 bytes in the notes; 4,000 take 160,000.

@@ -299,10 +299,10 @@ fn where_there_is_no_log_it_says_so_and_makes_none() {
             ("copy", inspect::copy(&path, &to, &small()).map(drop)),
             ("salvage", inspect::salvage(&path, &to, &small()).map(drop)),
         ] {
-            assert!(
-                matches!(&refused, Err(Error::NoLog { path: told, missing: None }) if *told == path),
-                "{call}, {is_there}: {refused:?}"
-            );
+            let Err(Error::NoLog { path: told, missing: None }) = &refused else {
+                panic!("{call}, {is_there}: {refused:?}");
+            };
+            assert_eq!(*told, path, "{call}, {is_there}");
         }
         assert_eq!(path.exists(), is_there);
     }

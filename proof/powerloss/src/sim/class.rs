@@ -88,7 +88,7 @@ struct Trial {
     /// Other operations than those of the row.
     steps: Option<Vec<Step>>,
     budget_bytes: Option<u64>,
-    /// The log is told what its caller knows to be durable.
+    /// The caller tells the log which records it knows to be durable (`expect_durable`).
     expects: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Histories on a simulated disk, crashed at every instant, with every fault that such a disk can
 //! have.
 //!
-//! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it loses
-//! (`inkstone_sim`), what is right ([`crate::subject`]).
+//! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it
+//! loses (`inkstone_sim`), what is right ([`crate::subject`]).
 
 pub(crate) mod beside;
 pub mod class;

@@ -40,9 +40,9 @@ pub const EITHER: &str = "either";
 pub const POISON: &str = "poison";
 /// A reader beside the writer shows durable records only.
 pub const AHEAD: &str = "ahead";
-/// A reader gets the record that it asks for, or is told why there is none.
+/// A reader gets the record that it asks for, or an error that says why there is none.
 pub const ASKED: &str = "asked";
-/// A reader that is beyond a cut is told of it.
+/// A reader that stands beyond a cut gets an error that names the cut.
 pub const TOLD: &str = "told";
 
 pub const ALL: &[&str] = &[
