@@ -11,7 +11,6 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
