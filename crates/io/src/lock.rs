@@ -158,12 +158,13 @@ impl OsLock {
         let path = held.join(name);
         let open = || {
             held.open_file(name, OFlags::RDWR | OFlags::CREATE, mode).map_err(|source| {
-                let is_forbidden = may_not(&source);
+                let no_file = [ErrorKind::InvalidData, ErrorKind::IsADirectory];
+                let is_no_file = no_file.contains(&source.kind());
                 let error = held.failed("open lock", name, source);
-                if is_forbidden {
-                    error.advise("choose a directory that you may write to")
-                } else {
+                if is_no_file || held.is_removed() {
                     error
+                } else {
+                    error.advise("choose a directory that you may write to")
                 }
             })
         };
@@ -230,18 +231,13 @@ impl Lock for OsLock {
     }
 }
 
-/// Another user might. Of a link, a directory or a full disk the error's own words say enough.
-fn may_not(answer: &io::Error) -> bool {
-    matches!(answer.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
-}
-
 /// The holder of the lock on the file, in words; `None` if it is free.
 pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
     let file = match held.open_file(name, OFlags::RDONLY, 0) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(source) => {
-            let is_forbidden = may_not(&source);
+            let is_forbidden = source.kind() == ErrorKind::PermissionDenied;
             let error = held.failed("open lock", name, source);
             return Err(match is_forbidden {
                 true => error.advise("ask as a user who may read the lock file"),
