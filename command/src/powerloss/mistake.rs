@@ -3,7 +3,7 @@
 //! *Owns*: whether there is such an option. *May not touch*: what a mistake does.
 
 use clap::Args;
-use inkstone_powerloss::mistake::Mistake;
+use inkstone_subject::mistake::Mistake;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct MistakeArgument {

@@ -13,9 +13,9 @@ use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::faults::{Told, Wanted, run};
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::mistake::Mistake;
 use inkstone_powerloss::process::Program;
 use inkstone_powerloss::words::Way;
+use inkstone_subject::mistake::Mistake;
 
 /// The settings of a lab on one file system.
 pub(crate) fn campaign(parent: &Path, kind: FsKind) -> Campaign {

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
 use crate::medium::RunError;
-use crate::mistake::Mistake;
 use crate::process::Program;
 use crate::result::RunResult;
+use inkstone_subject::mistake::Mistake;
 
 #[derive(Debug, Clone)]
 pub struct Campaign {

@@ -20,9 +20,7 @@
 //! | [`any`] | lab: any writer and reader |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
-//! | [`subject`] | what promises something: what can be asked of it, and what must be found |
 //! | [`raft`] | a raft log, which is not a subject yet |
-//! | [`mistake`] | mistakes to be caught |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 
@@ -35,7 +33,6 @@ pub mod kernel;
 pub mod kill;
 pub mod log_run;
 pub mod medium;
-pub mod mistake;
 pub mod process;
 pub mod raft;
 pub mod replay;
@@ -43,6 +40,5 @@ pub mod result;
 pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
-pub mod subject;
 pub mod words;
 pub mod writer;

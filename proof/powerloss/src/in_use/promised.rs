@@ -186,8 +186,8 @@ mod tests {
     use inkstone_sim::{DiskOptions, SimDisk};
 
     use super::*;
-    use crate::mistake::open_in;
-    use crate::subject::log::options::small;
+    use inkstone_subject::log::options::small;
+    use inkstone_subject::mistake::open_in;
 
     fn made(writer: u32, call: Call, number: u64) -> Made {
         Made { writer, call, number, count: 1 }

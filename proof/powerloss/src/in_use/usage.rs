@@ -7,9 +7,9 @@ use std::fmt;
 
 use inkstone::{Options, Preparation};
 
-use crate::mistake::Mistake;
-use crate::subject::log::options::{SEGMENT_BYTES, small};
 use crate::words::{Way, in_words};
+use inkstone_subject::log::options::{SEGMENT_BYTES, small};
+use inkstone_subject::mistake::Mistake;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {

@@ -22,7 +22,7 @@ use inkstone_io::OsDirectory;
 
 use super::lines::{Call, Class, Line, Made, Refusal};
 use super::usage::{Id, Usage, writer};
-use crate::mistake::open_in;
+use inkstone_subject::mistake::open_in;
 
 /// Records that a life after `reopen` appends.
 const RECORDS_AGAIN: u32 = 8;

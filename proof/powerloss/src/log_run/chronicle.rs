@@ -12,11 +12,11 @@ use super::writer::Facts;
 use crate::kernel::recording::{Entry, Recording};
 use crate::raft::model::Model as RaftModel;
 use crate::raft::verdict::{open_and_check as open_raft, probe as probe_raft};
-use crate::subject::log::history::Step;
-use crate::subject::log::past::Past;
-use crate::subject::log::{LogSubject, new_past, open_and_check, probe};
-use crate::subject::{End, Past as _, SOLE, Subject as _};
 use crate::words::{DONE, END, FAILED, OPENED, OPENING, START};
+use inkstone_subject::log::history::Step;
+use inkstone_subject::log::past::Past;
+use inkstone_subject::log::{LogSubject, new_past, open_and_check, probe};
+use inkstone_subject::{End, Past as _, SOLE, Subject as _};
 
 #[derive(Debug, Clone)]
 pub enum May {

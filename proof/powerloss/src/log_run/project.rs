@@ -28,9 +28,9 @@ use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Cut, Kept, Subset, Unit, choose};
 use crate::result::RunResult;
-use crate::subject::log::past::Past;
-use crate::subject::log::{LogSubject, open_and_check, probe};
-use crate::subject::{End, Subject as _};
+use inkstone_subject::log::past::Past;
+use inkstone_subject::log::{LogSubject, open_and_check, probe};
+use inkstone_subject::{End, Subject as _};
 
 /// One projected family in this many has one of its states mounted too.
 const COMPARE_EVERY: u64 = 4;

@@ -19,10 +19,10 @@ use inkstone_raft::{Options, RaftLog};
 use inkstone_sim::survival::{Past, Thing as _};
 
 use super::spec::Spec;
-use crate::mistake::open_raft_in;
 use crate::raft::history::{Draw, carry_out};
 use crate::raft::model::{Model, Op};
 use crate::words::{DONE, InStep, OPENED, OPENING, START};
+use inkstone_subject::mistake::open_raft_in;
 
 /// One thing that the writer does.
 #[derive(Debug, Clone)]

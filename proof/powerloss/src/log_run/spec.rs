@@ -6,10 +6,10 @@ use inkstone::{Options, Preparation};
 use inkstone_io::named_choice;
 
 use crate::kernel::machine::FsKind;
-use crate::mistake::Mistake;
-use crate::subject::log::history::{Step, history};
-use crate::subject::log::options::small;
 use crate::words::{Way, in_words};
+use inkstone_subject::log::history::{Step, history};
+use inkstone_subject::log::options::small;
+use inkstone_subject::mistake::Mistake;
 
 named_choice! {
     /// What is written.

@@ -10,11 +10,11 @@ use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::raft;
 use super::spec::{Kind, Spec};
-use crate::subject::log::history::Step;
-use crate::subject::log::words::{Answer, Ends, Told};
-use crate::subject::log::{LogSubject, new_past, open_and_check};
-use crate::subject::{Broken, Past as _, SOLE, Subject};
 use crate::words::{DONE, InStep, OPENED, OPENING, START};
+use inkstone_subject::log::history::Step;
+use inkstone_subject::log::words::{Answer, Ends, Told};
+use inkstone_subject::log::{LogSubject, new_past, open_and_check};
+use inkstone_subject::{Broken, Past as _, SOLE, Subject};
 
 /// Does what `spec` says in `directory`.
 pub(crate) fn write(

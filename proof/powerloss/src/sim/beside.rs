@@ -1,7 +1,7 @@
 //! Readers beside a writer, while a history runs, an archiver, and a second writer.
 //!
 //! *Owns*: who reads, and when. *May not touch*: crashes; what a reader may show
-//! ([`crate::subject::log::past`]).
+//! ([`inkstone_subject::log::past`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +10,10 @@ use inkstone_io::AnyDirectory;
 
 use super::PATH;
 use super::walk::{Beside, Now};
-use crate::mistake::build_in;
-use crate::subject::log::LogSubject;
-use crate::subject::log::words::{By, Got, Shown};
-use crate::subject::{Broken, Past as _};
+use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::words::{By, Got, Shown};
+use inkstone_subject::mistake::build_in;
+use inkstone_subject::{Broken, Past as _};
 
 /// How many segments the archiver holds at a time.
 const HELD_MAX: usize = 2;

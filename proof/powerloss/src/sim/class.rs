@@ -21,12 +21,12 @@ use super::variant::{Variant, variant};
 use super::walk::{State, Walk};
 use super::way::{Cuts, Effort, Way, Wrong};
 use super::{PATH, stale, threads};
-use crate::mistake::Mistake;
-use crate::subject::log::history::{Op, Step, history, recycling_history, rough};
-use crate::subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES};
-use crate::subject::log::words::Shown;
-use crate::subject::log::{LogSubject, new_past};
-use crate::subject::{Broken, End, Lie};
+use inkstone_subject::log::history::{Op, Step, history, recycling_history, rough};
+use inkstone_subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES};
+use inkstone_subject::log::words::Shown;
+use inkstone_subject::log::{LogSubject, new_past};
+use inkstone_subject::mistake::Mistake;
+use inkstone_subject::{Broken, End, Lie};
 
 named_choice! {
     /// What goes wrong.

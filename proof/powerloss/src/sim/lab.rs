@@ -13,9 +13,9 @@ use inkstone_sim::shrink::shrink;
 
 use super::class::{FaultClass, Look, Unit};
 use super::tally::Tally;
-use crate::mistake::Mistake;
 use crate::result::{Class, RunResult, Violation};
-use crate::subject::log::history::Step;
+use inkstone_subject::log::history::Step;
+use inkstone_subject::mistake::Mistake;
 
 /// The time that an unfinished seed counts for when time is shared out.
 const BEGUN: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use inkstone_io::AnyDirectory;
 
 use super::PATH;
 use super::walk::{State, Walk};
-use crate::subject::{Broken, End, Past as _, SOLE, Shown as _, ShownBy, Subject, When};
+use inkstone_subject::{Broken, End, Past as _, SOLE, Shown as _, ShownBy, Subject, When};
 
 /// Proves that what a subject promised holds in every state. `see` looks at each that was opened.
 ///

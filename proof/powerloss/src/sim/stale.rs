@@ -6,10 +6,10 @@ use inkstone_io::{AnyDirectory, Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 use super::PATH;
-use crate::mistake::build_in;
-use crate::subject::log::LogSubject;
-use crate::subject::log::options::{SEGMENT_BYTES, small};
-use crate::subject::log::record::Record;
+use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::options::{SEGMENT_BYTES, small};
+use inkstone_subject::log::record::Record;
+use inkstone_subject::mistake::build_in;
 
 /// How many files there are.
 const FILES: u64 = 3;

@@ -13,11 +13,11 @@ use super::PATH;
 use super::variant::Variant;
 use super::walk::Walk;
 use super::way::Way;
-use crate::subject::log::LogSubject;
-use crate::subject::log::history::Op;
-use crate::subject::log::past::{Callers, Past};
-use crate::subject::log::words::{Call, Told};
-use crate::subject::{Broken, Past as _, Shown as _, Subject as _, Who};
+use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::history::Op;
+use inkstone_subject::log::past::{Callers, Past};
+use inkstone_subject::log::words::{Call, Told};
+use inkstone_subject::{Broken, Past as _, Shown as _, Subject as _, Who};
 
 const THREADS: Who = 4;
 const APPENDS: u32 = 90;

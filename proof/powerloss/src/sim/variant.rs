@@ -8,8 +8,8 @@ use std::sync::Arc;
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
 
-use crate::subject::log::LogSubject;
-use crate::subject::log::options::{SEGMENT_BYTES, small};
+use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::options::{SEGMENT_BYTES, small};
 
 #[derive(Clone)]
 pub struct Variant {

@@ -19,7 +19,7 @@ use super::mortal::{Mortal, NEVER};
 use super::space::{Pick, Space, is_unread};
 use super::tally::Tally;
 use super::way::{AGAIN, Cuts, Effort, Way, Wrong};
-use crate::subject::{
+use inkstone_subject::{
     Broken, CallOf, End, Lie, Outcome, Past as _, SOLE, Shown as _, Step, Subject, Told as _,
     ToldBy, When,
 };

@@ -3,7 +3,7 @@
 //! *Owns*: these choices. *May not touch*: the walk.
 
 use super::space::Pick;
-use crate::subject::Lie;
+use inkstone_subject::Lie;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {

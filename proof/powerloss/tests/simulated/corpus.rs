@@ -19,8 +19,8 @@ use std::path::Path;
 use inkstone::Lsn;
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_powerloss::sim::PATH;
-use inkstone_powerloss::subject::log::options::small;
 use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_subject::log::options::small;
 
 /// Records from the first to the last, and in which life of the log they were appended: a record
 /// that is appended after a truncation has the LSN of a truncated one, and another life.

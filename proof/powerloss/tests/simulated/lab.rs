@@ -18,11 +18,11 @@ use inkstone_powerloss::sim::tally::Tally;
 use inkstone_powerloss::sim::variant::{Variant, variant};
 use inkstone_powerloss::sim::walk::Walk;
 use inkstone_powerloss::sim::way::{Effort, Way};
-use inkstone_powerloss::subject::End;
-use inkstone_powerloss::subject::log::history::{Op, Step};
-use inkstone_powerloss::subject::log::new_past;
-use inkstone_powerloss::subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES, small};
 use inkstone_sim::{DiskOptions, NewBlocks, PowerCut, SimDisk};
+use inkstone_subject::End;
+use inkstone_subject::log::history::{Op, Step};
+use inkstone_subject::log::new_past;
+use inkstone_subject::log::options::{RECORD_BYTES_MAX, SEGMENT_BYTES, small};
 
 /// Opens a small log.
 fn open(disk: &SimDisk) -> inkstone::Result<inkstone::Log> {

@@ -8,11 +8,15 @@
 //! and how it ended, and shows it what was found. The past alone says right or wrong. Events may
 //! come late, and from other processes: what has begun and not ended may be there, or not.
 
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "what a name says needs no second word")]
+
 use std::fmt::{self, Debug, Display, Formatter};
 
 use inkstone_io::AnyDirectory;
 
 pub mod log;
+pub mod mistake;
 
 /// Who calls: a thread, of one life of a process. One thing at a time.
 pub type Who = u32;

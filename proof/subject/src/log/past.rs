@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::clauses::*;
 use super::record::Record;
 use super::words::{Answer, By, Call, Got, Shown, Told};
-use crate::subject::{Broken, Lie, Outcome, Told as _, Who, clause};
+use crate::{Broken, Lie, Outcome, Told as _, Who, clause};
 
 /// Who uses the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -442,7 +442,7 @@ impl Taken {
     }
 }
 
-impl crate::subject::Past for Past {
+impl crate::Past for Past {
     type Call = Call;
     type Told = Told;
     type Shown = Shown;

@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use inkstone::{Error, Log, Lsn, Position, Reader};
 
 use super::record::Record;
-use crate::subject::{self, Outcome};
+use crate::Outcome;
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct Told {
     pub back: Option<Result<Vec<u8>, String>>,
 }
 
-impl subject::Told for Told {
+impl crate::Told for Told {
     fn outcome(&self) -> Outcome {
         match self.answer {
             Answer::Done(_) => Outcome::Done,
@@ -254,7 +254,7 @@ impl Shown {
     }
 }
 
-impl subject::Shown for Shown {
+impl crate::Shown for Shown {
     fn brief(&self) -> String {
         format!("{}..={}", self.first, self.last)
     }

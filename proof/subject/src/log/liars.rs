@@ -8,7 +8,7 @@ use super::history::Op;
 use super::past::{Callers, Past};
 use super::record::Record;
 use super::words::{Answer, By, Call, Ends, Got, Shown, Told};
-use crate::subject::{Broken, LEFT_OUT, Lie, Past as _, SOLE};
+use crate::{Broken, LEFT_OUT, Lie, Past as _, SOLE};
 
 /// A log that one thread uses, and its past.
 #[derive(Clone)]

@@ -6,9 +6,9 @@ use super::options::RECORD_BYTES_MAX;
 use super::past::Past;
 use super::record::Record;
 use super::words::{Call, How};
-use crate::subject::{self, End};
+use crate::End;
 
-pub type Step = subject::Step<Op>;
+pub type Step = crate::Step<Op>;
 
 /// One operation on a log. Positions are relative, so that a history stays valid when operations
 /// are left out.

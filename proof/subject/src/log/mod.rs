@@ -22,8 +22,8 @@ use self::options::SEGMENT_BYTES;
 use self::past::{Callers, Past};
 use self::record::Record;
 use self::words::{Answer, By, Call, Ends, How, Shown, Told};
-use super::{Broken, End, Subject, When};
 use crate::mistake::{Mistake, build_in};
+use crate::{Broken, End, Subject, When};
 
 /// The options of an opening, from a seed.
 pub type Redraw = Arc<dyn Fn(u64) -> Options + Send + Sync>;
