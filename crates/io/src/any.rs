@@ -116,6 +116,7 @@ impl fmt::Debug for AnyDirectory {
 pub trait DirectoryCalls: Send + Sync + 'static {
     fn path(&self) -> &Path;
     fn open(&self, name: &str, how: &OpenFile) -> Result<Arc<dyn File>>;
+    fn files_like(&self, name: &str) -> Result<Option<AnyDirectory>>;
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     fn rename_new(&self, from: &str, to: &str) -> Result<()>;
     fn remove(&self, name: &str) -> Result<()>;
@@ -140,6 +141,10 @@ impl<D: Directory> DirectoryCalls for D {
 
     fn open(&self, name: &str, how: &OpenFile) -> Result<Arc<dyn File>> {
         Ok(Arc::new(Directory::open(self, name, how)?))
+    }
+
+    fn files_like(&self, name: &str) -> Result<Option<AnyDirectory>> {
+        Ok(Directory::files_like(self, name)?.map(AnyDirectory::new))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs};
+use rustix::fs::{OFlags, StatVfsMountFlags, fstat, fstatvfs};
 
 use crate::device_number::DeviceNumber;
 use crate::error::{Error, Result, is_not_here};
@@ -151,6 +151,23 @@ impl Capabilities {
         }
         let (direct, dsync_writes) = tried_unnamed(held);
         Ok(Self { direct, dsync_writes, ..seen })
+    }
+
+    /// The same of the directory of this file, which is asked in place of an unnamed one.
+    pub(crate) fn of_file(held: &Held, name: &str) -> Result<Self> {
+        let seen = Self::without_trying(held)?;
+        let bits = |flag: i32| OFlags::from_bits_retain(flag.cast_unsigned());
+        let open = |flags| held.open_file(name, OFlags::RDONLY | flags, 0);
+        let direct = match sys::O_DIRECT.filter(|_| !seen.in_memory).map(bits) {
+            None => DioAlignment::Refused,
+            Some(flag) => match open(flag) {
+                Ok(file) => sys::dio_alignment(file.as_fd()),
+                // Only with the flag it is refused.
+                Err(_) if open(OFlags::empty()).is_ok() => DioAlignment::Refused,
+                Err(_) => DioAlignment::NotTold,
+            },
+        };
+        Ok(Self { direct, ..seen })
     }
 
     fn without_trying(held: &Held) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! Descriptors never have the numbers 0, 1 or 2.
+//! Descriptors: how many a process may have, and that none of ours has the number 0, 1 or 2.
 //!
 //! *Owns*: that one step of every opening. *May not touch*: what is opened.
 //!
@@ -13,9 +13,16 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
 
 /// The first number that is not stdin's, stdout's or stderr's.
 pub(crate) const FIRST_NUMBER: RawFd = 3;
+
+/// How many descriptors this process may have open now (`ulimit -n`).
+pub fn descriptors_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
 
 /// Moves a new descriptor to a number above the first three. Costs a system call only if it has one
 /// of them.

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::file::OsFile;
 use crate::fork::ForkMark;
 use crate::held::Held;
+use crate::likeness::Likeness;
 use crate::lock::{self, OsLock};
 use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
@@ -52,7 +53,9 @@ pub struct DirectoryIdentity {
 pub struct OsDirectory {
     held: Arc<Held>,
     mark: ForkMark,
-    file_mode: u32,
+    /// As it was asked for.
+    file_mode: Option<u32>,
+    like: Option<Likeness>,
 }
 
 impl OsDirectory {
@@ -71,16 +74,19 @@ impl OsDirectory {
     /// A part of the path is not a directory, or could not be created or synced. What was created
     /// before stays.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::create_with_mode(path, FILE_MODE)
+        Self::create_with_mode(path, None)
     }
 
-    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who
-    /// may read such files may search the created directories: 0640 gives 0750.
+    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]), if there is
+    /// one. Users who may read such files may search the created directories: 0640 gives 0750.
     ///
     /// # Errors
     /// As [`OsDirectory::create`].
-    pub fn create_with_mode(path: impl Into<PathBuf>, file_mode: u32) -> Result<Self> {
-        Self::create_at(&path.into(), file_mode, true)
+    pub fn create_with_mode(
+        path: impl Into<PathBuf>,
+        file_mode: impl Into<Option<u32>>,
+    ) -> Result<Self> {
+        Self::create_at(&path.into(), file_mode.into(), true)
     }
 
     /// As [`OsDirectory::create_with_mode`], but creates no directory above it: where one is
@@ -88,14 +94,18 @@ impl OsDirectory {
     ///
     /// # Errors
     /// As [`OsDirectory::create`]; of the kind `NotFound` when a directory above it is missing.
-    pub fn create_in_parent(path: impl Into<PathBuf>, file_mode: u32) -> Result<Self> {
-        Self::create_at(&path.into(), file_mode, false)
+    pub fn create_in_parent(
+        path: impl Into<PathBuf>,
+        file_mode: impl Into<Option<u32>>,
+    ) -> Result<Self> {
+        Self::create_at(&path.into(), file_mode.into(), false)
     }
 
-    fn create_at(path: &Path, file_mode: u32, makes_parents: bool) -> Result<Self> {
-        let searched = file_mode | (file_mode & 0o444) >> 2;
-        Self::of(Held::create(path, searched & 0o777, makes_parents, &mut Held::sync)?)
-            .map(|directory| directory.file_mode(file_mode))
+    fn create_at(path: &Path, file_mode: Option<u32>, makes_parents: bool) -> Result<Self> {
+        let read = file_mode.unwrap_or(FILE_MODE);
+        let searched = read | (read & 0o444) >> 2;
+        let held = Held::create(path, searched & 0o777, makes_parents, &mut Held::sync)?;
+        Ok(Self { file_mode, ..Self::of(held)? })
     }
 
     /// The highest directory above `path` that is missing: [`OsDirectory::create`] would make it
@@ -113,11 +123,25 @@ impl OsDirectory {
     /// `chmod`, of which the umask of the process clears some as usual. Existing files keep theirs.
     #[must_use]
     pub fn file_mode(self, file_mode: u32) -> Self {
-        Self { file_mode: file_mode & 0o777, ..self }
+        Self { file_mode: Some(file_mode & 0o777), ..self }
     }
 
     fn of(held: Held) -> Result<Self> {
-        Ok(Self { held: Arc::new(held), mark: ForkMark::new()?, file_mode: FILE_MODE })
+        Ok(Self { held: Arc::new(held), mark: ForkMark::new()?, file_mode: None, like: None })
+    }
+
+    /// The mode with which a file is created.
+    fn new_mode(&self) -> u32 {
+        self.file_mode.or(self.like.map(|like| like.mode)).unwrap_or(FILE_MODE)
+    }
+
+    /// Gives a new file to whom the files here belong.
+    fn give(&self, file: &std::fs::File, name: &str) -> Result<()> {
+        let Some(like) = &self.like else { return Ok(()) };
+        like.give(file, &self.held.join(name), self.file_mode.is_none()).inspect_err(|_| {
+            // Nobody has it yet.
+            let _ = self.held.remove(name);
+        })
     }
 
     /// Whether it was removed since it was opened: then nothing can be created in it, and its path
@@ -133,6 +157,24 @@ impl OsDirectory {
             .ok()
             .filter(|most| (1..NAME_BYTES_MAX).contains(most))
             .unwrap_or(NAME_BYTES_MAX)
+    }
+
+    /// The names of its plain files, sorted.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn plain_files(&self) -> Result<Vec<String>> {
+        self.held.plain_files()
+    }
+
+    /// As [`Directory::capabilities`], but asks a file that is there, so that none is made. Whether
+    /// it takes `RWF_DSYNC` is not known then: it is taken to do so.
+    ///
+    /// # Errors
+    /// As [`Directory::capabilities`].
+    pub fn capabilities_by(&self, name: &str) -> Result<Capabilities> {
+        self.check_name(name)?;
+        Capabilities::of_file(&self.held, name)
     }
 
     /// Its identity, whatever path leads to it.
@@ -156,7 +198,7 @@ impl OsDirectory {
 
     #[cfg(feature = "text-log")]
     pub(crate) fn mode_of_files(&self) -> u32 {
-        self.file_mode
+        self.new_mode()
     }
 
     /// Refuses a change in a forked child, and a name that leads out of the directory.
@@ -190,7 +232,16 @@ impl Directory for OsDirectory {
         if !how.read_only {
             self.check_change("open", name)?;
         }
-        OsFile::open_in(&self.held, name, how, self.file_mode, self.mark)
+        let file = OsFile::open_in(&self.held, name, how, self.new_mode(), self.mark)?;
+        if how.create_new {
+            self.give(file.std_file(), name)?;
+        }
+        Ok(file)
+    }
+
+    fn files_like(&self, name: &str) -> Result<Option<Self>> {
+        let like = Likeness::of(&self.held, name)?;
+        Ok(like.map(|like| Self { like: Some(like), ..self.clone() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -230,7 +281,8 @@ impl Directory for OsDirectory {
 
     fn lock(&self, name: &str) -> Result<Option<OsLock>> {
         self.check_change("lock", name)?;
-        OsLock::take(&self.held, name, self.file_mode, self.mark)
+        let give = |file: &_| self.give(file, name);
+        OsLock::take(&self.held, name, self.new_mode(), self.mark, &give)
     }
 
     fn lock_itself(&self) -> Result<Option<DirectoryLock>> {

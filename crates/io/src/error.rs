@@ -225,6 +225,8 @@ fn cause_of(answer: &io::Error) -> Option<&'static str> {
             "this file system or a sandbox lacks the call, and it is needed: choose another \
              directory, or allow it",
         ),
+        libc::EMFILE => Some("raise this process's limit on open files (`ulimit -n`)"),
+        libc::ENFILE => Some("raise the system's limit on open files (`sysctl fs.file-max`)"),
         libc::EROFS => Some(
             "the file system takes no writes: `dmesg` says why; reading and `inkstone copy` work",
         ),

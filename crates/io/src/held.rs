@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl, fstat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fcntl_getfl, fcntl_setfl, fstat,
     mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 
@@ -195,14 +195,18 @@ impl Held {
 
     /// Whether the name is that of a plain file; a link is not followed.
     pub(crate) fn is_file(&self, name: &str) -> io::Result<bool> {
-        let facts = retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?))?;
-        Ok(FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile)
+        Ok(FileType::from_raw_mode(self.facts(name)?.st_mode) == FileType::RegularFile)
+    }
+
+    /// The facts of what has this name; a link is not followed.
+    pub(crate) fn facts(&self, name: &str) -> io::Result<Stat> {
+        retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     /// True if this name leads to the open file; a link is not followed.
     pub(crate) fn is_name_of(&self, name: &str, file: &File) -> io::Result<bool> {
         let opened = sys::identity(&retry(|| Ok(fstat(file)?))?);
-        match retry(|| Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?)) {
+        match self.facts(name) {
             Ok(facts) => Ok(sys::identity(&facts) == opened),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -259,8 +263,23 @@ impl Held {
         retry(|| above_standard(openat(&self.descriptor, ".", flags, Mode::empty())?))
     }
 
-    /// The names of its plain files, sorted. Each listing has its own position.
+    /// The names of its plain files, sorted.
+    pub(crate) fn plain_files(&self) -> Result<Vec<String>> {
+        self.names(|name, kind| match kind {
+            FileType::RegularFile => true,
+            // Some file systems do not report the type here. The file may be gone by now.
+            FileType::Unknown => self.is_file(name).unwrap_or(false),
+            _ => false,
+        })
+    }
+
+    /// The names in it, sorted, whatever they are those of.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
+        self.names(|name, _| name != "." && name != "..")
+    }
+
+    /// The names that are wanted, sorted. Each listing has its own position.
+    fn names(&self, is_wanted: impl Fn(&str, FileType) -> bool) -> Result<Vec<String>> {
         let failed = |source| self.failed("list directory", "", source);
         let entries =
             Dir::new(self.fresh().map_err(failed)?).map_err(|error| failed(error.into()))?;
@@ -269,13 +288,7 @@ impl Held {
             let entry = entry.map_err(|error| failed(error.into()))?;
             // A name that is not UTF-8 is not one of ours.
             let Ok(name) = entry.file_name().to_str() else { continue };
-            let is_file = match entry.file_type() {
-                FileType::RegularFile => true,
-                // Some file systems do not report the type here. The file may be gone by now.
-                FileType::Unknown => self.is_file(name).unwrap_or(false),
-                _ => false,
-            };
-            if is_file {
+            if is_wanted(name, entry.file_type()) {
                 names.push(name.to_owned());
             }
         }

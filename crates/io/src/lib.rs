@@ -33,6 +33,7 @@ mod file_ages;
 mod fork;
 mod growing;
 mod held;
+mod likeness;
 mod local_time;
 mod lock;
 mod lock_table;
@@ -64,6 +65,7 @@ pub use capability::{
 pub use clock::{CoarseInstant, TICK};
 pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
+pub use descriptor::descriptors_max;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use directory_lock::DirectoryLock;

@@ -148,26 +148,16 @@ impl OsLock {
         self.own_page.as_ref().map(|own_page| &own_page.0)
     }
 
-    /// `None` if another holder has the file.
+    /// `None` if another holder has the file. A new file is given to whom it belongs.
     pub(crate) fn take(
         held: &Arc<Held>,
         name: &str,
         mode: u32,
         mark: ForkMark,
+        give: &dyn Fn(&File) -> Result<()>,
     ) -> Result<Option<Self>> {
         let path = held.join(name);
-        let open = || {
-            held.open_file(name, OFlags::RDWR | OFlags::CREATE, mode).map_err(|source| {
-                let no_file = [ErrorKind::InvalidData, ErrorKind::IsADirectory];
-                let is_no_file = no_file.contains(&source.kind());
-                let error = held.failed("open lock", name, source);
-                if is_no_file || held.is_removed() {
-                    error
-                } else {
-                    error.advise("choose a directory that you may write to")
-                }
-            })
-        };
+        let open = || open_or_create(held, name, mode, give);
         let mut attempts = 0;
         let locked = loop {
             let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else {
@@ -208,6 +198,36 @@ impl OsLock {
         // line.
         let _ = retry(|| self.locked.file().set_len(len));
     }
+}
+
+fn open_or_create(
+    held: &Held,
+    name: &str,
+    mode: u32,
+    give: &dyn Fn(&File) -> Result<()>,
+) -> Result<File> {
+    let open = |flags| held.open_file(name, OFlags::RDWR | flags, mode);
+    let opened = match open(OFlags::empty()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            match open(OFlags::CREATE | OFlags::EXCL) {
+                Ok(file) => return give(&file).map(|()| file),
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => open(OFlags::empty()),
+                refused => refused,
+            }
+        }
+        opened => opened,
+    };
+    opened.map_err(|source| {
+        let no_file = [ErrorKind::InvalidData, ErrorKind::IsADirectory];
+        let is_no_file = no_file.contains(&source.kind());
+        let error = held.failed("open lock", name, source);
+        if is_no_file || held.is_removed() {
+            error
+        } else {
+            error.advise("choose a directory that you may write to")
+        }
+    })
 }
 
 impl Lock for OsLock {

@@ -366,6 +366,20 @@ pub trait Directory: Send + Sync + 'static {
     /// the error says so if it refuses `O_DIRECT`.
     fn open(&self, name: &str, how: &OpenFile) -> Result<Self::File>;
 
+    /// The same directory. Files that are created through it get the owner and group of the file
+    /// with this name, and its permissions unless others were asked for. `None` if there is no such
+    /// file, or files here have no owners.
+    ///
+    /// # Errors
+    /// This process can make no such files. What the file system answers.
+    fn files_like(&self, name: &str) -> Result<Option<Self>>
+    where
+        Self: Sized,
+    {
+        let _ = name;
+        Ok(None)
+    }
+
     /// Renames within the directory, replacing `to`. Durable after [`Directory::sync`].
     ///
     /// # Errors
@@ -385,7 +399,8 @@ pub trait Directory: Send + Sync + 'static {
     /// What the file system answers.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// The names of its files, sorted.
+    /// The names in it, sorted. One of them may not be that of a plain file:
+    /// [`Directory::open`] says what it is.
     ///
     /// # Errors
     /// What the file system answers.

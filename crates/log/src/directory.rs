@@ -5,9 +5,10 @@
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
-use inkstone_io::OsDirectory;
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use crate::error::{Error, Result};
+use crate::names::{LOCK, newest_segment};
 use crate::options::Options;
 
 /// The directory of a log that is not to be created.
@@ -21,6 +22,17 @@ pub fn find_directory(path: impl AsRef<Path>) -> Result<OsDirectory> {
         NotFound => Error::NoLog { path: path.to_path_buf(), missing: None },
         _ => error.into(),
     })
+}
+
+/// The same directory. What is created there belongs to whom the log's files belong, also where
+/// another user opens the log: root, for a moment.
+///
+/// # Errors
+/// This user can make no such files; what the file system answers.
+pub(crate) fn for_files_of_the_log(directory: AnyDirectory) -> Result<AnyDirectory> {
+    let names = directory.list()?;
+    let example = newest_segment(&names).unwrap_or(LOCK);
+    Ok(directory.files_like(example)?.unwrap_or(directory))
 }
 
 /// The directory in which a log is made, which may be there already.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use inkstone_io::AnyDirectory;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names;
 use crate::sync::{Mutex, lock};
 
@@ -46,6 +46,13 @@ impl Doubts {
                 Ok(())
             }
             (_, done) => Ok(done?),
+        }
+    }
+
+    /// Notes that a file which is not part of the log cannot be read.
+    pub(crate) fn about_a_spare_file(&self, error: &Error) {
+        if let Some(doubts) = &self.0 {
+            note(doubts, format!("a file that is not part of the log cannot be read ({error})"));
         }
     }
 

@@ -247,9 +247,13 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. } => true,
-            Self::Io(error) => error.is_out_of_descriptors(),
-            _ => false,
+            _ => self.is_out_of_descriptors(),
         }
+    }
+
+    /// Whether there was no descriptor left for another open file.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io(error) if error.is_out_of_descriptors())
     }
 
     /// Whether the disk or a quota was full, also as the cause of a poison.

@@ -24,7 +24,7 @@ use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish, State};
 use crate::commit::tasks::Ticket;
-use crate::directory::{create_directory, find_directory};
+use crate::directory::{create_directory, find_directory, for_files_of_the_log};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
@@ -107,7 +107,10 @@ impl Log {
         let path = path.as_ref();
         let directory = match options.create {
             true => create_directory(path, &options)?,
-            false => find_directory(path)?.file_mode(options.file_mode),
+            false => match options.file_mode {
+                Some(mode) => find_directory(path)?.file_mode(mode),
+                None => find_directory(path)?,
+            },
         };
         Self::open_in(Arc::new(directory), options)
     }
@@ -121,7 +124,7 @@ impl Log {
     /// As [`Log::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         options.check()?;
-        let directory = directory.into();
+        let directory = for_files_of_the_log(directory.into())?;
         let writer_lock = take_lock(&directory)?;
         Self::open_locked(directory, options, writer_lock)
     }

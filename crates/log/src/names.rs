@@ -51,6 +51,12 @@ pub(crate) fn parse(name: &str) -> Option<FileName> {
     }
 }
 
+/// The name of the segment with the highest number, of sorted names.
+pub(crate) fn newest_segment(names: &[String]) -> Option<&str> {
+    let mut newest_first = names.iter().rev().map(String::as_str);
+    newest_first.find(|name| matches!(parse(name), Some(FileName::Segment(_))))
+}
+
 pub(crate) fn segment(number: SegmentNumber) -> String {
     format!("{:020}.ink", number.get())
 }

@@ -58,7 +58,8 @@ pub struct Options {
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
     pub(crate) slow_commit: Duration,
-    pub(crate) file_mode: u32,
+    /// `None`: that of the log's files, 0600 in a new log.
+    pub(crate) file_mode: Option<u32>,
     pub(crate) listener: Option<Listener>,
     /// What a reader could not make sure of.
     pub(crate) doubts: Doubts,
@@ -89,7 +90,7 @@ impl Default for Options {
             periodic: None,
             disk_budget_bytes: None,
             slow_commit: Duration::from_secs(1),
-            file_mode: FILE_MODE,
+            file_mode: None,
             listener: None,
             doubts: Doubts::default(),
         }
@@ -173,9 +174,11 @@ impl Options {
         Self { disk_budget_bytes: Some(bytes), ..self }
     }
 
-    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that
-    /// only the owner can read or write them. The umask of the process clears bits as usual.
-    /// Existing files keep their permissions. Users who may read the files may also search the
+    /// The permissions of the files that the log creates, as for `chmod`: by default those of the
+    /// log's newest segment, and 0600 in a new log, so that only the owner can read or write them.
+    /// The umask of the process clears bits as usual. New files get the owner and group of the
+    /// log's newest segment, too, so a program that root runs locks no service out. Existing files
+    /// keep their permissions. Users who may read the files may also search the
     /// directories that [`Log::open`](crate::Log::open) creates: 0640 gives 0750. The owner must be
     /// able to read and write: 0400 is refused.
     ///
@@ -188,7 +191,7 @@ impl Options {
     /// [`Log::open_in`](crate::Log::open_in) ignores this option: the
     /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its directory applies.
     pub fn file_mode(self, mode: u32) -> Self {
-        Self { file_mode: mode, ..self }
+        Self { file_mode: Some(mode), ..self }
     }
 
     /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does
@@ -251,7 +254,7 @@ impl Options {
                 self.record_bytes_max
             ));
         }
-        let mode = self.file_mode;
+        let mode = self.file_mode.unwrap_or(FILE_MODE);
         if mode & 0o600 != 0o600 || mode > 0o777 {
             return invalid(format!(
                 "file_mode {mode:o}: it must let the owner read and write, and may set permission \

@@ -22,7 +22,7 @@ mod verify;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::AnyDirectory;
+use inkstone_io::{AnyDirectory, Directory as _};
 
 pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
@@ -42,6 +42,7 @@ use crate::directory::{create_directory, find_directory};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::names::newest_segment;
 use crate::options::Options;
 use crate::strategy::choose;
 
@@ -63,13 +64,17 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
-/// The way of writing that a log in `path` uses where its options leave it open, and why.
+/// The way of writing that a log in `path` uses where its options leave it open, and why. Nothing
+/// is made for it if there is a log: on a frozen file system that would wait until it thaws.
 ///
 /// # Errors
 /// When the directory is missing.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
-    let directory = AnyDirectory::new(find_directory(path)?);
-    let found = directory.capabilities()?;
+    let directory = find_directory(path)?;
+    let found = match newest_segment(&directory.list()?) {
+        Some(name) => Some(directory.capabilities_by(name)?),
+        None => directory.capabilities()?,
+    };
     choose(&Options::default(), found.as_ref())
 }
 

@@ -16,7 +16,7 @@ use inkstone_io::{AnyDirectory, OpenFile};
 use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 use super::spans::{Span, Spans, stand_in};
 use super::strip::Strip;
-use crate::doubts::{Holder, holder};
+use crate::doubts::{Doubts, Holder, holder};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
@@ -120,7 +120,7 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
     (found.report.verdict, found.report.row) =
         with_torn_header(found.report.verdict, found.report.row, torn);
-    found.report.others = others(directory, &listing, &found, &headers)?;
+    found.report.others = others(directory, &listing, &found, &headers, &options.doubts);
     found.report.doubts = options.doubts.all();
     Ok(found)
 }
@@ -575,13 +575,15 @@ fn file_bytes(directory: &AnyDirectory, name: &str) -> Result<u64> {
     Ok(directory.open(name, &OpenFile::existing().read_only())?.len_bytes()?)
 }
 
-/// The files that are not part of the log.
+/// The files that are not part of the log. One that cannot be read keeps nobody from reading the
+/// log.
 fn others(
     directory: &AnyDirectory,
     listing: &Listing,
     found: &Surveyed,
     headers: &Headers<'_>,
-) -> Result<Vec<OtherFile>> {
+    doubts: &Doubts,
+) -> Vec<OtherFile> {
     let parts: BTreeSet<_> = found.spans.iter().map(|span| span.header.number).collect();
     let is_begun =
         |number| headers.file(number).is_some_and(|file| file.state(found.report.log).is_none());
@@ -602,8 +604,8 @@ fn others(
             // It was used or removed since it was listed; it is not part of the log, so it does not
             // matter.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => doubts.about_a_spare_file(&error),
         }
     }
-    Ok(files)
+    files
 }

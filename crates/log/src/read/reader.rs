@@ -148,6 +148,16 @@ impl Reader {
     /// errors of the file system when another process may have cut the log and it cannot look (no
     /// file descriptor is left, the directory was removed).
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
+        match self.find(lsn) {
+            // Files that are kept open for the next call are of no use to this one.
+            Err(error) if error.is_out_of_descriptors() && self.source.kept().let_go() => {
+                self.find(lsn)
+            }
+            answer => answer,
+        }
+    }
+
+    fn find(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
         if lsn < Lsn::FIRST {
             return Err(Error::no_record_zero());

@@ -13,6 +13,7 @@ use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::read::view::{Asked, Now, View};
+use crate::segment::kept::KeptFiles;
 use crate::segment::{Link, Segment};
 use crate::sync::{Instant, lock};
 use crate::tail::{GroupTail, TailRun};
@@ -203,11 +204,15 @@ impl Source {
 
     /// The file of a segment, which stays open for the next call.
     pub(crate) fn kept_file(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>> {
-        let kept = match self {
+        self.kept().file(segment, self.directory())
+    }
+
+    /// The files that stay open for the next call.
+    pub(crate) fn kept(&self) -> &KeptFiles {
+        match self {
             Self::Living(shared) => &shared.kept,
             Self::View(view) => &view.kept,
-        };
-        kept.file(segment, self.directory())
+        }
     }
 
     /// Pieces of the log in order, from this stretch on.

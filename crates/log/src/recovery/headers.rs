@@ -7,6 +7,7 @@
 //! Everything is read past the page cache: pages may be marked clean after a failed sync and differ
 //! from the medium.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
@@ -290,15 +291,28 @@ pub(crate) fn past_the_cache(
     number: SegmentNumber,
 ) -> Result<Arc<dyn File>> {
     let name = names::segment(number);
-    match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
+    let open = |how: &OpenFile| directory.open(&name, how);
+    match open(&OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),
         // No O_DIRECT here: drop the pages, which works unless another process has locked them.
         Err(error) if error.is_not_here() => {
-            let file = directory.open(&name, &OpenFile::existing().read_only())?;
+            let file = open(&OpenFile::existing().read_only()).map_err(no_segment)?;
             forget(&*file)?;
             Ok(file)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(no_segment(error)),
+    }
+}
+
+fn no_segment(error: inkstone_io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidData => error
+            .advise(
+                "put the segment's own file here; to move a log to another disk, move its whole \
+                 directory",
+            )
+            .into(),
+        _ => error.into(),
     }
 }
 

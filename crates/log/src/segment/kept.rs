@@ -6,14 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use inkstone_io::{AnyDirectory, File};
+use inkstone_io::{AnyDirectory, File, descriptors_max};
 
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::sync::{Mutex, lock};
 
-/// Files that are kept open, of one log and all its readers.
+/// Files that are kept open, of one log and all its readers, and the share of the process's
+/// descriptors that they may use.
 const FILES_MAX: usize = 128;
+const DESCRIPTORS_SHARE: usize = 4;
 
 /// The segments whose files are kept, in the order in which these were opened.
 #[derive(Debug, Default)]
@@ -31,15 +33,30 @@ impl KeptFiles {
     ) -> Result<Arc<dyn File>> {
         let (file, is_new) = segment.keep_open(directory)?;
         if is_new {
-            let longest = {
-                let mut segments = lock(&self.segments);
-                segments.push_back(Arc::downgrade(segment));
-                if segments.len() > FILES_MAX { segments.pop_front() } else { None }
-            };
-            if let Some(longest) = longest.and_then(|segment| segment.upgrade()) {
-                longest.let_go();
-            }
+            lock(&self.segments).push_back(Arc::downgrade(segment));
+            self.let_go_above(FILES_MAX.min(descriptors_max() / DESCRIPTORS_SHARE));
         }
         Ok(file)
+    }
+
+    /// Keeps no file open; whether any was.
+    pub(crate) fn let_go(&self) -> bool {
+        self.let_go_above(0)
+    }
+
+    /// Keeps no more than `most`: those that were opened first go.
+    fn let_go_above(&self, most: usize) -> bool {
+        let mut has_gone = false;
+        loop {
+            let longest = {
+                let mut segments = lock(&self.segments);
+                if segments.len() > most { segments.pop_front() } else { None }
+            };
+            let Some(longest) = longest else { return has_gone };
+            if let Some(segment) = longest.upgrade() {
+                segment.let_go();
+                has_gone = true;
+            }
+        }
     }
 }

@@ -14,3 +14,4 @@ mod full_disk;
 mod moved;
 mod one_writer;
 mod surroundings;
+mod whose_files;

@@ -311,6 +311,38 @@ fn a_process_without_descriptors_tries_again() {
     check(&in_child("", "child_runs_out_of_descriptors", made.path(), "default"));
 }
 
+/// Run by [`reads_by_lsn_work_with_few_descriptors`].
+#[test]
+fn child_reads_with_few_descriptors() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let options = options().free_segments_max(0);
+    let log = Log::open(&path, options.clone()).unwrap();
+    for _ in 0..2000 {
+        log.append_durable(&[7; 8000]).unwrap();
+    }
+    let readers = [log.reader(), Reader::open(&path, &options).unwrap()];
+    for reader in &readers {
+        for lsn in (1..=2000).step_by(3) {
+            reader.get(Lsn::new(lsn)).unwrap_or_else(|error| panic!("LSN {lsn}: {error}"));
+        }
+    }
+    // The program takes all others.
+    let others: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+    assert!(!others.is_empty());
+    for reader in &readers {
+        for lsn in (1..=2000).step_by(3) {
+            reader.get(Lsn::new(lsn)).unwrap_or_else(|error| panic!("LSN {lsn}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn reads_by_lsn_work_with_few_descriptors() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let path = made.path().join("log");
+    check(&in_child("ulimit -n 64;", "child_reads_with_few_descriptors", &path, ""));
+}
+
 /// Run by [`a_daemon_that_gives_up_root_keeps_its_log`].
 #[test]
 fn child_gives_up_root() {

@@ -1,0 +1,135 @@
+//! Files in the log's directory that are no plain files, that cannot be read, or that another user
+//! has made.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+
+use crate::host_support::{run, temporary};
+
+const SEGMENT: &str = "00000000000000000001.ink";
+const SPARE: &str = "00000000000000000099.free";
+const OTHER: u32 = 12_345;
+
+fn options() -> Options {
+    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
+}
+
+fn make(path: &Path) {
+    let log = Log::open(path, options()).unwrap();
+    log.append_durable(b"one").unwrap();
+    log.close().unwrap();
+}
+
+/// What each way of opening or inspecting answers.
+fn asked(path: &Path, elsewhere: &Path) -> Vec<(&'static str, Result<(), Error>)> {
+    vec![
+        ("open", Log::open(path, options()).map(drop)),
+        ("reader", Reader::open(path, &options()).map(drop)),
+        ("look", inspect::look(path).map(drop)),
+        ("verify", inspect::verify(path).map(drop)),
+        ("dump", inspect::dump(path, 0).map(drop)),
+        ("copy", inspect::copy(path, elsewhere.join("copy"), &options()).map(drop)),
+        ("salvage", inspect::salvage(path, elsewhere.join("salvaged"), &options()).map(drop)),
+    ]
+}
+
+#[test]
+fn a_segment_that_is_no_plain_file_is_an_error_that_says_so() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    for kind in ["link", "link to nothing", "directory", "pipe"] {
+        let path = made.path().join(kind);
+        make(&path);
+        let (segment, moved) = (path.join(SEGMENT), made.path().join("moved.ink"));
+        fs::rename(&segment, &moved).unwrap();
+        match kind {
+            "link" => symlink(&moved, &segment).unwrap(),
+            "link to nothing" => symlink("nowhere", &segment).unwrap(),
+            "directory" => fs::create_dir(&segment).unwrap(),
+            _ => drop(run("mkfifo", &[segment.to_str().unwrap()])),
+        }
+        let names = || fs::read_dir(&path).unwrap().count();
+        let before = names();
+        for (way, answer) in asked(&path, made.path()) {
+            let error = answer.expect_err(way).to_string();
+            assert!(error.contains(SEGMENT), "{kind}, {way}: {error}");
+            assert!(error.contains("no plain file"), "{kind}, {way}: {error}");
+            assert!(error.contains("move its whole directory"), "{kind}, {way}: {error}");
+        }
+        assert_eq!(names(), before, "{kind}: nothing was made beside it");
+    }
+}
+
+#[test]
+fn a_spare_file_that_cannot_be_read_keeps_nobody_from_the_log() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let path = made.path().join("log");
+    make(&path);
+    symlink("nowhere", path.join(SPARE)).unwrap();
+    for (way, answer) in asked(&path, made.path()) {
+        answer.unwrap_or_else(|error| panic!("{way}: {error}"));
+    }
+    let report = inspect::verify(&path).unwrap();
+    assert!(report.doubts.iter().any(|doubt| doubt.contains(SPARE)), "{:?}", report.doubts);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_root_makes_in_a_log_belongs_to_the_logs_owner() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let path = made.path().join("log");
+    make(&path);
+    for file in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+        chown(&file, Some(OTHER), Some(OTHER)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    fs::remove_file(path.join("inkstone.lock")).unwrap();
+    let log = Log::open(&path, options()).unwrap();
+    for _ in 0..40 {
+        log.append_durable(&[7; 8000]).unwrap();
+    }
+    log.truncate_after(Lsn::new(30)).unwrap();
+    log.close().unwrap();
+    drop(log);
+    let files: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap()).collect();
+    assert!(files.len() > 5, "{files:?}");
+    for file in files {
+        let facts = file.metadata().unwrap();
+        let found = (facts.uid(), facts.gid(), facts.mode() & 0o7777);
+        assert_eq!(found, (OTHER, OTHER, 0o640), "{:?}", file.file_name());
+    }
+}
+
+/// Run by [`a_user_whose_files_the_owner_could_not_use_is_refused`].
+#[test]
+fn child_opens_the_log_of_another_user() {
+    let Ok(path) = std::env::var("INKSTONE_TEST_WHOSE") else { return };
+    inkstone_host::give_up_root().unwrap();
+    let error = Log::open(&path, options()).map(drop).expect_err("refused").to_string();
+    assert!(error.contains(&format!("run this as user {OTHER}")), "{error}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_user_whose_files_the_owner_could_not_use_is_refused() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    fs::set_permissions(made.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = made.path().join("log");
+    make(&path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    for file in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+        chown(&file, Some(OTHER), Some(OTHER)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o606)).unwrap();
+    }
+    let before = fs::read_dir(&path).unwrap().count();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "whose_files::child_opens_the_log_of_another_user", "--nocapture"])
+        .env("INKSTONE_TEST_WHOSE", &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    assert_eq!(fs::read_dir(&path).unwrap().count(), before, "nothing was made");
+}
