@@ -531,6 +531,17 @@ pub(crate) fn record_room(segment_bytes: u64) -> u64 {
         - CONTROL_RESERVE_BYTES
 }
 
+/// The next size to try for a segment that holds frames of `frame_bytes`, where there was no room
+/// for one of `bytes` bytes and `left` bytes are said to be free; `None` if none is smaller.
+pub(crate) fn smaller_segment_bytes(bytes: u64, left: u64, frame_bytes: u64) -> Option<u64> {
+    let block = BLOCK_BYTES as u64;
+    let needed = (frame_bytes + SEGMENT_BYTES_MIN - record_room(SEGMENT_BYTES_MIN))
+        .next_multiple_of(block)
+        .max(SEGMENT_BYTES_MIN);
+    let smaller = (bytes / 2).min(left) / block * block;
+    Some(smaller.max(needed)).filter(|smaller| *smaller < bytes)
+}
+
 /// What an opening or a cut may write into a segment before its first record: an epoch group, a
 /// promise, and the padding of both to blocks.
 const CONTROL_ROOM_BYTES: u64 = 2 * BLOCK_BYTES as u64;

@@ -21,6 +21,7 @@ use crate::commit::state::State;
 use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::options::smaller_segment_bytes;
 use crate::segment::pool::{Blocks, ObtainError, Ready};
 use crate::segment::seal::Seal;
 use crate::segment::{Link, Segment};
@@ -32,7 +33,10 @@ pub(super) struct NextSegment {
     pub(super) roll: Roll,
     pub(super) predecessor: Option<Position>,
     pub(super) first_lsn: Lsn,
+    /// Its size, if there is room for that; else it is smaller.
     pub(super) bytes: u64,
+    /// The frames that it must hold.
+    pub(super) frame_bytes: u64,
     /// For a cut: the last record that it leaves.
     pub(super) cut: Option<Lsn>,
 }
@@ -61,6 +65,7 @@ impl HeldTurn<'_> {
             predecessor: Some(Position { segment: old.number, byte: self.open_group.at() }),
             first_lsn: self.open_group.next_lsn(),
             bytes: self.shared.next_bytes(old.segment_bytes, frame_bytes),
+            frame_bytes,
             cut: None,
         };
         self.begin_segment(next)
@@ -78,10 +83,10 @@ impl HeldTurn<'_> {
             (segments.head().segment.header.log, segments.first_live)
         };
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
-        let header = |number| SegmentHeader {
+        let header = |number, segment_bytes| SegmentHeader {
             log,
             number,
-            segment_bytes: next.bytes,
+            segment_bytes,
             first_lsn: next.first_lsn,
             first_live: if next.roll == Roll::Begin { next.first_lsn } else { first_live },
             epoch: next.epoch,
@@ -90,7 +95,7 @@ impl HeldTurn<'_> {
             roll: next.roll,
         };
         let made = self
-            .unlocked(|| shared.make_segment(header, next.bytes, shared.prepares_ahead()))
+            .unlocked(|| shared.make_segment_with_room(&header, next.bytes, next.frame_bytes))
             .map_err(|failed| match failed {
                 ObtainError::Retry(error) => error,
                 ObtainError::Poison(error) => self.poison(error),
@@ -185,6 +190,26 @@ impl Shared {
             state.counted.was_pool_empty = true;
             let fallocated = ready.blocks == Blocks::Reserved;
             state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
+        }
+    }
+
+    /// A file with a durable header: of `bytes` bytes, or of as many as there is room for, if that
+    /// holds `frame_bytes`.
+    fn make_segment_with_room(
+        &self,
+        header: &dyn Fn(SegmentNumber, u64) -> SegmentHeader,
+        mut bytes: u64,
+        frame_bytes: u64,
+    ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
+        loop {
+            let reserve = self.prepares_ahead();
+            let made = self.make_segment(|number| header(number, bytes), bytes, reserve);
+            let Err(ObtainError::Retry(Error::NoRoom { .. })) = &made else { return made };
+            let left = self.pool.left_bytes(&self.options).unwrap_or(0);
+            match smaller_segment_bytes(bytes, left, frame_bytes) {
+                Some(smaller) => bytes = smaller,
+                None => return made,
+            }
         }
     }
 

@@ -81,6 +81,7 @@ impl HeldTurn<'_> {
             first_lsn: last.next().unwrap_or(Lsn::FIRST),
             // As in a new log: who cuts often must not pay for a full segment each time.
             bytes: shared.options.next_segment_bytes(0, 0),
+            frame_bytes: 0,
             cut: Some(last),
         };
         self.begin_segment(next)?;

@@ -9,7 +9,7 @@ use inkstone_format::SegmentNumber;
 use inkstone_io::OpenFile;
 
 use crate::choice::Asks;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::segment::making::Pacing;
@@ -97,10 +97,7 @@ impl Pool {
     /// Preparing ahead of time never uses the last of the disk or of the budget: an append may need
     /// that at once.
     fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
-        let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
-        let used = lock(&self.files).used_bytes;
-        let left = free
-            .min(options.disk_budget_bytes.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
+        let left = self.left_bytes(options).map_err(ObtainError::Retry)?;
         if left < 2 * bytes {
             return Err(ObtainError::Retry(no_room(
                 &self.directory,
@@ -109,6 +106,14 @@ impl Pool {
             )));
         }
         Ok(())
+    }
+
+    /// Bytes that are left for new files, on the disk and in the budget.
+    pub(crate) fn left_bytes(&self, options: &Options) -> Result<u64> {
+        let free = self.directory.free_bytes()?;
+        let used = lock(&self.files).used_bytes;
+        let budget = options.disk_budget_bytes.map_or(u64::MAX, |most| most.saturating_sub(used));
+        Ok(free.min(budget))
     }
 
     /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the

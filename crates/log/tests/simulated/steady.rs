@@ -254,3 +254,21 @@ fn a_closed_log_leaves_no_files_but_its_last_segment_and_those_that_are_kept() {
     // One is kept; up to eight of this size had been made ready.
     assert!(count(".ink") == 1 && count(".free") <= 9, "{names:?}");
 }
+
+#[test]
+fn where_the_next_size_has_no_room_a_log_goes_on_with_a_smaller_segment() {
+    let (disk, budget) = (disk(), 9 << 20);
+    let options = options().segment_bytes(8 << 20).record_bytes_max(100_000);
+    let log = open(&disk, options.disk_budget_bytes(budget));
+    // Segments grow by halves, and one of 8 MiB has no room beside one of 6.
+    for _ in 0..400 {
+        let lsn = log.append_durable(&[7; 100_000]).unwrap();
+        log.truncate_before(Lsn::new(lsn.get().saturating_sub(10).max(1))).unwrap();
+        let used: usize = disk.image().iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(used as u64 <= budget, "{used} bytes");
+    }
+    let last = log.last();
+    assert_eq!(log.reader().records(log.first()).filter(Result::is_ok).count(), 11);
+    log.close().unwrap();
+    assert_eq!(open(&disk, Options::small().segment_bytes(8 << 20)).last(), last);
+}
