@@ -16,31 +16,40 @@ pub use crate::sys::{
 };
 use crate::transfer::retry;
 
-/// Which kinds of extents a file has; all false if the file system does not report them, all true
-/// if a sandbox forbids to ask.
+/// Which kinds of extents a file has; all false if the file system does not report them. If a
+/// sandbox forbids to ask, it is taken to share blocks and to have unwritten ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kinds {
     /// Another file shares some of the blocks.
     pub(crate) shared: bool,
     /// Some blocks are reserved and were never written.
     pub(crate) unwritten: bool,
+    /// Some bytes have no blocks.
+    pub(crate) holes: bool,
 }
 
-/// The kinds of extents of a file. Delayed data is not written out: an extent that it is about to
+/// The kinds of extents of a file of `len` bytes. Delayed data is not written out: an extent that it is about to
 /// replace may still count.
-pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
+pub(crate) fn kinds(file: &File, path: &Path, len: u64) -> Result<Kinds> {
     let mut kinds = Kinds::default();
+    let mut end = 0;
     let walked = walk(file, path, 0, |batch| {
         let any = |flag| batch.iter().any(|extent| extent.flags & flag != 0);
         kinds.shared |= any(FIEMAP_EXTENT_SHARED);
         kinds.unwritten |= any(FIEMAP_EXTENT_UNWRITTEN);
-        !(kinds.shared && kinds.unwritten)
+        for extent in batch {
+            kinds.holes |= extent.logical > end;
+            end = extent.logical.saturating_add(extent.length);
+        }
+        !(kinds.shared && kinds.unwritten && kinds.holes)
     });
     match walked {
         Err(error) if error.is_unsupported() => Ok(Kinds::default()),
         // A sandbox refuses the question, not the file system: the file may be anything.
-        Err(error) if error.is_not_here() => Ok(Kinds { shared: true, unwritten: true }),
-        walked => walked.map(|()| kinds),
+        Err(error) if error.is_not_here() => {
+            Ok(Kinds { shared: true, unwritten: true, holes: false })
+        }
+        walked => walked.map(|()| Kinds { holes: kinds.holes || end < len, ..kinds }),
     }
 }
 

@@ -317,12 +317,13 @@ impl File for OsFile {
     fn facts(&self) -> Result<FileFacts> {
         let metadata =
             self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
-        let kinds = fiemap::kinds(&self.file, &self.path)?;
+        let kinds = fiemap::kinds(&self.file, &self.path, metadata.len())?;
         Ok(FileFacts {
             inode: metadata.ino(),
             hard_links: metadata.nlink(),
             has_shared_extents: kinds.shared,
             has_unwritten_extents: kinds.unwritten,
+            has_holes: kinds.holes,
             modified: metadata.modified().ok(),
         })
     }

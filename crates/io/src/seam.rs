@@ -91,6 +91,8 @@ pub struct FileFacts {
     /// Whether some of its blocks are only reserved: the first write of each changes metadata, and
     /// a sync then waits for that.
     pub has_unwritten_extents: bool,
+    /// Whether some of its bytes have no blocks: the first write there needs room.
+    pub has_holes: bool,
     /// When its bytes were last changed, by the clock of the machine then; `None` where files have
     /// no times. A power cut may set it back, since a sync of data does not make the time durable.
     pub modified: Option<SystemTime>,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use inkstone_io::AnyDirectory;
+use inkstone_io::{AnyDirectory, File};
 
 use crate::error::{Error, Result};
 use crate::names;
@@ -54,6 +54,24 @@ impl Doubts {
         if let Some(doubts) = &self.0 {
             note(doubts, format!("a file that is not part of the log cannot be read ({error})"));
         }
+    }
+
+    /// Notes it if the newest segment has holes.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub(crate) fn about_holes(&self, head: &dyn File) -> Result<()> {
+        if let Some(doubts) = &self.0
+            && head.facts()?.has_holes
+        {
+            note(
+                doubts,
+                "the newest segment has holes, as a sparse copy leaves them: an opening for \
+                 writing fills them while there is room"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Notes it if nobody can tell whether a writer lives.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::{Access, AnyDirectory, Durability};
+use inkstone_io::{Access, AnyDirectory, Durability, File, Preparation};
 
 use crate::choice::Choice;
 use crate::commit::open_group::{OpenGroup, memory_for};
@@ -18,7 +18,7 @@ use crate::commit::room::refused;
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::writer::{Way, Writer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_full};
 use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{Recovered, recover, report};
@@ -185,11 +185,30 @@ fn go_on(
     let open_group =
         OpenGroup::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&directory, &open_for_groups(&options))?;
-    let writer = Writer::new(&directory, file, &options)?;
+    let notice = fill_holes(&*file, header.segment_bytes)?;
+    let mut writer = Writer::new(&directory, file, &options)?;
+    writer.notice = notice;
     let segments =
         Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(open_group, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
+}
+
+/// Reserves the blocks that a sparse copy left out, while there is room: a control group that finds
+/// none on a full disk could not be written. Returns why that was not possible.
+fn fill_holes(file: &dyn File, bytes: u64) -> Result<Option<String>> {
+    if !file.facts()?.has_holes {
+        return Ok(None);
+    }
+    match file.prepare(Preparation::Fallocate, bytes) {
+        Ok(()) => Ok(None),
+        Err(error) if is_full(&error) || error.is_not_here() => Ok(Some(format!(
+            "the newest segment has holes, as a sparse copy leaves them, and they could not be \
+             filled ({}): when the disk is full, the log may not be truncated",
+            error.without_advice()
+        ))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Begins a new log: a segment and its header.

@@ -11,6 +11,7 @@ use inkstone_io::{
     Result, SyncKind,
 };
 
+use crate::content::blocks_of;
 use crate::disk::SimDisk;
 use crate::durable::{Cover, Durably};
 use crate::fault::{Effect, OperationKind, errno};
@@ -169,13 +170,17 @@ impl File for SimFile {
 
     fn facts(&self) -> Result<FileFacts> {
         let state = self.lock();
-        let has_unwritten_extents = state.inode(self.inode).blocks.reserved.count() > 0;
+        let inode = state.inode(self.inode);
+        let has_unwritten_extents = inode.blocks.reserved.count() > 0;
+        let blocks = blocks_of(0, inode.size_bytes);
+        let has_holes = !inode.blocks.allocated.has_all(blocks);
         let hard_links = state.names_of(self.inode);
         Ok(FileFacts {
             inode: self.inode,
             hard_links,
             has_shared_extents: false,
             has_unwritten_extents,
+            has_holes,
             // It has no clock.
             modified: None,
         })

@@ -192,7 +192,7 @@ impl Pool {
 
     /// A free file of exactly this size whose blocks no other file shares. Segments grow, so a
     /// smaller one is marked for removal. A file with other links or shared extents is a backup of
-    /// the user and is marked too. A file that is marked for removal and still complete can be used
+    /// the user and is marked too, and so is one with holes, which a sparse copy leaves. A file that is marked for removal and still complete can be used
     /// too: otherwise a log that changes segments fast would make new files faster than the old
     /// ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
@@ -213,7 +213,7 @@ impl Pool {
             let name = names::free(spare.number);
             let fits = self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
                 let is_ours = |facts: inkstone_io::FileFacts| {
-                    facts.hard_links == 1 && !facts.has_shared_extents
+                    facts.hard_links == 1 && !facts.has_shared_extents && !facts.has_holes
                 };
                 file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
             });

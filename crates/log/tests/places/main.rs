@@ -12,6 +12,6 @@ mod host_support;
 mod file_systems;
 mod full_disk;
 mod moved;
+mod odd_files;
 mod one_writer;
 mod surroundings;
-mod whose_files;

@@ -1,5 +1,5 @@
-//! Files in the log's directory that are no plain files, that cannot be read, or that another user
-//! has made.
+//! Files in the log's directory that are no plain files, that cannot be read, that have holes, or
+//! that another user has made.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -76,6 +76,29 @@ fn a_spare_file_that_cannot_be_read_keeps_nobody_from_the_log() {
 }
 
 #[test]
+fn the_holes_of_a_sparse_copy_are_filled_when_it_is_opened() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let path = made.path().join("log");
+    make(&path);
+    let segment = path.join(SEGMENT);
+    run("fallocate", &["--dig-holes", segment.to_str().unwrap()]);
+    let is_sparse = || {
+        let facts = fs::metadata(&segment).unwrap();
+        facts.blocks() * 512 < facts.len()
+    };
+    assert!(is_sparse(), "this file system keeps no holes");
+    let said = || inspect::look(&path).unwrap().doubts.concat();
+    assert!(said().contains("holes"), "{}", said());
+    let log = Log::open(&path, options()).unwrap();
+    assert!(!is_sparse(), "the head's holes");
+    assert_eq!(log.reader().get(Lsn::FIRST).unwrap(), b"one");
+    log.append_durable(b"two").unwrap();
+    log.close().unwrap();
+    drop(log);
+    assert!(!said().contains("holes"), "{}", said());
+}
+
+#[test]
 #[ignore = "needs root"]
 fn what_root_makes_in_a_log_belongs_to_the_logs_owner() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
@@ -125,7 +148,7 @@ fn a_user_whose_files_the_owner_could_not_use_is_refused() {
     }
     let before = fs::read_dir(&path).unwrap().count();
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "whose_files::child_opens_the_log_of_another_user", "--nocapture"])
+        .args(["--exact", "odd_files::child_opens_the_log_of_another_user", "--nocapture"])
         .env("INKSTONE_TEST_WHOSE", &path)
         .output()
         .unwrap();
