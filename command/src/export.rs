@@ -1,4 +1,4 @@
-//! A file for data, as `--json FILE` and `--csv FILE` name it: `-` is stdout.
+//! A file for data, as `--json FILE` names it: `-` is stdout.
 //!
 //! *Owns*: opening it before the work, and filling it. *May not touch*: what is written.
 

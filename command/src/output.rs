@@ -1,4 +1,4 @@
-//! Results for the user: the table on stdout, the exports in files.
+//! Results for the user: the table on stdout, the JSON in a file.
 //!
 //! *Owns*: the terminal's width, where output goes. *May not touch*: its text.
 
@@ -10,14 +10,12 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use clap::Args;
 use inkstone_lab::command::{Context, LabError};
-use inkstone_lab::export::to_csv;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{Bill, Disk, LabResult, Way};
 use inkstone_lab::table::{self, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::export::{Export, is_stdout};
-use crate::parse::WrongValue;
 use crate::{columns, stdout};
 
 /// Where a result goes.
@@ -26,9 +24,6 @@ pub(crate) struct Output {
     /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write one row for each way as CSV; `-` writes to stdout instead of the table
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
     /// Print only the table: no progress
     #[arg(long)]
     quiet: bool,
@@ -53,7 +48,7 @@ const WIDTH_MIN: usize = 60;
 
 impl Output {
     fn has_stdout(&self) -> bool {
-        [&self.json, &self.csv].into_iter().flatten().any(|path| is_stdout(path))
+        self.json.as_deref().is_some_and(is_stdout)
     }
 
     /// Runs `body` in the context of a command, and shows its result. Problems with the output are
@@ -64,25 +59,15 @@ impl Output {
         stop: &AtomicBool,
         body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
     ) -> anyhow::Result<ExitCode> {
-        let is_both = [&self.json, &self.csv].map(|path| path.as_deref().is_some_and(is_stdout));
-        anyhow::ensure!(
-            is_both != [true, true],
-            WrongValue(
-                "--json - and --csv - cannot both write to stdout: give one of them a file".into()
-            )
-        );
-        let open = |path: &Option<PathBuf>| path.as_deref().map(Export::open).transpose();
-        let (json_file, csv_file) = (open(&self.json)?, open(&self.csv)?);
+        let file = self.json.as_deref().map(Export::open).transpose()?;
         let mut progress = if self.quiet { Progress::silent() } else { Progress::new() };
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let result = body(&mut Context { stop, progress: &mut progress, command })?;
         // The table comes first: a file that cannot be written must not cost the result of hours.
         self.say(&render(&result, view));
-        // Each of them, even if the other could not be written.
-        let json = || result.to_json().context("make the JSON");
-        let written = json_file.map_or(Ok(()), |mut file| file.write(&json()?));
-        let csv = || to_csv(&result).context("make the CSV");
-        csv_file.map_or(Ok(()), |mut file| file.write(&csv()?)).and(written)?;
+        if let Some(mut file) = file {
+            file.write(&result.to_json().context("make the JSON")?)?;
+        }
         Ok(code(&result))
     }
 

@@ -30,7 +30,7 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
     let at = directory.path();
     let said =
         text(&good(at, "lab experiment 5 --rounds 1 --time 50ms --quiet --json e5.json", b""));
-    for word in ["raw floor", "blocks reserved ahead, or not", "fallocate-ten-percent"] {
+    for word in ["blocks reserved ahead, or not", "fallocate-ten-percent"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(said.lines().all(|line| line.chars().count() <= 120), "{said}");

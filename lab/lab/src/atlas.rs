@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
-use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::result::{Unit, Way, figure};
+use crate::rounds::{Facts, Frame, Running, Sample, TakesTurns, Trial, Turn};
 use crate::stage::{Session, WayError};
 use crate::writing::size_name;
 
@@ -18,37 +18,20 @@ const WRITTEN_BYTES: usize = 8192;
 const RANGES_BYTES: [u64; 2] = [64 << 10, 4 << 10];
 const FILE: &str = "fallocate";
 
-/// Every mode over both ranges: each a row of facts, without rounds.
+/// Every mode over both ranges.
 pub(crate) fn modes() -> Trial {
     let count = FallocateMode::ALL.len() * RANGES_BYTES.len();
-    Trial::new("fallocate", (count, 1 << 20, 1.0), |scene| {
-        let mut ways = Vec::new();
-        for &mode in FallocateMode::ALL {
-            for len_bytes in RANGES_BYTES {
-                let name = format!("{mode} {}", size_name(len_bytes));
-                if !scene.wants("fallocate", &name) {
-                    continue;
-                }
-                scene.session.check()?;
-                scene.progress.step(&format!("{name} on {}", scene.site.place.name));
-                let (facts, figures) = one(scene.session, mode, len_bytes)?;
-                ways.push(Way { name, facts, figures, ..Way::default() });
-            }
-        }
-        scene.session.remove(FILE)?;
+    Trial::new(FILE, (count, 1 << 20, 1.0), |scene| {
+        let ranges = |&mode: &FallocateMode| RANGES_BYTES.map(|bytes| (mode, bytes));
+        let rows = FallocateMode::ALL.iter().flat_map(ranges);
+        let rows = rows.map(|row| (format!("{} {}", row.0, size_name(row.1)), row));
         let title = "fallocate: what each mode over the first bytes of a file of 8 KiB does to it";
-        Ok(vec![Table {
-            name: "fallocate".into(),
-            title: title.into(),
-            place: scene.site.place.clone(),
-            unit: Unit::Blocks,
-            ways,
-            ..Table::default()
-        }])
+        let session = scene.session;
+        let found = scene.facts(FILE, title, rows, |&(mode, bytes)| one(session, mode, bytes));
+        session.remove(FILE)?;
+        Ok(vec![found?])
     })
 }
-
-type Facts = (Vec<(String, String)>, Vec<crate::result::Figure>);
 
 fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Facts, WayError> {
     let file = session.new_file(FILE, &OpenFile::new_file())?;
@@ -62,7 +45,7 @@ fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Fac
         false => format!("{before}->{after}"),
     };
     let size = |state: &State| state.size_bytes.to_string();
-    let facts = [
+    let words = [
         ("answer", answer.as_ref().map_or_else(short_answer, |()| "ok".into())),
         ("size", changed(size(&before), size(&after))),
         ("blocks", changed(before.blocks.to_string(), after.blocks.to_string())),
@@ -77,7 +60,7 @@ fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Fac
         figure("bytes kept", Unit::Bytes, kept as f64),
         figure("refused", Unit::Calls, f64::from(u8::from(answer.is_err()))),
     ];
-    Ok((facts.map(|(name, fact)| (name.to_owned(), fact)).into(), figures))
+    Ok(Facts { figures, words: words.map(|(name, fact)| (name.to_owned(), fact)).into() })
 }
 
 /// The error by name (`EOPNOTSUPP`): that is what people search for.

@@ -108,14 +108,6 @@ impl<'a> Evidence<'a> {
                 Ok((Found { value, low, high, unit: "times".into(), of, ..with }, None))
             }
             Asks::Count { table, row, what } => Ok((count(self.table(table)?, row, *what)?, None)),
-            Asks::Most { table, row } => {
-                let table = self.table(table)?;
-                let values = measured(table, row)?.rounds.iter().map(|one| one.value(table.unit));
-                let value =
-                    values.reduce(f64::max).ok_or_else(|| format!("`{row}` did not run"))?;
-                let of = format!("{row}, in any round");
-                Ok((exactly(value, table.unit.name(), of, table), None))
-            }
             Asks::Figure { table, row, figure } => {
                 let table = self.table(table)?;
                 let way = measured(table, row)?;
@@ -483,56 +475,5 @@ mod tests {
         assert!(said(&table).reason.is_some_and(|why| why.starts_with("needs root")));
         table.place.device = None;
         assert!(said(&table).reason.is_some_and(|why| why.starts_with("there is no block")));
-    }
-
-    /// A result of 7069fb41, converted once by a script: each statement has the verdict that it
-    /// had, or the difference is a mend that is named. It was recorded beside other load, in a
-    /// short time.
-    #[test]
-    fn a_recorded_result_has_the_verdicts_that_it_had() {
-        const MENDED: &[(&str, &str)] = &[
-            ("fallocate-ten-percent", "it is answered from E5's load, which was not run"),
-            ("fdatasync-over-fsync", "it is answered on the file system that was asked about"),
-            ("uring-rwf-faster", "E6's statements share a level: its interval is wider"),
-        ];
-        let recorded = include_str!("claims/recorded-7069fb41.json");
-        let mut result = LabResult::from_json(recorded).expect("a result");
-        let all: Vec<&Statement> = statements().iter().collect();
-        // Beside noticed load no time is judged.
-        let is_time = |now: &&Answer| now.found.as_ref().is_some_and(|one| one.unit == "times");
-        let beside = answers(&all, &result, None);
-        let timed = beside.iter().filter(is_time).filter(|now| !now.id.starts_with("journal-a"));
-        for now in timed.filter(|now| !now.id.starts_with("neighbours")) {
-            assert_eq!(now.verdict, Judged::CannotTell, "{now:?}");
-        }
-        result.warnings.clear();
-        let now = answers(&all, &result, None);
-        let mut alike = 0;
-        for then in &result.claims {
-            let now = now.iter().find(|now| now.id == then.id).expect("no statement is gone");
-            let is_mended = MENDED.iter().any(|(id, _)| *id == then.id);
-            let few =
-                now.reason.as_ref().is_some_and(|why| why.contains(": a figure and no verdict"));
-            assert!(
-                now.verdict == then.verdict || few || is_mended,
-                "{}: {now:?}, was {then:?}",
-                then.id
-            );
-            alike += u32::from(now.verdict == then.verdict);
-        }
-        assert!(alike >= 40, "{alike} of {}", result.claims.len());
-    }
-
-    #[test]
-    fn a_count_of_rounds_is_the_most_of_any() {
-        let mut table = table("shared-offset", &[("pwrite", 1.0)], 1.0);
-        table.unit = Unit::RecordsAstray;
-        let counted = |round: &mut Round, count| {
-            (round.commits, round.total_ns) = (count, 1_000_000_000);
-        };
-        table.ways[0].rounds.iter_mut().for_each(|round| counted(round, 0));
-        assert_eq!(told("pwrite-no-race", vec![table.clone()]).verdict, Judged::Confirmed);
-        counted(&mut table.ways[0].rounds[4], 7);
-        assert_eq!(told("pwrite-no-race", vec![table]).verdict, Judged::Refuted);
     }
 }

@@ -23,11 +23,11 @@ use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
 use crate::writing::{Thing, Writing, size_name};
 
-/// What the table shows; `None` if there are fewer than two ways to compare, or only counts.
+/// What the table shows; `None` if there are fewer than two ways to compare.
 pub fn finding(table: &Table) -> Option<Finding> {
     let measured = table.ways.iter().filter(|way| way.is_measured());
     let fewest = measured.clone().map(|way| way.rounds.len()).min()?;
-    if measured.clone().count() < 2 || table.unit.is_count() {
+    if measured.clone().count() < 2 {
         return None;
     }
     if table.ways.iter().any(|way| way.durable.is_some()) {

@@ -9,9 +9,8 @@
 //! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
 //! experiments of the articles with their statements, and the parts that [`command`] runs. All of
 //! them take turns over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends
-//! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@log`]
-//! measures the log itself beside the bare overwrite that it cannot beat, [`mod@compare`] compares
-//! two results, and [`disks`] several disks. [`mod@watch`] makes the bill of a program that runs
+//! in a [`result::LabResult`], the contract that [`table`] and [`report`] read. [`mod@log`] is a
+//! load on the log itself, [`mod@compare`] compares two results, and [`disks`] several disks. [`mod@watch`] makes the bill of a program that runs
 //! already.
 #![forbid(unsafe_code)]
 
@@ -25,7 +24,6 @@ pub mod compare;
 pub mod crowd;
 pub mod disks;
 pub mod experiment;
-pub mod export;
 pub mod finding;
 pub mod histogram;
 pub mod image;

@@ -581,8 +581,8 @@ units! {
     CallsPerS = "calls/s";
     FilesPerS = "files/s";
     CommitsPerMb = "commits/MB written";
-    WritesRefused = "writes refused";
-    RecordsAstray = "records astray";
+    Facts = "facts";
+    Records = "records";
     TailNs = "ns, p99.9 of a write";
     Ns = "ns";
     NsPerOp = "ns per operation";
@@ -602,11 +602,6 @@ units! {
 }
 
 impl Unit {
-    /// Whether a round counts what happened in it, which is no speed.
-    pub fn is_count(self) -> bool {
-        matches!(self, Self::WritesRefused | Self::RecordsAstray)
-    }
-
     /// Whether it is a time in nanoseconds: less is better.
     pub fn is_time(self) -> bool {
         matches!(

@@ -41,11 +41,6 @@ const TURN_MIN: Duration = Duration::from_millis(10);
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
-    /// For ways that count. They need few rounds, and all of them: those take a second.
-    fn for_counts(&self) -> Self {
-        Self { rounds: self.rounds.min(ROUNDS_MIN), budget: None, ..*self }
-    }
-
     /// A part of the time.
     pub(crate) fn part(&self, share: f64) -> Self {
         Self { budget: self.budget.map(|budget| budget.mul_f64(share)), ..*self }
@@ -111,11 +106,6 @@ impl Sample {
     /// So much in this time.
     pub fn of(amount: u64, total_ns: u64) -> Self {
         Self { amount, total_ns, ..Self::default() }
-    }
-
-    /// A turn whose figure is a count and no rate.
-    pub(crate) fn counted(amount: u64) -> Self {
-        Self::of(amount, 1_000_000_000)
     }
 
     /// The same with further figures.
@@ -430,10 +420,35 @@ impl Scene<'_> {
         self.measure_at(&pace, frame, ways)
     }
 
-    /// The same for ways that count: few rounds are enough, and all of them are needed.
-    pub(crate) fn count(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
-        let pace = self.pace.for_counts();
-        self.measure_at(&pace, frame, ways)
+    /// A table of facts in place of rounds: each row is worked out once; one that cannot be has the
+    /// reason.
+    ///
+    /// # Errors
+    /// The user's wish to stop.
+    pub(crate) fn facts<K, N: Into<String>>(
+        &self,
+        name: &str,
+        title: &str,
+        rows: impl IntoIterator<Item = (N, K)>,
+        mut of: impl FnMut(&K) -> Result<Facts, WayError>,
+    ) -> Result<Table, WayError> {
+        let mut ways = Vec::new();
+        for (row, what) in rows {
+            let row = row.into();
+            if !self.wants(name, &row) {
+                continue;
+            }
+            self.session.check()?;
+            ways.push(match of(&what) {
+                Ok(Facts { figures, words }) => {
+                    Way { name: row, figures, facts: words, ..Way::default() }
+                }
+                Err(WayError::Interrupted) => return Err(WayError::Interrupted),
+                Err(why) => Way { name: row, missing: Some(why.reason()), ..Way::default() },
+            });
+        }
+        let (name, title, place) = (name.into(), title.into(), self.site.place.clone());
+        Ok(Table { name, title, place, unit: Unit::Facts, ways, ..Table::default() })
     }
 
     /// The same at another pace.
@@ -458,6 +473,12 @@ impl Scene<'_> {
         }
         ground.table(frame, &self.site.place, &turns)
     }
+}
+
+/// A row of facts: its figures, and what it says of each, in words.
+pub(crate) struct Facts {
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) words: Vec<(String, String)>,
 }
 
 /// What runs the rounds of some ways.

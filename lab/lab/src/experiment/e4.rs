@@ -6,8 +6,8 @@
 use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
 
-use crate::result::{Unit, Way};
-use crate::rounds::{Frame, Running, Sample, Trial, each};
+use crate::result::{Unit, figure};
+use crate::rounds::{Facts, Frame, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 
 const BLOCK_BYTES: usize = 4096;
@@ -53,42 +53,30 @@ const FILLER: &str = "filler";
 const WRITES: u64 = 64;
 /// The first piece that is asked for to fill the disk; half as much follows each refusal.
 const FILL_BYTES: u64 = 64 << 20;
-const GROWS: &str = "grows";
-const MODE_0: &str = "reserved, mode 0";
-const KEPT: &str = "reserved, KEEP_SIZE";
 
 /// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
-/// KEEP_SIZE: counted, not timed. It fills the file system, so it needs one of its own.
+/// KEEP_SIZE. It fills the file system, so it needs one of its own.
 pub(super) fn full_disk() -> Trial {
-    Trial::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
-        let way = |name: &str, reserved| {
-            let shared = || WayError::Invalid("the disk is not the lab's own to fill".into());
-            let write = each(move |turn| writes(turn.session, reserved));
-            let way = if scene.site.private { Ok(write) } else { Err(shared()) };
-            Running::new(name, "writes", None, way)
-        };
-        let ways = vec![
-            way(GROWS, None),
-            way(MODE_0, Some(Preparation::Fallocate)),
-            way(KEPT, Some(Preparation::KeepSize)),
+    Trial::new(FULL, (3, WRITES * BLOCK_BYTES as u64, 0.5), |scene| {
+        let rows = [
+            ("grows", None),
+            ("reserved, mode 0", Some(Preparation::Fallocate)),
+            ("reserved, KEEP_SIZE", Some(Preparation::KeepSize)),
         ];
-        let frame = Frame::of(
-            "full-disk",
-            "64 writes of 4 KiB with fdatasync on a disk without a free block",
-            Unit::WritesRefused,
-            "",
-        );
-        let mut found = scene.count(frame, ways);
-        clear(scene.session)?;
-        // Where nothing was refused to the file that grows, the disk was not full.
-        let grew = |way: &Way| way.rounds.iter().any(|round| round.commits == 0);
-        if found.way(GROWS).is_some_and(grew) {
-            for way in &mut found.ways {
-                way.rounds.clear();
-                way.missing = Some("the disk could not be filled: a file still grew on it".into());
+        let (session, is_own) = (scene.session, scene.site.private);
+        let title = "64 writes of 4 KiB with fdatasync on a disk without a free block";
+        let found = scene.facts(FULL, title, rows, |&reserved| {
+            if !is_own {
+                return Err(WayError::Invalid("the disk is not the lab's own to fill".into()));
             }
-        }
-        Ok(vec![found])
+            let refused = refused(session, reserved)?;
+            Ok(Facts {
+                figures: vec![figure("writes refused", Unit::Calls, refused as f64)],
+                words: vec![("writes refused".into(), format!("{refused} of {WRITES}"))],
+            })
+        });
+        clear(session)?;
+        Ok(vec![found?])
     })
 }
 
@@ -97,7 +85,7 @@ fn clear(session: &Session<'_>) -> Result<(), WayError> {
     session.clear(FILLER)
 }
 
-fn writes(session: &Session<'_>, reserved: Option<Preparation>) -> Result<Sample, WayError> {
+fn refused(session: &Session<'_>, reserved: Option<Preparation>) -> Result<u64, WayError> {
     clear(session)?;
     let file = session.directory.open(FULL, &OpenFile::new_file())?;
     if let Some(how) = reserved {
@@ -108,6 +96,14 @@ fn writes(session: &Session<'_>, reserved: Option<Preparation>) -> Result<Sample
     let filler = session.directory.open(FILLER, &OpenFile::new_file())?;
     fill(session, &filler)?;
     let block = AlignedBuf::zeroed(BLOCK_BYTES);
+    if filler
+        .write_at(&block, filler.len_bytes()?)
+        .and_then(|()| filler.sync(SyncKind::Data))
+        .is_ok()
+    {
+        let why = "the disk could not be filled: a file still grew on it";
+        return Err(WayError::Invalid(why.into()));
+    }
     let mut refused = 0;
     for number in 0..WRITES {
         session.check()?;
@@ -118,7 +114,7 @@ fn writes(session: &Session<'_>, reserved: Option<Preparation>) -> Result<Sample
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Sample::counted(refused))
+    Ok(refused)
 }
 
 /// Takes every free block, in ever smaller pieces.

@@ -1,8 +1,8 @@
 //! A key-value store's log with its blocks reserved ahead and without (article 3): threads that
-//! each wait for their 128-byte record, on our log beside its floor, on our log as it prepares its
-//! segments, and on a plain file that they write in groups.
+//! each wait for their 128-byte record, on our log as it prepares its segments, and on a plain file
+//! that they write in groups.
 //!
-//! *Owns*: the ways, and the simplest group commit. *May not touch*: the measuring of the log
+//! *Owns*: the ways, and the simplest group commit. *May not touch*: the load on the log
 //! (`crate::log`), the rounds, how the log prepares its segments.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,12 @@ use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
-use crate::log::beside::{Question, beside_floor};
 use crate::log::load::{Loaded, Slice};
-use crate::log::{KEEP_BYTES, ROOM_NEEDED_BYTES, options};
+use crate::log::{BUDGET_BYTES, KEEP_BYTES, options};
 use crate::pass::Limits;
-use crate::result::{Figure, Table, Unit, figure};
-use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, timed};
+use crate::result::{Figure, Unit, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, timed};
 use crate::stage::{Session, WayError};
-
-/// Without a budget: the published run takes less on any disk.
-const TIME: Duration = Duration::from_secs(10);
-/// The log's share of the budget; its floor gets the same share again.
-const SHARE: f64 = 0.21;
-/// The share of the ways with and without blocks reserved ahead.
-const PREALLOCATION_SHARE: f64 = 0.5;
 
 /// Threads, each of which waits for its record, and the bytes of a record, as published.
 const THREADS: u32 = 8;
@@ -34,6 +26,8 @@ const RECORD_BYTES: u64 = 128;
 /// `fillsync` of 1,000,000 writes 1,000 records per thread.
 pub(super) const PUBLISHED_RECORDS: u64 = 1_000;
 const FILE: &str = "plain-log";
+/// Room for it.
+const FILE_BYTES: u64 = 256 << 20;
 /// Bytes reserved at a time, as a store does it a step ahead of its writer.
 const STEP_BYTES: u64 = 4 << 20;
 /// Size of the log's segments: large enough that a turn has hardly any change, small enough to be
@@ -43,47 +37,47 @@ const GROWS: &str = "plain file, grows";
 /// How many ways there are.
 const COUNT: usize = 5;
 
-/// Each way has a turn in each round.
-fn preallocation(
-    scene: &mut Scene<'_>,
-    records: Option<u64>,
-    pace: &Pace,
-) -> Result<Table, WayError> {
-    // Without either limit a turn would never end.
-    let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
-    let records = records.or(endless).unwrap_or(u64::MAX);
-    let plain = |name: &str, ahead| Running::of(name, "plain file", plain(ahead, records));
-    let session = scene.session;
-    let log = |name: &str, preparation| {
-        Running::new(name, "log", None, logged(session, preparation, records, pace.seed))
-    };
-    let ways = vec![
-        plain(GROWS, None),
-        plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
-        plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
-        log("inkstone, blocks reserved", Preparation::Fallocate),
-        log("inkstone, zeros written", Preparation::Zeros),
-    ];
-    let frame = Frame::of(
-        "log-preallocation",
-        format!(
-            "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append \
-             returns: blocks reserved ahead, or not"
-        ),
-        Unit::OperationsPerS,
-        GROWS,
-    );
-    let mut found = scene.measure_at(pace, frame, ways);
-    found.notes = vec![
-        "plain file: one thread writes the records of all threads and calls fdatasync, the others \
-         wait; each turn has a new file"
-            .into(),
-        "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
-         before they are written; here it recycles none"
-            .into(),
-    ];
-    session.clear(FILE)?;
-    Ok(found)
+/// The same load on plain files and on our log. `records`: the most of each thread in a turn.
+pub(super) fn preallocation(records: Option<u64>) -> Trial {
+    // Two logs at a time, and a plain file.
+    let of = (COUNT, 2 * BUDGET_BYTES + FILE_BYTES, 9.0);
+    Trial::new("log-preallocation", of, move |scene| {
+        // Without either limit a turn would never end.
+        let endless = scene.pace.budget.is_none().then_some(PUBLISHED_RECORDS);
+        let records = records.or(endless).unwrap_or(u64::MAX);
+        let plain = |name: &str, ahead| Running::of(name, "plain file", plain(ahead, records));
+        let (session, seed) = (scene.session, scene.pace.seed);
+        let log = |name: &str, preparation| {
+            Running::new(name, "log", None, logged(session, preparation, records, seed))
+        };
+        let ways = vec![
+            plain(GROWS, None),
+            plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
+            plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
+            log("inkstone, blocks reserved", Preparation::Fallocate),
+            log("inkstone, zeros written", Preparation::Zeros),
+        ];
+        let frame = Frame::of(
+            "log-preallocation",
+            format!(
+                "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append \
+                 returns: blocks reserved ahead, or not"
+            ),
+            Unit::OperationsPerS,
+            GROWS,
+        );
+        let mut found = scene.measure(frame, ways);
+        found.notes = vec![
+            "plain file: one thread writes the records of all threads and calls fdatasync, the \
+             others wait; each turn has a new file; published: 1,000 records a thread, once"
+                .into(),
+            "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
+             before they are written; here it recycles none"
+                .into(),
+        ];
+        session.clear(FILE)?;
+        Ok(vec![found])
+    })
 }
 
 /// Locks, and ignores poisoning: after a panic only the ending threads use the state.
@@ -242,54 +236,16 @@ fn logged<'a>(
     }))
 }
 
-/// The load on the log, and the floor; then with blocks reserved ahead and without. `records`: the
-/// most of each thread in a turn.
-pub(super) fn log(records: Option<u64>) -> Trial {
-    // First its log, later two logs at a time and a plain file.
-    Trial::new("log", (1 + COUNT, 3 * ROOM_NEEDED_BYTES, 16.0), move |scene| {
-        let pace = scene.pace;
-        scene.progress.step("the log and its floor");
-        let mut log = beside_floor(
-            scene,
-            &Question {
-                names: ("log", OURS),
-                threads: THREADS,
-                record_bytes: RECORD_BYTES,
-                time: pace.budget.map_or(TIME, |budget| budget.mul_f64(SHARE)),
-                records,
-            },
-        );
-        log.notes.push(match records {
-            Some(records) => format!(
-                "{records} records a thread in each round; published: 1,000, \
-             once"
-            ),
-            None => "published: 1,000 records a thread; here as many as fit into the time, which \
-             is more"
-                .into(),
-        });
-        let mut found = vec![log];
-        if scene.session.check().is_ok() {
-            found.push(preallocation(scene, records, &pace.part(PREALLOCATION_SHARE))?);
-        }
-        Ok(found)
-    })
-}
-
-const OURS: &str = "inkstone";
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::beside::FLOOR;
 
     #[test]
-    fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
+    fn the_log_and_plain_files_have_blocks_reserved_or_not() {
         use crate::experiment::testing::{ROUNDS, check};
         const RECORDS: u64 = 20;
-        let all = check(&log(Some(RECORDS)), &["log", "log-preallocation"]);
-        assert_eq!(all[0].baseline.as_deref(), Some(FLOOR));
-        for way in all[1].ways.iter().filter(|way| way.is_measured()) {
+        let all = check(&preallocation(Some(RECORDS)), &["log-preallocation"]);
+        for way in all[0].ways.iter().filter(|way| way.is_measured()) {
             let latency = way.latency.as_ref().expect("timed one by one");
             let each = u64::from(ROUNDS * THREADS) * RECORDS;
             assert_eq!(latency.count, each, "{}: each record once", way.name);

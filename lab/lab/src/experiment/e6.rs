@@ -1,8 +1,8 @@
-//! The load that article 5 suggests for a device, with fio on the same file beside it, as a check
-//! of the lab; two threads on one descriptor; calls that are refused.
+//! The load that article 5 suggests for a device; two threads on one descriptor; calls that are
+//! refused.
 //!
-//! *Owns*: fio's `rw=rw` made again, running fio, the other two. *May not touch*: the loop
-//! (`flight`), the rounds.
+//! *Owns*: fio's `rw=rw` made again, the other two. *May not touch*: the loop (`flight`), the
+//! rounds.
 //!
 //! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the
 //! file and advance block by block. Which comes next is drawn. After as many blocks as the file
@@ -10,142 +10,75 @@
 
 use std::fs::File as StdFile;
 use std::io::{Seek, SeekFrom, Write};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_host::LabFile;
-use inkstone_io::{
-    Access, AlignedBuf, DioAlignment, Directory, Durability, EngineKind, File, OpenFile, Persist,
-};
-use serde_json::Value;
+use inkstone_io::{Access, AlignedBuf, Durability, EngineKind, File, OpenFile, Persist};
 
 use crate::atlas::short_answer;
 use crate::crowd::together;
-use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures};
+use crate::result::{Unit, Way, figure};
+use crate::rounds::{Facts, Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
 use crate::stage::{Session, WayError};
 
 use super::flight::{Flight, Source, Work, flights, fly, latency_of};
 use super::pattern;
-use super::scratch::{fill, written_file};
-
-/// What of the load may be smaller.
-#[derive(Debug, Clone)]
-struct Plan {
-    /// Bytes of the file.
-    file_bytes: u64,
-    /// Jobs, each a thread.
-    jobs: usize,
-    /// Requests that a job has in flight, if its engine can.
-    depth: usize,
-    /// The longest turn; fio needs a limit too.
-    turn_max: Duration,
-}
+use super::reading::can_direct;
+use super::scratch::written_file;
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "mixed";
-/// The file of fio's report.
-const REPORT: &str = "mixed-fio.json";
+/// Jobs, each a thread, and the requests that each has in flight, as published.
+const JOBS: usize = 8;
+const DEPTH: usize = 16;
 
-/// The load over a file of this size, with fio beside it, in turns of at most so many seconds:
-/// small turns are long, so that their fixed costs do not distort the comparison.
+/// The load over a file of this size, in turns of at most so many seconds.
 pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
-    load(Plan { file_bytes, jobs: 8, depth: 16, turn_max: Duration::from_secs(turn_s) })
-}
-
-fn load(plan: Plan) -> Trial {
-    Trial::new("mixed", (2, plan.file_bytes, 15.0), move |scene| {
-        if scene.site.capabilities.direct == DioAlignment::Refused {
-            let file_system = &scene.site.capabilities.mount.file_system;
-            return Err(WayError::Invalid(format!(
-                "this load needs O_DIRECT, which {file_system} does not have here: take another \
-                 directory"
-            )));
-        }
-        let seed = scene.pace.seed;
-        drop(written_file(scene.session, FILE, plan.file_bytes, Access::Direct, seed)?);
-        let found = vec![beside_fio(scene, &plan)];
-        scene.session.clear(FILE)?;
-        Ok(found)
+    Trial::new("mixed", (1, file_bytes, 8.0), move |scene| {
+        can_direct(scene.site)?;
+        let (session, seed) = (scene.session, scene.pace.seed);
+        drop(written_file(session, FILE, file_bytes, Access::Direct, seed)?);
+        let flights = flights(JOBS, EngineKind::Uring, DEPTH, BLOCK_BYTES as usize);
+        let turn_max = Duration::from_secs(turn_s);
+        let jobs = flights.map(|flights| Jobs { flights, file_bytes, turn_max, seed });
+        let name = format!("{JOBS} jobs, {DEPTH} in flight");
+        let ways = vec![Running::new(&name, "jobs", None, jobs)];
+        let title =
+            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, through io_uring";
+        let mut found = scene.measure(Frame::of("mixed", title, Unit::OperationsPerS, name), ways);
+        found.notes = vec![format!(
+            "every byte that is read is checked; the same by fio: fio --name=mixed --rw=rw \
+             --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based \
+             --ioengine=io_uring --size={file_bytes} --numjobs={JOBS} --iodepth={DEPTH} \
+             --runtime={turn_s}"
+        )];
+        session.clear(FILE)?;
+        Ok(vec![found])
     })
 }
 
-const OURS: &str = "inkstone";
-const FIO: &str = "fio";
-
-fn beside_fio(scene: &mut Scene<'_>, plan: &Plan) -> Table {
-    let fio = fio_version();
-    let seed = scene.pace.seed;
-    let theirs = fio.clone().map_err(WayError::Invalid).map(|_| {
-        each(move |turn| {
-            refill(turn.session, plan.file_bytes, turn.seed)?;
-            let (reads, writes, total_ns) = parse_fio(&run_fio(turn, plan)?)?;
-            let share = 100.0 * reads as f64 / (reads + writes) as f64;
-            let figures = vec![figure("reads", Unit::Percent, share)];
-            Ok(Sample::of(reads + writes, total_ns).with(figures))
-        })
-    });
-    let flights = flights(plan.jobs, EngineKind::Uring, plan.depth, BLOCK_BYTES as usize);
-    let ours = flights.map(|flights| Ours { flights, plan: plan.clone(), seed });
-    let ways = vec![Running::new(FIO, FIO, None, theirs), Running::new(OURS, OURS, None, ours)];
-    let frame = Frame::of(
-        "mixed",
-        format!(
-            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, {} jobs, {} in flight \
-             in each, through io_uring",
-            plan.jobs, plan.depth
-        ),
-        Unit::OperationsPerS,
-        if fio.is_ok() { FIO } else { OURS },
-    );
-    let turn = scene.pace.turn(ways.len());
-    let mut found = scene.measure(frame, ways);
-    found.notes = vec![
-        format!("fio: {}", fio_arguments(plan, turn).join(" ")),
-        "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads \
-         of one process"
-            .into(),
-    ];
-    found.notes.extend(fio.ok().map(|version| format!("beside it: {version}")));
-    found
-}
-
-/// Our own jobs.
-struct Ours {
+struct Jobs {
     flights: Vec<Flight>,
-    plan: Plan,
+    file_bytes: u64,
+    turn_max: Duration,
     /// The seed of the bytes.
     seed: u64,
 }
 
-fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, WayError> {
-    let how = OpenFile::existing().access(Access::Direct).durability(durability);
-    Ok(session.directory.open(FILE, &how)?)
-}
-
-/// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both
-/// find the device after the same work.
-fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), WayError> {
-    fill(session, &open(session, Durability::None)?, file_bytes, seed)
-}
-
-impl TakesTurns for Ours {
+impl TakesTurns for Jobs {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        refill(turn.session, self.plan.file_bytes, self.seed)?;
-        let file = Arc::new(open(turn.session, Durability::OSync)?);
-        let turn = Turn { time: turn.time.min(self.plan.turn_max), ..*turn };
-        let (blocks, seed) = (self.plan.file_bytes / BLOCK_BYTES, self.seed);
+        let how = OpenFile::existing().access(Access::Direct).durability(Durability::OSync);
+        let file = Arc::new(turn.session.directory.open(FILE, &how)?);
+        let turn = Turn { time: turn.time.min(self.turn_max), ..*turn };
+        let (blocks, seed) = (self.file_bytes / BLOCK_BYTES, self.seed);
         let flown = fly(&mut self.flights, &turn, &file, |index| {
             let random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
             Job { blocks, seed, random, next: [0; 2], done: 0 }
         })?;
-        Ok(Sample::of(flown.operations, flown.total_ns).with(usage_figures(
-            &flown.usage,
-            flown.operations,
-            Unit::PerOp,
-            Unit::NsPerOp,
-        )))
+        let count = flown.operations;
+        let figures = usage_figures(&flown.usage, count, Unit::PerOp, Unit::NsPerOp);
+        Ok(Sample::of(count, flown.total_ns).with(figures))
     }
 
     fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
@@ -153,7 +86,7 @@ impl TakesTurns for Ours {
     }
 }
 
-/// One of our jobs.
+/// One job.
 struct Job {
     blocks: u64,
     seed: u64,
@@ -188,181 +121,89 @@ impl Source for Job {
     }
 }
 
-/// How often the user's wish to stop is checked while fio runs.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Runs fio to its end, or until the user wants to stop; returns its report.
-fn run_fio(turn: &Turn<'_>, plan: &Plan) -> Result<String, WayError> {
-    let failed = |what: &str, error: std::io::Error| WayError::Invalid(format!("{what}: {error}"));
-    let directory = turn.session.directory.path();
-    let mut child = Command::new(FIO)
-        .args(fio_arguments(plan, turn.time))
-        .arg(format!("--output={REPORT}"))
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| failed("start fio", error))?;
-    let status = loop {
-        match child.try_wait().map_err(|error| failed("wait for fio", error))? {
-            Some(status) => break status,
-            None if turn.session.check().is_err() => {
-                // Its jobs are threads and end with it.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(WayError::Interrupted);
-            }
-            None => std::thread::sleep(LOOK),
-        }
-    };
-    turn.session.check()?;
-    let report = directory.join(REPORT);
-    let text = std::fs::read_to_string(&report).unwrap_or_default();
-    let _ = std::fs::remove_file(&report);
-    if !status.success() {
-        let first = text.lines().next().unwrap_or("no message");
-        return Err(WayError::Invalid(format!("fio ended with {status}: {first}")));
-    }
-    Ok(text)
-}
-
-fn fio_arguments(plan: &Plan, time: Duration) -> Vec<String> {
-    let runtime_ms = time.min(plan.turn_max).as_millis().max(1);
-    let words = format!(
-        "--name=mixed --rw=rw --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread \
-         --group_reporting --time_based --fallocate=none --allow_file_create=0 \
-         --output-format=json --filename={FILE} --size={} --numjobs={} --iodepth={} \
-         --ioengine=io_uring --runtime={runtime_ms}ms",
-        plan.file_bytes, plan.jobs, plan.depth
-    );
-    words.split(' ').map(str::to_owned).collect()
-}
-
-/// Reads, writes, and their time.
-fn parse_fio(text: &str) -> Result<(u64, u64, u64), WayError> {
-    let bad = |why: String| WayError::Invalid(format!("fio's report cannot be read: {why}"));
-    // fio may print notes before it.
-    let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
-    let report: Value = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
-    // All jobs are one group.
-    let job = &report["jobs"][0];
-    let error = job["error"].as_i64().ok_or_else(|| bad("it has no jobs".into()))?;
-    if error != 0 {
-        return Err(WayError::Invalid(format!("fio's jobs failed with error {error}")));
-    }
-    let of = |side: &str, what: &str| job[side][what].as_u64().unwrap_or(0);
-    let (reads, writes) = (of("read", "total_ios"), of("write", "total_ios"));
-    let ms = of("read", "runtime").max(of("write", "runtime"));
-    if ms == 0 || reads + writes == 0 {
-        return Err(bad("it did nothing".into()));
-    }
-    Ok((reads, writes, ms * 1_000_000))
-}
-
-/// Its version, or why it cannot be run.
-fn fio_version() -> Result<String, String> {
-    let answer = Command::new(FIO).arg("--version").stdin(Stdio::null()).output();
-    match answer {
-        Ok(output) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        }
-        Ok(output) => Err(format!("fio does not run here: {}", output.status)),
-        Err(_) => {
-            Err("fio is not installed (package fio), so nothing is measured beside our load".into())
-        }
-    }
-}
-
 const SHARED: &str = "shared-offset";
 const RECORD_BYTES: usize = 64;
 const THREADS: usize = 2;
 /// Records of the file; each thread writes half of them. So many take longer than one turn of a
 /// processor, if there is only one.
 const RECORDS: u64 = 65_536;
+/// How often the two write the file: they need not meet each time.
+const TRIES: u32 = 5;
 
 /// Two threads that write through one descriptor, each its own half of a file, with lseek and write
-/// and with pwrite: counted, not timed.
+/// and with pwrite.
 pub(super) fn shared_offset() -> Trial {
-    Trial::new("shared-offset", (2, RECORDS * RECORD_BYTES as u64, 2.0), |scene| {
-        let way = |name: &str, seeks| {
-            Running::of(name, "records", each(move |turn| halves(turn.session, seeks)))
-        };
-        let ways = vec![way("lseek + write", true), way("pwrite", false)];
-        let frame = Frame::of(
-            "shared-offset",
-            "65,536 records of 64 bytes by two threads through one descriptor, each its own half",
-            Unit::RecordsAstray,
-            "",
-        );
-        let found = scene.count(frame, ways);
-        scene.session.clear(SHARED)?;
+    Trial::new(SHARED, (2, RECORDS * RECORD_BYTES as u64, 0.5), |scene| {
+        let title =
+            "65,536 records of 64 bytes by two threads through one descriptor, each its own half";
+        let rows = [("lseek + write", true), ("pwrite", false)];
+        let session = scene.session;
+        let found = scene.facts(SHARED, title, rows, |&seeks| {
+            let mut most = 0;
+            for _ in 0..TRIES {
+                most = halves(session, seeks)?.max(most);
+            }
+            let words = format!("{most} of {RECORDS}, the most of {TRIES} tries");
+            let figures = vec![figure("records astray", Unit::Records, most as f64)];
+            Ok(Facts { figures, words: vec![("records astray".into(), words)] })
+        })?;
+        session.clear(SHARED)?;
         Ok(vec![found])
     })
 }
 
 const REFUSED: &str = "refusals";
+/// Aligned to nothing.
+const OFF: u64 = 100;
 
-/// What the kernel answers to calls that the articles say it refuses: facts, without rounds.
+/// What the kernel answers to calls that the articles say it refuses.
 pub(super) fn refusals() -> Trial {
-    Trial::new("refusals", (3, 1 << 20, 0.2), |scene| {
-        const OFF: u64 = 100;
-        let (session, place) = (scene.session, &scene.site.place);
-        let file = written_file(session, REFUSED, 1 << 16, Access::Buffered, 1)?;
-        drop(file);
-        let open = |access| {
-            let how = OpenFile::existing().access(access);
-            Ok::<_, WayError>(session.directory.open(REFUSED, &how)?)
-        };
-        let direct = || {
-            super::reading::can_direct(scene.site)?;
-            let block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-            Ok(open(Access::Direct)?.write_at(&block, OFF))
-        };
-        let mapped = || {
-            let file = open(Access::Mmap)?;
-            file.map(1 << 16)?;
-            Ok(file.sync_mapped_exactly(OFF, BLOCK_BYTES as usize))
-        };
-        let row = |name: &str, answer: Result<inkstone_io::Result<()>, WayError>| match answer {
-            Err(why) => Way { name: name.into(), missing: Some(why.reason()), ..Way::default() },
-            Ok(answer) => Way {
-                name: name.into(),
-                figures: vec![figure("refused", Unit::Calls, f64::from(u8::from(answer.is_err())))],
-                facts: vec![(
-                    "answer".into(),
-                    answer.map_or_else(|error| short_answer(&error), |()| "ok".into()),
-                )],
-                ..Way::default()
-            },
-        };
-        let found = match place.direct_align_bytes {
-            None => Way { missing: Some("the kernel does not tell it".into()), ..Way::default() },
-            Some(bytes) => Way {
-                figures: vec![figure("alignment", Unit::Bytes, f64::from(bytes))],
-                facts: vec![("answer".into(), format!("multiples of {bytes} B"))],
-                ..Way::default()
-            },
-        };
-        let mut ways = vec![
-            Way { name: "O_DIRECT, as found".into(), ..found },
-            row("O_DIRECT, 100 B off", direct()),
-            row("msync, 100 B off", mapped()),
+    Trial::new(REFUSED, (3, 1 << 20, 0.2), |scene| {
+        type Row = fn(&Scene<'_>) -> Result<Facts, WayError>;
+        let rows: [(&str, Row); 3] = [
+            ("O_DIRECT, as found", as_found),
+            ("O_DIRECT, 100 B off", |scene| {
+                can_direct(scene.site)?;
+                let block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
+                Ok(answered(unaligned(scene, Access::Direct)?.write_at(&block, OFF)))
+            }),
+            ("msync, 100 B off", |scene| {
+                let file = unaligned(scene, Access::Mmap)?;
+                file.map(1 << 16)?;
+                Ok(answered(file.sync_mapped_exactly(OFF, BLOCK_BYTES as usize)))
+            }),
         ];
-        ways.retain(|way| scene.wants("refusals", &way.name));
-        session.clear(REFUSED)?;
-        Ok(vec![Table {
-            name: "refusals".into(),
-            title: "Calls that are not aligned, and what the kernel answers".into(),
-            place: place.clone(),
-            unit: Unit::Calls,
-            ways,
-            ..Table::default()
-        }])
+        let title = "Calls that are not aligned, and what the kernel answers";
+        let found = scene.facts(REFUSED, title, rows, |row| row(scene));
+        scene.session.clear(REFUSED)?;
+        Ok(vec![found?])
     })
 }
 
-fn halves(session: &Session<'_>, seeks: bool) -> Result<Sample, WayError> {
+fn as_found(scene: &Scene<'_>) -> Result<Facts, WayError> {
+    let bytes = scene.site.place.direct_align_bytes;
+    let bytes = bytes.ok_or_else(|| WayError::Invalid("the kernel does not tell it".into()))?;
+    Ok(Facts {
+        figures: vec![figure("alignment", Unit::Bytes, f64::from(bytes))],
+        words: vec![("answer".into(), format!("multiples of {bytes} B"))],
+    })
+}
+
+fn unaligned(scene: &Scene<'_>, access: Access) -> Result<LabFile, WayError> {
+    drop(written_file(scene.session, REFUSED, 1 << 16, Access::Buffered, 1)?);
+    Ok(scene.session.directory.open(REFUSED, &OpenFile::existing().access(access))?)
+}
+
+fn answered(answer: inkstone_io::Result<()>) -> Facts {
+    let refused = f64::from(u8::from(answer.is_err()));
+    let words = answer.map_or_else(|error| short_answer(&error), |()| "ok".into());
+    Facts {
+        figures: vec![figure("refused", Unit::Calls, refused)],
+        words: vec![("answer".into(), words)],
+    }
+}
+
+fn halves(session: &Session<'_>, seeks: bool) -> Result<u64, WayError> {
     let file = session.new_file(SHARED, &OpenFile::new_file())?;
     file.set_len(RECORDS * RECORD_BYTES as u64)?;
     together(&mut [(); THREADS], |thread, ()| {
@@ -380,7 +221,7 @@ fn halves(session: &Session<'_>, seeks: bool) -> Result<Sample, WayError> {
         }
         Ok(())
     })?;
-    Ok(Sample::counted(misplaced(&file)?))
+    misplaced(&file)
 }
 
 /// Two calls on the descriptor that both threads share. The access `seek` of a way holds a lock
@@ -401,24 +242,6 @@ fn misplaced(file: &LabFile) -> Result<u64, WayError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fios_report_is_read_and_its_failures_are_told() {
-        let report = |error: i64, ios: u64| {
-            format!(
-                r#"note: both iodepth >= 1 and synchronous I/O engine are selected
-                {{"fio version": "fio-3.33", "jobs": [{{"jobname": "mixed", "error": {error},
-                "read": {{"total_ios": {ios}, "runtime": 505}},
-                "write": {{"total_ios": {ios}, "runtime": 504}}}}]}}"#
-            )
-        };
-        assert_eq!(parse_fio(&report(0, 10)).expect("a report"), (10, 10, 505_000_000));
-        assert!(parse_fio(&report(5, 10)).expect_err("failed").to_string().contains("error 5"));
-        assert!(parse_fio(&report(0, 0)).expect_err("nothing").to_string().contains("nothing"));
-        for bad in ["", "fio: pid 1, got signal", r#"{"jobs": []}"#] {
-            assert!(parse_fio(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_job_reads_and_writes_in_order_and_begins_again() {
@@ -443,32 +266,20 @@ mod tests {
     }
 
     #[test]
-    fn the_load_runs_with_fio_or_without() {
+    fn the_load_runs_and_every_byte_is_right() {
         use crate::experiment::testing::{not_run, run};
-        let turn_max = Duration::from_secs(1);
-        let plan = Plan { file_bytes: 256 << 10, jobs: 2, depth: 4, turn_max };
-        let found = match run(&load(plan), Some(Duration::from_secs(2))) {
+        match run(&mixed(256 << 10, 1), Some(Duration::from_secs(1))) {
             Err(error) if error.to_string().contains("O_DIRECT") => {
-                return not_run("mixed", &error.to_string());
+                not_run("mixed", &error.to_string());
             }
-            found => found.expect("a result"),
-        };
-        for one in &found {
-            let ours = one.way(OURS).expect("ours");
-            assert!(ours.is_measured(), "{ours:?}");
-            if let Some(reason) = one.way(FIO).and_then(|fio| fio.missing.as_ref()) {
-                not_run("mixed beside fio", reason);
-            }
+            found => assert!(found.expect("a result")[0].has_content()),
         }
     }
 
     #[test]
     fn two_threads_on_one_descriptor_lose_records_with_lseek_and_none_with_pwrite() {
         let found = crate::experiment::testing::run(&shared_offset(), None).expect("a result");
-        let most = |name: &str| {
-            let way = found[0].way(name).expect("a way");
-            way.rounds.iter().map(|round| round.value(found[0].unit)).fold(0.0, f64::max)
-        };
-        assert!(most("lseek + write") > 0.0 && most("pwrite") == 0.0, "{found:?}");
+        let most = |name: &str| found[0].way(name).expect("a way").figure("records astray");
+        assert!(most("lseek + write") > Some(0.0) && most("pwrite") == Some(0.0), "{found:?}");
     }
 }

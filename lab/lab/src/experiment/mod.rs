@@ -60,7 +60,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "e5",
         about: "A key-value store's log, with blocks reserved ahead and without (article 3)",
-        parts: |size| vec![Part::trial(e5::log(size.or(None, Some(e5::PUBLISHED_RECORDS))))],
+        parts: |size| {
+            vec![Part::trial(e5::preallocation(size.or(None, Some(e5::PUBLISHED_RECORDS))))]
+        },
     },
     Experiment {
         name: "e6",

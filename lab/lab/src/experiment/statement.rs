@@ -43,8 +43,6 @@ pub(crate) enum Asks {
     JournalCount { table: &'static str, row: &'static str, what: Counted },
     /// What one commit of a row costs.
     Count { table: &'static str, row: &'static str, what: Counted },
-    /// The most that a row counts in a round.
-    Most { table: &'static str, row: &'static str },
     /// A figure of a row that has no noise.
     Figure { table: &'static str, row: &'static str, figure: &'static str },
     /// Nothing that runs here: why, and which command shows it.
@@ -61,7 +59,6 @@ impl Asks {
             Self::JournalTime { table, row }
             | Self::JournalCount { table, row, .. }
             | Self::Count { table, row, .. }
-            | Self::Most { table, row }
             | Self::Figure { table, row, .. } => Some((table, vec![row])),
             Self::Elsewhere(_) => None,
         }
@@ -228,7 +225,6 @@ fn asked(word: &str, rest: &'static str) -> Option<Asks> {
             Asks::JournalCount { table, row, what }
         }
         "faster without a journal" => Asks::JournalTime { table, row: rest },
-        "most" => Asks::Most { table, row: rest },
         "figure" => {
             let (row, figure) = with_what()?;
             Asks::Figure { table, row, figure }

@@ -48,8 +48,6 @@ pub struct Slice {
     pub commits: u64,
     /// From the start until the last acknowledgement.
     pub total_ns: u64,
-    /// CPU time of the process.
-    pub cpu_ns: u64,
 }
 
 /// A load, with all that each round of a way needs.
@@ -79,8 +77,7 @@ impl Task<'_> {
             let commits = self.closed_loop(worker, share, index == 0)?;
             Ok((commits, monotonic_ns()))
         })?;
-        let mut slice =
-            Slice { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Slice::default() };
+        let mut slice = Slice::default();
         for (commits, end_ns) in all.outcomes {
             slice.commits += commits;
             slice.total_ns = slice.total_ns.max(end_ns.saturating_sub(all.begin_ns));
@@ -136,33 +133,21 @@ impl Task<'_> {
 
 /// A log of the lab's own under a load, for all turns of a way. Dropping it removes its directory.
 pub(crate) struct Loaded {
-    pub(crate) log: Log,
+    log: Log,
     path: PathBuf,
     workers: Vec<Worker>,
     keep_bytes: u64,
 }
 
-/// What it showed in one round, or in several.
-#[derive(Debug, Default)]
+/// What it showed in one round.
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) slice: Slice,
     pub(crate) latency: Recorder,
     pub(crate) groups: u64,
-    pub(crate) group_bytes: u64,
     /// Changes of segment, and how many of them found no segment ready.
     pub(crate) segments: u64,
     pub(crate) pool_empty: u64,
-}
-
-impl Ran {
-    /// Adds a further round.
-    pub(crate) fn add(&mut self, round: &Self) {
-        self.slice.commits += round.slice.commits;
-        self.latency.merge(&round.latency);
-        self.groups += round.groups;
-        self.segments += round.segments;
-        self.pool_empty += round.pool_empty;
-    }
 }
 
 impl Loaded {
@@ -198,7 +183,6 @@ impl Loaded {
             slice,
             latency,
             groups: after.groups - before.groups,
-            group_bytes: after.group_bytes - before.group_bytes,
             segments: after.segments - before.segments,
             pool_empty: after.pool_empty - before.pool_empty,
         })

@@ -1,13 +1,10 @@
-//! Measures the log beside the bare overwrite that it cannot beat, and counts its requests to the
-//! device.
+//! A load on the log, and its requests to the device.
 //!
 //! *Owns*: the load, and the options of the logs. *May not touch*: the log's internals: it uses
 //! the public interface, as a user's program would.
 //!
-//! [`load`] appends to the log; `beside` alternates it with the floor, round by round; [`bill`]
-//! counts the requests of each commit.
+//! [`load`] appends to the log; [`bill`] counts the requests of each commit.
 
-pub(crate) mod beside;
 pub mod bill;
 pub mod load;
 
@@ -18,19 +15,12 @@ use inkstone::{Log, Options};
 
 use crate::stage::WayError;
 
-/// Full segment size: large enough that changes are rare, small enough for any disk.
-const SEGMENT_BYTES: u64 = 32 << 20;
 /// Disk budget of each log.
-const BUDGET_BYTES: u64 = 256 << 20;
-/// Size of the floor's file.
-const FLOOR_BYTES: u64 = 16 << 20;
+pub(crate) const BUDGET_BYTES: u64 = 256 << 20;
 /// Bytes of records that a log keeps: when it has twice as many, the older half is truncated.
 pub(crate) const KEEP_BYTES: u64 = 16 << 20;
 /// The least that a record takes in a segment besides its bytes.
 const FRAME_BYTES: u64 = 24;
-
-/// The most disk space in use at a time.
-pub const ROOM_NEEDED_BYTES: u64 = BUDGET_BYTES + FLOOR_BYTES;
 
 /// The options that all logs under a load share.
 pub(crate) fn options(segment_bytes: u64, record_bytes: u64) -> Options {

@@ -402,7 +402,7 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     let dropped: Vec<&str> =
         dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
     if !dropped.is_empty() {
-        let text = format!("{} (a wider terminal, --csv and --json have them)", dropped.join(", "));
+        let text = format!("{} (a wider terminal and --json have them)", dropped.join(", "));
         say("not shown:", &text);
     }
 }
