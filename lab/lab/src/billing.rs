@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use inkstone_host::{BlockStat, BlockTrace, LabEngine, LabFile, Trace, block_stat, own_threads};
+use inkstone_host::{BlockStat, BlockTrace, LabFile, Trace, block_stat, own_threads};
 use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
 
 use crate::bill::{Billed, Evidence, Layer, bill_of, layers_of};
@@ -83,7 +83,7 @@ pub fn bill_pass(
     layers: &Layers,
     session: &Session<'_>,
     (writing, file): (&Writing, &Arc<LabFile>),
-    writer: &mut Writer<LabEngine>,
+    writer: &mut Writer,
     limits: Limits,
     timeline_commits: usize,
 ) -> Result<(Bill, DurableFinding), WayError> {

@@ -3,17 +3,15 @@
 //!
 //! *Owns*: the choice and the text. *May not touch*: figures. It reads only the table.
 //!
-//! **The rule.** A sentence compares two ways that differ in one thing, and names it. From the
-//! baseline it goes to the way that is shown to be faster, and on from there, until nothing that
-//! differs in one thing is. If nothing that differs from the baseline in one thing is shown to be
-//! faster, the first step may change several: it names all, and says that none of them is shown to
-//! help by itself. Of ways that cannot be told apart it takes the plainest
-//! ([`Writing::exoticism`]). So the advice has no step that was not shown to pay. All comparisons
-//! that could be asked share one level: all of them are right at once in 95 of 100 runs. With fewer
-//! than [`ROUNDS_TO_JUDGE`] rounds, and where the ways always ran in the same order, there is no
+//! **The rule.** A sentence compares two ways that differ in one thing, and names it as what to do.
+//! From the baseline it goes to the way that is shown to be faster, and on from there, until
+//! nothing that differs in one thing is. Of ways that cannot be told apart it takes the plainest
+//! ([`Writing::exoticism`]). So there is no step that was not shown to pay. All comparisons that
+//! could be asked share one level: all of them are right at once in 95 of 100 runs. With fewer than
+//! [`ROUNDS_TO_JUDGE`] rounds, and where the ways always ran in the same order, there is no
 //! verdict.
 
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 
 use crate::bar::{unknown_flushes, unknown_writes};
 use crate::result::{
@@ -40,21 +38,12 @@ pub fn finding(table: &Table) -> Option<Finding> {
         let sentence = format!("{why} On {place} `{name}` has the best median: {has}.");
         return Some(Finding { sentence, ..Finding::default() });
     }
-    let beside = match (best.relative, &best.against) {
-        (Some(relative), Some(base)) => format!(" It is {}.", compared(&relative, base)),
-        _ => String::new(),
-    };
-    let bends: String = table
-        .knees
-        .iter()
-        .map(|(series, x)| format!(" The curve of `{series}` bends at {x}."))
-        .collect();
     let others = not_behind(table, best);
     let sentence = match others.as_slice() {
-        [] => format!("On {place} `{name}` is the fastest: {has}.{beside}{bends}"),
+        [] => format!("On {place} `{name}` is the fastest: {has}."),
         others => format!(
             "On {place} no row is shown to be the fastest: `{name}` has the best median ({has}), \
-             and {} cannot be told from it.{beside}{bends}",
+             and {} cannot be told from it.",
             names(others)
         ),
     };
@@ -81,18 +70,6 @@ fn names(ways: &[&Way]) -> String {
         [] => String::new(),
         [one] => format!("`{}`", one.name),
         [first, rest @ ..] => format!("`{}` and {} more", first.name, rest.len()),
-    }
-}
-
-/// `2.4 times as fast as `x` (95%: 2.2 to 2.6)`, or that they tie.
-fn compared(relative: &Relative, base: &str) -> String {
-    let (speedup, interval) = (relative.speedup, relative.interval_words());
-    match relative.verdict {
-        Verdict::Tie => format!("a tie with `{base}` ({speedup:.2}; {interval})"),
-        Verdict::CannotTell | Verdict::Unknown => {
-            format!("not told from `{base}` ({speedup:.2}; {interval})")
-        }
-        _ => format!("{speedup:.2} times as fast as `{base}` ({interval})"),
     }
 }
 
@@ -125,11 +102,11 @@ struct Row<'a> {
     writing: Writing,
 }
 
-/// A step from one row to a faster one, and what the two differ in: one thing, or several.
+/// A step from one row to a faster one, and the one thing in which the two differ.
 struct Step<'a> {
     from: Row<'a>,
     to: Row<'a>,
-    things: Vec<Thing>,
+    thing: Thing,
     speedup: Relative,
 }
 
@@ -151,12 +128,12 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
     let rows: Vec<Row<'_>> = all
         .filter_map(|&way| Some(Row { way, writing: Writing::named(&way.name).ok()? }))
         .collect();
-    // Each pair that differs in one thing, and each way beside its baseline.
+    // Each pair that differs in one thing.
     let pairs = rows.iter().enumerate().map(|(index, row)| {
         let later = rows[index + 1..].iter();
         later.filter(|other| row.writing.differences(&other.writing).len() == 1).count()
     });
-    let questions = pairs.sum::<usize>() + rows.len();
+    let questions = pairs.sum::<usize>();
     let mut sizes: Vec<u64> = Vec::new();
     for row in &rows {
         if !sizes.contains(&row.writing.write_bytes) {
@@ -196,7 +173,6 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
     Finding {
         sentence,
         why: steps.first().and_then(|step| why(step.to.way, step.from.way)),
-        advice: (!steps.is_empty()).then(|| advice(steps)),
         best: steps.last().map(|step| step.to.way.name.clone()),
         first: compared,
     }
@@ -209,7 +185,6 @@ fn based(table: &Table, write_bytes: u64) -> Option<Writing> {
 }
 
 /// From the baseline to the plainest way that nothing which differs in one thing is shown to beat.
-/// The first step may change several things if no step of one is shown to pay.
 fn climb<'a>(table: &Table, rows: &[Row<'a>], base: Row<'a>, questions: usize) -> Vec<Step<'a>> {
     let against = |from: &Way, to: &Way| {
         let found = relative_of_several(&from.rounds, &to.rounds, table.seed, questions)?;
@@ -219,16 +194,12 @@ fn climb<'a>(table: &Table, rows: &[Row<'a>], base: Row<'a>, questions: usize) -
     let mut from = base;
     loop {
         let faster = rows.iter().filter_map(|&to| {
-            let things = from.writing.differences(&to.writing);
+            let [thing] = from.writing.differences(&to.writing)[..] else { return None };
             let been = steps.iter().any(|step| step.from.way.name == to.way.name);
-            let is_asked = things.len() == 1 || (steps.is_empty() && things.len() > 1);
-            let speedup = against(from.way, to.way).filter(|_| is_asked && !been)?;
-            Some(Step { from, to, things, speedup })
+            let speedup = against(from.way, to.way).filter(|_| !been)?;
+            Some(Step { from, to, thing, speedup })
         });
-        let mut faster: Vec<Step<'a>> = faster.collect();
-        if faster.iter().any(|step| step.things.len() == 1) {
-            faster.retain(|step| step.things.len() == 1);
-        }
+        let faster: Vec<Step<'a>> = faster.collect();
         let fastest = faster.iter().map(|step| step.to.way);
         let Some(fastest) = fastest.min_by(|a, b| per_commit(a).total_cmp(&per_commit(b))) else {
             return steps;
@@ -241,19 +212,15 @@ fn climb<'a>(table: &Table, rows: &[Row<'a>], base: Row<'a>, questions: usize) -
 }
 
 fn sentence(table: &Table, rows: &[Row<'_>], steps: &[Step<'_>], place: &str) -> String {
-    let mut said = String::new();
-    for (index, Step { from, to, things, speedup }) in steps.iter().enumerate() {
+    let mut said = format!("On {place}");
+    for Step { from, to, thing, speedup } in steps {
         let (times, interval) = (speedup.speedup, speedup.interval_words());
-        let on = if index == 0 { format!("On {place} ") } else { " ".into() };
         said.push_str(&format!(
-            "{on}`{}` is {times:.2} times as fast as `{}` ({interval}): {}.",
+            " `{}` is {times:.2} times as fast as `{}` ({interval}): {}.",
             to.way.name,
             from.way.name,
-            and(things.iter().map(|thing| difference(*thing, to.writing, from.writing)).collect())
+            advice(*thing, to.writing)
         ));
-        if things.len() > 1 {
-            said.push_str(" None of these is shown to help by itself.");
-        }
     }
     let Some(last) = steps.last() else { return said };
     let is_load = |row: &&Row<'_>| row.writing.write_bytes == last.to.writing.write_bytes;
@@ -267,92 +234,35 @@ fn sentence(table: &Table, rows: &[Row<'_>], steps: &[Step<'_>], place: &str) ->
     said
 }
 
-/// `a, b and c`.
-fn and(mut words: Vec<String>) -> String {
-    match words.pop() {
-        Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
-        last => last.unwrap_or_default(),
-    }
-}
-
-/// What the first does that the second does not.
-fn difference(thing: Thing, to: Writing, from: Writing) -> String {
-    let (to, was) = (to.strategy, from.strategy);
+/// What the faster of two ways does that the other does not, as what to do.
+fn advice(thing: Thing, to: Writing) -> String {
+    let strategy = to.strategy;
     match thing {
-        Thing::Pass => "it writes over the same blocks a second time".into(),
-        Thing::Blocks => match (to.reuse, to.preparation) {
+        Thing::Pass => "write over blocks that were written before: use files again".into(),
+        Thing::Blocks => match (strategy.reuse, strategy.preparation) {
             (Reuse::Reuse, Preparation::None) => {
-                "it writes over blocks that were written before".into()
+                "keep old files and write over their blocks, in place of appending to new ones"
+                    .into()
             }
-            (_, Preparation::None) => "its file grows with each write".into(),
+            (_, Preparation::None) => "let the file grow with each write".into(),
             (_, Preparation::Zeros | Preparation::WriteZeroes) => {
-                "its blocks were filled with zeros beforehand".into()
+                "fill a new file with zeros and sync it once, before it is used".into()
             }
-            (_, other) => format!("its blocks were prepared beforehand ({other})"),
+            (_, other) => format!("prepare a new file before it is used ({other})"),
         },
-        Thing::Access => match to.access {
-            Access::Direct => "it writes with O_DIRECT".into(),
-            Access::Mmap => "it writes through a shared mapping".into(),
-            Access::Buffered => "it writes through the page cache with pwrite".into(),
-            other => format!("it writes by {other}"),
+        Thing::Access => match strategy.access {
+            Access::Direct => "open the file with O_DIRECT, for aligned writes".into(),
+            Access::Mmap => "write through a shared mapping".into(),
+            other => format!("write by {other}"),
         },
-        Thing::Durability => {
-            format!("{} in place of {}", durability(to.durability), was.durability.name())
-        }
-        Thing::Engine => match to.engine {
-            EngineKind::Caller => "the calling thread makes the calls".into(),
-            other => format!("{other} makes its calls"),
+        Thing::Durability => match strategy.durability {
+            Durability::OSync => "open the file with O_SYNC".into(),
+            Durability::ODsync => "open the file with O_DSYNC".into(),
+            Durability::RwfDsync => "write with RWF_DSYNC".into(),
+            call => format!("call {call} after each write"),
         },
+        Thing::Engine => format!("submit each write by {}", strategy.engine),
     }
-}
-
-fn durability(how: Durability) -> String {
-    match how {
-        Durability::OSync => "it opens the file with O_SYNC".into(),
-        Durability::ODsync => "it opens the file with O_DSYNC".into(),
-        Durability::RwfDsync => "it writes with RWF_DSYNC".into(),
-        call => format!("it calls {call} after each write"),
-    }
-}
-
-/// What to do, in words that need no table: one step for each thing that was shown to pay.
-fn advice(steps: &[Step<'_>]) -> String {
-    let one = |thing: Thing, to: Writing| {
-        let strategy = to.strategy;
-        match thing {
-            Thing::Pass => "write over blocks that were written before: use files again".into(),
-            Thing::Blocks => match (strategy.reuse, strategy.preparation) {
-                (Reuse::Reuse, Preparation::None) => {
-                    "keep old files and write over their blocks, in place of appending to new ones"
-                        .into()
-                }
-                (_, Preparation::None) => "let the file grow".into(),
-                (_, Preparation::Zeros | Preparation::WriteZeroes) => {
-                    "fill a new file with zeros and sync it once, before it is used".into()
-                }
-                (_, other) => format!("prepare a new file before it is used ({other})"),
-            },
-            Thing::Access => match strategy.access {
-                Access::Direct => "open the file with O_DIRECT, for aligned writes".into(),
-                Access::Mmap => "write through a shared mapping".into(),
-                other => format!("write by {other}"),
-            },
-            Thing::Durability => match strategy.durability {
-                Durability::OSync => "open the file with O_SYNC".into(),
-                Durability::ODsync => "open the file with O_DSYNC".into(),
-                Durability::RwfDsync => "write with RWF_DSYNC".into(),
-                call => format!("call {call} after each write"),
-            },
-            Thing::Engine => format!("submit it by {}", strategy.engine),
-        }
-    };
-    let all = steps.iter().flat_map(|step| {
-        step.things.iter().map(|&thing| one(thing, step.to.writing)).collect::<Vec<String>>()
-    });
-    let said = all.collect::<Vec<String>>().join("; ");
-    let mut rest = said.chars();
-    let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}.", rest.as_str())
 }
 
 /// No way is faster, or the lab cannot tell: these are two answers.
@@ -364,7 +274,7 @@ fn none_faster(
     place: &str,
 ) -> String {
     let name = &base.way.name;
-    let near = rows.iter().filter(|row| !base.writing.differences(&row.writing).is_empty());
+    let near = rows.iter().filter(|row| base.writing.differences(&row.writing).len() == 1);
     let told = near.map(|row| {
         let found = relative_of_several(&base.way.rounds, &row.way.rounds, table.seed, questions);
         matches!(found.map(|found| found.verdict), Some(Verdict::Tie | Verdict::Slower))
@@ -373,25 +283,16 @@ fn none_faster(
     let (count, open) = (told.len(), told.iter().filter(|told| !**told).count());
     match (count, open) {
         (0, _) => format!(
-            "On {place} nothing is compared: no other durable way does the work of `{name}`."
+            "On {place} nothing is compared: no other durable way differs from `{name}` in one thing."
         ),
-        (_, 0) => {
-            let copies = match table.place.copy_on_write.as_str() {
-                "always" => {
-                    "; copy on write puts every overwrite in a new place, so prepared and reused \
-                     blocks gain little"
-                }
-                _ => "",
-            };
-            format!(
-                "On {place} none of the {count} other durable ways is faster than `{name}`: each \
-                 is within 10% of it, or slower{copies}."
-            )
-        }
+        (_, 0) => format!(
+            "On {place} none of the {count} durable ways that differ from `{name}` in one thing is \
+             faster: each is within 10% of it, or slower."
+        ),
         _ => format!(
-            "On {place} it cannot be told whether another durable way is faster than `{name}`: \
-             the intervals of {open} of {count} are too wide. A quieter machine makes them \
-             narrower; so do more rounds."
+            "On {place} it cannot be told whether a durable way that differs from `{name}` in one \
+             thing is faster: the intervals of {open} of {count} are too wide. A quieter machine \
+             makes them narrower; so do more rounds."
         ),
     }
 }
@@ -558,17 +459,14 @@ pub(crate) mod tests {
         let said = &found.sentence;
         for words in [
             "on vda) `reuse fsync` is 2.50 times as fast as `new fsync` (95%",
-            "it writes over blocks that were written before.",
+            "): keep old files and write over their blocks, in place of appending to new ones.",
             " `reuse fdatasync` is 1.20 times as fast as `reuse fsync` (95%",
-            "it calls fdatasync after each write in place of fsync.",
+            "): call fdatasync after each write.",
         ] {
             assert!(said.contains(words), "{words}: {said}");
         }
         let first = found.first.expect("a comparison");
         assert_eq!((first.way.as_str(), first.against.as_str()), ("reuse fsync", "new fsync"));
-        let advice = found.advice.expect("what to do");
-        assert!(advice.starts_with("Keep old files"), "{advice}");
-        assert!(advice.ends_with("; call fdatasync after each write."), "{advice}");
         assert!(found.why.is_none(), "there are no bills");
     }
 
@@ -576,37 +474,10 @@ pub(crate) mod tests {
     #[test]
     fn the_advice_is_what_the_comparison_differs_in() {
         let found = of(&ways(&[("new fdatasync", 180.0), ("new fdatasync second-pass", 95.0)]));
-        let advice = found.advice.expect("what to do");
-        assert_eq!(advice, "Write over blocks that were written before: use files again.");
-        let found = of(&ways(&[
-            ("zero-range fsync", 180.0),
-            ("new fdatasync", 200.0),
-            ("new fdatasync second-pass", 95.0),
-        ]));
-        // Everything that the two differ in, and not a part of it.
-        let said = &found.sentence;
-        assert!(said.contains("its file grows with each write, it calls fdatasync"), "{said}");
-        assert!(said.contains(" and it writes over the same blocks a second time."), "{said}");
-        assert!(said.contains("None of these is shown to help by itself."), "{said}");
-        let advice = found.advice.expect("what to do");
-        assert_eq!(advice.matches(';').count(), 2, "{advice}");
-    }
-
-    /// On ext4 without a journal each of 24 rounds was noisy: nothing that differs from the baseline
-    /// in one thing was shown to be faster, and seven others were, which the headline passed over.
-    #[test]
-    fn where_one_thing_is_not_shown_to_help_several_are_named() {
-        let found = of(&ways(&[
-            ("new fsync", 186.0),
-            ("new fdatasync", 190.0),
-            ("reuse direct fdatasync", 108.0),
-            ("reuse direct rwf-dsync", 110.0),
-        ]));
-        assert_eq!(found.best.as_deref(), Some("reuse direct fdatasync"), "{}", found.sentence);
-        let words = "`new fsync` (95%: 1.72 to 1.72): it writes over blocks that were written \
-                     before, it writes with O_DIRECT and it calls fdatasync after each write in \
-                     place of fsync. None of these is shown to help by itself.";
-        assert!(found.sentence.contains(words), "{}", found.sentence);
+        let said = found.sentence;
+        assert!(said.ends_with(": write over blocks that were written before: use files again."));
+        let several = of(&ways(&[("zero-range fsync", 180.0), ("new fdatasync", 95.0)]));
+        assert!(several.best.is_none(), "they differ in two things: {several:?}");
     }
 
     /// "Submit it by uring" where eight ways tie.
@@ -621,8 +492,7 @@ pub(crate) mod tests {
             ("reuse direct rwf-dsync uring", 98.0),
         ]));
         assert_eq!(found.best.as_deref(), Some("reuse fdatasync"), "{}", found.sentence);
-        let advice = found.advice.expect("what to do");
-        assert!(!advice.contains("uring") && !advice.contains("DIRECT"), "{advice}");
+        assert!(!found.sentence.contains("submit") && !found.sentence.contains("O_DIRECT"));
         let near = "`zeros fdatasync` and 3 more cannot be told from `reuse fdatasync`";
         assert!(found.sentence.contains(near), "{}", found.sentence);
     }
@@ -637,7 +507,7 @@ pub(crate) mod tests {
             ("fallocate fdatasync 512B", 70.0),
         ]));
         let said = &found.sentence;
-        assert!(said.contains(", at 4KiB none of the 1 other durable ways"), "{said}");
+        assert!(said.contains(", at 4KiB none of the 1 durable ways"), "{said}");
         let small = "at 512B `fallocate fdatasync 512B` is 2.14 times as fast as `new fdatasync \
                      512B`";
         assert!(said.contains(small), "{said}");
@@ -697,7 +567,7 @@ pub(crate) mod tests {
         few.ways.iter_mut().for_each(|way| way.rounds.truncate(11));
         for (table, words) in [(fixed, "always ran in the same order"), (few, "11 rounds give")] {
             let found = of(&table);
-            assert!(found.best.is_none() && found.advice.is_none(), "{found:?}");
+            assert!(found.best.is_none(), "{found:?}");
             assert!(found.sentence.contains(words), "{}", found.sentence);
             assert!(found.sentence.contains("`reuse fsync` has the lowest median"), "{found:?}");
         }
@@ -722,9 +592,7 @@ pub(crate) mod tests {
         clear.ways.pop();
         let found = of(&clear);
         assert_eq!(found.best.as_deref(), Some("8 threads"));
-        let words = "`8 threads` is the fastest: 2,";
-        assert!(found.sentence.contains("`8 threads` is the fastest"), "{words}: {found:?}");
-        assert!(found.sentence.contains("It is 2.00 times as fast as `2 threads`"), "{found:?}");
+        assert!(found.sentence.contains("`8 threads` is the fastest: 1980 operations"), "{found:?}");
     }
 
     /// A shared machine: lognormal noise, and single rounds two to five times too slow.
@@ -765,8 +633,8 @@ pub(crate) mod tests {
         let none = of(&run(none.map(|(name, us)| way(name, us, memory())).into()));
         assert!(none.best.is_none() && none.sentence.contains("tmpfs is memory"), "{none:?}");
         let tie = of(&ways(&[("new fsync", 100.0), ("reuse fsync", 99.9)]));
-        assert!(tie.sentence.contains("none of the 1 other durable ways"), "{tie:?}");
-        assert!(tie.best.is_none() && tie.why.is_none() && tie.advice.is_none());
+        assert!(tie.sentence.contains("none of the 1 durable ways"), "{tie:?}");
+        assert!(tie.best.is_none() && tie.why.is_none());
         assert!(finding(&ways(&[("new fsync", 100.0)])).is_none() && finding(&ways(&[])).is_none());
     }
 }

@@ -20,12 +20,10 @@ pub fn machine() -> Machine {
     };
     let memory_kib = field(&text("/proc/meminfo"), "MemTotal")
         .and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
-    let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok();
     Machine {
         kernel: format!("{release} {version}"),
         cpu: field(&text("/proc/cpuinfo"), "model name").unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
-        governor: governor.map(|text| text.trim().to_owned()),
         memory_bytes: memory_kib.unwrap_or(0) * 1024,
         root: is_root(),
         trace_refused: can_trace().err(),

@@ -11,14 +11,12 @@ use std::time::Duration;
 
 use inkstone_host::{LabEngine, LabFile, monotonic_ns, thread_faults};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation,
-    Persist, Request, SyncKind,
+    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, File, Operation, Persist,
+    Request, SyncKind,
 };
 
 use crate::histogram::Recorder;
-use crate::result::HarnessCost;
 use crate::stage::{Session, WayError, closing_sync};
-use crate::stats::median;
 use crate::writing::Writing;
 
 /// The buffers of a pass, used in turn, hold this much together: enough that no device sees the
@@ -74,37 +72,32 @@ pub struct PassTotals {
 
 /// The engine and the buffers of one way's passes.
 #[derive(Debug)]
-pub struct Writer<E> {
-    engine: E,
+pub struct Writer {
+    engine: LabEngine,
     buffers: VecDeque<AlignedBuf>,
 }
 
-impl Writer<LabEngine> {
+impl Writer {
     /// An engine of the way's kind, and buffers of its size with bytes from `payload`.
     ///
     /// # Errors
     /// When the engine is not available here.
     pub fn for_way(writing: &Writing, payload: &AlignedBuf) -> Result<Self, WayError> {
-        Ok(Self::with(LabEngine::open(writing.strategy.engine, 1)?, writing.write_bytes, payload))
-    }
-
-    /// What the engine lacks: then the way is not what its name says.
-    pub fn notice(&self) -> Option<String> {
-        self.engine.notice().map(ToString::to_string)
-    }
-}
-
-impl<E: Engine<File = LabFile>> Writer<E> {
-    fn with(engine: E, write_bytes: u64, payload: &AlignedBuf) -> Self {
-        let count = (PAYLOAD_BYTES / write_bytes).clamp(4, 64) as usize;
-        let len = write_bytes as usize;
+        let engine = LabEngine::open(writing.strategy.engine, 1)?;
+        let count = (PAYLOAD_BYTES / writing.write_bytes).clamp(4, 64) as usize;
+        let len = writing.write_bytes as usize;
         let buffer = |number: usize| {
             let mut buffer = AlignedBuf::zeroed(len);
             let from = (number * len) % (payload.len() - len + 1);
             buffer.copy_from_slice(&payload[from..from + len]);
             buffer
         };
-        Self { engine, buffers: (0..count).map(buffer).collect() }
+        Ok(Self { engine, buffers: (0..count).map(buffer).collect() })
+    }
+
+    /// What the engine lacks: then the way is not what its name says.
+    pub fn notice(&self) -> Option<String> {
+        self.engine.notice().map(ToString::to_string)
     }
 
     /// Writes the file of `writing` from front to back, a commit at a time, until it ends or a
@@ -240,67 +233,4 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         result?;
         Ok(())
     }
-}
-
-/// An engine that does nothing, which leaves the cost of the harness.
-#[derive(Debug, Default)]
-struct NoEngine {
-    done: Option<Completion>,
-}
-
-impl Engine for NoEngine {
-    type File = LabFile;
-
-    fn submit(&mut self, request: Request<LabFile>) -> Result<(), Error> {
-        let (buffer, len) = match request.operation {
-            Operation::Write { buffer, len, .. } | Operation::Read { buffer, len, .. } => {
-                (Some(buffer), len)
-            }
-            Operation::Sync(_) => (None, 0),
-        };
-        self.done = Some(Completion { token: request.token, buffer, result: Ok(len) });
-        Ok(())
-    }
-
-    fn complete(&mut self) -> Result<Option<Completion>, Error> {
-        Ok(self.done.take())
-    }
-
-    fn in_flight(&self) -> usize {
-        usize::from(self.done.is_some())
-    }
-}
-
-/// Measures the cost of a commit without I/O, in the same loop as all others.
-///
-/// # Errors
-/// When the user wants to stop, or `/dev/null` cannot be opened.
-pub fn harness_cost(
-    session: &Session<'_>,
-    writing: &Writing,
-    payload: &AlignedBuf,
-) -> Result<HarnessCost, WayError> {
-    let null = std::path::Path::new("/dev/null");
-    let how = inkstone_io::OpenFile::existing();
-    let file = Arc::new(LabFile::open(null, &how)?);
-    let mut writer = Writer::with(NoEngine::default(), writing.write_bytes, payload);
-    let mut writing = *writing;
-    writing.strategy.durability = Durability::Fdatasync;
-    writing.strategy.engine = EngineKind::Caller;
-    writing.strategy.access = Access::Buffered;
-    writing.strategy.preparation = inkstone_io::Preparation::None;
-    writing.file_bytes = writing.write_bytes * 2000;
-    let mut per_commit = Vec::new();
-    for _ in 0..9 {
-        let mut recorders = Recorders::default();
-        let totals = writer.run(session, &writing, &file, Limits::NONE, &mut recorders, None)?;
-        per_commit.push(totals.total_ns as f64 / totals.commits.max(1) as f64);
-    }
-    let begin_ns = monotonic_ns();
-    let readings = 10_000;
-    for _ in 0..readings {
-        std::hint::black_box(monotonic_ns());
-    }
-    let clock_ns = (monotonic_ns() - begin_ns) as f64 / f64::from(readings);
-    Ok(HarnessCost { commit_ns: median(&per_commit).unwrap_or(0.0), clock_ns })
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use bill::*;
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 5;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -20,8 +20,6 @@ pub struct LabResult {
     /// What it begins with; in the JSON its fields are those of the result.
     #[serde(flatten)]
     pub preamble: Preamble,
-    /// The cost of measuring itself. It is shown, and not subtracted anywhere.
-    pub harness: HarnessCost,
     /// Which of several directories should carry a log, in words.
     pub sentence: Option<String>,
     /// These directories, best first; those where nothing is durable last.
@@ -107,23 +105,12 @@ pub struct Machine {
     pub cpu: String,
     /// How many CPUs this process may use.
     pub cpus: u32,
-    /// Frequency governor, where there is one.
-    pub governor: Option<String>,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Whether it runs as root.
     pub root: bool,
     /// Why the block layer could not be traced; `None` where it can.
     pub trace_refused: Option<String>,
-}
-
-/// The cost of the harness itself.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct HarnessCost {
-    /// One measured commit that does no I/O: clocks and histograms, median.
-    pub commit_ns: f64,
-    /// One reading of the clock.
-    pub clock_ns: f64,
 }
 
 /// Where the files of a run are.
@@ -187,8 +174,6 @@ pub struct Table {
     pub seed: u64,
     /// The ways, in the planned order.
     pub ways: Vec<Way>,
-    /// Where a curve bends: (the series, the x after which it no longer rises).
-    pub knees: Vec<(String, f64)>,
     /// What it means, in words.
     pub finding: Option<Finding>,
     /// What a reader should know about it: what could not be checked, missing rights.
@@ -438,11 +423,7 @@ pub struct Finding {
     /// nothing.
     pub sentence: String,
     /// Why, if the bills show it: what a commit costs at the device, before and after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What to do, if a way is faster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
     /// The way to take: the plainest of those that nothing is shown to be faster than.
     pub best: Option<String>,
     /// The first comparison of the sentence: a way, the one that it is compared with, the speedup.

@@ -2,7 +2,7 @@
 //! order, within a budget of time.
 //!
 //! *Owns*: the order of turns, what happens to a way that fails, the comparison with the baseline,
-//! where a curve bends. *May not touch*: what a way does in its turn.
+//! facts in place of rounds. *May not touch*: what a way does in its turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use inkstone_host::Usage;
 use crate::finding::finding;
 use crate::histogram::Recorder;
 use crate::progress::Progress;
-use crate::result::{Figure, Place, Round, Table, Unit, Verdict, Way, figure};
+use crate::result::{Figure, Place, Round, Table, Unit, Way, figure};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
-use crate::stats::{median, relative, relative_of_several};
+use crate::stats::{median, relative_of_several};
 use crate::writing::Writing;
 
 /// Fewer rounds than this show no difference.
@@ -331,9 +331,6 @@ impl SideBySide<'_> {
             }
             table.ways.push(one.way);
         }
-        if table.x_name.is_some() {
-            table.knees = knees(&table.ways, turns.seed);
-        }
         table.baseline = baseline;
         table.finding = finding(&table);
         table
@@ -534,40 +531,6 @@ impl std::fmt::Debug for Trial {
     }
 }
 
-/// Where each series stops rising.
-fn knees(ways: &[Way], seed: u64) -> Vec<(String, f64)> {
-    let mut series: Vec<&str> = ways.iter().map(|way| way.series.as_str()).collect();
-    series.dedup();
-    let knee_of = |name: &&str| {
-        let of_it = ways.iter().filter(|way| way.series == *name && way.is_measured());
-        let points: Vec<(f64, &[Round])> =
-            of_it.filter_map(|way| Some((way.x?, way.rounds.as_slice()))).collect();
-        Some(((*name).to_owned(), knee(&points, seed)?))
-    };
-    series.iter().filter_map(knee_of).collect()
-}
-
-/// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same
-/// rule as every comparison. `None` if it rises to its last point, and if there are too few points
-/// or rounds.
-fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
-    let mut points = points.to_vec();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (index, (x, rounds)) in points.iter().enumerate() {
-        let later = points[index + 1..].iter();
-        let verdicts: Vec<Option<Verdict>> = later
-            .map(|(_, later)| relative(rounds, later, seed).map(|relative| relative.verdict))
-            .collect();
-        if verdicts.iter().any(|verdict| matches!(verdict, None | Some(Verdict::Unknown))) {
-            return None;
-        }
-        if !verdicts.contains(&Some(Verdict::Faster)) {
-            return (index + 1 < points.len()).then_some(*x);
-        }
-    }
-    None
-}
-
 /// What the process used for each of so many operations or MiB.
 pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) -> Vec<Figure> {
     let per = |value: u64| value as f64 / amount.max(1) as f64;
@@ -581,33 +544,6 @@ pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::samples::timed;
-
-    fn rounds(per_s: f64) -> Vec<Round> {
-        let each = |number: u32| 1e9 / per_s * (1.0 + f64::from(number % 3) * 0.004);
-        timed("", (0..7).map(each)).rounds
-    }
-
-    fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {
-        let rounds: Vec<(f64, Vec<Round>)> = curve.iter().map(|&(x, y)| (x, rounds(y))).collect();
-        let points: Vec<(f64, &[Round])> =
-            rounds.iter().map(|(x, rounds)| (*x, rounds.as_slice())).collect();
-        knee(&points, 1)
-    }
-
-    #[test]
-    fn a_curve_bends_where_one_sees_it() {
-        let nvme =
-            [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
-        assert_eq!(knee_of(&nvme), Some(64.0), "as published");
-        let sata = [(2.0, 29600.0), (8.0, 39530.0), (64.0, 37836.0), (128.0, 34354.0)];
-        assert_eq!(knee_of(&sata), Some(8.0), "as published");
-        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 150.0), (4.0, 220.0)]), None, "it only rises");
-        assert_eq!(knee_of(&[(4.0, 50.0), (1.0, 100.0), (2.0, 101.0)]), Some(1.0), "1% is no rise");
-        assert_eq!(knee_of(&[(1.0, 100.0)]), None);
-        let few: Vec<Round> = rounds(100.0).into_iter().take(2).collect();
-        assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None, "too few rounds");
-    }
 
     /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a
     /// time, or there is no figure.

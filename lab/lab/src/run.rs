@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_host::{BlockStat, LabEngine, block_stat};
+use inkstone_host::{BlockStat, block_stat};
 use inkstone_io::{Access, AlignedBuf};
 
 use crate::bar::contradiction;
@@ -120,7 +120,7 @@ struct Commits<'a> {
     site: &'a Site,
     payload: &'a AlignedBuf,
     layers: Option<&'a Layers>,
-    writer: Option<Writer<LabEngine>>,
+    writer: Option<Writer>,
     recorders: Recorders,
     preparations_ns: Vec<f64>,
     /// The device's counters over the timed passes, and the commits in these.
@@ -136,7 +136,7 @@ struct Commits<'a> {
 impl Commits<'_> {
     /// Brings the file into its claimed state, and does everything that comes before the measured
     /// pass.
-    fn ready(&mut self, session: &Session<'_>) -> Result<(Staged, Writer<LabEngine>), WayError> {
+    fn ready(&mut self, session: &Session<'_>) -> Result<(Staged, Writer), WayError> {
         session.check()?;
         let writing = &self.writing;
         let mut writer = match self.writer.take() {

@@ -70,17 +70,6 @@ impl Writing {
         }
     }
 
-    /// An overwrite with fdatasync.
-    pub fn plain() -> Self {
-        Self::of(Strategy {
-            preparation: Preparation::None,
-            reuse: Reuse::Reuse,
-            access: Access::Buffered,
-            durability: Durability::Fdatasync,
-            engine: EngineKind::Caller,
-        })
-    }
-
     /// Bytes of a step, for the preparations in steps: the sixteenth part of the file, at most 1
     /// MiB, and at least one write.
     pub fn step_bytes(&self) -> u64 {

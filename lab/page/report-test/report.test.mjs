@@ -170,7 +170,7 @@ test("a page says what its result answers, and what is missing and why", async (
       "no durable way could be measured there"]],
     ["claims", /^Claims, checked/, ["Of 6 claims", "overwrite-twice",
       "0.004 [0.002..0.005] times", "it needs root", "0.1 or less"]],
-    ["half", /./, ["stopped early", "could not be measured", "EOPNOTSUPP on purpose",
+    ["half", /./, ["stopped early", "EOPNOTSUPP on purpose",
       "not run: the run ended before", "no io_uring here",
       "No bill: the block layer could not be traced: tracing needs root"]],
     ["nothing", /./, ["Nothing was measured."]],

@@ -81,14 +81,14 @@ export function places(result) {
     const speedup = relative(0.9 + n * 0.7, n > 1 ? "faster" : "tie");
     const sentence = `On ${name} the best is \`${best}\`.`;
     const first = n > 1 ? { way: best, against: naive, speedup } : null;
-    run.finding = { why: null, advice: null, sentence, best, first };
+    run.finding = { why: null, sentence, best, first };
     if (name === "tmpfs") run.finding = null;
     return run;
   });
   return many;
 }
 
-// Tables of other work, with curves, knees and ways without a place on an axis.
+// Tables of other work, with curves and ways without a place on an axis.
 export function experiments(result) {
   const place = result.tables[0].place;
   const { latency } = result.tables[0].ways[0];
@@ -109,13 +109,13 @@ export function experiments(result) {
     [11e3, 30e3, 52e3, 60e3, 61e3, 61.5e3, 61.2e3]];
   const pool = threads.map((x, n) => way("pool", x, pooled[n], n ? {} : { latency }));
   const ring = threads.map((x, n) => way("io_uring", x, ringed[n]));
-  const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [],
+  const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"],
     random_order: true, x_name: null, baseline: null, finding: null };
   const sentence = "A pool gains nothing beyond 64 threads; `io_uring` reaches 1.5 times as much.";
   const finding = { sentence, best: null, first: null };
   const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring",
     unit: "operations/s", x_name: "threads", ways: [...pool, ...ring],
-    knees: [["pool", 64], ["io_uring", 128]], finding };
+    finding };
   const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s",
     baseline: "read, 4 KiB", ways: [
     way("read, 4 KiB", 0, 1.1e9, { latency }),

@@ -18,13 +18,11 @@ pub use quick::{disks, quick};
 use inkstone_host::monotonic_ns;
 
 use crate::machine::machine;
-use crate::pass::harness_cost;
 use crate::progress::Progress;
 use crate::result::{LabResult, Preamble, SCHEMA_VERSION, Warning};
 use crate::site::{OpenSite, Site, SiteError};
-use crate::stage::{WayError, incompressible};
+use crate::stage::WayError;
 use crate::warnings;
-use crate::writing::Writing;
 
 /// Why a command gave no result at all. A way that fails is no such error: its way says why.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +72,8 @@ pub fn in_directory(
     let mut started = Started::new(context);
     let open = OpenSite::open(directory, &directory.display().to_string(), room_bytes)?;
     started.swept(&open.swept);
-    let looked = started.look_around(&open.site, context);
-    let done = looked.and_then(|()| body(&open, &mut started, context));
+    started.look_around(&open.site);
+    let done = body(&open, &mut started, context);
     context.progress.finish();
     open.close()?;
     done?;
@@ -96,7 +94,6 @@ impl Started {
         let started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let machine = machine();
-        let warnings = warnings::of_machine(&machine);
         let preamble = Preamble {
             schema_version: SCHEMA_VERSION,
             inkstone_version: env!("CARGO_PKG_VERSION").into(),
@@ -106,25 +103,13 @@ impl Started {
             interrupted: false,
             machine,
         };
-        let result = LabResult { preamble, warnings, ..LabResult::default() };
+        let result = LabResult { preamble, ..LabResult::default() };
         Self { result, begin_ns: monotonic_ns(), used: warnings::Used::now() }
     }
 
-    /// Watches the place, and measures the cost of measuring.
-    pub(crate) fn look_around(
-        &mut self,
-        site: &Site,
-        context: &Context<'_>,
-    ) -> Result<(), LabError> {
+    /// Watches the place.
+    pub(crate) fn look_around(&mut self, site: &Site) {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
-        let payload = incompressible(1 << 20, 0);
-        match harness_cost(&site.session(context.stop), &Writing::plain(), &payload) {
-            Ok(cost) => self.result.harness = cost,
-            // The command continues to its end, which notices the same and returns what there is.
-            Err(WayError::Interrupted) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
     }
 
     pub(crate) fn swept(&mut self, swept: &[String]) {

@@ -66,11 +66,8 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabRe
     let sites: Vec<&Site> = opened.iter().map(|open| &open.site).collect();
     let steps = sites.iter().map(|site| plan.steps(site)).sum();
     context.progress.start(steps, "measuring");
-    let looked = sites.iter().try_for_each(|site| started.look_around(site, context));
-    let mut runs = Vec::new();
-    if looked.is_ok() {
-        runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
-    }
+    sites.iter().for_each(|site| started.look_around(site));
+    let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
     let known = |site: &&Site| Known {
         memory: site.memory.clone(),
         no_barriers: site.capabilities.mount.barriers == Barriers::Off,
@@ -78,7 +75,6 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabRe
     let known: Vec<Known> = sites.iter().map(known).collect();
     context.progress.finish();
     opened.into_iter().try_for_each(OpenSite::close)?;
-    looked?;
     let (sentence, disks) = judge(&runs, &known);
     (started.result.sentence, started.result.disks) = (Some(sentence), disks);
     started.result.tables = runs;

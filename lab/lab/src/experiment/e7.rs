@@ -1,8 +1,7 @@
 //! E7: a pool of threads that block (article 5): sequential durable writes, then random reads of
 //! the same file, each byte checked; and the same load from one thread through io_uring.
 //!
-//! *Owns*: the two phases, reads beside writes. *May not touch*: the loop (`flight`), the rounds,
-//! where the curve bends (`rounds`).
+//! *Owns*: the two phases, reads beside writes. *May not touch*: the loop (`flight`), the rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

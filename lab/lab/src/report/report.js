@@ -499,7 +499,6 @@ function valuesFigure(view) {
 
 function curveFigure(view) {
   const { shown, ways, onCurve, series, classes, show, tick, unit } = view;
-  const knees = new Map(list(shown.knees).filter((knee) => finite(knee[1])));
   const xName = text(shown.x_name);
   const xShown = xName.startsWith("bytes") ? bytes : count;
   const xs = [...new Set(onCurve.map((way) => way.x))].sort((a, b) => a - b);
@@ -510,7 +509,7 @@ function curveFigure(view) {
       className: classOf(name),
       paths: [curve.map((way) => [way.x, way.value])],
       whiskers: curve.map((way) => [way.x, way.low, way.high]),
-      dots: curve.map((way) => [way.x, way.value, way.x === knees.get(name) ? 7 : 3]),
+      dots: curve.map((way) => [way.x, way.value]),
     };
   });
   const hits = xs.map((x) => ({
@@ -520,7 +519,6 @@ function curveFigure(view) {
       ...onCurve.filter((way) => way.x === x).flatMap((way) => [way.name, ...linesOf(way, show)]),
     ],
   }));
-  const bent = [...knees].map(([name, at]) => `\`${name}\` at ${xShown(at)}`).join(", ");
   const draw = (width) => {
     const every = Math.max(1, Math.ceil((xs.length * 44) / (width - 90)));
     const scale = logarithmic(xs[0], xs[xs.length - 1], 2, xShown);
@@ -537,10 +535,9 @@ function curveFigure(view) {
   };
   return figure({
     kind: "curve",
-    title: `${inWords(unit)} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
+    title: `${inWords(unit)} by ${xName}`,
     how:
-      "Medians over rounds; the upright lines hold the middle half of them. A large dot marks " +
-      "the knee, after which the curve no longer rises.",
+      "Medians over rounds; the upright lines hold the middle half of them.",
     legend: key(series.map((name) => [classOf(name), name || "all"])),
     draw,
   });

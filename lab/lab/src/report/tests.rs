@@ -25,7 +25,7 @@ fn the_answer_stands_before_everything_else() {
     assert!(answer < at("Other processes wrote 12 MiB") && answer < at("id=\"data\""));
     // The tables are the command's.
     at("by jbd2/loop0-8: ");
-    at("<code>inkstone lab .</code>");
+    at("measured by: inkstone lab .");
     at("EOPNOTSUPP; the device has no write zeroes");
 }
 

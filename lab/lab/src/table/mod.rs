@@ -15,7 +15,6 @@ mod ways;
 
 pub use bill::{render_bill, render_timeline};
 pub use claims::{render_articles, render_claims};
-pub(crate) use ways::by_reason;
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
@@ -66,14 +65,12 @@ pub fn everything(result: &LabResult, width: usize) -> String {
     out
 }
 
-/// The sentence, why, and what to do.
+/// The sentence, and why.
 fn finding(finding: Option<&Finding>, width: usize, out: &mut String) {
     let Some(finding) = finding else { return };
     paragraph(out, width, "", &finding.sentence);
-    for (lead, words) in [("Why: ", &finding.why), ("Do this: ", &finding.advice)] {
-        if let Some(words) = words {
-            paragraph(out, width, lead, words);
-        }
+    if let Some(why) = &finding.why {
+        paragraph(out, width, "Why: ", why);
     }
     out.push('\n');
 }
@@ -182,23 +179,14 @@ fn shortened(options: &str) -> String {
     }
 }
 
-/// The machine, the cost of the harness, and the elapsed time.
+/// The machine, and the elapsed time.
 fn closing(result: &LabResult, width: usize, out: &mut String) {
     let machine = &result.preamble.machine;
-    if result.harness.commit_ns > 0.0 || result.harness.clock_ns > 0.0 {
-        let text = format!(
-            "The harness itself costs {} a commit (a clock reading {}); every figure includes it.",
-            time(result.harness.commit_ns),
-            time(result.harness.clock_ns)
-        );
-        paragraph(out, width, "", &text);
-    }
     let cpu = if machine.cpu.is_empty() { "CPU" } else { &machine.cpu };
     let preamble = &result.preamble;
     let facts = [
         (!machine.kernel.is_empty()).then(|| machine.kernel.clone()),
         (machine.cpus > 0).then(|| format!("{} x {cpu}", machine.cpus)),
-        machine.governor.as_ref().map(|governor| format!("governor {governor}")),
         (machine.memory_bytes > 0)
             .then(|| format!("memory {}", bytes(machine.memory_bytes as f64))),
         (preamble.elapsed_ns > 0).then(|| format!("took {}", time(preamble.elapsed_ns as f64))),

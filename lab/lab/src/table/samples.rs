@@ -229,7 +229,6 @@ pub(crate) fn result() -> LabResult {
                    fastest durable way: 3.2 times as fast as appending."
             .into(),
         why: Some("a commit costs 1.0 writes (4.0 KiB) and 1.0 flushes".into()),
-        advice: Some("keep old files and write over their blocks".into()),
         best: Some("reuse direct o-dsync".into()),
         first: Some(Compared {
             way: "reuse fdatasync".into(),
@@ -253,7 +252,6 @@ pub(crate) fn result() -> LabResult {
             },
             ..Preamble::default()
         },
-        harness: HarnessCost { commit_ns: 92.4, clock_ns: 21.0 },
         tables: vec![Table { finding: Some(finding), ..run() }, atlas()],
         warnings: vec![Warning {
             name: "device-busy".into(),

@@ -228,17 +228,16 @@ fn pool() -> Table {
             way("pool, 8 threads", 8.0, 60_000.0),
             Way { name: "io_uring".into(), missing, ..Way::default() },
         ],
-        knees: vec![("pool".into(), 8.0)],
         finding: Some(Finding { best: Some("pool, 8 threads".into()), ..Finding::default() }),
         ..Table::default()
     }
 }
 
 #[test]
-fn knees_figures_and_reasons_stand_in_their_place() {
+fn marks_figures_and_reasons_stand_in_their_place() {
     let text = render_table(&pool(), 120);
-    let words = ["60,000", "knee", "best", "2.00", "1.94..2.07", "2.35", "12.3"];
+    let words = ["60,000", "best", "2.00", "1.94..2.07", "2.35", "12.3"];
     assert_says(row(&text, "pool, 8 threads"), &words, &text);
-    assert!(!row(&text, "pool, 2 threads").contains("knee"), "{text}");
+    assert!(!row(&text, "pool, 2 threads").contains("best"), "{text}");
     assert_says(row(&text, "io_uring"), &["this kernel has none"], &text);
 }

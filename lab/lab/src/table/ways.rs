@@ -110,10 +110,7 @@ fn values(table: &Table, grid: &mut Grid) {
     grid.column(&head, 0, cells(table, value));
     let best = table.finding.as_ref().and_then(|finding| finding.best.as_deref());
     let mark = |way: &Way| {
-        let is_knee = |(series, x): &(String, f64)| *series == way.series && Some(*x) == way.x;
-        let knee = table.knees.iter().any(is_knee).then_some("knee");
-        let best = (best == Some(way.name.as_str())).then_some("best");
-        [knee, best].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        if best == Some(way.name.as_str()) { "best".to_owned() } else { String::new() }
     };
     grid.column("", 1, cells(table, mark));
     latencies(&table.ways, if unit.is_time() { times } else { US }, [14, 9, 30, 31], grid);
@@ -291,7 +288,7 @@ fn durable(way: &Way) -> &'static str {
 }
 
 /// Each reason once, with the ways it is about: `new fsync`, or `new fsync and 11 more`.
-pub(crate) fn by_reason<'a>(
+fn by_reason<'a>(
     ways: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(&'a str, String)> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -342,9 +339,6 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
             text.push_str(&format!("; ?: {FEW_ROUNDS} ({PAIRS_MIN} make one)"));
         }
         say("speedup", &text);
-    }
-    if !table.knees.is_empty() {
-        say("knee", "no later way of its curve is measurably better");
     }
     let written = table.ways.iter().filter(|way| way.file_bytes.is_some());
     let names: Vec<&str> = written.flat_map(|way| way.name.split(' ')).collect();

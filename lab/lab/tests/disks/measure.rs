@@ -83,7 +83,6 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
         turns.iter().any(|turn| turn != &turns[0]),
         "the order differs from round to round: {turns:?}"
     );
-    assert!(result.harness.commit_ns > 0.0 && result.harness.clock_ns > 0.0);
     assert!(is_empty(directory.path()));
 }
 
