@@ -15,9 +15,7 @@ use inkstone_lab::command::{
 };
 use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size, Work};
 use inkstone_lab::experiment::statement::statements;
-use inkstone_lab::experiment::{
-    EXPERIMENTS, Experiment, ReadOrder, fallocate as modes, named, read, zeroing,
-};
+use inkstone_lab::experiment::{EXPERIMENTS, Experiment, named};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::LabResult;
 use inkstone_lab::rounds::Pace;
@@ -41,8 +39,7 @@ Examples:
   inkstone lab write --reuse new,reuse --durability o-dsync,rwf-dsync
   sudo inkstone lab bill --timeline        the block requests that one commit causes
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
-  inkstone lab fallocate                   what each mode of fallocate does to a file
-  inkstone lab read --order random         ways of reading a file
+  inkstone lab experiment 8                ways of reading a file
   inkstone lab compare before.json after.json    what became slower: exit code 3
   inkstone lab report out.json             one page, out.html, that needs no network";
 const WRITE_EXAMPLES: &str = "\
@@ -62,15 +59,6 @@ Examples:
   sudo inkstone lab filesystems            every one, on loop devices: minutes
   sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --bills
   sudo inkstone lab filesystems --file-systems xfs --durability fsync,o-dsync";
-const FALLOCATE_EXAMPLES: &str = "\
-Examples:
-  inkstone lab fallocate                   this directory's file system, and tmpfs
-  sudo inkstone lab fallocate              and ext4, xfs and btrfs, on loop devices
-  inkstone lab fallocate /mnt/nvme --size 1GiB";
-const READ_EXAMPLES: &str = "\
-Examples:
-  inkstone lab read                        front to back and at random: half a minute
-  inkstone lab read /mnt/nvme --order random --seconds 20 --size 1GiB";
 const ALL_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab all --json all.json    the ten experiments and their claims: 6 minutes
@@ -118,12 +106,6 @@ enum LabCommand {
     /// Measure the same ways on file systems created for this, on loop devices (root)
     #[command(after_help = FILESYSTEMS_EXAMPLES)]
     Filesystems(Box<FilesystemsArguments>),
-    /// Show what each mode of fallocate does to a file
-    #[command(after_help = FALLOCATE_EXAMPLES)]
-    Fallocate(FallocateArguments),
-    /// Measure ways of reading a file: sequential and random, with its pages cached and not
-    #[command(after_help = READ_EXAMPLES)]
-    Read(ReadArguments),
     /// Run the answer of the lab and the ten experiments, small, with their claims, within a time
     #[command(after_help = ALL_EXAMPLES)]
     All(AllArguments),
@@ -195,44 +177,6 @@ struct FilesystemsArguments {
     selection: Selection,
     #[command(flatten)]
     running: Running,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct FallocateArguments {
-    #[command(flatten)]
-    place: Where,
-    /// File systems to create and examine too (root) [default: ext4, xfs, btrfs]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
-    file_systems: Vec<ImageKind>,
-    /// Bytes of the zeroing comparison, in the directory
-    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
-    size: u64,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct ReadArguments {
-    #[command(flatten)]
-    place: Where,
-    /// Order of the reads [default: both]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ReadOrder>())]
-    order: Vec<ReadOrder>,
-    /// Bytes of the file
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = file_size)]
-    size: u64,
-    /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rounds: u32,
-    /// Time for all rounds of all ways together
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    seconds: Duration,
-    /// Seed of orders and bytes [default: random; the JSON has it]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
     #[command(flatten)]
     output: Output,
 }
@@ -314,8 +258,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
         L::Write(arguments) => write(arguments, stop),
         L::Bill(arguments) => bill(arguments, stop),
         L::Filesystems(arguments) => filesystems(arguments, stop),
-        L::Fallocate(arguments) => fallocate(arguments, stop),
-        L::Read(arguments) => reading(arguments, stop),
         L::All(arguments) => everything(arguments, stop),
         L::Compare(arguments) => compare(arguments),
         L::Claims(arguments) => check_claims(arguments, stop),
@@ -408,31 +350,6 @@ fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::R
     let places = Places::Made(Images { groups, image_bytes });
     let part = Part { work: Work::Commits(plan), places };
     output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
-}
-
-fn fallocate(arguments: &FallocateArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let FallocateArguments { place, file_systems, size, output } = arguments;
-    let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
-    let both = [modes(or_all(file_systems, &default)), zeroing(*size)];
-    // One call is not noise, and zeroing by writing takes long.
-    let pace = Pace { rounds: 3, ..no_pace() };
-    output.show(View::Tables, stop, |context| parts(place.directory(), &both, &pace, context))
-}
-
-fn reading(arguments: &ReadArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let ReadArguments { place, order, size, rounds, seconds, seed: given, output } = arguments;
-    let part = Part::trial(read(*size, or_all(order, ReadOrder::ALL)));
-    let seed = given.unwrap_or_else(seed);
-    let pace = Pace { rounds: *rounds, budget: Some(*seconds), seed };
-    output.show(View::Tables, stop, |context| parts(place.directory(), &[part], &pace, context))
-}
-
-/// Takes whole blocks only, for O_DIRECT.
-fn file_size(text: &str) -> Result<u64, String> {
-    match size(text)? {
-        bytes if bytes >= 64 << 10 && bytes.is_multiple_of(4096) => Ok(bytes),
-        _ => Err(format!("{text:?}: take a multiple of 4KiB of at least 64KiB")),
-    }
 }
 
 fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {

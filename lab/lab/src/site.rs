@@ -116,7 +116,7 @@ impl OpenSite {
             return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
         }
         let mut swept = sweep(parent)?;
-        // `lab fallocate` also works in memory (tmpfs), which a killed run leaves allocated: the
+        // Experiment 4 also works in memory (tmpfs), which a killed run leaves allocated: the
         // next run frees it. Another user's stays, and does not prevent measuring.
         let memory = Path::new(MEMORY);
         if memory.is_dir() && memory != parent {

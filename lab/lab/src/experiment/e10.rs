@@ -8,15 +8,13 @@
 //! directory is synced) before it writes into the new file. A helper thread does the rest:
 //! preparing files ahead and removing old ones.
 
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use inkstone_host::{LabEngine, LabFile, monotonic_ns};
+use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
-    Preparation, Request,
+    Access, AlignedBuf, Directory, File, NamedChoice, OpenFile, Preparation, SyncKind,
 };
 
 use crate::histogram::Recorder;
@@ -28,9 +26,10 @@ use crate::rounds::{Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, time
 use crate::stage::{Session, WayError, incompressible};
 use crate::writing::size_name;
 
-use super::scratch::DurableWay;
+use super::reading::can_direct;
+use super::scratch::written_file;
 
-/// What of the load may be smaller.
+/// The load.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     /// Bytes of a segment.
@@ -51,24 +50,21 @@ const AGE_MAX: Duration = Duration::from_secs(3);
 /// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the
 /// 99.9th percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
 pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
-    load(Plan { segment_bytes, changes })
-}
-
-fn load(plan: Plan) -> Trial {
+    let plan = Plan { segment_bytes, changes };
     let room_bytes = (2 * LIVE * plan.segment_bytes).max(256 << 20);
     Trial::new("practice", (NextSegment::ALL.len() + 1, room_bytes, 25.0), move |scene| {
-        let way = DurableWay::of(scene.site);
+        let is_direct = can_direct(scene.site).is_ok();
+        let access = if is_direct { Access::Direct } else { Access::Buffered };
         let seed = scene.pace.seed;
         let plain = |&next: &NextSegment| {
-            Running::new(next.name(), "plain files", None, Plain::new(next, way, plan, seed))
+            Running::of(next.name(), "plain files", Plain::new(next, access, plan, seed))
         };
         let mut ways: Vec<Running<'_>> = NextSegment::ALL.iter().map(plain).collect();
         ways.push(Running::new("inkstone", "log", None, ours(scene, plan)));
         let frame = Frame::of(
             "practice",
             format!(
-                "A lone writer of durable 4 KiB ({}) whose segments of {} change",
-                way.words,
+                "A lone writer of durable 4 KiB ({access}, fdatasync) whose segments of {} change",
                 size_name(plan.segment_bytes)
             ),
             Unit::OperationsPerS,
@@ -92,12 +88,9 @@ inkstone_io::named_choice! {
     /// Where the next segment comes from.
     NextSegment, "way" {
         Create = "create on demand", "a new file, which grows with each write";
-        Fallocate = "create + fallocate", "a new file, its blocks reserved when it is needed";
-        Zeros = "create + zeros", "a new file, filled with zeros when it is needed";
         Background = "prepare ahead, rename",
             "a thread fills the next file with zeros before it is needed";
         Recycle = "recycle by rename", "the oldest file, renamed and overwritten";
-        None = "no change", "one file, overwritten again and again";
     }
 }
 
@@ -111,10 +104,9 @@ enum Job {
 /// A writer on plain files.
 struct Plain {
     next: NextSegment,
-    way: DurableWay,
+    access: Access,
     plan: Plan,
-    engine: LabEngine,
-    buffer: Option<AlignedBuf>,
+    block: AlignedBuf,
     latency: Recorder,
 }
 
@@ -128,25 +120,14 @@ struct Counted {
 }
 
 impl Plain {
-    fn new(next: NextSegment, way: DurableWay, plan: Plan, seed: u64) -> Result<Self, WayError> {
-        let engine = LabEngine::open(EngineKind::Caller, 1)?;
-        let buffer = Some(incompressible(BLOCK_BYTES as usize, seed));
-        Ok(Self { next, way, plan, engine, buffer, latency: Recorder::new() })
+    fn new(next: NextSegment, access: Access, plan: Plan, seed: u64) -> Self {
+        let block = incompressible(BLOCK_BYTES as usize, seed);
+        Self { next, access, plan, block, latency: Recorder::new() }
     }
 
-    /// Creates a written file with the size of a segment.
-    fn written(&self, session: &Session<'_>, name: &str) -> Result<LabFile, WayError> {
-        super::scratch::written_file(session, name, self.plan.segment_bytes, self.way.access, 1)
-    }
-
-    fn open(
-        &self,
-        session: &Session<'_>,
-        name: &str,
-        is_new: bool,
-    ) -> Result<Arc<LabFile>, WayError> {
+    fn open(&self, session: &Session<'_>, name: &str, is_new: bool) -> Result<LabFile, WayError> {
         let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
-        Ok(Arc::new(session.directory.open(name, &how.access(self.way.access))?))
+        Ok(session.directory.open(name, &how.access(self.access))?)
     }
 
     /// The file of segment `number`, ready to be written.
@@ -157,21 +138,10 @@ impl Plain {
         jobs: &mpsc::Sender<Job>,
         ready: &mpsc::Receiver<Result<(), WayError>>,
         counted: &mut Counted,
-    ) -> Result<Arc<LabFile>, WayError> {
+    ) -> Result<LabFile, WayError> {
         let name = segment(number);
         let file = match self.next {
-            NextSegment::None => return self.open(session, &segment(0), false),
             NextSegment::Create => self.open(session, &name, true)?,
-            NextSegment::Fallocate | NextSegment::Zeros => {
-                let file = self.open(session, &name, true)?;
-                let how = if self.next == NextSegment::Zeros {
-                    Preparation::Zeros
-                } else {
-                    Preparation::Fallocate
-                };
-                file.prepare(how, self.plan.segment_bytes)?;
-                file
-            }
             NextSegment::Background => {
                 let answer = ready.try_recv().or_else(|_| {
                     counted.waited += 1;
@@ -197,19 +167,6 @@ impl Plain {
         Ok(file)
     }
 
-    fn write(&mut self, file: &Arc<LabFile>, offset: u64) -> Result<(), WayError> {
-        let Some(buffer) = self.buffer.take() else {
-            return Err(WayError::Invalid("a buffer did not come back from the engine".into()));
-        };
-        let len = buffer.len();
-        let operation = Operation::Write { buffer, len, offset, persist: self.way.persist() };
-        let completion =
-            self.engine.run(Request { token: 0, file: Arc::clone(file), operation })?;
-        self.buffer = completion.buffer;
-        completion.result?;
-        Ok(())
-    }
-
     fn writes(
         &mut self,
         turn: &Turn<'_>,
@@ -233,7 +190,8 @@ impl Plain {
                 file = self.change(turn.session, number, jobs, ready, &mut counted)?;
                 counted.change_ns.push((monotonic_ns() - start_ns) as f64);
             }
-            self.write(&file, within * BLOCK_BYTES)?;
+            file.write_at(&self.block, within * BLOCK_BYTES)?;
+            file.sync(SyncKind::Data)?;
             now_ns = monotonic_ns();
             latency.record(now_ns - start_ns);
             counted.writes += 1;
@@ -254,11 +212,12 @@ impl TakesTurns for Plain {
         let session = turn.session;
         // As in a service that has run for a while: all its segments exist and are written.
         for number in 0..LIVE {
-            drop(self.written(session, &segment(number))?);
+            let bytes = self.plan.segment_bytes;
+            drop(written_file(session, &segment(number), bytes, self.access, 1)?);
         }
         let (jobs, to_do) = mpsc::channel::<Job>();
         let (done, ready) = mpsc::channel();
-        let (access, bytes) = (self.way.access, self.plan.segment_bytes);
+        let (access, bytes) = (self.access, self.plan.segment_bytes);
         if self.next == NextSegment::Background {
             // Before the clock starts, the first one is ready, as every later one should be.
             prepare(session, PREPARED, access, bytes)?;
@@ -279,13 +238,9 @@ impl TakesTurns for Plain {
         }
         let counted = counted?;
         self.latency.merge(&latency);
-        let mut figures = Vec::new();
-        if let Some(median) = crate::stats::median(&counted.change_ns)
-            && self.next != NextSegment::None
-        {
-            figures.push(figure("a change", Unit::Ns, median));
-        }
-        figures.push(tail(&latency));
+        let change = crate::stats::median(&counted.change_ns);
+        let change = change.map(|median| figure("a change", Unit::Ns, median));
+        let mut figures: Vec<Figure> = change.into_iter().chain([tail(&latency)]).collect();
         if self.next == NextSegment::Background {
             let per = counted.waited as f64 / counted.change_ns.len().max(1) as f64;
             figures.push(figure("not ready in time", Unit::Percent, 100.0 * per));
@@ -365,24 +320,21 @@ mod tests {
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let plan = Plan { segment_bytes: 16 << 10, changes: 6 };
-        let way = DurableWay { access: Access::Buffered, words: "buffered" };
         for &next in NextSegment::ALL {
-            let mut way = Plain::new(next, way, plan, 1).expect("a way");
+            let mut way = Plain::new(next, Access::Buffered, plan, 1);
             let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
             let sample = way.turn(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
             assert_eq!(sample.amount, 24, "{next}");
             assert_eq!(way.latency.count(), 24, "{next}");
-            let timed = sample.figures.iter().any(|figure| figure.name == "a change");
-            assert_eq!(timed, next != NextSegment::None, "{next}");
+            assert!(sample.figures.iter().any(|figure| figure.name == "a change"), "{next}");
             assert_eq!(files.list().expect("names"), Vec::<String>::new(), "{next}");
         }
     }
 
     #[test]
     fn every_way_runs_beside_our_log() {
-        let plan = Plan { segment_bytes: 64 << 10, changes: 2 };
-        let found = crate::experiment::testing::check(&load(plan), &["practice"]);
+        let found = crate::experiment::testing::check(&practice(64 << 10, 2), &["practice"]);
         let ours = found[0].way("inkstone").expect("our log");
-        assert!(found[0].ways.len() == 7 && ours.is_measured(), "{ours:?}");
+        assert!(found[0].ways.len() == 4 && ours.is_measured(), "{ours:?}");
     }
 }

@@ -22,34 +22,18 @@ use super::scratch::{
     READ_BYTES, direct_file, fill, one_after_another, random_reads, written_file,
 };
 
-/// What of the load may be smaller.
-#[derive(Debug, Clone)]
-struct Plan {
-    /// Threads, and for io_uring requests in flight.
-    threads: Vec<usize>,
-    /// The most writes of a turn, and as many reads.
-    operations: u64,
-    /// Whether the pool also writes files that grow from nothing, as published: then each durable
-    /// write changes metadata.
-    growing: bool,
-}
-
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "pool";
 const GROWING: &str = "pool-growing";
 /// The largest share of a turn's time for the writes; as many reads take little time.
 const WRITES_SHARE: f64 = 0.8;
 
-/// The load by pools of so many threads and as many requests in flight; as published it also writes
-/// files that grow from nothing.
-pub(super) fn pool(threads: &[usize], operations: u64, growing: bool) -> Trial {
-    load(Plan { threads: threads.to_vec(), operations, growing })
-}
-
-fn load(plan: Plan) -> Trial {
-    let file_bytes = plan.operations * BLOCK_BYTES;
-    let room_bytes = file_bytes * if plan.growing { 2 } else { 1 };
-    let count = plan.threads.len() * if plan.growing { 3 } else { 2 };
+/// The load by pools of so many threads and as many requests in flight, of at most so many writes a
+/// turn and as many reads; as published (`growing`) it also writes files that grow from nothing.
+pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) -> Trial {
+    let file_bytes = operations * BLOCK_BYTES;
+    let room_bytes = file_bytes * if growing { 2 } else { 1 };
+    let count = threads.len() * if growing { 3 } else { 2 };
     Trial::new("pool", (count, room_bytes, 40.0), move |scene| {
         let session = scene.session;
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
@@ -61,22 +45,21 @@ fn load(plan: Plan) -> Trial {
             } else {
                 flights(1, kind, count, BLOCK_BYTES as usize)
             };
-            let growing = series == "pool, growing";
-            let (file, operations) = (Arc::clone(file), plan.operations);
-            let way = flights.map(|flights| Mixed { flights, file, operations, growing });
+            let (file, is_new) = (Arc::clone(file), series == "pool, growing");
+            let way = flights.map(|flights| Mixed { flights, file, operations, growing: is_new });
             ways.push(Running::new(name, series, Some(count as f64), way));
         };
-        if plan.growing {
+        if growing {
             let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
-            for &count in &plan.threads {
+            for &count in threads {
                 let name = format!("growing, {}", pool_name(count));
                 add(name, "pool, growing", count, EngineKind::Caller, &grown);
             }
         }
-        for &count in &plan.threads {
+        for &count in threads {
             add(pool_name(count), "pool", count, EngineKind::Caller, &file);
         }
-        for &count in &plan.threads {
+        for &count in threads {
             let name = format!("io_uring, {count} in flight");
             add(name, "io_uring", count, EngineKind::UringLinked, &file);
         }
@@ -85,7 +68,7 @@ fn load(plan: Plan) -> Trial {
             "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte \
              checked",
             Unit::OperationsPerS,
-            plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
+            threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
         );
         let frame = Frame { x_name: Some("threads, or requests in flight"), ..frame };
         let mut found = scene.measure(frame, ways);
@@ -306,8 +289,7 @@ mod tests {
     #[test]
     fn a_pool_counts_writes_and_reads() {
         use crate::experiment::testing::check;
-        let plan = Plan { threads: vec![2, 8], operations: 32, growing: false };
-        let all = check(&load(plan), &["pool"]);
+        let all = check(&pool(&[2, 8], 32, false), &["pool"]);
         for way in all[0].ways.iter().filter(|way| way.is_measured()) {
             for name in ["context switches", "durable writes", "reads"] {
                 assert!(way.figure(name).is_some(), "{}: {name}", way.name);

@@ -8,16 +8,16 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
+use inkstone_appender::{Guard, LogWriter};
 use inkstone_host::{monotonic_ns, process_cpu_ns};
-use inkstone_io::{Access, Directory as _, File as _, NamedChoice as _, SyncKind};
+use inkstone_io::{Access, Directory as _, File as _, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each};
 use crate::stage::{WayError, incompressible};
 
 use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
@@ -36,28 +36,27 @@ const LOOK_LINES: u64 = 64;
 /// The folder in the working directory with the lines of one turn.
 const FOLDER: &str = "text";
 
-inkstone_io::named_choice! {
-    /// A way of writing lines.
-    LineWay, "way" {
-        File = "Mutex<File>", "a system call for each line, under a lock";
-        Buffered = "Mutex<BufWriter>",
-            "a copy under a lock; the thread that finds the buffer full writes it";
-        Log = "LogWriter", "the text log writer with default options";
-        Kill = "LogWriter, survives a kill", "its buffers in a file in memory";
-        Rotating = "LogWriter, in files of 1 MiB", "a new file at each MiB";
-        Practice = "as article 1 practises it",
-            "multiples of 4,096 bytes over written files of 1 MiB, the oldest first";
-    }
-}
+/// A name, and how it is opened in a folder.
+type LineWay = (&'static str, fn(&Path) -> Result<Writer, WayError>);
 
-impl LineWay {
-    fn series(self) -> &'static str {
-        match self {
-            Self::File | Self::Buffered => "standard library",
-            Self::Practice => "practice",
-            _ => "text log",
-        }
-    }
+/// The ways of writing lines. A system call for each line, under a lock; a copy under a lock, where
+/// the thread that finds the buffer full writes it; the text log; multiples of 4,096 bytes over
+/// written files, the oldest first.
+const LINE_WAYS: [LineWay; 4] = [
+    ("Mutex<File>", |folder| Ok(Writer::File(Mutex::new(made(folder)?)))),
+    ("Mutex<BufWriter>", |folder| Ok(Writer::Buffered(Mutex::new(BufWriter::new(made(folder)?))))),
+    ("LogWriter", |folder| {
+        let (log, guard) = LogWriter::builder(folder.join(FILE)).open()?;
+        Ok(Writer::Log(log, guard))
+    }),
+    ("as article 1 practises it", |folder| Writer::practice(folder, AS_THE_TEXT_LOG)),
+];
+const BASELINE: &str = LINE_WAYS[1].0;
+const FILE: &str = "lines.log";
+
+fn made(folder: &Path) -> Result<File, WayError> {
+    let path = folder.join(FILE);
+    File::create_new(&path).map_err(|error| failed("create", &path, error))
 }
 
 /// An open way, shared by all threads. Lines of different threads never mix.
@@ -69,22 +68,6 @@ enum Writer {
 }
 
 impl Writer {
-    fn open(way: LineWay, folder: &Path) -> Result<Self, WayError> {
-        let path = folder.join("lines.log");
-        let made = || File::create_new(&path).map_err(|error| failed("create", &path, error));
-        let log = LogWriter::builder(&path);
-        let log = match way {
-            LineWay::File => return Ok(Self::File(Mutex::new(made()?))),
-            LineWay::Buffered => return Ok(Self::Buffered(Mutex::new(BufWriter::new(made()?)))),
-            LineWay::Practice => return Self::practice(folder, AS_THE_TEXT_LOG),
-            LineWay::Log => log,
-            LineWay::Kill => log.survive(Survive::Kill),
-            LineWay::Rotating => log.rotate(Rotation::new().at_bytes(FILE_BYTES)),
-        };
-        let (log, guard) = log.open()?;
-        Ok(Self::Log(log, guard))
-    }
-
     /// Article 1's way.
     fn practice(folder: &Path, memory: Memory) -> Result<Self, WayError> {
         let opened = Practice::open(folder, memory);
@@ -125,8 +108,8 @@ impl Writer {
 enum Load {
     /// As fast as possible, with at most this many lines of all threads together.
     Unpaced { lines: u64 },
-    /// Bursts by the clock.
-    Paced { at_most: Duration },
+    /// Bursts by the clock, for at most `PACED_MAX`.
+    Paced,
 }
 
 /// Different lines, made before anything is timed.
@@ -183,7 +166,7 @@ impl<'a> Writers<'a> {
             };
             match load {
                 Load::Unpaced { lines: most } => unpaced(turn, most / threads, put),
-                Load::Paced { at_most } => paced(turn, at_most, hand, put),
+                Load::Paced => paced(turn, hand, put),
             }
         })?;
         Ok((all.begin_ns, all.outcomes))
@@ -209,12 +192,11 @@ fn unpaced(
 
 fn paced(
     turn: &Turn<'_>,
-    at_most: Duration,
     hand: &mut Recorder,
     put: impl Fn(u64) -> Result<(), WayError>,
 ) -> Result<u64, WayError> {
     let begin_ns = monotonic_ns();
-    let end_ns = turn.end_ns(begin_ns).min(begin_ns + at_most.as_nanos() as u64);
+    let end_ns = turn.end_ns(begin_ns).min(begin_ns + PACED_MAX.as_nanos() as u64);
     let mut done = 0;
     loop {
         turn.session.check()?;
@@ -239,12 +221,9 @@ impl TakesTurns for Writers<'_> {
         // Removes what an interrupted turn left.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).map_err(|error| failed("create directory", &folder, error))?;
-        let resident = resident_bytes();
         let writer = (self.open)(&folder)?;
         let cpu_before_ns = process_cpu_ns();
         let (begin_ns, done) = self.write(turn, &writer)?;
-        let grown =
-            resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
         let closed = writer.close().map_err(|error| failed("close", &folder, error))?;
         let total_ns = monotonic_ns() - begin_ns;
         let cpu_ns = process_cpu_ns() - cpu_before_ns;
@@ -256,12 +235,12 @@ impl TakesTurns for Writers<'_> {
             vec![figure("CPU time", Unit::NsPerLine, cpu_ns as f64 / lines.max(1) as f64)];
         let sample = match self.load {
             Load::Unpaced { .. } => Sample::of(lines, total_ns),
-            Load::Paced { at_most } => {
+            Load::Paced => {
                 let mut all = Recorder::new();
                 self.hands.iter().for_each(|hand| all.merge(hand));
                 self.latency.merge(&all);
                 let found = all.finish();
-                let due_ms = turn.time.min(at_most).as_millis().max(1) as f64;
+                let due_ms = turn.time.min(PACED_MAX).as_millis().max(1) as f64;
                 let due = due_ms * self.hands.len() as f64;
                 let kept = (100.0 * (lines / BURST_LINES) as f64 / due).min(100.0);
                 figures.push(figure("slowest of a round", Unit::Ns, found.max_ns as f64));
@@ -269,7 +248,6 @@ impl TakesTurns for Writers<'_> {
                 Sample::of(1, found.p999_ns)
             }
         };
-        figures.extend(grown.map(|bytes| figure("memory", Unit::Bytes, bytes as f64)));
         Ok(sample.with(figures))
     }
 
@@ -298,131 +276,45 @@ fn failed(what: &'static str, path: &Path, error: io::Error) -> WayError {
     inkstone_io::Error::new(what, path, error).into()
 }
 
-/// The process's resident memory, including buffers in shared memory.
-fn resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-}
-
-/// What of the load may be smaller.
-#[derive(Debug, Clone)]
-struct Plan {
-    /// The most lines of a turn without a pace, of all threads together.
-    lines: u64,
-    /// The longest turn with a pace.
-    paced: Duration,
-    /// Numbers of threads; each has a table of its own, without a pace and with one.
-    threads: Vec<usize>,
-}
+/// Numbers of threads, each with a table of its own.
+const THREADS: [(&str, usize); 2] = [("text-1", 1), ("text-4", 4)];
 
 /// At most so many lines in a turn, by 1 and by 4 threads.
-pub(super) fn text(lines: u64) -> Trial {
-    load(Plan { lines, paced: Duration::from_secs(1), threads: vec![1, 4] })
-}
-
-fn load(plan: Plan) -> Trial {
+pub(super) fn text(most: u64) -> Trial {
     // Room for the lines of one turn, and for files that are kept.
-    let room_bytes = plan.lines * LINE_BYTES as u64 + 4 * FILE_BYTES;
-    let count = 2 * plan.threads.len() * LineWay::ALL.len();
-    Trial::new("text", (count, room_bytes, 18.0), move |scene| measure(scene, &plan))
-}
-
-fn measure(scene: &mut Scene<'_>, plan: &Plan) -> Result<Vec<Table>, WayError> {
-    let whole = scene.pace;
-    let lines = Lines::new(whole.seed);
-    let mut rest = plan.threads.len() as f64 * (UNPACED_WEIGHT + PACED_WEIGHT);
-    let begin = Instant::now();
-    let mut part = |weight: f64| {
-        let share = weight / rest;
-        rest -= weight;
-        let left = whole.budget.map(|budget| budget.saturating_sub(begin.elapsed()));
-        Pace { budget: left, ..whole }.part(share)
-    };
-    let mut found = Vec::new();
-    for &threads in &plan.threads {
-        let load = Load::Unpaced { lines: plan.lines };
-        found.push(one(scene, &lines, load, threads, &part(UNPACED_WEIGHT)));
-    }
-    for &threads in &plan.threads {
-        let load = Load::Paced { at_most: plan.paced };
-        let pace = part(PACED_WEIGHT).part(PACED_MEASURED);
-        found.push(one(scene, &lines, load, threads, &pace));
-    }
-    // Ctrl-C leaves what was measured until then.
-    found.retain(Table::has_content);
-    Ok(found)
-}
-
-/// Shares of the budget for each number of threads, without a pace and with one. Tails need more
-/// lines than rates. Time that a part does not use goes to the later parts, and time beyond its
-/// share is taken from them.
-const UNPACED_WEIGHT: f64 = 0.16;
-const PACED_WEIGHT: f64 = 0.27;
-/// A turn with a pace needs hardly any preparation, so it gets more measured time than the rounds
-/// would plan.
-const PACED_MEASURED: f64 = 1.2;
-const BASELINE: LineWay = LineWay::Buffered;
-
-fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &Pace) -> Table {
-    let ways = LineWay::ALL.iter().map(|&way| {
-        let open = Box::new(move |folder: &Path| Writer::open(way, folder));
-        Running::of(way.name(), way.series(), Writers::new(open, load, threads, lines))
-    });
-    let by = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-    let name = match load {
-        Load::Unpaced { .. } => format!("text-{threads}"),
-        Load::Paced { .. } => format!("text-paced-{threads}"),
-    };
-    let frame = Frame::of(
-        &name,
-        match load {
-            Load::Unpaced { .. } => {
-                format!(
-                    "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in \
-                     the file"
-                )
-            }
-            Load::Paced { .. } => {
-                format!(
-                    "Text lines of {LINE_BYTES} B by {by}, 100,000 a second each: how long one \
-                     write takes"
-                )
-            }
-        },
-        match load {
-            Load::Unpaced { .. } => Unit::LinesPerS,
-            Load::Paced { .. } => Unit::TailNs,
-        },
-        BASELINE.name(),
-    );
-    let mut found = scene.measure_at(pace, frame, ways.collect());
-    found.notes = notes(load);
-    found
-}
-
-fn notes(load: Load) -> Vec<String> {
-    let memory = "memory: how much the process had grown by the last line; \"in files of\": the \
-     file is rotated at that size; \"article 1\": its last four files are kept, and a line may \
-     begin in one and end in the next";
-    let load = match load {
-        Load::Unpaced { .. } => {
-            "a turn ends when every line is in the file and it is closed; the CPU time is that of \
-             the whole process until then"
-        }
-        Load::Paced { .. } => {
-            "each thread writes a burst of 100 lines every millisecond, and each write is timed; a \
-             round's value is its 99.9th percentile, and the latencies are of all rounds; pace \
-             kept: the share of bursts that came in time"
-        }
-    };
-    vec![load.into(), memory.into()]
+    let room_bytes = most * LINE_BYTES as u64 + 4 * FILE_BYTES;
+    Trial::new("text", (THREADS.len() * LINE_WAYS.len(), room_bytes, 6.0), move |scene| {
+        let lines = Lines::new(scene.pace.seed);
+        let pace = scene.pace.part(1.0 / THREADS.len() as f64);
+        let found = THREADS.map(|(name, threads)| {
+            let ways = LINE_WAYS.map(|(name, open)| {
+                let load = Load::Unpaced { lines: most };
+                Running::of(name, "lines", Writers::new(Box::new(open), load, threads, &lines))
+            });
+            let title = format!(
+                "Text lines of {LINE_BYTES} B by {threads} thread(s), as fast as they go, until \
+                 all are in the file"
+            );
+            let frame = Frame::of(name, title, Unit::LinesPerS, BASELINE);
+            let mut found = scene.measure_at(&pace, frame, ways.into());
+            found.notes = vec![
+                "a turn ends when every line is in the file and it is closed; the CPU time is that \
+                 of the whole process until then; \"article 1\": its last four files are kept, and \
+                 a line may begin in one and end in the next"
+                    .into(),
+            ];
+            found
+        });
+        // Ctrl-C leaves what was measured until then.
+        Ok(found.into_iter().filter(Table::has_content).collect())
+    })
 }
 
 /// A buffer is full after 547 lines, so that the 99.9th percentile of a write is one that hands a
 /// buffer over.
 const BUFFER_BYTES: usize = 64 << 10;
-const PACED: Load = Load::Paced { at_most: Duration::from_secs(1) };
+/// The longest turn with a pace.
+const PACED_MAX: Duration = Duration::from_secs(1);
 const TWO: &str = "two buffers, taken beforehand";
 const TWO_WHEN_NEEDED: &str = "two buffers, taken when needed";
 const ONE: &str = "one buffer, taken beforehand";
@@ -440,7 +332,7 @@ pub(super) fn buffers() -> Trial {
         let ways = BUFFERS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
             let open = Box::new(move |folder: &Path| Writer::practice(folder, memory));
-            Running::of(name, "buffers", Writers::new(open, PACED, 1, &lines))
+            Running::of(name, "buffers", Writers::new(open, Load::Paced, 1, &lines))
         });
         let frame = Frame::of(
             "buffers",
@@ -449,7 +341,14 @@ pub(super) fn buffers() -> Trial {
             Unit::TailNs,
             TWO,
         );
-        Ok(vec![scene.measure(frame, ways.into())])
+        let mut found = scene.measure(frame, ways.into());
+        found.notes = vec![
+            "a burst of 100 lines every millisecond, and each write is timed; a round's value is \
+             its 99.9th percentile, and the latencies are of all rounds; pace kept: the share of \
+             bursts that came in time"
+                .into(),
+        ];
+        Ok(vec![found])
     })
 }
 
@@ -519,14 +418,13 @@ mod tests {
     #[test]
     fn every_line_arrives_by_each_way() {
         use crate::experiment::testing::check;
-        let plan = Plan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4] };
-        for one in check(&load(plan), &["text-1", "text-4", "text-paced-1", "text-paced-4"]) {
-            let name = &one.name;
+        for one in check(&text(5000), &["text-1", "text-4"]) {
             for way in one.ways.iter().filter(|way| way.is_measured()) {
-                assert_eq!(way.figure("lines lost"), Some(0.0), "{name}: {}", way.name);
-                assert_eq!(way.latency.is_some(), name.contains("paced"), "{name}: {}", way.name);
+                assert_eq!(way.figure("lines lost"), Some(0.0), "{}: {}", one.name, way.name);
             }
         }
+        let buffers = &check(&buffers(), &["buffers"])[0];
+        assert!(buffers.ways.iter().all(|way| way.latency.is_some()), "{buffers:?}");
     }
 
     #[test]

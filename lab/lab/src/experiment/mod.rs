@@ -30,7 +30,6 @@ use crate::stage::Leftover;
 use crate::writing::{Pass, Writing};
 
 use part::{Part, Places, Size, Work, commits};
-pub use reading::{ReadOrder, read};
 
 /// An experiment of the articles.
 #[derive(Debug, Clone, Copy)]
@@ -284,8 +283,7 @@ fn e7(size: Size) -> Vec<Part> {
 }
 
 fn e8(size: Size) -> Vec<Part> {
-    let orders = <ReadOrder as inkstone_io::NamedChoice>::ALL.to_vec();
-    let read = read(size.file_bytes(64 << 20), orders);
+    let read = reading::read(size.file_bytes(64 << 20));
     vec![Part::trial(read), Part::trial(reading::unwritten())]
 }
 

@@ -1,13 +1,11 @@
 //! The files that experiments work on: written, synced, with known bytes.
 //!
-//! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the
-//! measured part.
+//! *Owns*: creating them, and the plainest loops over them. *May not touch*: what is compared.
 
 use inkstone_host::{LabFile, monotonic_ns};
-use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
+use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
 
 use crate::rounds::{Sample, Turn};
-use crate::site::Site;
 use crate::stage::{Session, WayError};
 
 use super::pattern;
@@ -53,33 +51,6 @@ pub(crate) fn fill(
         at += len as u64;
     }
     Ok(file.sync(SyncKind::All)?)
-}
-
-/// A way of overwriting that is durable with the write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DurableWay {
-    pub(crate) access: Access,
-    /// For people: `O_DIRECT + RWF_DSYNC`.
-    pub(crate) words: &'static str,
-}
-
-impl DurableWay {
-    /// With O_DIRECT if the file system has it.
-    pub(crate) fn of(site: &Site) -> Self {
-        match site.capabilities.direct {
-            DioAlignment::Refused => {
-                Self { access: Access::Buffered, words: "buffered + RWF_DSYNC" }
-            }
-            DioAlignment::Bytes { .. } | DioAlignment::NotTold => {
-                Self { access: Access::Direct, words: "O_DIRECT + RWF_DSYNC" }
-            }
-        }
-    }
-
-    /// How the write becomes durable.
-    pub(crate) fn persist(self) -> Persist {
-        Persist::Dsync
-    }
 }
 
 /// Size of the files of [`random_reads`].

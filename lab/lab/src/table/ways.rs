@@ -288,9 +288,7 @@ fn durable(way: &Way) -> &'static str {
 }
 
 /// Each reason once, with the ways it is about: `new fsync`, or `new fsync and 11 more`.
-fn by_reason<'a>(
-    ways: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Vec<(&'a str, String)> {
+fn by_reason<'a>(ways: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, String)> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in ways {
         match reasons.iter_mut().find(|(known, _)| *known == reason) {

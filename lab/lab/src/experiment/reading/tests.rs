@@ -22,7 +22,7 @@ const BYTES: u64 = (2 << 20) + (12 << 10);
 fn every_way_reads_every_byte_once() {
     on_disk(|session| {
         drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
-        for order in ReadOrder::ALL.iter().copied() {
+        for order in [ReadOrder::Sequential, ReadOrder::Random] {
             for way in ways(order) {
                 let mut work = match Reading::new(way, order, Cache::Warm, BYTES, 3) {
                     Ok(work) => work,
@@ -57,7 +57,7 @@ fn two_swapped_blocks_end_every_way() {
             file.write_at(block, number * BLOCK as u64).expect("written");
         }
         file.sync(inkstone_io::SyncKind::All).expect("synced");
-        for order in ReadOrder::ALL.iter().copied() {
+        for order in [ReadOrder::Sequential, ReadOrder::Random] {
             for way in ways(order) {
                 let Ok(mut work) = Reading::new(way, order, Cache::Warm, BYTES, 3) else {
                     continue;
@@ -69,71 +69,6 @@ fn two_swapped_blocks_end_every_way() {
                     "{}: {said}",
                     way.name
                 );
-            }
-        }
-    });
-}
-
-#[test]
-fn cold_reads_are_cold_or_refused() {
-    let (map, calls) = (true, false);
-    let check = |each_faults, reads, pages, faults| {
-        Brought { reads, pages, faults }.check(each_faults).is_ok()
-    };
-    // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's
-    // read-around.
-    assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
-    assert!(
-        check(map, 400, 400, 400) && check(map, 400, 430, 380),
-        "each faults, and brings its page"
-    );
-    assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
-    assert!(
-        check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3),
-        "what was asked for ahead is read"
-    );
-}
-
-/// The same on the disk: one of the two mappings has advice, and its reads fault; the other's are
-/// refused, or fault as well.
-#[test]
-fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
-    on_disk(|session| {
-        const BYTES: u64 = 32 << 20;
-        drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
-        let (order, cache) = (ReadOrder::Random, Cache::Cold);
-        for way in ways(order).into_iter().filter(|way| way.access == Access::Mmap && !way.ahead) {
-            let mut work = Reading::new(way, order, cache, BYTES, 3).expect("it is ready");
-            let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
-            let of = |sample: &Sample, name: &str| {
-                sample.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
-            };
-            match work.turn(&turn) {
-                Ok(sample) => {
-                    let (pages, faults) =
-                        (of(&sample, "pages brought"), of(&sample, "page faults"));
-                    assert!(
-                        sample.amount < 64 || faults.is_some_and(|faults| faults > 0.5),
-                        "{}: {faults:?}",
-                        way.name
-                    );
-                    assert!(
-                        sample.amount < 64 || pages.is_some_and(|pages| pages < 2.0),
-                        "{}: {pages:?}",
-                        way.name
-                    );
-                }
-                Err(WayError::Invalid(why)) if why.contains("out of memory") => {
-                    not_run(way.name, &why.to_string());
-                }
-                Err(WayError::Invalid(why)) => {
-                    assert!(
-                        why.starts_with("not cold") && way.name == "mmap",
-                        "{}: {why}",
-                        way.name
-                    );
-                }
-                Err(error) => panic!("{}: {error}", way.name),
             }
         }
     });
@@ -162,9 +97,8 @@ fn a_file_that_cannot_be_cold_is_refused() {
 
 #[test]
 fn reads_are_proved_cold_and_warm() {
-    let names =
-        ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
-    for one in check(&read(256 << 10, ReadOrder::ALL.to_vec()), &names) {
+    let names = TABLES.map(|(name, ..)| name);
+    for one in check(&read(256 << 10), &names) {
         let wanted = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
         for way in one.ways.iter().filter(|way| way.is_measured()) {
             let resident = way.figure("resident before");
