@@ -21,7 +21,7 @@ use inkstone_lab::result::LabResult;
 use inkstone_lab::rounds::Pace;
 
 use crate::compare::{CompareArguments, compare};
-use crate::output::{Output, View, render, timelines};
+use crate::output::{Output, View, render};
 use crate::parse::{WrongValue, duration, names, size};
 use crate::report::{ReportArguments, report};
 use crate::select::{Running, Selection, Where, seed};
@@ -37,7 +37,7 @@ Examples:
   inkstone lab                             the fastest durable way on this disk: under a minute
   inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
   inkstone lab write --reuse new,reuse --durability o-dsync,rwf-dsync
-  sudo inkstone lab bill --timeline        the block requests that one commit causes
+  sudo inkstone lab bill                   the block requests that one commit causes
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab experiment 8                ways of reading a file
   inkstone lab compare before.json after.json    what became slower: exit code 3
@@ -50,8 +50,8 @@ Examples:
 const BILL_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab bill                   every way of preparing a file
-  sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline
-      two ways, with every request
+  sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline --json bill.json
+      two ways; `inkstone lab report bill.json` draws every request
 
 Exact bills need root, for the kernel's trace of the block layer.";
 const FILESYSTEMS_EXAMPLES: &str = "\
@@ -144,8 +144,8 @@ struct BillArguments {
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     commits: u64,
-    /// Print every request of three commits of each way
-    #[arg(long)]
+    /// Keep every request of three commits of each way in the JSON: `lab report` draws them
+    #[arg(long, requires = "json")]
     timeline: bool,
     /// Seed of the bytes
     #[arg(long, value_name = "N")]
@@ -324,9 +324,8 @@ fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode
     plan.bill_commits = *commits;
     plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
     plan.seed = given.unwrap_or_else(seed);
-    let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
     let part = Part::here(plan);
-    output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
+    output.show(View::Bills, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
 }
 
 fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
@@ -435,7 +434,7 @@ fn news(so_far: &LabResult, shown: &mut usize) -> String {
     let news = LabResult { tables, warnings: Vec::new(), ..so_far.clone() };
     *shown = so_far.tables.len();
     match news.has_content() {
-        true => render(&news, View::Tables) + &timelines(&news),
+        true => render(&news, View::Tables),
         false => String::new(),
     }
 }

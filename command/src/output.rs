@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{Bill, Disk, LabResult, Way};
+use inkstone_lab::result::{Disk, LabResult};
 use inkstone_lab::table::{self, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
@@ -34,7 +34,6 @@ pub(crate) struct Output {
 pub(crate) enum View {
     Tables,
     Bills,
-    BillsAndTimelines,
     Claims,
     /// Tables, and the answers to claims below.
     All,
@@ -104,13 +103,9 @@ pub(crate) fn render(result: &LabResult, view: View) -> String {
         View::Claims => render_claims(result, width),
         View::All => table::everything(result, width),
         View::Articles => table::render_articles(result),
-        View::Bills | View::BillsAndTimelines => {
+        View::Bills => {
             let bills = result.tables.iter().map(|table| table::render_bill(table, width));
-            let mut text: String = bills.collect();
-            if view == View::BillsAndTimelines {
-                text.push_str(&timelines(result));
-            }
-            text + &table::render_warnings(result, width)
+            bills.collect::<String>() + &table::render_warnings(result, width)
         }
     }
 }
@@ -133,16 +128,6 @@ fn disks(result: &LabResult) -> String {
     let heading =
         ["directory", "device", "us per commit", "best way", "against the best (95%)", ""];
     format!("{sentence}\n\n{}\n\n", columns::table(&heading, &rows))
-}
-
-/// Every request of some commits of each way.
-pub(crate) fn timelines(result: &LabResult) -> String {
-    let width = width(std::io::stdout().is_terminal());
-    let ways = result.tables.iter().flat_map(|table| &table.ways);
-    let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
-    let shown = bills.filter(|(_, bill)| !bill.timeline.is_empty());
-    let one = |(way, bill): (&Way, &Bill)| table::render_timeline(&way.name, bill, width) + "\n";
-    shown.map(one).collect()
 }
 
 /// The terminal's columns.

@@ -52,8 +52,8 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             to.display()
         ))
     );
-    let page =
-        inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
+    let page = inkstone_lab::report::report(&json)
+        .map_err(|why| anyhow::anyhow!("make a report of {name}: {why}"))?;
     if is_standard(&to) {
         crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);

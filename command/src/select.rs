@@ -48,12 +48,6 @@ pub(crate) struct Selection {
     /// Bytes of each file [default: 8MiB; on file systems created for this 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// Pause before each measured pass [default: none]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pause: Option<Duration>,
-    /// Bytes of a step, for preparations in steps [default: a 16th of the file, at most 1MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    step_size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -126,13 +120,7 @@ impl Selection {
     }
 
     fn sized(&self, writing: Writing) -> Writing {
-        let pause_ms = self.pause.map_or(0, |pause| pause.as_millis());
-        Writing {
-            file_bytes: self.size.unwrap_or(writing.file_bytes),
-            step_bytes: self.step_size,
-            pause_ms: u64::try_from(pause_ms).unwrap_or(u64::MAX),
-            ..writing
-        }
+        Writing { file_bytes: self.size.unwrap_or(writing.file_bytes), ..writing }
     }
 
     /// All combinations of the lists; `None` if no list was given.

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
-use crate::result::{Unit, Way, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::result::{Unit, figure};
+use crate::rounds::{Facts, Frame, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 use crate::writing::size_name;
 
@@ -142,8 +142,8 @@ const ZEROING: [(&str, Access, Option<Preparation>); 5] = [
 pub(crate) fn zeroing(len_bytes: u64) -> Trial {
     Trial::new("zeroing", (ZEROING.len(), len_bytes, 8.0), move |scene| {
         let way = |(name, access, call)| {
-            let blocks_are = String::new();
-            Running::of(name, "zeroing", Zeroing { len_bytes, access, call, blocks_are })
+            let zero = each(move |turn| zeroed(turn.session, len_bytes, access, call));
+            Running::of(name, "zeroing", zero)
         };
         let title = format!("Zeroing a file of {}, and a sync", size_name(len_bytes));
         let frame = Frame::of("zeroing", title, Unit::NsPerOp, ZEROING[0].0);
@@ -153,55 +153,36 @@ pub(crate) fn zeroing(len_bytes: u64) -> Trial {
     })
 }
 
-struct Zeroing {
+fn zeroed(
+    session: &Session<'_>,
     len_bytes: u64,
     access: Access,
     call: Option<Preparation>,
-    blocks_are: String,
-}
-
-impl TakesTurns for Zeroing {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let session = turn.session;
-        session.clear(FILE)?;
-        let file = session.new_file(FILE, &OpenFile::new_file().access(self.access))?;
-        let start_ns = monotonic_ns();
-        match self.call {
-            Some(preparation) => file.prepare(preparation, self.len_bytes)?,
-            None => {
-                let zeros = AlignedBuf::zeroed(1 << 20);
-                let mut at = 0;
-                while at < self.len_bytes {
-                    session.check()?;
-                    let len = (self.len_bytes - at).min(zeros.len() as u64) as usize;
-                    file.write_at(&zeros[..len], at)?;
-                    at += len as u64;
-                }
+) -> Result<Sample, WayError> {
+    session.clear(FILE)?;
+    let file = session.new_file(FILE, &OpenFile::new_file().access(access))?;
+    let start_ns = monotonic_ns();
+    match call {
+        Some(preparation) => file.prepare(preparation, len_bytes)?,
+        None => {
+            let zeros = AlignedBuf::zeroed(1 << 20);
+            let mut at = 0;
+            while at < len_bytes {
+                session.check()?;
+                let len = (len_bytes - at).min(zeros.len() as u64) as usize;
+                file.write_at(&zeros[..len], at)?;
+                at += len as u64;
             }
         }
-        let called_ns = monotonic_ns();
-        file.sync(SyncKind::All)?;
-        let synced_ns = monotonic_ns();
-        if let Ok(map) = ExtentMap::of(file.std_file(), file.path()) {
-            let found = map.coverage(0..self.len_bytes);
-            let (written, unwritten) = (found.written_bytes, found.unwritten_bytes);
-            self.blocks_are = match (written == self.len_bytes, unwritten == self.len_bytes) {
-                (true, _) => "written".into(),
-                (_, true) => "unwritten".into(),
-                _ => format!("{} written, {} unwritten", size_name(written), size_name(unwritten)),
-            };
-        }
-        let figures = vec![
-            figure("the call", Unit::Ns, (called_ns - start_ns) as f64),
-            figure("the sync", Unit::Ns, (synced_ns - called_ns) as f64),
-        ];
-        Ok(Sample::of(1, synced_ns - start_ns).with(figures))
     }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        let known = Some(self.blocks_are.clone()).filter(|are| !are.is_empty());
-        way.facts.extend(known.map(|are| ("blocks are".to_owned(), are)));
-    }
+    let called_ns = monotonic_ns();
+    file.sync(SyncKind::All)?;
+    let synced_ns = monotonic_ns();
+    let figures = vec![
+        figure("the call", Unit::Ns, (called_ns - start_ns) as f64),
+        figure("the sync", Unit::Ns, (synced_ns - called_ns) as f64),
+    ];
+    Ok(Sample::of(1, synced_ns - start_ns).with(figures))
 }
 
 #[cfg(test)]

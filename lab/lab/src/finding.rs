@@ -592,7 +592,10 @@ pub(crate) mod tests {
         clear.ways.pop();
         let found = of(&clear);
         assert_eq!(found.best.as_deref(), Some("8 threads"));
-        assert!(found.sentence.contains("`8 threads` is the fastest: 1980 operations"), "{found:?}");
+        assert!(
+            found.sentence.contains("`8 threads` is the fastest: 1980 operations"),
+            "{found:?}"
+        );
     }
 
     /// A shared machine: lognormal noise, and single rounds two to five times too slow.

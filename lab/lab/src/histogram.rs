@@ -65,20 +65,6 @@ impl Recorder {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Adds what another process recorded and finished.
-    pub fn add(&mut self, other: &Histogram) {
-        if other.count == 0 {
-            return;
-        }
-        for &(ns, count) in &other.buckets {
-            self.buckets.saturating_record_n(ns, count);
-        }
-        self.count += other.count;
-        self.sum_ns += (other.mean_ns * other.count as f64) as u128;
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-
     /// Clears everything, but keeps the memory.
     pub fn clear(&mut self) {
         self.buckets.reset();
@@ -165,11 +151,6 @@ mod tests {
             (merged.min_ns, merged.max_ns, merged.count),
             (both.min_ns, both.max_ns, both.count)
         );
-        let mut again = Recorder::new();
-        again.add(&merged);
-        again.add(&Recorder::new().finish());
-        assert_eq!(again.finish().buckets, merged.buckets);
-        assert_eq!((again.count(), again.finish().p50_ns), (merged.count, merged.p50_ns));
         one.clear();
         assert_eq!(one.finish().count, 0);
     }

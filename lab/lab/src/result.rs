@@ -138,12 +138,8 @@ pub struct Place {
     pub scheduler: Option<String>,
     /// Model of the device, where sysfs has one.
     pub model: Option<String>,
-    /// Whether it spins.
-    pub rotational: Option<bool>,
     /// Offset alignment for O_DIRECT in bytes; 0 = no O_DIRECT; `None` = unknown.
     pub direct_align_bytes: Option<u32>,
-    /// Whether the device can write zeros for `WRITE_ZEROES`.
-    pub write_zeroes: Option<bool>,
     /// For a loop device: its backing file and whether it is opened directly.
     pub loop_backing: Option<String>,
     /// The place below a loop device.

@@ -181,13 +181,11 @@ pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
         fua: device.and_then(|device| device.fua),
         scheduler: device.and_then(|device| device.scheduler.clone()),
         model: device.and_then(|device| device.model.clone()),
-        rotational: device.and_then(|device| device.rotational),
         direct_align_bytes: match capabilities.direct {
             DioAlignment::Bytes { offset, .. } => Some(offset),
             DioAlignment::Refused => Some(0),
             DioAlignment::NotTold => None,
         },
-        write_zeroes: device.and_then(|device| device.write_zeroes),
         loop_backing: device.and_then(loop_words),
         host: host.map(|host| Box::new(place_of(&host, "host"))),
     }

@@ -36,8 +36,6 @@ pub struct Writing {
     pub pass: Pass,
     /// The page cache before the pass.
     pub cache: Cache,
-    /// For preparations in steps: bytes of a step; `None`: the default of [`Writing::step_bytes`].
-    pub step_bytes: Option<u64>,
     /// Between preparation (or first pass) and the measured pass: a pause, in milliseconds.
     pub pause_ms: u64,
 }
@@ -65,7 +63,6 @@ impl Writing {
             file_bytes: FILE_BYTES,
             pass: Pass::First,
             cache: Cache::Warm,
-            step_bytes: None,
             pause_ms: 0,
         }
     }
@@ -73,8 +70,8 @@ impl Writing {
     /// Bytes of a step, for the preparations in steps: the sixteenth part of the file, at most 1
     /// MiB, and at least one write.
     pub fn step_bytes(&self) -> u64 {
-        let default = (self.file_bytes / STEPS_MIN).min(STEP_BYTES_MAX).next_multiple_of(4096);
-        self.step_bytes.unwrap_or(default.max(self.write_bytes))
+        let bytes = (self.file_bytes / STEPS_MIN).min(STEP_BYTES_MAX).next_multiple_of(4096);
+        bytes.max(self.write_bytes)
     }
 
     /// How many commits a whole pass has.
@@ -93,8 +90,7 @@ impl Writing {
         if self.strategy.preparation.in_steps() && step_bytes >= file_bytes {
             return Err(format!(
                 "a step of {step_bytes} bytes covers the whole file of {file_bytes}: that is one \
-                 call, as without steps; take a \
-                 smaller --step-size or a larger --size"
+                 call, as without steps; take a larger --size"
             ));
         }
         if self.strategy.access == Access::Direct && self.cache == Cache::Cold {
@@ -111,7 +107,6 @@ impl Writing {
     /// As [`Writing::check`].
     pub fn check_sizes(&self) -> Result<(), String> {
         let Self { write_bytes, file_bytes, .. } = *self;
-        let step_bytes = self.step_bytes();
         if !(WRITE_BYTES_MIN..=WRITE_BYTES_MAX).contains(&write_bytes)
             || !write_bytes.is_power_of_two()
         {
@@ -124,11 +119,6 @@ impl Writing {
             return Err(format!(
                 "a file of {file_bytes} bytes: take a multiple of {unit}, for whole writes and \
                  blocks"
-            ));
-        }
-        if !step_bytes.is_multiple_of(4096) || step_bytes < write_bytes {
-            return Err(format!(
-                "a step of {step_bytes} bytes: take a multiple of 4096 of at least one write"
             ));
         }
         Ok(())
@@ -399,10 +389,9 @@ mod tests {
     fn steps_are_smaller_than_the_file() {
         let strategy =
             Strategy { preparation: Preparation::FallocateSteps, reuse: Reuse::New, ..overwrite() };
-        let of = |file_bytes: u64, write_bytes: u64, step_bytes: Option<u64>| Writing {
+        let of = |file_bytes: u64, write_bytes: u64| Writing {
             file_bytes,
             write_bytes,
-            step_bytes,
             ..Writing::of(strategy)
         };
         for (file_bytes, write_bytes, steps) in [
@@ -412,20 +401,14 @@ mod tests {
             (64 << 20, 4096, 64),
             (8 << 20, 1 << 20, 8),
         ] {
-            let writing = of(file_bytes, write_bytes, None);
+            let writing = of(file_bytes, write_bytes);
             assert_eq!(
                 (writing.check(), writing.file_bytes / writing.step_bytes()),
                 (Ok(()), steps),
                 "{file_bytes} {write_bytes}"
             );
         }
-        for one in [
-            of(1 << 20, 4096, Some(1 << 20)),
-            of(1 << 20, 4096, Some(2 << 20)),
-            of(4096, 4096, None),
-        ] {
-            assert!(one.check().is_err_and(|why| why.contains("one call")), "{one:?}");
-        }
+        assert!(of(4096, 4096).check().is_err_and(|why| why.contains("one call")));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! *Owns*: the ways, and the simplest group commit. *May not touch*: the load on the log
 //! (`crate::log`), the rounds, how the log prepares its segments.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone_host::{LabFile, monotonic_ns};
@@ -85,88 +85,67 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that threads append to in groups: a thread that finds no writer writes for all.
+/// A file that threads append to in groups: the thread that has the file writes for all.
 struct Group<'a> {
-    file: &'a LabFile,
     ahead: Option<Preparation>,
-    state: Mutex<State>,
-    synced: Condvar,
+    /// Appended bytes that nobody writes yet, and the number of all appended records.
+    asked: Mutex<(Vec<u8>, u64)>,
+    written: Mutex<Written<'a>>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Appended bytes that are not being written yet; and the number of all appended records.
-    pending: Vec<u8>,
-    asked: u64,
-    /// How many of these are durable.
-    durable: u64,
-    /// Memory for the next group.
-    spare: Vec<u8>,
-    is_writing: bool,
+/// The file, and what of it is durable.
+struct Written<'a> {
+    file: &'a LabFile,
+    records: u64,
     offset: u64,
     reserved_bytes: u64,
     groups: u64,
-    failed: Option<inkstone_io::Error>,
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    fn new(file: &'a LabFile, ahead: Option<Preparation>) -> Self {
+        let written = Written { file, records: 0, offset: 0, reserved_bytes: 0, groups: 0 };
+        Self { ahead, asked: Mutex::default(), written: Mutex::new(written) }
+    }
+
     fn append(&self, record: &[u8]) -> Result<(), WayError> {
-        let mut state = lock(&self.state);
-        state.pending.extend_from_slice(record);
-        state.asked += 1;
-        let mine = state.asked;
-        loop {
-            if let Some(error) = &state.failed {
-                return Err(error.clone().into());
-            }
-            if state.durable >= mine {
-                return Ok(());
-            }
-            if state.is_writing {
-                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            state = self.write(state);
+        let mine = {
+            let mut asked = lock(&self.asked);
+            asked.0.extend_from_slice(record);
+            asked.1 += 1;
+            asked.1
+        };
+        let mut written = lock(&self.written);
+        if written.records >= mine {
+            return Ok(());
         }
+        let (group, upto) = {
+            let mut asked = lock(&self.asked);
+            (std::mem::take(&mut asked.0), asked.1)
+        };
+        written.make_durable(&group, self.ahead)?;
+        written.records = upto;
+        Ok(())
     }
+}
 
-    /// Writes and syncs all pending bytes, without holding the lock.
-    fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        state.is_writing = true;
-        let spare = std::mem::take(&mut state.spare);
-        let mut group = std::mem::replace(&mut state.pending, spare);
-        let (upto, offset, mut reserved_bytes) = (state.asked, state.offset, state.reserved_bytes);
-        drop(state);
-        let done = self.make_durable(&group, offset, &mut reserved_bytes);
-        let mut state = lock(&self.state);
-        match done {
-            Ok(()) => state.durable = upto,
-            Err(error) => state.failed = Some(error),
-        }
-        state.offset = offset + group.len() as u64;
-        state.reserved_bytes = reserved_bytes;
-        group.clear();
-        state.spare = group;
-        state.groups += 1;
-        state.is_writing = false;
-        self.synced.notify_all();
-        state
-    }
-
+impl Written<'_> {
     fn make_durable(
-        &self,
+        &mut self,
         group: &[u8],
-        offset: u64,
-        reserved_bytes: &mut u64,
+        ahead: Option<Preparation>,
     ) -> inkstone_io::Result<()> {
-        if let Some(ahead) = self.ahead {
-            while offset + group.len() as u64 > *reserved_bytes {
-                self.file.extend(ahead, *reserved_bytes, STEP_BYTES)?;
-                *reserved_bytes += STEP_BYTES;
+        let end = self.offset + group.len() as u64;
+        if let Some(ahead) = ahead {
+            while end > self.reserved_bytes {
+                self.file.extend(ahead, self.reserved_bytes, STEP_BYTES)?;
+                self.reserved_bytes += STEP_BYTES;
             }
         }
-        self.file.write_at(group, offset)?;
-        self.file.sync(SyncKind::Data)
+        self.file.write_at(group, self.offset)?;
+        self.file.sync(SyncKind::Data)?;
+        (self.offset, self.groups) = (end, self.groups + 1);
+        Ok(())
     }
 }
 
@@ -177,8 +156,7 @@ fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
         session.clear(FILE)?;
         let file = session.directory.open(FILE, &OpenFile::new_file())?;
         session.directory.sync()?;
-        let (state, synced) = (Mutex::default(), Condvar::new());
-        let group = Group { file: &file, ahead, state, synced };
+        let group = Group::new(&file, ahead);
         let mut record = vec![0; RECORD_BYTES as usize];
         fastrand::Rng::with_seed(turn.seed).fill(&mut record);
         let mut latencies = vec![Recorder::new(); THREADS as usize];
@@ -197,16 +175,16 @@ fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
         latencies.iter().for_each(|own| latency.merge(own));
         let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
         let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();
-        let state = lock(&group.state);
+        let written = lock(&group.written);
         // Acknowledged records must be there: the lab does not measure a log that loses records.
-        if state.offset != amount * RECORD_BYTES {
-            let written = state.offset;
+        if written.offset != amount * RECORD_BYTES {
+            let written = written.offset;
             return Err(WayError::Invalid(format!(
                 "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
         let total_ns = last_ns.unwrap_or(0).saturating_sub(all.begin_ns);
-        Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, state.groups)]))
+        Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, written.groups)]))
     })
 }
 
@@ -266,16 +244,15 @@ mod tests {
         ] {
             let path = directory.path().join(format!("{ahead:?}"));
             let file = LabFile::open(&path, &OpenFile::new_file()).expect("a file");
-            let group =
-                Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
+            let group = Group::new(&file, ahead);
             let mut threads: Vec<u8> = (1..=8).collect();
             together(&mut threads, |_, number| {
                 (0..50).try_for_each(|_| group.append(&[*number; 128]))
             })
             .expect("nothing fails");
-            let state = lock(&group.state);
-            assert_eq!((state.durable, state.offset, state.groups <= 400), (400, 400 * 128, true));
-            assert_eq!(state.reserved_bytes > 0, reserves, "{ahead:?}");
+            let end = lock(&group.written);
+            assert_eq!((end.records, end.offset, end.groups <= 400), (400, 400 * 128, true));
+            assert_eq!(end.reserved_bytes > 0, reserves, "{ahead:?}");
             let bytes = std::fs::read(&path).expect("read");
             for number in 1..=8 {
                 let its = bytes

@@ -1,7 +1,7 @@
 //! The requests that the commits of a log's lone writer caused at the device, and separately those
 //! that prepared segments.
 //!
-//! *Owns*: the load's trace, and the sentence. *May not touch*: what a request was and whose
+//! *Owns*: the load's trace. *May not touch*: what a request was and whose
 //! (`crate::bill`).
 //!
 //! The writer commits, for itself. The log's thread for files (`inkstone-files`) never commits: its
@@ -18,7 +18,6 @@ use crate::pass::Limits;
 use crate::result::{CrossCheck, Kind, Tally};
 use crate::site::Site;
 use crate::stage::WayError;
-use crate::table::numbers::bytes;
 
 use super::load::{Task, Worker};
 
@@ -38,8 +37,6 @@ pub struct LogBill {
     pub cross_check: Option<CrossCheck>,
     /// Trace events that the kernel dropped: if any, the counts are too low.
     pub lost_events: u64,
-    /// What could not be found out.
-    pub notes: Vec<String>,
 }
 
 impl LogBill {
@@ -51,41 +48,6 @@ impl LogBill {
     /// How many requests of this kind prepared segments.
     pub fn apart(&self, kind: Kind) -> u64 {
         self.apart.get(&kind).map_or(0, |tally| tally.requests)
-    }
-
-    /// The whole as a sentence.
-    pub fn words(&self) -> String {
-        let said = |all: &BTreeMap<Kind, Tally>| {
-            let one = |(kind, tally): (&Kind, &Tally)| match tally.bytes {
-                0 => format!("{} x {}", tally.requests, kind.words()),
-                total => {
-                    let size = bytes(total as f64);
-                    format!("{} x {} ({size}B)", tally.requests, kind.words())
-                }
-            };
-            let all: Vec<String> = all.iter().map(one).collect();
-            if all.is_empty() { "nothing".into() } else { all.join(", ") }
-        };
-        let mut text = format!(
-            "{} commits, {} segment changes: {}; apart: {}",
-            self.commits,
-            self.changes,
-            said(&self.own),
-            said(&self.apart)
-        );
-        if let Some(check) = self.cross_check {
-            text.push_str(&format!(
-                "; the device counted {} flushes and {} sectors written, the trace {} and {}",
-                check.counted_flushes,
-                check.counted_write_sectors,
-                check.traced_flushes,
-                check.traced_write_sectors
-            ));
-        }
-        if self.lost_events > 0 {
-            text.push_str(&format!("; {} events lost, so counts are too low", self.lost_events));
-        }
-        text
     }
 }
 
@@ -125,14 +87,11 @@ pub fn by_trace(
         timeline_commits: 0,
     });
     let layer = billed.bill.layers.first();
-    let unknown = layer.iter().flat_map(|layer| &layer.unattributed);
-    let unknown = unknown.map(|what| format!("unattributed: {what}"));
     Ok(LogBill {
         commits: slice.commits,
         changes: task.log.stats().segments - changes_before,
         cross_check: layer.and_then(|layer| layer.cross_check),
         lost_events: billed.bill.lost_events,
-        notes: unknown.chain(billed.bill.notes.iter().cloned()).collect(),
         own: billed.own,
         apart: billed.apart,
     })

@@ -1,21 +1,15 @@
-//! The bill in detail: the requests of each way's commits to each device, and who made them; and
-//! some commits request by request.
+//! The bill in detail: the requests of each way's commits to each device, and who made them.
 //!
-//! *Owns*: the lines of the bill, the lanes of a commit. *May not touch*: how requests are
-//! attributed.
+//! *Owns*: the lines of the bill. *May not touch*: how requests are attributed.
 
 use super::grid::{Grid, paragraph};
-use super::numbers::{TimeUnit, bytes, per, time};
+use super::numbers::{bytes, per};
 use super::place_lines;
 use super::ways::tilde;
-use crate::result::{
-    Bill, BillSource, CrossCheck, Kind, LayerBill, Table, Tally, TimelineCommit, TimelineRequest,
-};
+use crate::result::{Bill, BillSource, CrossCheck, Kind, LayerBill, Table, Tally};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
-/// Characters of a lane.
-const LANE: usize = 24;
 
 /// The detailed bill of every way of a table.
 pub fn render_bill(table: &Table, width: usize) -> String {
@@ -147,66 +141,4 @@ fn checked(check: &CrossCheck) -> String {
     });
     let agrees = pairs.iter().all(|(_, traced, counted)| traced == counted);
     format!("{} ({})", if agrees { "agree" } else { "DIFFER" }, said.join(", "))
-}
-
-/// The commits of the timeline of the way `name`, each with a lane for each request.
-pub fn render_timeline(name: &str, bill: &Bill, width: usize) -> String {
-    let mut out = String::new();
-    paragraph(&mut out, width, "", &format!("Request by request: {name}"));
-    if bill.timeline.is_empty() {
-        paragraph(&mut out, width, "  ", "No commit was recorded.");
-    }
-    for commit in &bill.timeline {
-        lanes(commit, width, &mut out);
-    }
-    if bill.lost_events > 0 {
-        let text = format!("{} trace events were lost: requests may be missing", bill.lost_events);
-        paragraph(&mut out, width, "! ", &text);
-    }
-    out
-}
-
-fn lanes(commit: &TimelineCommit, width: usize, out: &mut String) {
-    let requests = &commit.requests;
-    let total = commit.total_ns as f64;
-    let text = format!("commit {}: {}, requests: {}", commit.number, time(total), requests.len());
-    paragraph(out, width, "", &text);
-    let unit = TimeUnit::of([total].into_iter().chain(requests.iter().map(|r| r.issued_ns as f64)));
-    let ends = requests.iter().map(|request| request.completed_ns.unwrap_or(request.issued_ns));
-    let scale_ns = ends.chain([commit.total_ns]).max().unwrap_or(0).max(1);
-    let mut grid = Grid::new("request", requests.iter().map(|r| r.what.words().to_owned()));
-    let mut column = |head: &str, rank: u32, cell: &dyn Fn(&TimelineRequest) -> String| {
-        grid.column(head, rank, requests.iter().map(cell));
-    };
-    column(&format!("start, {}", unit.0), 0, &|r| unit.show(r.issued_ns as f64));
-    column(&format!("took, {}", unit.0), 0, &|r| match r.completed_ns {
-        Some(end) => unit.show(end.saturating_sub(r.issued_ns) as f64),
-        None => "not seen".into(),
-    });
-    column("device", 2, &|r| r.device.clone());
-    column("when", 1, &|r| lane(commit, r, scale_ns));
-    let some = |is: bool, text: String| if is { text } else { String::new() };
-    column("bytes", 6, &|r| some(r.bytes > 0, bytes(r.bytes as f64)));
-    column("who", 7, &|r| r.who.clone());
-    column("flags", 8, &|r| r.flags.clone());
-    column("sector", 9, &|r| some(r.bytes > 0, r.sector.to_string()));
-    grid.render(width, out);
-    if scale_ns > commit.total_ns {
-        let text = "the acknowledgement: requests to the right of it came later";
-        paragraph(out, width, "  | ", text);
-    }
-}
-
-/// The time of a request at the device, within the commit, as a bar.
-fn lane(commit: &TimelineCommit, request: &TimelineRequest, scale_ns: u64) -> String {
-    let at = |ns: u64| ((ns as f64 / scale_ns as f64) * LANE as f64).round() as usize;
-    let from = at(request.issued_ns).min(LANE - 1);
-    let to = at(request.completed_ns.unwrap_or(u64::MAX)).clamp(from + 1, LANE);
-    let ack = at(commit.total_ns);
-    let column = |column: usize| match column {
-        column if (from..to).contains(&column) => '#',
-        column if column == ack && scale_ns > commit.total_ns => '|',
-        _ => '.',
-    };
-    (0..LANE).map(column).collect()
 }

@@ -13,7 +13,7 @@ pub(crate) mod samples;
 mod tests;
 mod ways;
 
-pub use bill::{render_bill, render_timeline};
+pub use bill::render_bill;
 pub use claims::{render_articles, render_claims};
 
 use crate::result::{BillSource, Finding, LabResult, Place, Table};
@@ -48,7 +48,7 @@ pub fn render(result: &LabResult, width: usize) -> String {
     out
 }
 
-/// All that the lab prints of a result, without commits request by request: answers, tables, bills.
+/// All that the lab prints of a result: answers, tables, bills.
 pub fn everything(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
     if !result.claims.is_empty() {

@@ -4,17 +4,9 @@ use super::grid::columns;
 use super::*;
 use crate::result::{figure, *};
 
-/// Every rendering of a result.
-fn all(result: &LabResult, width: usize) -> String {
-    let ways = result.tables.iter().flat_map(|table| &table.ways);
-    let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
-    let timelines = bills.map(|(way, bill)| render_timeline(&way.name, bill, width));
-    timelines.fold(everything(result, width), |out, timeline| out + &timeline)
-}
-
 fn assert_fits(result: &LabResult, what: &str) {
     for width in [10, 40, 47, 60, 80, 100, 120, 200, 400] {
-        for line in all(result, width).lines() {
+        for line in everything(result, width).lines() {
             assert!(columns(line) <= width.max(40), "{what} at {width}: {line:?}");
             assert_eq!(line.trim_end(), line, "{what}: blanks at the end");
         }
@@ -129,16 +121,6 @@ fn a_bill_names_submitters_and_says_when_counters_and_trace_differ() {
 }
 
 #[test]
-fn a_timeline_shows_when_each_request_was_at_the_device() {
-    let text = render_timeline("reuse fdatasync", &samples::traced(0, 1), 140);
-    for part in ["commit 17", "8.20", "journal write", "WSM", "not seen", "came later", "###"] {
-        assert!(text.contains(part), "{part}\n{text}");
-    }
-    let bill = Bill { timeline: vec![], ..samples::traced(0, 1) };
-    assert!(render_timeline("x", &bill, 80).contains("No commit was recorded"));
-}
-
-#[test]
 fn the_atlas_shows_before_and_after() {
     // At 80 columns too: the size and the blocks are the experiment.
     for width in [80, 140] {
@@ -173,7 +155,7 @@ fn ugly_input_stays_in_its_columns() {
     }
     ugly.warnings.push(Warning { name: String::new(), text: "y".repeat(500), cure: " ".into() });
     assert_fits(&ugly, "ugly");
-    let text = all(&ugly, 100);
+    let text = everything(&ugly, 100);
     assert!(!text.contains('\x1b') && !text.contains("NaN") && !text.contains("inf"), "{text}");
 }
 
@@ -194,11 +176,6 @@ fn ugly_numbers(way: &mut Way, index: usize) {
         bill.commits = u64::from(index != 1);
         let tally = samples::tally(u64::MAX / 2, u64::MAX / 2);
         bill.layers[0].requests.insert(Kind::DataWrite, tally);
-        for request in bill.timeline.iter_mut().flat_map(|commit| &mut commit.requests) {
-            request.issued_ns = u64::MAX - 1;
-            request.who = "a process with a name and\ta tab".into();
-        }
-        bill.timeline.push(TimelineCommit { number: u64::MAX, total_ns: 0, requests: vec![] });
         if index == 3 {
             bill.layers.clear();
         }

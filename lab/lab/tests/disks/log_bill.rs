@@ -74,29 +74,28 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
         }
         bill => bill.expect("a bill"),
     };
-    let text = bill.words();
     let (commits, changes) = (bill.commits, bill.changes);
     assert_eq!((commits, bill.lost_events), (self::commits(), 0));
     assert!(changes >= 8, "{changes} segment changes");
     // One write per group, and a header at each change. The background thread writes the seals.
-    assert_eq!(bill.own(Kind::DataWrite), commits + changes, "{text}");
-    assert_eq!(bill.own(Kind::Flush), commits + changes, "{text}");
-    assert!(bill.own(Kind::DataWrite) * 100 <= commits * 101, "{text}");
-    assert!(bill.own(Kind::Flush) * 100 <= commits * 101, "{text}");
+    assert_eq!(bill.own(Kind::DataWrite), commits + changes, "{bill:?}");
+    assert_eq!(bill.own(Kind::Flush), commits + changes, "{bill:?}");
+    assert!(bill.own(Kind::DataWrite) * 100 <= commits * 101, "{bill:?}");
+    assert!(bill.own(Kind::Flush) * 100 <= commits * 101, "{bill:?}");
     for kind in [Kind::DataRead, Kind::OtherRead] {
-        assert_eq!((bill.own(kind), bill.apart(kind)), (0, 0), "{text}");
+        assert_eq!((bill.own(kind), bill.apart(kind)), (0, 0), "{bill:?}");
     }
-    assert_eq!(bill.own(Kind::JournalWrite), 0, "{text}");
+    assert_eq!(bill.own(Kind::JournalWrite), 0, "{bill:?}");
     // When the counters are read at the end, a file may be in preparation, with one of its requests
     // in flight.
     let check = bill.cross_check.expect("counters");
-    assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{text}");
+    assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{bill:?}");
     assert!(
         check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,
-        "{text}"
+        "{bill:?}"
     );
     if kind != ImageKind::Ext4NoJournal {
-        assert_eq!(bill.own(Kind::MetadataWrite), 0, "{text}");
+        assert_eq!(bill.own(Kind::MetadataWrite), 0, "{bill:?}");
     }
     assert!(
         std::fs::read_dir(parent.path()).expect("the directory").next().is_none(),
