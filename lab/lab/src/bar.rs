@@ -5,7 +5,7 @@
 //! attributed wrongly or is a part of the whole (another disk, another log), and so nothing that is
 //! read from it can be trusted: the row has no bill, and says why.
 
-use crate::result::{Bill, BillSource, Kind, LayerBill, Place};
+use crate::result::{Bill, Kind, LayerBill, Place};
 use crate::writing::Writing;
 
 /// btrfs keeps the first 2 KiB of a file in its metadata; less than this share is no such thing.
@@ -13,7 +13,7 @@ const CARRIED_MIN: f64 = 0.9;
 
 /// Why this bill of the commits of `writing` cannot be true; `None` if nothing contradicts it.
 pub(crate) fn contradiction(bill: &Bill, writing: &Writing, place: &Place) -> Option<String> {
-    let is_bar = bill.source == BillSource::Trace && bill.commits > 0 && bill.lost_events == 0;
+    let is_bar = bill.commits > 0 && bill.lost_events == 0;
     if !is_bar || !writing.strategy.durability.claims_durable() {
         return None;
     }

@@ -13,9 +13,7 @@
 
 use crate::bar::unknown_writes;
 use crate::experiment::statement::{Asks, Counted, Statement};
-use crate::result::{
-    Answer, Bill, BillSource, Found, Judged, Kind, LabResult, Round, Table, Unit, Way,
-};
+use crate::result::{Answer, Bill, Found, Judged, Kind, LabResult, Round, Table, Unit, Way};
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::forbidding;
 
@@ -231,7 +229,10 @@ fn count(table: &Table, row: &str, what: Counted) -> Result<Found, String> {
     if let Some(why) = &way.no_bill {
         return Err(format!("`{row}` has no bill: {why}"));
     }
-    let bill = way.bill.as_ref().ok_or("its requests were not traced: the run ended before")?;
+    let bill = way
+        .bill
+        .as_ref()
+        .ok_or("needs root and a whole run: only a trace shows whose requests they are")?;
     let passes = [bill].into_iter().chain(&way.recounts);
     let counts = passes.map(|bill| counted(table, bill, what));
     let counts = counts.collect::<Result<Vec<(f64, f64)>, String>>()?;
@@ -241,12 +242,8 @@ fn count(table: &Table, row: &str, what: Counted) -> Result<Found, String> {
     Ok(Found { low, high, ..exactly(value, &unit, row.into(), table) })
 }
 
-/// From a trace only, since the device's counters include all processes: what is this way's, and
-/// what may be.
+/// What is this way's, and what may be.
 fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), String> {
-    if bill.source != BillSource::Trace {
-        return Err("needs root and a whole run: only a trace shows whose requests they are".into());
-    }
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
     }
@@ -471,7 +468,7 @@ mod tests {
         table.place.write_cache = Some("write back".into());
         table.ways[0].bill.as_mut().expect("a bill").lost_events = 3;
         assert!(said(&table).reason.is_some_and(|why| why.contains("dropped 3")));
-        table.ways[0].bill.as_mut().expect("a bill").source = BillSource::SharedCounters;
+        table.ways[0].bill = None;
         assert!(said(&table).reason.is_some_and(|why| why.starts_with("needs root")));
         table.place.device = None;
         assert!(said(&table).reason.is_some_and(|why| why.starts_with("there is no block")));

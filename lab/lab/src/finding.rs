@@ -15,7 +15,7 @@ use inkstone_io::{Access, Durability, Preparation, Reuse};
 
 use crate::bar::{unknown_flushes, unknown_writes};
 use crate::result::{
-    BillSource, Compared, DurableFinding, Finding, Kind, Place, Relative, Table, Verdict, Way,
+    Compared, DurableFinding, Finding, Kind, Place, Relative, Table, Verdict, Way,
 };
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
@@ -354,16 +354,15 @@ pub(crate) fn place_words(place: &Place) -> String {
 
 /// The requests of a commit before and after, if the bills show that the faster one costs less.
 fn why(best: &Way, base: &Way) -> Option<String> {
-    let (source, before, from) = cost(base)?;
-    let (other, after, to) = cost(best)?;
+    let ((before, from), (after, to)) = (cost(base)?, cost(best)?);
     // An extra request in at least a quarter of the commits is systematic, not noise.
-    (source == other && before - after >= 0.25)
+    (before - after >= 0.25)
         .then(|| format!("A commit costs {to} in place of {from} by `{}`.", base.name))
 }
 
 /// What a commit costs at the device: writes and flushes, as a number and in words. `None` if a
 /// part of it is not known: half a bill explains nothing.
-fn cost(way: &Way) -> Option<(BillSource, f64, String)> {
+fn cost(way: &Way) -> Option<(f64, String)> {
     /// Unknown requests in one commit of twenty could be a part of the difference.
     const UNKNOWN_MAX: f64 = 0.05;
     let bill = way.bill.as_ref()?;
@@ -372,25 +371,15 @@ fn cost(way: &Way) -> Option<(BillSource, f64, String)> {
     if per(unknown_writes(layer) + unknown_flushes(layer)) >= UNKNOWN_MAX {
         return None;
     }
-    let own = layer.own_writes(bill.source);
+    let own = layer.own_writes();
     let kib = per(own.bytes) / 1024.0;
     let (writes, flushes) = (per(own.requests), per(layer.count(Kind::Flush)));
     let fua = match layer.fua_writes {
         0 => String::new(),
         count => format!(", {:.1} with FUA", per(count)),
     };
-    let (requests, words) = match bill.source {
-        BillSource::Trace => (
-            writes + flushes,
-            format!("{writes:.1} writes ({kib:.1} KiB{fua}) and {flushes:.1} flushes"),
-        ),
-        // These counters count empty flushes as writes, so the number of writes would mislead; and
-        // they are everybody's.
-        BillSource::SharedCounters => {
-            (flushes, format!("about {kib:.1} KiB written and {flushes:.1} flushes"))
-        }
-    };
-    Some((bill.source, requests, words))
+    let words = format!("{writes:.1} writes ({kib:.1} KiB{fua}) and {flushes:.1} flushes");
+    Some((writes + flushes, words))
 }
 
 #[cfg(test)]

@@ -9,11 +9,9 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_host::{BlockStat, block_stat};
 use inkstone_io::{Access, AlignedBuf};
 
 use crate::bar::contradiction;
-use crate::bill::shared_counters;
 use crate::billing::{Layers, bill_pass};
 use crate::pass::{Limits, Recorders, Writer};
 use crate::progress::Progress;
@@ -123,9 +121,6 @@ struct Commits<'a> {
     writer: Option<Writer>,
     recorders: Recorders,
     preparations_ns: Vec<f64>,
-    /// The device's counters over the timed passes, and the commits in these.
-    counted: BlockStat,
-    commits: u64,
     /// Page faults of the writing thread, minor and major.
     faults: (u64, u64),
     unchecked: Option<String>,
@@ -156,16 +151,9 @@ impl Commits<'_> {
     fn timed(&mut self, session: &Session<'_>) -> Result<Sample, WayError> {
         let (staged, mut writer) = self.ready(session)?;
         self.preparations_ns.push(staged.preparation_ns as f64);
-        let device = self.site.capabilities.device.as_ref().map(|device| device.number);
-        let stat = || block_stat(device?).ok();
-        let before = stat();
         let limits = self.plan.limits;
         let totals =
             writer.run(session, &self.writing, &staged.file, limits, &mut self.recorders, None)?;
-        if let (Some(before), Some(after)) = (before, stat()) {
-            self.counted.add(&after.since(&before));
-            self.commits += totals.commits;
-        }
         self.faults.0 += totals.faults.0;
         self.faults.1 += totals.faults.1;
         self.unchecked = staged.unchecked;
@@ -200,21 +188,17 @@ impl Commits<'_> {
         done
     }
 
-    /// The traced bill if there is one; otherwise the device's counters over the timed passes, or
-    /// the reason.
+    /// The traced bill if there is one; otherwise the reason.
     fn bill_and_finding(&mut self) -> (Option<Bill>, DurableFinding) {
         let Site { capabilities, memory, .. } = self.site;
-        let (bill, seen) = match (self.bill.take(), &capabilities.device) {
-            (Some((bill, seen)), _) => (Some(bill), seen),
-            (None, Some(device)) if self.commits > 0 => {
-                let cache = device.volatile_cache.unwrap_or(true);
-                let (bill, seen) =
-                    shared_counters(&device.name, self.commits, &self.counted, cache);
-                (Some(bill), seen)
-            }
-            (None, _) => {
+        let (bill, seen) = match self.bill.take() {
+            Some((bill, seen)) => (Some(bill), seen),
+            None => {
                 let file_system = &capabilities.mount.file_system;
-                let reason = format!("{file_system} has no single block device to watch");
+                let reason = match capabilities.device {
+                    None => format!("{file_system} has no single block device to watch"),
+                    Some(_) => "only a trace shows it, which needs root".into(),
+                };
                 (None, DurableFinding::NotVisible { reason })
             }
         };
@@ -359,8 +343,6 @@ fn running<'a>(
         writer: None,
         recorders: Recorders::default(),
         preparations_ns: Vec::new(),
-        counted: BlockStat::default(),
-        commits: 0,
         faults: (0, 0),
         unchecked: None,
         bill: None,
@@ -376,13 +358,9 @@ fn running<'a>(
     named.map(one).collect()
 }
 
-/// What a result says where its counts are the device's own.
-pub(crate) fn no_trace(why: &str) -> String {
-    format!(
-        "device counts (~) are those of the whole device, with all processes; as root the lab \
-         traces each \
-         request of each commit: {why}"
-    )
+/// What a table says where nothing could be traced.
+fn no_trace(why: &str) -> String {
+    format!("as root the lab traces each request of each commit: {why}")
 }
 
 /// How many passes ended before the end of their file because of a limit, and the earliest.

@@ -62,7 +62,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
                 || near(layer.count(Kind::Flush)),
             "{seen}"
         );
-        let own = layer.own_writes(bill.source);
+        let own = layer.own_writes();
         // ext4 without a journal writes the file's inode once per tick of its time stamp: these
         // writes are ours, at most one per commit.
         let inode = layer.count(Kind::MetadataWrite);

@@ -23,7 +23,7 @@ export function traced(result) {
     const layer = { device: "vda", role: "file system", shared: true, fua_writes: 0,
       all_writes: none, all_reads: none, requests: counts, submitters: [], cross_check: null,
       unattributed: [] };
-    way.bill = { source: "trace", commits: 20, lost_events: 0, uring_punts: null, notes: [],
+    way.bill = { commits: 20, lost_events: 0, uring_punts: null, notes: [],
       layers: [layer], timeline: [{ number: 7, total_ns: way.latency.p50_ns, requests }] };
   }
   return full;

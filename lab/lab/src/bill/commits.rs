@@ -18,7 +18,7 @@ use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
-    Bill, BillSource, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
+    Bill, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
     TimelineCommit, TimelineRequest,
 };
 
@@ -87,7 +87,6 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
     let punted = |what| matches!(what, TraceKind::RingPunted { .. });
     let punts = trace.events.iter().filter(|event| punted(event.what)).count();
     let bill = Bill {
-        source: BillSource::Trace,
         commits: commits.len() as u64,
         timeline: whole.timeline(&kinds),
         layers: bills,
@@ -350,53 +349,6 @@ fn letters(flags: RequestFlags) -> String {
         (flags.atomic, "U"),
     ];
     set.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
-}
-
-/// A bill from the device's counters, which include all its users.
-pub fn shared_counters(
-    device: &str,
-    commits: u64,
-    counted: &BlockStat,
-    volatile_cache: bool,
-) -> (Bill, DurableFinding) {
-    let flushes = counted.flushes.unwrap_or(0);
-    // The counters count an empty flush as a write, but not the flushes around a journal's commit
-    // record: so they do not show how many of these writes carried bytes.
-    let writes = counted.writes;
-    let layer = LayerBill {
-        device: device.into(),
-        role: "file system".into(),
-        all_writes: Tally { requests: writes, bytes: counted.write_sectors * 512 },
-        all_reads: Tally { requests: counted.reads, bytes: counted.read_sectors * 512 },
-        requests: [(Kind::Flush, Tally { requests: flushes, bytes: 0 })].into(),
-        ..LayerBill::default()
-    };
-    let durable = match counted.flushes {
-        None => DurableFinding::NotVisible { reason: "this kernel does not count flushes".into() },
-        Some(_) if !volatile_cache && writes >= commits => {
-            DurableFinding::Consistent { flushes, commits }
-        }
-        Some(flushes) if volatile_cache && flushes >= commits => {
-            DurableFinding::Consistent { flushes, commits }
-        }
-        Some(flushes) => {
-            let reason = format!(
-                "the device saw {flushes} flushes and {writes} writes for {commits} \
-                 acknowledgements"
-            );
-            DurableFinding::NotCovered { reason }
-        }
-    };
-    let bill = Bill {
-        source: BillSource::SharedCounters,
-        commits,
-        layers: vec![layer],
-        lost_events: 0,
-        uring_punts: None,
-        timeline: Vec::new(),
-        notes: Vec::new(),
-    };
-    (bill, durable)
 }
 
 #[cfg(test)]

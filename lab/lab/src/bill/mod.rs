@@ -15,6 +15,6 @@ mod evidence;
 pub(crate) mod layer;
 pub(crate) mod requests;
 
-pub use commits::{Billed, bill_of, shared_counters};
+pub use commits::{Billed, bill_of};
 pub use evidence::Evidence;
 pub use layer::{Disk, Layer, Piece, layers_of};

@@ -398,7 +398,6 @@ function overview() {
 
 const DURABLE = {
   seen: "yes: each acknowledgement's flush was seen",
-  consistent: "likely: the device's shared counters allow it",
   "not-claimed": "no: this way does not claim it",
   "not-covered": "NO",
   "not-visible": "claimed, but not visible here",
@@ -731,12 +730,6 @@ const KINDS = [
   ["k-otherread", "other-read"],
   ["k-flush", "flush"],
 ];
-// The device's own counters, which include other processes.
-const COUNTED = [
-  ["k-other", "write of the device"],
-  ["k-otherread", "read of the device"],
-  ["k-flush", "flush"],
-];
 function kindClass(what) {
   const known = KINDS.find(([, kind]) => kind === what);
   if (known) return known[0];
@@ -744,22 +737,15 @@ function kindClass(what) {
   return what.includes("read") ? "k-otherread" : "k-other";
 }
 const kindWords = (kind) => text(kind).replaceAll("-", " ");
-function requestsOf(layer, kind) {
-  const counted = {
-    "write of the device": layer.all_writes,
-    "read of the device": layer.all_reads,
-  };
-  return counted[kind] || (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
-}
-function billFigure(cells, role, shared) {
-  const kinds = shared ? COUNTED : KINDS;
+const requestsOf = (layer, kind) => (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
+function billFigure(cells, role) {
   const views = cells.map((cell) => {
     const { bill } = cell;
     const layer = bill && list(bill.layers).find((one) => text(one.role) === role);
     if (!layer) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
     const each = (n) => n / Math.max(1, bill.commits || 0);
     let end = 0;
-    const parts = kinds.map(([className, kind]) => {
+    const parts = KINDS.map(([className, kind]) => {
       const { requests, bytes: moved } = requestsOf(layer, kind);
       const from = end;
       end += each(requests);
@@ -776,7 +762,7 @@ function billFigure(cells, role, shared) {
       name: cell.name,
       parts: used,
       end,
-      shown: `${shared ? "~" : ""}${digits(end)}`,
+      shown: digits(end),
       commits: bill.commits,
       fua: each(layer.fua_writes || 0),
       lines: [
@@ -789,21 +775,17 @@ function billFigure(cells, role, shared) {
       ],
     };
   });
-  const used = kinds.filter(([, kind]) =>
+  const used = KINDS.filter(([, kind]) =>
     views.some(({ parts }) => list(parts).some((p) => p.kind === kind)),
   );
   const partOf = (view, kind) => list(view.parts).find((part) => part.kind === kind);
   const top = Math.max(...views.map((view) => view.end || 0));
   return figure({
     kind: "bill",
-    title: shared
-      ? "Requests to the device per commit, by its own counters (which include other processes)"
-      : `What one commit costs the ${role || "device"}: requests by kind`,
+    title: `What one commit costs the ${role || "device"}: requests by kind`,
     how:
-      "Requests per commit as one bar. " +
-      (shared
-        ? "Exact bills need root."
-        : "From the kernel's tracepoints, in passes of their own that are not timed."),
+      "Requests per commit as one bar, from the kernel's tracepoints, in passes of their own that " +
+      "are not timed.",
     legend: key(used.map(([className, kind]) => [className, kindWords(kind)])),
     draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
   });
@@ -815,8 +797,7 @@ function billFigures(cells) {
   const roles = new Set(
     billed.flatMap((cell) => cell.bill.layers.map((layer) => text(layer.role))),
   );
-  const shared = billed.some((cell) => cell.bill.source === "shared-counters");
-  return [...roles].map((role) => billFigure(cells, role, shared));
+  return [...roles].map((role) => billFigure(cells, role));
 }
 
 function tableSection(shown, n) {

@@ -19,14 +19,6 @@ pub enum DurableFinding {
         /// Commits for which that is certain.
         commits: u64,
     },
-    /// The shared counters of the device show at least one flush per acknowledgement: consistent,
-    /// not proof.
-    Consistent {
-        /// Flushes counted.
-        flushes: u64,
-        /// Commits acknowledged.
-        commits: u64,
-    },
     /// It claims durability, but the observed flushes do not cover its acknowledgements.
     NotCovered {
         /// What is missing.
@@ -56,11 +48,9 @@ impl Tally {
     }
 }
 
-/// The cost of a number of commits at the block layer.
+/// The cost of a number of commits at the block layer, from the kernel's tracepoints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Bill {
-    /// From tracepoints (exact) or from the device's counters (shared with the whole machine).
-    pub source: BillSource,
     /// Commits in it.
     pub commits: u64,
     /// One per device: the file system's own first, the host's below a loop device next.
@@ -73,16 +63,6 @@ pub struct Bill {
     pub timeline: Vec<TimelineCommit>,
     /// What a reader should know about this bill.
     pub notes: Vec<String>,
-}
-
-/// Where a bill's counts come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BillSource {
-    /// The kernel's tracepoints.
-    Trace,
-    /// `/sys/block/*/stat`: requests, sectors and flushes of the whole device, from all processes.
-    SharedCounters,
 }
 
 /// What a request to a device was.
@@ -115,7 +95,7 @@ pub enum Kind {
     OtherRead,
     /// A read of another process.
     ForeignRead,
-    /// A cache flush that the device received for us; with shared counters, for all processes.
+    /// A cache flush that the device received for us.
     Flush,
     /// One that it received for others alone.
     ForeignFlush,
@@ -208,12 +188,9 @@ impl LayerBill {
         self.of(&[kind]).requests
     }
 
-    /// Our writes. With shared counters all writes.
-    pub fn own_writes(&self, source: BillSource) -> Tally {
-        match source {
-            BillSource::SharedCounters => self.all_writes,
-            BillSource::Trace => self.of(&OUR_WRITES),
-        }
+    /// Our writes.
+    pub fn own_writes(&self) -> Tally {
+        self.of(&OUR_WRITES)
     }
 }
 

@@ -5,8 +5,7 @@
 use super::grid::{Grid, paragraph};
 use super::numbers::{bytes, per};
 use super::place_lines;
-use super::ways::tilde;
-use crate::result::{Bill, BillSource, CrossCheck, Kind, LayerBill, Table, Tally};
+use crate::result::{Bill, CrossCheck, Kind, LayerBill, Table, Tally};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
@@ -31,11 +30,8 @@ pub fn render_bill(table: &Table, width: usize) -> String {
 }
 
 fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
-    let source = match bill.source {
-        BillSource::Trace => "traced at the block layer",
-        BillSource::SharedCounters => "from the device's counters, which include other processes",
-    };
-    paragraph(out, width, "", &format!("{name}: {} commits, {source}", bill.commits));
+    let text = format!("{name}: {} commits, traced at the block layer", bill.commits);
+    paragraph(out, width, "", &text);
     if bill.commits == 0 || bill.layers.is_empty() {
         paragraph(out, width, "  ", "nothing was counted");
     } else {
@@ -62,31 +58,27 @@ fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
 
 type Line = (&'static str, Tally);
 
-/// The lines of a device. Of a trace each kind; a kind that no device has is left out.
-fn lines(bill: &Bill, layer: &LayerBill) -> Vec<Line> {
-    if bill.source == BillSource::SharedCounters {
-        let flushes = ("flushes", layer.of(&[Kind::Flush]));
-        return vec![("writes", layer.all_writes), ("reads", layer.all_reads), flushes];
-    }
+/// The lines of a device: each kind; a kind that no device has is left out.
+fn lines(layer: &LayerBill) -> Vec<Line> {
     let kinds = Kind::ALL.iter().map(|&kind| (kind.words(), layer.of(&[kind])));
     let fua = Tally { requests: layer.fua_writes, bytes: 0 };
     kinds.chain([("of these with FUA", fua)]).collect()
 }
 
 fn counts(bill: &Bill, width: usize, out: &mut String) {
-    let all: Vec<Vec<Line>> = bill.layers.iter().map(|layer| lines(bill, layer)).collect();
+    let all: Vec<Vec<Line>> = bill.layers.iter().map(lines).collect();
     let is_shown = |at: &usize| all.iter().any(|lines| lines[*at].1.requests > 0);
     let shown: Vec<usize> = (0..all[0].len()).filter(is_shown).collect();
     let names = shown.iter().map(|&at| all[0][at].0.to_owned());
     let mut grid = Grid::new("per commit", names);
     let commits = bill.commits as f64;
     for (index, (layer, lines)) in bill.layers.iter().zip(&all).enumerate() {
-        let requests = |&at: &usize| tilde(bill, per(lines[at].1.requests as f64 / commits));
+        let requests = |&at: &usize| per(lines[at].1.requests as f64 / commits);
         let rank = index as u32 * 2;
         grid.column(&layer.device, rank, shown.iter().map(requests));
         let size = |&at: &usize| match lines[at].1.bytes {
             0 => String::new(),
-            total => tilde(bill, bytes(total as f64 / commits)),
+            total => bytes(total as f64 / commits),
         };
         grid.column("bytes", rank + 1, shown.iter().map(size));
     }

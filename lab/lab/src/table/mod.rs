@@ -16,7 +16,7 @@ mod ways;
 pub use bill::render_bill;
 pub use claims::{render_articles, render_claims};
 
-use crate::result::{BillSource, Finding, LabResult, Place, Table};
+use crate::result::{Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
 pub(crate) use grid::paragraph;
 use numbers::{bytes, time};
@@ -194,9 +194,8 @@ fn closing(result: &LabResult, width: usize, out: &mut String) {
             .then(|| format!("inkstone {}", preamble.inkstone_version)),
     ];
     paragraph(out, width, "", &facts.into_iter().flatten().collect::<Vec<_>>().join("; "));
-    let mut bills =
-        result.tables.iter().flat_map(|table| &table.ways).filter_map(|way| way.bill.as_ref());
-    let traced = bills.any(|bill| bill.source == BillSource::Trace);
+    let mut ways = result.tables.iter().flat_map(|table| &table.ways);
+    let traced = ways.any(|way| way.bill.is_some());
     if let (false, Some(why)) = (traced, &machine.trace_refused) {
         let text = format!("The block layer could not be traced: {why}");
         paragraph(out, width, "", &text);

@@ -93,7 +93,6 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
         ..LayerBill::default()
     };
     Bill {
-        source: BillSource::Trace,
         commits: COMMITS,
         layers: vec![layer("loop0", "file system"), layer("vda", "host of loop0")],
         lost_events: 0,
@@ -121,20 +120,6 @@ fn timeline_commit() -> TimelineCommit {
         request("loop0", Kind::Flush, 66_000, Some(240_000), 0),
     ];
     TimelineCommit { number: 17, total_ns: 190_000, requests }
-}
-
-/// A bill from shared counters.
-pub(crate) fn counted() -> Bill {
-    let layer = LayerBill {
-        device: "vda".into(),
-        role: "file system".into(),
-        all_writes: tally(4_110, 2_090 * 4096),
-        all_reads: tally(3, 12_288),
-        requests: [(Kind::Flush, tally(2_051, 0))].into(),
-        ..LayerBill::default()
-    };
-    let source = BillSource::SharedCounters;
-    Bill { source, layers: vec![layer], timeline: vec![], ..traced(0, 1) }
 }
 
 /// A run with every kind of way.

@@ -82,18 +82,6 @@ fn assert_head(table: &Table, head: &str) {
     assert!(heads.split("  ").any(|one| one.trim() == head), "{head}\n{text}");
 }
 
-#[test]
-fn shared_counters_are_marked_and_no_kinds_are_invented() {
-    let mut run = samples::run();
-    for way in run.ways.iter_mut().filter(|way| way.is_measured()) {
-        way.bill = Some(samples::counted());
-        way.durable = Some(DurableFinding::Consistent { flushes: 2_051, commits: 2_048 });
-    }
-    let text = render_table(&run, 140);
-    assert_says(row(&text, "reuse fdatasync"), &["~1.00", "likely"], &text);
-    assert!(!row(&text, "way").contains("journal"), "{text}");
-}
-
 /// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was
 /// unknown.
 #[test]

@@ -8,8 +8,7 @@ use super::grid::{Grid, paragraph};
 use super::numbers::{TimeUnit, US, bytes, figure, per, ratio, sig3};
 use crate::bar::{unknown_flushes, unknown_writes};
 use crate::result::{
-    Bill, BillSource, DurableFinding, FEW_ROUNDS, Figure, Histogram, Kind, LayerBill, Table, Tally,
-    Unit, Way,
+    Bill, DurableFinding, FEW_ROUNDS, Figure, Histogram, Kind, LayerBill, Table, Tally, Unit, Way,
 };
 use crate::stats::PAIRS_MIN;
 
@@ -167,51 +166,37 @@ fn bills(table: &Table, grid: &mut Grid) {
         "flush" => Some(unknown_flushes),
         _ => None,
     };
-    // A count from traces, and one from shared counters, if there is one.
-    let mut column = |head: &str, rank: u32, traced: Option<Count>, counted: Option<Count>| {
-        let of = |bill: &Bill, layer: &LayerBill| {
-            let count = if bill.source == BillSource::Trace { traced } else { counted };
-            Some(count?(layer) as f64 / bill.commits as f64)
-        };
-        let owned = table.ways.iter().filter_map(own_layer);
-        let Some(most) = owned.filter_map(|(bill, layer)| of(bill, layer)).reduce(f64::max) else {
-            return;
+    let each = |bill: &Bill, count: u64| count as f64 / bill.commits as f64;
+    let mut column = |head: &str, rank: u32, count: Count| {
+        let owned = || table.ways.iter().filter_map(own_layer);
+        let counts = owned().map(|(bill, layer)| each(bill, count(layer)));
+        let Some(most) = counts.reduce(f64::max) else { return };
+        let is_unknown = |bill: &Bill, layer: &LayerBill| {
+            unknown(head).is_some_and(|count| each(bill, count(layer)) >= EACH)
         };
         let rank = match most {
+            _ if owned().any(|(bill, layer)| is_unknown(bill, layer)) => rank.min(EACH_RANK),
             0.0 => rank + ZEROS,
             most if most >= EACH => rank.min(EACH_RANK),
             _ => rank,
         };
-        let is_unknown = |bill: &Bill, layer: &LayerBill| {
-            let count = unknown(head).filter(|_| bill.source == BillSource::Trace);
-            count.is_some_and(|count| count(layer) as f64 / bill.commits as f64 >= EACH)
-        };
-        let mut owned = table.ways.iter().filter_map(own_layer);
-        let rank = match owned.any(|(bill, layer)| is_unknown(bill, layer)) {
-            true => rank.min(EACH_RANK),
-            false => rank,
-        };
         let cell = |way: &Way| match own_layer(way) {
-            Some((bill, layer)) => of(bill, layer).map_or_else(String::new, |count| {
+            Some((bill, layer)) => {
                 let more = if is_unknown(bill, layer) { "?" } else { "" };
-                tilde(bill, per(count) + more)
-            }),
+                per(each(bill, count(layer))) + more
+            }
             None => "-".into(),
         };
         grid.column(head, rank, cells(table, cell));
     };
-    column("data", 5, Some(|layer| layer.count(Kind::DataWrite)), None);
-    column("journal", 6, Some(|layer| journal_writes(layer).requests), None);
-    column("metadata", 28, Some(|layer| layer.count(Kind::MetadataWrite)), None);
-    let discards: Count = |layer| layer.of(&[Kind::Zeroing, Kind::Discard]).requests;
-    column("discards", 33, Some(discards), None);
-    column("writes", 5, None, Some(|layer| layer.all_writes.requests));
-    let reads: Count = |layer| layer.of(&[Kind::DataRead, Kind::OtherRead]).requests;
-    column("reads", 32, Some(reads), Some(|layer| layer.all_reads.requests));
-    let flushes: Count = |layer| layer.count(Kind::Flush);
-    column("flush", 4, Some(flushes), Some(flushes));
+    column("data", 5, |layer| layer.count(Kind::DataWrite));
+    column("journal", 6, |layer| journal_writes(layer).requests);
+    column("metadata", 28, |layer| layer.count(Kind::MetadataWrite));
+    column("discards", 33, |layer| layer.of(&[Kind::Zeroing, Kind::Discard]).requests);
+    column("reads", 32, |layer| layer.of(&[Kind::DataRead, Kind::OtherRead]).requests);
+    column("flush", 4, |layer| layer.count(Kind::Flush));
     if table.ways.iter().filter_map(own_layer).any(|(_, layer)| layer.fua_writes > 0) {
-        column("FUA", 4, Some(|layer| layer.fua_writes), None);
+        column("FUA", 4, |layer| layer.fua_writes);
     }
     let sizes = |way: &Way| own_layer(way).map_or_else(String::new, |own| sizes(own.0, own.1));
     grid.column("bytes", 13, cells(table, sizes));
@@ -220,19 +205,11 @@ fn bills(table: &Table, grid: &mut Grid) {
 /// Bytes written per commit: the file's data, plus everything else.
 fn sizes(bill: &Bill, layer: &LayerBill) -> String {
     let each = |total: u64| bytes(total as f64 / bill.commits as f64);
-    if bill.source == BillSource::SharedCounters {
-        return tilde(bill, each(layer.all_writes.bytes));
-    }
     let data = layer.of(&[Kind::DataWrite]).bytes;
     match journal_writes(layer).bytes.saturating_add(other_writes(layer).bytes) {
         0 => each(data),
         more => format!("{}+{}", each(data), each(more)),
     }
-}
-
-/// Marks a count that is not this way's alone.
-pub(super) fn tilde(bill: &Bill, text: String) -> String {
-    if bill.source == BillSource::Trace { text } else { format!("~{text}") }
 }
 
 /// For what a figure is one: the end of the head of its column. `operation` is the end for an
@@ -281,7 +258,6 @@ fn durable(way: &Way) -> &'static str {
         None => "",
         Some(DurableFinding::NotClaimed) => "no",
         Some(DurableFinding::Seen { .. }) => "yes",
-        Some(DurableFinding::Consistent { .. }) => "likely",
         Some(DurableFinding::NotCovered { .. }) => "NO",
         Some(DurableFinding::NotVisible { .. }) => "claimed",
     }
@@ -363,9 +339,6 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     for (reason, ways) in by_reason(not_visible) {
         say("claimed", &format!("not seen here ({ways}): {reason}"));
     }
-    if measured().any(|way| matches!(way.durable, Some(DurableFinding::Consistent { .. }))) {
-        say("likely", "the device counted at least one flush per commit, which is no proof");
-    }
     let without = measured().filter_map(|way| Some((way.name.as_str(), way.no_bill.as_deref()?)));
     for (reason, ways) in by_reason(without) {
         say("no bill", &format!("{ways}: {reason}"));
@@ -381,11 +354,6 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
         say("?", text);
     }
     let bills = || measured().filter_map(|way| way.bill.as_ref());
-    if bills().any(|bill| bill.source == BillSource::SharedCounters) {
-        let text = "from the device's counters, which include requests of other processes and \
-                    count an empty flush as a write";
-        say("~", text);
-    }
     let lost: u64 = bills().map(|bill| bill.lost_events).sum();
     if lost > 0 {
         let text = format!("{lost} trace events were lost: requests per commit are too low");

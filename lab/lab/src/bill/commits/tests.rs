@@ -166,7 +166,7 @@ fn a_neighbours_requests_are_counted_apart() {
     assert_eq!(bill.count(Kind::DataWrite), 200);
     assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (200, 200));
     assert_eq!((bill.count(Kind::ForeignWrite), bill.count(Kind::UnattributedWrite)), (200, 0));
-    assert_eq!(bill.own_writes(BillSource::Trace), Tally { requests: 200, bytes: 200 * 4096 });
+    assert_eq!(bill.own_writes(), Tally { requests: 200, bytes: 200 * 4096 });
     assert_eq!(bill.all_writes.requests, 400, "what the device did is not hidden");
     assert_eq!(durable_commits(&durable), Some(200));
     let own = bill.submitters.iter().find(|by| by.who == "this process" && by.what == Kind::Flush);
@@ -215,17 +215,6 @@ fn metadata_that_we_wait_for_has_to_be_flushed_too() {
     events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
     let (_, durable) = bill_of(events, &[(90, 130)]);
     assert_eq!(durable_commits(&durable), Some(1));
-}
-
-#[test]
-fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
-    let counted =
-        BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
-    let (bill, durable) = shared_counters("vda", 10, &counted, true);
-    assert_eq!((bill.layers[0].count(Kind::Flush), bill.layers[0].all_writes.requests), (10, 30));
-    assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
-    let (_, durable) = shared_counters("vda", 11, &counted, true);
-    assert!(matches!(durable, DurableFinding::NotCovered { .. }));
 }
 
 fn queued_by_worker(time_ns: u64, tid: u32) -> TraceEvent {
