@@ -27,17 +27,13 @@ pub(crate) struct CompareArguments {
     first: PathBuf,
     /// The result to judge
     second: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// Compares two results and prints what changed.
 pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
     let found = run(&first, &second);
-    let text = if arguments.json { serde_json::to_string(&found)? + "\n" } else { text(&found) };
-    crate::stdout::print(text);
+    crate::stdout::print(text(&found));
     Ok(ExitCode::from(found.exit_code()))
 }
 

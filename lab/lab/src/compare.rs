@@ -7,9 +7,9 @@
 //! **The yardstick.** Times of two runs are never compared directly: the machine drifts between
 //! them. From each round the common change of all ways is taken (the median of their distances from
 //! their own centres), and then that of the whole second run; a median is not moved by one slow
-//! way. With fewer than `LEVEL_MIN` ways the baseline is used instead. **The shift** of a way is
-//! the median of all differences between a round of the second result and one of the first, as
-//! logarithms; its error comes from median absolute deviations.
+//! way. With fewer than `LEVEL_MIN` ways there is no yardstick. **The shift** of a way is the median
+//! of all differences between a round of the second result and one of the first, as logarithms; its
+//! error comes from median absolute deviations.
 //!
 //! **Noise between runs.** Two runs of one build differ by more than their rounds scatter. How much
 //! comes from the shifts of the nearer three quarters of all ways, as in a random-effects
@@ -21,7 +21,6 @@
 use std::collections::BTreeMap;
 
 use inkstone_io::{Access, Durability};
-use serde::{Deserialize, Serialize};
 
 use crate::result::{DurableFinding, LabResult, Table, Warning, Way};
 use crate::rounds::ROUNDS_MIN;
@@ -32,10 +31,9 @@ use crate::writing::Writing;
 /// With this many ways one of them cannot move their median far.
 const LEVEL_MIN: usize = 5;
 /// Runs of one build differ by at least this much, way by way: one standard deviation of the
-/// logarithm; for operations in the page cache; and if there are too few ways to estimate it.
+/// logarithm; and for operations in the page cache.
 const BETWEEN_MIN: f64 = 0.02;
 const MEMORY_BETWEEN: f64 = 0.35;
-const BETWEEN_ALONE: f64 = 0.05;
 /// Chance of any false alarm in a whole comparison.
 const ALPHA: f64 = 0.01;
 /// A change below 5% does not count, however certain.
@@ -46,7 +44,7 @@ const MAD_TO_SD: f64 = 1.4826;
 const NEARER_TO_VARIANCE: f64 = 2.714;
 
 /// A comparison of two results.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Comparison {
     /// The answer, in words.
     pub sentence: String,
@@ -57,7 +55,7 @@ pub struct Comparison {
 }
 
 /// One way in both results.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Line {
     /// Table, and place.
     pub group: String,
@@ -77,8 +75,7 @@ pub struct Line {
 }
 
 /// The verdict on a way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Change {
     /// Its interval lies inside the margin.
     Same,
@@ -253,21 +250,14 @@ fn group(name: &str, first: &Table, second: &Table, lines: &mut Vec<Line>) -> Ve
             Some((other, None)) => usable.push((way, other)),
         }
     }
-    let is_new = |way: &&Way| first.way(&way.name).is_none();
-    let new = second.ways.iter().filter(is_new);
+    let new = second.ways.iter().filter(|way| first.way(&way.name).is_none());
     lines.extend(new.map(|way| alone(name, way, "only in the second")));
-    let base = usable.iter().position(|(way, _)| first.baseline.as_ref() == Some(&way.name));
-    let base = base.filter(|_| usable.len() < LEVEL_MIN);
     let (a, b): (Vec<Logs>, Vec<Logs>) = usable.iter().map(|(a, b)| (logs(a), logs(b))).unzip();
-    let yards = by_yardstick(&a, base).zip(by_yardstick(&b, base));
+    let yards = by_yardstick(&a).zip(by_yardstick(&b));
     let mut shifts: Vec<(usize, Shift)> = Vec::new();
     for (index, (way, _)) in usable.iter().enumerate() {
         let why = match &yards {
-            None => "fewer than 5 ways and no baseline, so there is no yardstick",
-            Some(_) if base == Some(index) => "it is the yardstick of the others",
-            Some((a, b)) if a[index].len().min(b[index].len()) < ROUNDS_MIN as usize => {
-                "too few of its rounds have a yardstick"
-            }
+            None => "fewer than 5 ways, or 5 rounds of all of them: there is no yardstick",
             Some((a, b)) => {
                 let shift = Shift::between(&a[index], &b[index], between_min(first, way));
                 shifts.push((lines.len(), shift));
@@ -276,35 +266,29 @@ fn group(name: &str, first: &Table, second: &Table, lines: &mut Vec<Line>) -> Ve
         };
         lines.push(alone(name, way, why));
     }
-    if base.is_none() {
-        // The part that all share belongs to the second run as a whole.
-        let whole = median(&shifts.iter().map(|(_, shift)| shift.log).collect::<Vec<_>>());
-        shifts.iter_mut().for_each(|(_, shift)| shift.log -= whole.unwrap_or(0.0));
-    }
+    // The part that all share belongs to the second run as a whole.
+    let whole = median(&shifts.iter().map(|(_, shift)| shift.log).collect::<Vec<_>>());
+    shifts.iter_mut().for_each(|(_, shift)| shift.log -= whole.unwrap_or(0.0));
     shifts
 }
 
 /// Each way, round by round, without the common change of each round; `None` without a yardstick.
-fn by_yardstick(ways: &[Logs], base: Option<usize>) -> Option<Vec<Vec<f64>>> {
-    let yard: Logs = match base {
-        Some(base) => ways[base].clone(),
-        None if ways.len() < LEVEL_MIN => return None,
-        None => {
-            let centre =
-                |logs: &Logs| hodges_lehmann_of(&logs.values().copied().collect::<Vec<_>>());
-            let centres: Vec<f64> = ways.iter().map(centre).collect();
-            let level = |&number: &u32| {
-                let away = ways.iter().zip(&centres);
-                let away = away.map(|(logs, centre)| Some(logs.get(&number)? - centre));
-                Some((number, median(&away.collect::<Option<Vec<f64>>>()?)?))
-            };
-            ways[0].keys().filter_map(level).collect()
-        }
+fn by_yardstick(ways: &[Logs]) -> Option<Vec<Vec<f64>>> {
+    if ways.len() < LEVEL_MIN {
+        return None;
+    }
+    let centre = |logs: &Logs| hodges_lehmann_of(&logs.values().copied().collect::<Vec<_>>());
+    let centres: Vec<f64> = ways.iter().map(centre).collect();
+    let level = |&number: &u32| {
+        let away = ways.iter().zip(&centres);
+        let away = away.map(|(logs, centre)| Some(logs.get(&number)? - centre));
+        Some((number, median(&away.collect::<Option<Vec<f64>>>()?)?))
     };
+    let yard: Logs = ways[0].keys().filter_map(level).collect();
     let against = |logs: &Logs| {
         logs.iter().filter_map(|(number, log)| Some(log - yard.get(number)?)).collect()
     };
-    Some(ways.iter().map(against).collect())
+    (yard.len() >= ROUNDS_MIN as usize).then(|| ways.iter().map(against).collect())
 }
 
 /// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise
@@ -349,13 +333,10 @@ fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
 fn noise(shifts: &[Shift]) -> (f64, f64) {
     let errors: Vec<f64> = shifts.iter().map(|shift| shift.error).collect();
     let within = median(&errors).unwrap_or(0.0);
-    if shifts.len() < LEVEL_MIN {
-        return (BETWEEN_ALONE, within);
-    }
     let mut squares: Vec<f64> = shifts.iter().map(|shift| shift.log.powi(2)).collect();
     squares.sort_by(f64::total_cmp);
     squares.truncate((squares.len() * 3).div_ceil(4));
-    let nearer = squares.iter().sum::<f64>() / squares.len() as f64;
+    let nearer = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
     ((nearer * NEARER_TO_VARIANCE - within.powi(2)).max(0.0).sqrt(), within)
 }
 

@@ -19,7 +19,7 @@ use crate::result::{
 };
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
-use crate::writing::{Thing, Writing, size_name};
+use crate::writing::{Thing, Writing};
 
 /// What the table shows; `None` if there are fewer than two ways to compare.
 pub fn finding(table: &Table) -> Option<Finding> {
@@ -134,54 +134,27 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
         later.filter(|other| row.writing.differences(&other.writing).len() == 1).count()
     });
     let questions = pairs.sum::<usize>();
-    let mut sizes: Vec<u64> = Vec::new();
-    for row in &rows {
-        if !sizes.contains(&row.writing.write_bytes) {
-            sizes.push(row.writing.write_bytes);
-        }
-    }
-    let base_at = |&size: &u64| {
-        let base = based(table, size)?;
-        rows.iter().find(|row| row.writing == base).copied()
-    };
-    let bases: Vec<Row<'_>> = sizes.iter().filter_map(base_at).collect();
-    if bases.is_empty() {
+    let base = table.baseline.as_deref().and_then(|base| Writing::named(base).ok());
+    let Some(&base) = rows.iter().find(|row| Some(row.writing) == base) else {
         return only(format!(
             "On {place} nothing is compared: the baseline is not durable or was not measured."
         ));
-    }
-    let climbs: Vec<Vec<Step<'_>>> =
-        bases.iter().map(|&base| climb(table, &rows, base, questions)).collect();
-    let said = bases.iter().zip(&climbs).map(|(&base, climb)| {
-        let at = match bases.len() {
-            1 => place.clone(),
-            _ => format!("{place}, at {}", size_name(base.writing.write_bytes)),
-        };
-        if climb.is_empty() {
-            none_faster(table, &rows, base, questions, &at)
-        } else {
-            sentence(table, &rows, climb, &at)
-        }
-    });
-    let sentence = said.collect::<Vec<_>>().join(" ");
-    let steps = &climbs[0];
+    };
+    let steps = climb(table, &rows, base, questions);
     let compared = steps.first().map(|step| Compared {
         way: step.to.way.name.clone(),
         against: step.from.way.name.clone(),
         speedup: step.speedup,
     });
     Finding {
-        sentence,
+        sentence: match steps.is_empty() {
+            true => none_faster(table, &rows, base, questions, &place),
+            false => sentence(table, &rows, &steps, &place),
+        },
         why: steps.first().and_then(|step| why(step.to.way, step.from.way)),
         best: steps.last().map(|step| step.to.way.name.clone()),
         first: compared,
     }
-}
-
-/// The baseline at this size of a write.
-fn based(table: &Table, write_bytes: u64) -> Option<Writing> {
-    let base = Writing::named(table.baseline.as_deref()?).ok()?;
-    Some(Writing { write_bytes, ..base })
 }
 
 /// From the baseline to the plainest way that nothing which differs in one thing is shown to beat.
@@ -488,18 +461,14 @@ pub(crate) mod tests {
 
     /// "`fallocate 512B` is 2.1 times as fast as `new`", of 4 KiB.
     #[test]
-    fn each_size_of_a_write_has_its_own_baseline() {
+    fn ways_of_another_size_of_a_write_are_no_part_of_the_sentence() {
         let found = of(&ways(&[
             ("new fdatasync", 200.0),
             ("fallocate fdatasync", 199.0),
             ("new fdatasync 512B", 150.0),
             ("fallocate fdatasync 512B", 70.0),
         ]));
-        let said = &found.sentence;
-        assert!(said.contains(", at 4KiB none of the 1 durable ways"), "{said}");
-        let small = "at 512B `fallocate fdatasync 512B` is 2.14 times as fast as `new fdatasync \
-                     512B`";
-        assert!(said.contains(small), "{said}");
+        assert!(found.sentence.contains("none of the 1 durable ways"), "{}", found.sentence);
     }
 
     fn billed(name: &str, us: f64, journal: u64) -> Way {

@@ -195,7 +195,7 @@ pub(crate) fn too_fast(table: &Table) -> Option<(&str, u64)> {
 const OF_A_RUN: &str = "flush-too-fast";
 /// Warnings that leave the compared rounds as they are: about clean-up and other parts. Other load
 /// is none of them: it may slow one of two ways more than the other, in every round.
-const HARMLESS: [&str; 5] = ["swept", "left-out", "cut-short", "part-failed", "no-root"];
+const HARMLESS: [&str; 4] = ["swept", "left-out", "part-failed", "no-root"];
 
 /// Whether it is about what was measured in the whole run: not a single table, not clean-up.
 pub(crate) fn is_doubt(warning: &Warning) -> bool {

@@ -5,13 +5,10 @@
 //! measured, the answers (`crate::claims`).
 //!
 //! Where the time is given for all parts together, the remaining time is shared out again before
-//! each part, by weight: a quick part leaves more to the later ones, a slow one less. A part that
-//! takes far more than its share is ended as by Ctrl-C, with the results that it has by then.
+//! each part, by weight: a quick part leaves more to the later ones, a slow one less.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use inkstone_io::{Directory, is_root};
@@ -56,8 +53,6 @@ pub enum What {
 pub const CLAIMS_TIME: Duration = Duration::from_secs(240);
 /// A part with less time than this shows nothing.
 const SHARE_MIN: Duration = Duration::from_millis(300);
-/// A part that takes this multiple of its share is ended.
-const SHARES_MAX: f64 = 1.5;
 /// Creating and removing an image on an ordinary disk; a smaller share does not make this shorter.
 const IMAGE_TIME_MIN: Duration = Duration::from_secs(3);
 /// A part of so few seconds is run in any case.
@@ -182,19 +177,7 @@ fn run(
     }
     let title = format!("{}/{count} {name}", index + 1);
     let pace = Pace { rounds, budget: Some(share), seed };
-    let (stop, command) = (context.stop, context.command.clone());
-    let limit = share.mul_f64(SHARES_MAX).max(Duration::from_secs(2));
-    let (done, was_cut) = within(stop, limit, |stop| {
-        let mut context = Context { stop, progress: context.progress, command };
-        one(open, part, &pace, (&title, only), &mut context, started)
-    });
-    if was_cut {
-        let text = format!(
-            "{name} took far longer than its share of the time and was stopped: it has fewer \
-             rounds than the others"
-        );
-        started.warn("cut-short", text, CURE);
-    }
+    let done = one(open, part, &pace, (&title, only), context, started);
     started.keep(&name, done);
 }
 
@@ -221,50 +204,9 @@ fn paced(plan: &mut Plan, rounds: u32, seed: u64, share: Duration, images: u32) 
     plan.seed = seed;
 }
 
-/// Runs `body` with a flag that is set when the user wants to stop or `limit` has passed; also
-/// returns whether it was the limit.
-fn within<T>(stop: &AtomicBool, limit: Duration, body: impl FnOnce(&AtomicBool) -> T) -> (T, bool) {
-    const LOOK: Duration = Duration::from_millis(20);
-    let ended = AtomicBool::new(stop.load(Ordering::Relaxed));
-    let (alive, gone) = channel::<()>();
-    std::thread::scope(|scope| {
-        let ended = &ended;
-        let watch = scope.spawn(move || {
-            let begin = Instant::now();
-            while gone.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let is_over = begin.elapsed() >= limit;
-                if is_over || stop.load(Ordering::Relaxed) {
-                    ended.store(true, Ordering::Relaxed);
-                    return is_over;
-                }
-            }
-            false
-        });
-        let done = body(ended);
-        drop(alive);
-        (done, watch.join().unwrap_or(false))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_takes_too_long_is_ended_and_told() {
-        let stop = AtomicBool::new(false);
-        let wait = |flag: &AtomicBool| {
-            let begin = Instant::now();
-            while !flag.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(20) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            flag.load(Ordering::Relaxed)
-        };
-        assert_eq!(within(&stop, Duration::from_millis(50), wait), (true, true));
-        assert_eq!(within(&stop, Duration::from_secs(20), |_| 7), (7, false));
-        let stop = AtomicBool::new(true);
-        assert_eq!(within(&stop, Duration::from_secs(20), wait), (true, false));
-    }
 
     #[test]
     fn statements_run_the_rows_that_they_need_and_no_others() {

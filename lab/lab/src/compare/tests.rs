@@ -134,19 +134,6 @@ fn a_warning_of_one_of_the_two_allows_no_verdict() {
     assert_eq!(compare(&both, &second).exit_code(), 3, "both ran beside it");
 }
 
-#[test]
-fn few_ways_are_measured_by_their_baseline_and_it_is_not_judged() {
-    let mut rng = Rng::with_seed(5);
-    let world = World { round: 0.02, between: 0.0, spikes: 0.0 };
-    let mut pair = [run_of(&mut rng, &world, &[]), run_of(&mut rng, &world, &[(1, 1.6)])];
-    pair.iter_mut().for_each(|result| result.tables[0].ways.truncate(3));
-    let found = compare(&pair[0], &pair[1]);
-    assert_eq!(why(&found, "way 0"), Some("it is the yardstick of the others"));
-    assert_eq!(found.lines[1].change, Change::Slower);
-    pair.iter_mut().for_each(|result| result.tables[0].baseline = None);
-    assert_eq!(compare(&pair[0], &pair[1]).exit_code(), 4);
-}
-
 /// Eight ways; the fifth takes `slow` times the time.
 fn eight(name: &str, slow: f64) -> LabResult {
     let one = |number: usize| {
