@@ -14,9 +14,8 @@ use clap::Args;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
-use inkstone_powerloss::log_run::record as make;
-use inkstone_powerloss::log_run::spec::{Kind, Spec};
-use inkstone_powerloss::medium::{PowerCut, Shown, Which};
+use inkstone_powerloss::log_run::{record as make, usage};
+use inkstone_powerloss::medium::{PowerCut, Which};
 use inkstone_powerloss::replay::Recorded;
 use inkstone_powerloss::words::Way;
 
@@ -49,9 +48,6 @@ pub(crate) struct RecordArguments {
     /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
-    /// Record a raft log instead of a plain log
-    #[arg(long)]
-    raft: bool,
 }
 
 #[derive(Debug, Args)]
@@ -96,7 +92,7 @@ fn can_run(kind: FsKind) -> anyhow::Result<()> {
 
 /// Makes a recording.
 pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let &RecordArguments { ref file, kind, way, seed, length, raft } = arguments;
+    let &RecordArguments { ref file, kind, way, seed, length } = arguments;
     can_run(kind)?;
     if file.exists() {
         bail!(
@@ -104,17 +100,16 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
             file.display()
         );
     }
-    let subject = if raft { Kind::Raft } else { Kind::Log };
-    let spec = Spec { kind, way, seed, length, mistake: None, subject };
+    let usage = usage(kind, way, seed, length);
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let mut medium = PowerCut::new(&machine, kind);
-    let chronicle = make(&mut medium, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
+    let recorded = make(&mut medium, &usage, &program()?, stop).map_err(|why| anyhow!(why))?;
     let recording = std::mem::take(&mut medium.recording);
     drop(medium);
     machine.remove().map_err(|why| anyhow!(why))?;
     recording.save(file).with_context(|| format!("write {}", file.display()))?;
     say!("{}: {} entries", file.display(), recording.entries.len());
-    match chronicle.failed {
+    match recorded.failed {
         Some(why) => bail!("the writer reports: {why}"),
         None => Ok(ExitCode::SUCCESS),
     }
@@ -133,8 +128,7 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let (mut states, mut broken) = (0, 0);
     let mut medium = PowerCut::new(&machine, recorded.kind());
-    let shown = medium.replay(&recording, recorded.range(), &which, &mut |shown| {
-        let Shown::State(state) = shown else { return Ok(ControlFlow::Continue(())) };
+    let shown = medium.replay(&recording, recorded.range(), &which, &mut |state| {
         states += 1;
         if let Err(why) = recorded.judge(state) {
             broken += 1;

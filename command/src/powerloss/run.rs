@@ -12,7 +12,6 @@ use clap::Args;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::log_run::spec::Kind;
 use inkstone_powerloss::strategies::plain::Plain;
 use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
@@ -21,9 +20,6 @@ use super::mistake::MistakeArgument;
 use super::shared::{JsonArgument, all_or, campaign, conclude};
 use crate::parse::names;
 use crate::stdout::{erase, redraw};
-
-/// Unless somebody says otherwise.
-const PROJECTED: u64 = 6000;
 
 #[derive(Debug, Args)]
 struct KernelArguments {
@@ -53,11 +49,8 @@ impl KernelArguments {
 #[command(after_help = "\
 Examples:
   sudo inkstone powerloss run                 60 mounted states on each file system: about a minute
-  sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected \
-100000
-  sudo inkstone powerloss run --mounted 1000 --projected 100000 --json result.json
-  sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, \
-truncations, purges
+  sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000
+  sudo inkstone powerloss run --mounted 1000 --json result.json
 
 Exit code 0: every promise held in every state that was checked, and at least one state was \
 checked. 1: a promise was
@@ -72,13 +65,6 @@ pub(crate) struct RunArguments {
     /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
     mounted: u64,
-    /// States projected from these without a mount, for each file system [default: 6000; none for a
-    /// raft log]
-    #[arg(long, value_name = "N", conflicts_with = "raft")]
-    projected: Option<u64>,
-    /// Test a raft log instead of a plain log
-    #[arg(long)]
-    raft: bool,
     /// Where to keep the recording of a violation
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     keep: PathBuf,
@@ -88,16 +74,11 @@ pub(crate) struct RunArguments {
 
 /// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
+    let RunArguments { kernel, ways, mounted, keep, mistake } = arguments;
     let file = kernel.json.open()?;
     let campaign = kernel.campaign(Some(keep.clone()))?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
-    let wanted = log_run::Wanted {
-        ways: all_or(ways),
-        mounted: *mounted,
-        projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
-        subject: if *raft { Kind::Raft } else { Kind::Log },
-    };
+    let wanted = log_run::Wanted { ways: all_or(ways), mounted: *mounted };
     let results = log_run::run(&campaign, &wanted, stop, &mut redraw);
     erase();
     conclude(&results?, file, stop)

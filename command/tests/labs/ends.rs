@@ -20,7 +20,7 @@ const LONG: &[&str] = &[
 /// The same, of what needs root and file systems.
 const LONG_AS_ROOT: &[&str] = &[
     "lab filesystems --file-systems ext4 --size 64KiB --bill-commits 0 --rounds 1000",
-    "powerloss run --fs ext4 --mounted 100000 --projected 100000",
+    "powerloss run --fs ext4 --mounted 100000",
     "powerloss strategies --fs ext4 --states 100000",
     "powerloss faults --fs ext4 --rounds 100000",
     "powerloss replay recording --states 100000",

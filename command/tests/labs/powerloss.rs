@@ -39,11 +39,12 @@ fn arguments_that_make_no_sense_are_refused() {
     }
     // It is hidden, but a command of its own: it reports what it could not do. It ends with its
     // input.
-    let words = ["powerloss", "writer", "/dev/null/log", "inkstone-use 1 threads=1 seed=1 life=1"];
+    let words =
+        ["powerloss", "writer", "/dev/null/log", "inkstone-use 2 threads=1 seed=1 life=1 from=0"];
     let mut writer = command(at, &words).stderr(Stdio::inherit()).spawn().expect("it runs");
     let said = BufReader::new(writer.stdout.take().expect("a pipe"));
     let mut lines = said.lines().map_while(Result::ok);
-    let failed = lines.find(|line| line.contains("Failed") && line.contains(r#""call":"Open""#));
+    let failed = lines.find(|line| line.contains(r#"{"NotOpened":["opens","#));
     drop(writer.stdin.take());
     writer.wait().expect("it ends");
     assert!(failed.is_some(), "it did not say that it could not open the log");
@@ -81,7 +82,7 @@ fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
     }
     assert!(words.contains("every promise held in 60 states"), "{words}");
     // Something was acknowledged, and second writers were tried: else nothing was tested.
-    for something in ["acknowledgements", "newly acknowledged", "second writers refused"] {
+    for something in ["acknowledgements", "records read back", "second writers refused"] {
         assert!(words.contains(something), "{words}");
     }
     assert_eq!(names(at), ["kill.json"]);

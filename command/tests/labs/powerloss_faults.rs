@@ -97,7 +97,7 @@ fn a_full_file_system_is_met_and_left_behind() {
 fn syncs(trace: &str) -> Vec<(String, bool)> {
     let mut seen = Vec::new();
     for line in trace.lines() {
-        if line.contains("write(1") && line.contains(r#"\"Begin\""#) {
+        if line.contains("write(1") && line.contains(r#"\"Opening\""#) {
             seen.push((String::new(), false));
         } else if line.contains(" fsync(") || line.contains(" fdatasync(") {
             // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a

@@ -3,10 +3,9 @@
 //! *Owns*: the moment of the kill, what is tried beside a stopped writer, the sums. *May not
 //! touch*: how the log is used, and what it promised ([`crate::in_use`]).
 //!
-//! After each kill the witness opens the log and reads all of it: nothing acknowledged is missing;
-//! each thread's records are in order, whole, none twice, none that was not announced; a batch is
-//! there whole or not at all; and what an earlier opening has shown is still there. Then the next
-//! writer continues with the same log.
+//! After each kill the witness opens the log, reads all of it, and appends; the judge compares it
+//! with what this writer and all before it were promised. Then the next writer continues with the
+//! same log.
 //!
 //! **A kill is not a power loss**: unsynced writes stay in the page cache, and the next opening
 //! finds them. So this lab tests the order of steps inside the process (nothing is acknowledged
@@ -17,24 +16,26 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone::{Error, Log, Lsn, Reader, Verdict as Opened};
+use inkstone::{Error, Log, Reader};
 use inkstone_host::Signal;
+use inkstone_subject::log::past::{Callers, Past};
+use inkstone_subject::log::words::{By, Call, Shown};
 
 use crate::campaign::Campaign;
-use crate::in_use::lines::{Call, Line, Made};
-use crate::in_use::promised::{Promised, Shown};
+use crate::in_use::judging::Judging;
+use crate::in_use::lines::Line;
 use crate::in_use::usage::Usage;
 use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
 use crate::process::{Heard, Process, whole};
 use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
-use crate::words::Way;
+use crate::words::{END, Way};
 
-/// With more records than this the witness truncates the log itself, so that a round stays short.
-const RECORDS_MAX: u64 = 3000;
 /// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
+/// A stopped writer says nothing more: what it has said arrives within this time.
+const QUIET_AFTER: Duration = Duration::from_millis(20);
 
 /// Kills so many writers, until a promise was broken, or `stop` is set.
 pub fn run(
@@ -48,12 +49,13 @@ pub fn run(
     let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, \
                    written by rule and buffered; the page cache survives a kill";
     let mut result = campaign.begin("kill", medium.file_system.clone(), subject);
+    let round = Round::new(campaign, 1, 0);
     let mut lab = Kill {
         campaign,
-        shown: Shown::default(),
         opening: Duration::from_millis(5),
-        round: Round::new(campaign, 1),
-        lines: Vec::new(),
+        judging: Judging::new(round.usage, Past::new(Callers::One)),
+        is_open: false,
+        round,
         counts: Counts::default(),
     };
     let plan = Plan { rounds, violations_max: 1, keep_in: None };
@@ -97,15 +99,19 @@ struct Round {
 }
 
 impl Round {
-    fn new(campaign: &Campaign, number: u32) -> Self {
+    /// `from`: the number of its first record.
+    fn new(campaign: &Campaign, number: u32, from: u32) -> Self {
         let mut rng = fastrand::Rng::with_seed(
             campaign.seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
         let mut usage = Usage {
-            way: [None, None, Some(Way::BufferedFdatasync)][rng.usize(..3)],
             threads: [1, 2, 8][rng.usize(..3)],
             seed: rng.u64(..),
             life: number,
+            from,
+            kind: None,
+            way: [None, None, Some(Way::BufferedFdatasync)][rng.usize(..3)],
+            length: None,
             ends_after: None,
             mistake: campaign.mistake,
         };
@@ -141,111 +147,120 @@ impl Round {
 
 struct Kill<'a> {
     campaign: &'a Campaign,
-    /// What the last opening has shown.
-    shown: Shown,
     /// How long the last observed opening took.
     opening: Duration,
     round: Round,
-    lines: Vec<Line>,
+    judging: Judging,
+    is_open: bool,
     counts: Counts,
 }
 
-impl Kill<'_> {
-    /// Notes a line; an error is a writer that fails.
-    fn take(&mut self, line: &[u8]) -> Result<(), String> {
-        let Some(line) = whole(line) else { return Ok(()) };
-        let line = Line::parse(&line)?;
-        if let Line::Failed(made, why) = &line {
-            return Err(format!("the writer failed: {:?}: {}", made.call, why.text));
-        }
-        self.lines.push(line);
-        Ok(())
-    }
+/// Why a round goes no further: the lab cannot, or a promise is broken.
+enum Halt {
+    Lab(String),
+    Broken(String),
+}
 
-    fn is_open(&self) -> bool {
-        self.lines.iter().any(|line| matches!(line, Line::Shown(..)))
+impl From<String> for Halt {
+    fn from(why: String) -> Self {
+        Self::Lab(why)
+    }
+}
+
+impl Kill<'_> {
+    fn take(&mut self, line: &[u8]) -> Result<Option<Line>, Halt> {
+        let Some(line) = whole(line) else { return Ok(None) };
+        if line == END {
+            return Ok(None);
+        }
+        let (line, told) = self.judging.hear(&line)?;
+        told.map_err(|broken| Halt::Broken(format!("before the kill: {broken}")))?;
+        self.is_open |= matches!(line, Line::Opened(..));
+        Ok(Some(line))
     }
 
     /// Hears the writer until the kill's clock starts.
-    fn await_trigger(&mut self, process: &Process, began: Instant) -> Result<(), String> {
-        let mut acknowledged = 0;
+    fn await_trigger(&mut self, process: &Process, began: Instant) -> Result<(), Halt> {
+        let mut last = None;
         loop {
-            let is_reached = match (self.round.trigger, self.lines.last()) {
-                (Trigger::Start, _) => true,
-                (Trigger::Open, _) => self.is_open(),
-                (Trigger::Acknowledgements(count), _) => acknowledged >= count,
-                (Trigger::Closing, last) => {
-                    matches!(last, Some(Line::Begin(Made { call: Call::Close, .. })))
-                }
+            let is_reached = match self.round.trigger {
+                Trigger::Start => true,
+                Trigger::Open => self.is_open,
+                Trigger::Acknowledgements(count) => self.judging.acknowledged >= u64::from(count),
+                Trigger::Closing => matches!(last, Some(Line::Began(_, Call::Close))),
             };
             if is_reached {
                 return Ok(());
             }
-            match process.hear(SILENT_FOR) {
+            last = match process.hear(SILENT_FOR) {
                 Heard::Line(line) => self.take(&line)?,
-                Heard::Ended => return Err("the writer ended by itself".into()),
+                Heard::Ended => return Err("the writer ended by itself".to_owned().into()),
                 Heard::Silent => {
-                    return Err(format!("the writer hangs: no line for {SILENT_FOR:?}"));
+                    return Err(format!("the writer hangs: no line for {SILENT_FOR:?}").into());
                 }
-            }
-            match self.lines.last() {
-                Some(Line::Shown(..)) => self.opening = began.elapsed(),
-                Some(line) if is_acknowledgement(line) => acknowledged += 1,
-                _ => {}
+            };
+            if matches!(last, Some(Line::Opened(..))) {
+                self.opening = began.elapsed();
             }
         }
     }
 
     /// What other processes see of the log of a stopped writer: a second writer gets an error that
-    /// names the first, a reader reads. Returns what that reader saw as durable.
-    fn beside(&mut self, path: &Path, writer: u32) -> Result<u64, String> {
-        let options = self.round.usage.options();
+    /// names the first, a reader reads.
+    fn beside(&mut self, path: &Path, process: &Process) -> Result<Shown, Halt> {
+        while let Heard::Line(line) = process.hear(QUIET_AFTER) {
+            self.take(&line)?;
+        }
+        let (writer, options) = (process.id(), self.round.usage.options());
         match Log::open(path, options.clone()) {
-            Ok(_) => return Err("a second writer could open the log".into()),
+            Ok(_) => return Err(Halt::Broken("a second writer could open the log".into())),
             Err(Error::Locked { holder, .. }) if holder.contains(&writer.to_string()) => {}
             Err(error) => {
-                return Err(format!("a second writer was refused with the wrong message: {error}"));
+                let why = format!("a second writer was refused with the wrong message: {error}");
+                return Err(Halt::Broken(why));
             }
         }
         self.counts.add("second writers refused", 1);
-        let reader = Reader::open(path, &options)
-            .map_err(|error| format!("a reader beside the stopped writer failed: {error}"))?;
-        Ok(reader.durable().get())
+        let reader = Reader::open(path, &options).map_err(|error| {
+            Halt::Broken(format!("a reader beside the stopped writer failed: {error}"))
+        })?;
+        // How much is durable only the writer knows.
+        let by = By::Beside { durable: u64::MAX };
+        let mut shown = Shown::new(by, reader.first().get(), reader.durable().get());
+        shown.read(&reader);
+        // It looks at the files again when it is asked for more than it saw first.
+        shown.last = reader.durable().get();
+        Ok(shown)
     }
 
-    /// Compares the log with what was promised, and lets go of it. Mostly the next writer finds
-    /// what the kill left.
-    fn look(&mut self, path: &Path) -> Result<(), String> {
-        let usage = self.round.usage;
-        let log = Log::open(path, usage.options())
-            .map_err(|error| format!("the log cannot be opened: {error}"))?;
-        let promised = Promised::by(&self.shown, &self.lines, self.lines.len());
-        let (shown, counts) = match promised.check(&log) {
-            Ok(found) => found,
-            Err(what) => {
-                log.abandon();
-                return Err(what);
-            }
-        };
-        self.shown = shown;
-        self.counts.add("records read back", counts.records);
-        self.counts.add("of these shown before", counts.again);
-        self.counts.add("of these newly acknowledged", counts.acknowledged);
-        self.counts.add("torn tails", u64::from(log.recovery().verdict == Opened::Torn));
-        let (first, last) = (log.first().get(), log.last().get());
-        if last + 1 - first > RECORDS_MAX {
-            let kept = last - RECORDS_MAX / 4;
-            log.truncate_before(Lsn::new(kept)).map_err(|error| {
-                format!("the witness could not truncate the log before LSN {kept}: {error}")
-            })?;
-            let records = self.shown.records[(kept - first) as usize..].into();
-            self.shown = Shown { first: kept, records };
+    fn live(&mut self, path: &Path) -> Result<(), Halt> {
+        let began = Instant::now();
+        let words = self.round.usage.to_string();
+        let mut process = Process::of(&self.campaign.program, path, &words)?;
+        self.await_trigger(&process, began)?;
+        std::thread::sleep(match self.round.trigger {
+            Trigger::Start => self.opening.mul_f64(self.round.delay as f64 / 1000.0),
+            _ => Duration::from_micros(self.round.delay),
+        });
+        let mut seen = None;
+        if self.round.manner != Manner::Kill && self.is_open {
+            process.signal(Signal::Stop)?;
+            seen = Some(self.beside(path, &process)?);
         }
-        if usage.life.is_multiple_of(4) {
-            let closed = log.close();
-            return closed.map_err(|error| format!("the witness could not close the log: {error}"));
+        if let Manner::StopAndGoOn(time) = self.round.manner {
+            process.signal(Signal::Continue)?;
+            std::thread::sleep(time);
         }
-        log.abandon();
+        process.kill();
+        while let Heard::Line(line) = process.hear(SILENT_FOR) {
+            self.take(&line)?;
+        }
+        process.end(SILENT_FOR).ok_or_else(|| "the writer does not end".to_owned())?;
+        // Of one that went on, what was seen may be truncated.
+        if let Some(seen) = seen.filter(|_| self.round.manner == Manner::Stop) {
+            let seen = self.judging.seen(&seen);
+            seen.map_err(|broken| Halt::Broken(format!("beside the stopped writer: {broken}")))?;
+        }
         Ok(())
     }
 
@@ -256,11 +271,6 @@ impl Kill<'_> {
     }
 }
 
-fn is_acknowledgement(line: &Line) -> bool {
-    let is_sync = matches!(line, Line::Done(Made { call: Call::Sync, .. }, _));
-    is_sync || line.is_acknowledgement()
-}
-
 impl Lab<Killed> for Kill<'_> {
     fn write(
         &mut self,
@@ -269,57 +279,36 @@ impl Lab<Killed> for Kill<'_> {
         _: &AtomicBool,
     ) -> Result<Written, RunError> {
         let number = round as u32 + 1;
-        self.round = Round::new(self.campaign, number);
-        self.lines.clear();
-        let told = |why: String| RunError::Other(format!("round {number}: {why}"));
-        let path = medium.ground("kill").map_err(told)?.directory;
-        let began = Instant::now();
-        let words = self.round.usage.to_string();
-        let mut process = Process::of(&self.campaign.program, &path, &words).map_err(told)?;
-        self.await_trigger(&process, began).map_err(told)?;
-        std::thread::sleep(match self.round.trigger {
-            Trigger::Start => self.opening.mul_f64(self.round.delay as f64 / 1000.0),
-            _ => Duration::from_micros(self.round.delay),
-        });
-        let mut beside = Ok(0);
-        if self.round.manner != Manner::Kill {
-            process.signal(Signal::Stop).map_err(told)?;
-            beside = self.beside(&path, process.id());
-        }
-        if let Manner::StopAndGoOn(time) = self.round.manner {
-            process.signal(Signal::Continue).map_err(told)?;
-            std::thread::sleep(time);
-        }
-        process.kill();
-        while let Heard::Line(line) = process.hear(SILENT_FOR) {
-            self.take(&line).map_err(told)?;
-        }
-        process.end(SILENT_FOR).ok_or_else(|| told("the writer does not end".into()))?;
+        let past = self.judging.after();
+        self.round = Round::new(self.campaign, number, past.numbers());
+        self.judging = Judging::new(self.round.usage, past);
+        self.is_open = false;
+        let path = medium.ground("kill")?.directory;
+        let lived = self.live(&path);
         self.counts.add("kills", 1);
-        self.counts.add("of these before the log was open", u64::from(!self.is_open()));
-        let acknowledged = self.lines.iter().filter(|line| is_acknowledgement(line)).count();
-        self.counts.add("acknowledgements", acknowledged as u64);
-        match beside {
-            // What a reader called durable must be there as well.
-            Ok(durable) => {
-                let made = Made { writer: u32::MAX, call: Call::Sync, number: 0, count: 1 };
-                self.lines.push(Line::Done(made, durable));
+        self.counts.add("of these before the log was open", u64::from(!self.is_open));
+        self.counts.add("acknowledgements", self.judging.acknowledged);
+        match lived {
+            Ok(()) => {
+                (0..self.judging.heard()).for_each(|_| medium.heard(""));
+                Ok(Written { choice: Some(Choice::default()), broken: Vec::new() })
             }
-            Err(what) => {
-                let broken = vec![self.kept(&path, &what)];
-                return Ok(Written { choice: None, broken });
+            Err(Halt::Broken(what)) => {
+                Ok(Written { choice: None, broken: vec![self.kept(&path, &what)] })
             }
+            Err(Halt::Lab(why)) => Err(RunError::Other(format!("round {number}: {why}"))),
         }
-        Ok(Written { choice: Some(Choice::default()), broken: Vec::new() })
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let path = state.up()?;
-        Ok(self.look(path).map_err(|what| self.kept(path, &what)))
+        let judged = self.judging.judge(state);
+        self.counts.add("records read back", self.judging.records());
+        Ok(judged.map_err(|what| self.kept(path, &what)))
     }
 
     fn class(&self) -> Option<String> {
-        let is_cut_short = self.round.trigger == Trigger::Start && self.is_open();
+        let is_cut_short = self.round.trigger == Trigger::Start && self.is_open;
         Some(if is_cut_short { "killed after a time" } else { self.round.class() }.into())
     }
 

@@ -4,18 +4,17 @@
 
 use std::ops::RangeInclusive;
 
+use crate::in_use::judging::Recorded as OfLog;
 use crate::kernel::machine::FsKind;
 use crate::kernel::recording::Recording;
-use crate::log_run::Judging;
-use crate::log_run::chronicle::Chronicle;
 use crate::medium::State;
 use crate::strategies::plain::Trial;
 use crate::strategies::{left, plain};
 
 #[derive(Debug)]
 pub enum Recorded {
-    /// A history of a log or of a raft log.
-    Log(Box<Judging>),
+    /// A history of a log.
+    Log(Box<OfLog>, FsKind),
     /// A plain way of writing, and the first and last entry of its steps.
     Plain(Trial, RangeInclusive<usize>),
 }
@@ -24,8 +23,9 @@ impl Recorded {
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
         if !head.starts_with(plain::HEAD) {
-            return Chronicle::read(recording)
-                .map(|chronicle| Self::Log(Box::new(Judging::new(chronicle))));
+            let log = OfLog::of(recording)?;
+            let kind = log.judging.usage.kind.ok_or("it does not name the file system")?;
+            return Ok(Self::Log(Box::new(log), kind));
         }
         let lines = recording.lines();
         let (first, last) = lines.first().zip(lines.last()).ok_or("the writer said nothing")?;
@@ -34,7 +34,7 @@ impl Recorded {
 
     pub fn kind(&self) -> FsKind {
         match self {
-            Self::Log(judging) => judging.chronicle().spec.kind,
+            Self::Log(_, kind) => *kind,
             Self::Plain(trial, _) => trial.kind,
         }
     }
@@ -42,21 +42,21 @@ impl Recorded {
     /// The cuts that can be judged.
     pub fn range(&self) -> RangeInclusive<usize> {
         match self {
-            Self::Log(judging) => judging.chronicle().first..=judging.chronicle().last,
+            Self::Log(log, _) => log.range.clone(),
             Self::Plain(_, range) => range.clone(),
         }
     }
 
     pub fn failed(&self) -> Option<&str> {
         match self {
-            Self::Log(judging) => judging.chronicle().failed.as_deref(),
+            Self::Log(log, _) => log.failed.as_deref(),
             Self::Plain(..) => None,
         }
     }
 
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         match self {
-            Self::Log(judging) => judging.judge(state),
+            Self::Log(log, _) => log.judging.judge(state),
             Self::Plain(trial, _) => {
                 let left = left(trial, state)?;
                 if left.missing() > 0 {

@@ -14,7 +14,7 @@
 //! | [`crate::any`] | any command | killed, power cut | the lines that it printed |
 //! | [`crate::kill`] | threads on a log ([`crate::in_use`]) | killed | what calls were promised |
 //! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
-//! | [`crate::log_run`] | a history of a log or raft log | power cut | the model of each moment |
+//! | [`crate::log_run`] | a history of a log | power cut | the model of each moment |
 //! | [`crate::strategies`] | one plain way of writing | power cut | the bytes of each step |
 //!
 //! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
@@ -23,9 +23,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernel::machine::Machine;
-use crate::kernel::states::Cut;
-use crate::medium::{Choice, Medium, Place, RunError, Shown, State};
+use crate::medium::{Choice, Medium, RunError, State};
 use crate::result::{RunResult, Violation};
 
 #[derive(Debug, Clone)]
@@ -55,17 +53,6 @@ pub(crate) trait Lab<M: Medium> {
 
     /// The inner error is a broken promise.
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError>;
-
-    /// Judges what follows from the state that was judged last, when it is not mounted any more. A
-    /// promise is broken in another state of the same cut.
-    fn after(
-        &mut self,
-        _: &Machine,
-        _: &Cut,
-        _: &[bool],
-    ) -> Result<Result<(), (String, Place)>, RunError> {
-        Ok(Ok(()))
-    }
 
     /// Under which name the last state counts, if not under the medium's.
     fn class(&self) -> Option<String> {
@@ -114,19 +101,11 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
         };
         let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
-            medium.states(&choice, &mut |shown| {
-                match shown {
-                    Shown::State(state) => {
-                        let judged = lab.judge(state)?;
-                        let class = lab.class().unwrap_or_else(|| state.class.to_owned());
-                        result.count(&class, 1);
-                        broken.extend(judged.err().map(|why| (why, state.place.clone())));
-                    }
-                    Shown::After(machine, cut, kept) => {
-                        let judged = lab.after(machine, cut, kept)?;
-                        broken.extend(judged.err().map(|(why, place)| (why, Some(place))));
-                    }
-                }
+            medium.states(&choice, &mut |state| {
+                let judged = lab.judge(state)?;
+                let class = lab.class().unwrap_or_else(|| state.class.to_owned());
+                result.count(&class, 1);
+                broken.extend(judged.err().map(|why| (why, state.place.clone())));
                 let count = result.violations.len() + broken.len();
                 let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

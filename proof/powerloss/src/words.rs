@@ -4,7 +4,7 @@
 //! it. *May not touch*: the writing.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::str::FromStr;
 
@@ -127,16 +127,6 @@ macro_rules! in_words {
 }
 pub(crate) use in_words;
 
-/// The log is being opened for the first time.
-pub const OPENING: &str = "opening";
-/// It is open.
-pub const OPENED: &str = "opened";
-/// `start 7`: operation 7 begins.
-pub const START: &str = "start";
-/// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see
-/// `log_run/raft.rs`.
-pub const DONE: &str = "done";
-
 /// The line of a writer that has failed: the rest says why.
 pub const FAILED: &str = "failed";
 /// The line of a writer that has done everything.
@@ -144,24 +134,43 @@ pub const END: &str = "end";
 /// The answer to each line of a writer that goes step by step.
 pub const GO: &str = "go";
 
-/// A writer that goes step by step: it says a line, and waits until whoever records has noted it.
-pub(crate) struct InStep<'a, R> {
+/// A writer that says lines. If it goes step by step, it waits until whoever records has noted the
+/// line.
+pub(crate) struct Teller<'a, R> {
     input: R,
     output: &'a mut (dyn Write + Send),
+    is_in_step: bool,
 }
 
-impl<'a, R: BufRead> InStep<'a, R> {
-    pub(crate) fn new(input: R, output: &'a mut (dyn Write + Send)) -> Self {
-        Self { input, output }
+impl<'a, R: BufRead> Teller<'a, R> {
+    pub(crate) fn in_step(input: R, output: &'a mut (dyn Write + Send)) -> Self {
+        Self::new(input, output, true)
+    }
+
+    pub(crate) fn new(input: R, output: &'a mut (dyn Write + Send), is_in_step: bool) -> Self {
+        Self { input, output, is_in_step }
+    }
+
+    /// Says a line; what it is answered.
+    pub(crate) fn ask(&mut self, line: &str) -> Result<String, String> {
+        let gone = |what: &dyn Display| format!("after {line:?} the recorder has ended: {what}");
+        // One write a line: a kill leaves whole lines.
+        let said = self.output.write_all(format!("{line}\n").as_bytes());
+        said.and_then(|()| self.output.flush()).map_err(|error| gone(&error))?;
+        if !self.is_in_step {
+            return Ok(GO.to_owned());
+        }
+        let mut answer = String::new();
+        match self.input.read_line(&mut answer) {
+            Ok(0) => Err(gone(&"no answer")),
+            Ok(_) => Ok(answer.trim_end().to_owned()),
+            Err(error) => Err(gone(&error)),
+        }
     }
 
     pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
-        let gone = |what: &dyn Display| format!("after {line:?} the recorder has ended: {what}");
-        let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
-        said.map_err(|error| gone(&error))?;
-        let mut answer = String::new();
-        self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
-        if answer.trim_end() == GO { Ok(()) } else { Err(gone(&format!("it answers {answer:?}"))) }
+        let answer = self.ask(line)?;
+        if answer == GO { Ok(()) } else { Err(format!("to {line:?} it is answered {answer:?}")) }
     }
 
     /// Says how it ended.
@@ -169,10 +178,8 @@ impl<'a, R: BufRead> InStep<'a, R> {
         match &done {
             Ok(()) => self.say(END),
             Err(why) => {
-                let mut line = FAILED.to_owned();
-                let _infallible = write!(line, " {}", why.replace('\n', " "));
                 // The recorder may have ended already.
-                let _ = self.say(&line);
+                let _ = self.say(&format!("{FAILED} {}", why.replace('\n', " ")));
                 done
             }
         }

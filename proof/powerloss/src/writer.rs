@@ -6,7 +6,6 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use crate::in_use::{usage, worker};
-use crate::log_run::{spec, writer};
 use crate::strategies;
 
 /// Runs the writer of these words in `directory`.
@@ -22,9 +21,6 @@ pub fn write(
     }
     if words.starts_with(strategies::plain::HEAD) {
         return strategies::writer::write(&words.parse()?, directory, input, output);
-    }
-    if words.starts_with(spec::HEAD) {
-        return writer::write(&words.parse()?, directory, input, output);
     }
     Err(format!("{words:?} is not what a writer does"))
 }

@@ -4,39 +4,35 @@
 //! them. *May not touch*: how the log is used ([`crate::in_use`]); file systems, except through
 //! [`crate::kernel`].
 //!
-//! | module | |
-//! |---|---|
-//! | [`plan`] | the faults, and arming a disk with one |
-//! | `met` | what the lines of the process contradict by themselves |
+//! [`plan`] has the faults, and arms a disk with one.
 //!
 //! The log runs in a process of its own: a call that hangs in the kernel hangs there, while the
 //! process that serves the disk reports which call it is, and repairs the disk so that the other
 //! can be killed.
 
-pub(crate) mod met;
 pub mod plan;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone::Log;
 use inkstone_io::NamedChoice;
+use inkstone_subject::log::clauses::{BY_LSN, FALSE_CORRUPT, OPENS, READABLE};
+use inkstone_subject::log::past::Past;
+use inkstone_subject::log::words::{Answer, Told as Answered};
 
-use self::met::{Excuses, Met, met};
 use self::plan::{Fault, arm, mend, sectors_of_log};
 use crate::campaign::Campaign;
-use crate::in_use::lines::{Call, Class, Line, Made};
-use crate::in_use::promised::{Promised, Shown};
+use crate::in_use::judging::Judging;
+use crate::in_use::lines::Line;
 use crate::in_use::usage::Usage;
-use crate::kernel::machine::{FsKind, Machine, run as run_tool};
+use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
 use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
-use crate::words::Way;
+use crate::words::{GO, Way};
 
 /// After this many violations on one file system the rest would show the same.
 const VIOLATIONS_MAX: usize = 8;
@@ -45,9 +41,9 @@ const THREADS: [u32; 2] = [1, 4];
 /// A call hangs when no line comes for this long: the slowest disk here answers within a second.
 const HANGS_AFTER: Duration = Duration::from_secs(45);
 /// Acknowledgements before the disk is armed; drawn up to here.
-const BEFORE_MAX: usize = 40;
+const BEFORE_MAX: u64 = 40;
 /// After this many further acknowledgements the log has not noticed the fault.
-const AFTER: usize = 150;
+const AFTER: u64 = 150;
 /// A log that only grows meets its full file system within this time.
 const MEETS_WITHIN: Duration = Duration::from_secs(180);
 /// Refusals for want of room before there is room again.
@@ -69,41 +65,8 @@ pub struct Tally {
     /// Rounds in which it occurred.
     pub fired: u64,
     pub states: u64,
-    /// Rounds by what came of them; acknowledgements; openings in the file system as the fault left
-    /// it, on the bad disk and on the sound one.
+    /// Rounds by what came of them; acknowledgements.
     pub counts: Counts,
-}
-
-impl Tally {
-    fn add(&mut self, fired: u64, met: &Met) {
-        self.fired += u64::from(fired > 0);
-        self.counts.add(outcome(fired, met), 1);
-        if let Some(why) = &met.poison {
-            self.counts.add(&format!("by {} errno {}", why.operation, why.errno), 1);
-        }
-        self.counts.add("openings", met.openings);
-        self.counts.add("refused without poison", met.refused_openings.len() as u64);
-        self.counts.add("unreadable until the power cut", u64::from(met.unreadable.is_some()));
-    }
-}
-
-/// One word for what came of a fault that occurred so often.
-fn outcome(fired: u64, met: &Met) -> &'static str {
-    if fired == 0 {
-        "fault did not occur"
-    } else if met.poison.is_some() {
-        "poisoned"
-    } else if met.no_room > 0 && met.went_on {
-        "refused, then continued"
-    } else if met.no_room > 0 {
-        "refused"
-    } else if !met.refused_openings.is_empty() {
-        "opening or call refused"
-    } else if met.unreadable.is_some() {
-        "reading refused"
-    } else {
-        "not noticed"
-    }
 }
 
 /// A file system's result, and the counts of each fault.
@@ -135,15 +98,15 @@ fn on(
         result.not_run.push(format!("{kind}: it has none of these strategies"));
         return Ok(BTreeMap::new());
     }
-    let (fault, usage) = of_round(campaign, wanted, &ways, 0);
+    let (fault, usage) = of_round(campaign, wanted, (kind, &ways), 0);
     let mut lab = Faults {
         campaign,
         wanted,
         ways,
         kind,
         fault,
-        usage,
-        lines: Vec::new(),
+        judging: Judging::new(usage, Past::new(usage.callers())),
+        answer: None,
         met: Met::default(),
         fired: 0,
         is_broken: false,
@@ -162,16 +125,24 @@ fn on(
 }
 
 /// By the seed alone, so that one round can be repeated by itself.
-fn of_round(campaign: &Campaign, wanted: &Wanted, ways: &[Way], round: u64) -> (Fault, Usage) {
+fn of_round(
+    campaign: &Campaign,
+    wanted: &Wanted,
+    (kind, ways): (FsKind, &[Way]),
+    round: u64,
+) -> (Fault, Usage) {
     let faults = wanted.faults.len() as u64;
     let fault = wanted.faults[(round % faults) as usize];
     let seed = campaign.seed.wrapping_add(round / faults);
     let turn = seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
     let usage = Usage {
-        way: Some(ways[turn % ways.len()]),
         threads: THREADS[turn / ways.len() % THREADS.len()],
         seed,
         life: 0,
+        from: 0,
+        kind: Some(kind),
+        way: Some(ways[turn % ways.len()]),
+        length: None,
         ends_after: None,
         mistake: campaign.mistake,
     };
@@ -202,14 +173,65 @@ fn without_dropped(recording: &Recording) -> Recording {
     Recording { entries }
 }
 
+/// What the process met.
+#[derive(Debug, Clone, Copy, Default)]
+struct Met {
+    is_poisoned: bool,
+    refused: u64,
+    /// A call was done after one was refused.
+    went_on: bool,
+    openings_refused: u64,
+    is_unreadable: bool,
+}
+
+impl Met {
+    fn hear(&mut self, line: &Line) {
+        match line {
+            Line::Ended(_, Answered { answer, .. }) => match answer {
+                Answer::Poisoned(_) => self.is_poisoned = true,
+                Answer::Refused(_) => self.refused += 1,
+                Answer::Done(_) => self.went_on |= self.refused > 0,
+                Answer::Neither(_) | Answer::Corrupt(_) => {}
+            },
+            Line::NotOpened(_) => self.openings_refused += 1,
+            Line::Opened(_, wrong) | Line::Read(wrong) => self.is_unreadable |= wrong.is_some(),
+            Line::Opening | Line::Began(..) | Line::Rests => {}
+        }
+    }
+
+    /// One word for what came of a fault that occurred so often.
+    fn outcome(&self, fired: u64) -> &'static str {
+        match self {
+            _ if fired == 0 => "fault did not occur",
+            Self { is_poisoned: true, .. } => "poisoned",
+            Self { refused: 1.., went_on: true, .. } => "refused, then continued",
+            Self { refused: 1.., .. } => "refused",
+            Self { openings_refused: 1.., .. } => "opening refused",
+            Self { is_unreadable: true, .. } => "reading refused",
+            _ => "not noticed",
+        }
+    }
+}
+
+/// Errors that a disk or a file system may give for a fault below: EIO, ENOSPC, EROFS, ESHUTDOWN,
+/// EUCLEAN.
+const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
+
+/// Whether a cause names a file in this directory, and the kernel's number.
+fn is_named(cause: &str, directory: &str) -> bool {
+    let number = |errno: &i32| cause.contains(&format!("(os error {errno})"));
+    cause.contains(directory) && ERRNOS.iter().any(number)
+}
+
 struct Faults<'a> {
     campaign: &'a Campaign,
     wanted: &'a Wanted,
     ways: Vec<Way>,
     kind: FsKind,
     fault: Fault,
-    usage: Usage,
-    lines: Vec<Line>,
+    judging: Judging,
+    /// The answer to the line that was heard last, if it is waited for.
+    answer: Option<&'static str>,
     met: Met,
     fired: u64,
     is_broken: bool,
@@ -225,32 +247,39 @@ impl Faults<'_> {
         self.tally().counts.add(what, more);
     }
 
-    fn hear(&mut self, process: &Process, medium: &mut PowerCut<'_>) -> Result<Line, String> {
-        let text = process
-            .line(HANGS_AFTER, &AtomicBool::new(false))
-            .map_err(|why| format!("{why}, {}", self.where_it_is()))?;
-        let line = Line::parse(&text)?;
-        self.lines.push(line.clone());
-        medium.heard(&text);
-        Ok(line)
+    /// What the process itself may find in the mount in which its disk has failed; the log cannot
+    /// prevent it. Reads fail if the fault is about reads, or the file system has shut itself down.
+    /// With data=journal, old bytes of a file are shown whose new ones are in the journal, when the
+    /// write to their own place failed: the log reports damage, as it must. After the next mount
+    /// everything is there.
+    fn excused(&self) -> &'static [&'static str] {
+        let shuts_down = matches!(self.kind, FsKind::Xfs | FsKind::Btrfs);
+        match (self.fault.reads_fail() || shuts_down, self.fault.writes_fail()) {
+            (true, _) => &[OPENS, READABLE, BY_LSN],
+            (false, true) if self.kind == FsKind::Ext4DataJournal => &[OPENS, FALSE_CORRUPT],
+            _ => &[OPENS],
+        }
     }
 
-    fn where_it_is(&self) -> String {
-        let mut within: BTreeMap<u32, Made> = BTreeMap::new();
-        for line in &self.lines {
-            match line {
-                Line::Begin(made) => drop(within.insert(made.writer, *made)),
-                Line::Done(made, _) | Line::Failed(made, _) => drop(within.remove(&made.writer)),
-                Line::Shown(..) | Line::Rests => {}
-            }
+    /// Answers the line before, and hears the next one. An error is a broken promise.
+    fn hear(&mut self, process: &mut Process, medium: &mut PowerCut<'_>) -> Result<Line, String> {
+        if let Some(answer) = self.answer.take() {
+            process.say(answer)?;
         }
-        let calls = within.values().map(|made| format!("{:?} {}", made.call, made.number));
-        let calls: Vec<_> = calls.collect();
-        if calls.is_empty() {
-            "outside any call".into()
-        } else {
-            format!("within {}", calls.join(", "))
+        let text = process
+            .line(HANGS_AFTER, &AtomicBool::new(false))
+            .map_err(|why| format!("{why}, {}", self.judging.where_it_is()))?;
+        self.answer = Some(GO);
+        medium.heard(&text);
+        let (line, told) = self.judging.hear(&text)?;
+        self.met.hear(&line);
+        told?;
+        if let Line::Ended(_, Answered { answer: Answer::Poisoned(cause), .. }) = &line
+            && !is_named(cause, &medium.machine.target().display().to_string())
+        {
+            return Err(format!("a poison that does not name its cause: {cause}"));
         }
+        Ok(line)
     }
 
     /// From the first opening to the power cut. Returns after how many requests the disk began to
@@ -261,28 +290,25 @@ impl Faults<'_> {
         medium: &mut PowerCut<'_>,
         armed: &mut usize,
     ) -> Result<(), String> {
-        let mut rng = fastrand::Rng::with_seed(self.usage.seed ^ 0x6172_6D65_6421);
-        let mut left = rng.usize(1..=BEFORE_MAX);
-        while left > 0 {
-            left -= usize::from(self.hear(process, medium)?.is_acknowledgement());
+        let mut rng = fastrand::Rng::with_seed(self.judging.usage.seed ^ 0x6172_6D65_6421);
+        let before = rng.u64(1..=BEFORE_MAX);
+        while self.judging.acknowledged < before {
+            self.hear(process, medium)?;
         }
         let sectors = sectors_of_log(&medium.directory())?;
         *armed = medium.requests();
+        self.judging.excuse(self.excused());
         arm(self.fault, medium.disk()?, &sectors, rng.u64(..6));
         if self.fault == Fault::FileSystemFull {
-            process.say("fill")?;
+            self.answer = Some("fill");
         }
         self.under_fault(process, medium)?;
         // Opened while the disk is still bad, then on a sound one, in the file system as it was
         // left.
-        for is_sound in [false, true] {
-            if is_sound {
-                self.fired = mend(medium.disk()?);
-                process.say("free")?;
-            }
-            process.say("reopen")?;
-            while self.hear(process, medium)? != Line::Rests {}
-        }
+        while self.hear(process, medium)? != Line::Rests {}
+        self.fired = mend(medium.disk()?);
+        self.answer = Some("free");
+        while self.hear(process, medium)? != Line::Rests {}
         Ok(())
     }
 
@@ -291,86 +317,40 @@ impl Faults<'_> {
         process: &mut Process,
         medium: &mut PowerCut<'_>,
     ) -> Result<(), String> {
-        let (mut acknowledged, mut no_room, mut is_stopped) = (0, 0, false);
-        let mut poisoned_at = None;
-        let since = Instant::now();
+        let (mut since, mut is_stopped) = (self.judging.acknowledged, false);
+        let began = Instant::now();
         loop {
-            let is_awaited =
-                self.fault == Fault::FileSystemFull && no_room == 0 && poisoned_at.is_none();
-            if is_awaited && since.elapsed() > MEETS_WITHIN {
+            let is_awaited = self.fault == Fault::FileSystemFull
+                && self.met.refused == 0
+                && !self.met.is_poisoned;
+            let refused = self.met.refused;
+            if is_awaited && began.elapsed() > MEETS_WITHIN {
                 return Err(format!(
-                    "the file system is full, and the log did not meet that in {acknowledged} \
-                     acknowledged calls"
+                    "the file system is full, and the log did not meet that in {} acknowledged \
+                     calls",
+                    self.judging.acknowledged - since
                 ));
             }
-            match self.hear(process, medium)? {
-                Line::Rests => return Ok(()),
-                line if line.is_acknowledgement() => {
-                    acknowledged += 1;
-                    if acknowledged >= AFTER && !is_stopped && !is_awaited {
-                        is_stopped = true;
-                        process.say("stop")?;
+            if self.hear(process, medium)? == Line::Rests {
+                return Ok(());
+            }
+            if self.met.refused > refused {
+                if is_awaited {
+                    // It must go on after this.
+                    since = self.judging.acknowledged;
+                }
+                if self.met.refused == REFUSALS {
+                    if self.fault == Fault::DiskFull {
+                        self.fired = mend(medium.disk()?);
                     }
+                    self.answer = Some("free");
                 }
-                Line::Failed(_, why) if why.class == Class::NoRoom => {
-                    no_room += 1;
-                    if is_awaited {
-                        // It must go on after this.
-                        acknowledged = 0;
-                    }
-                    if no_room == REFUSALS {
-                        if self.fault == Fault::DiskFull {
-                            self.fired = mend(medium.disk()?);
-                        }
-                        process.say("free")?;
-                    }
-                }
-                Line::Failed(_, why) if why.class == Class::Poisoned => {
-                    poisoned_at.get_or_insert(medium.disk()?.flushes());
-                }
-                Line::Begin(Made { call: Call::Close, .. }) => {
-                    let now = medium.disk()?.flushes();
-                    let since = poisoned_at.map_or(0, |then| now - then);
-                    self.count("flushes after the poison", since);
-                }
-                _ => {}
+            } else if self.judging.acknowledged >= since + AFTER && !is_stopped && !is_awaited {
+                is_stopped = true;
+                self.answer = Some("stop");
             }
         }
     }
-
-    fn look(&self, state: &State<'_>) -> Result<(), String> {
-        let path = state.up()?;
-        let options = self.usage.options();
-        let log = Log::open(path, options).map_err(|error| {
-            format!("the log does not open: {error}; its files: {}", files(path))
-        })?;
-        Promised::by(&Shown::default(), &self.lines, state.heard).check(&log)?;
-        // A file system that was full at this moment gets its room back: then the log must
-        // continue. btrfs frees blocks with its next commit, and until then may report that there
-        // are none.
-        if std::fs::remove_file(path.with_file_name("ballast")).is_ok() {
-            run_tool("sync", &["-f"], path, |_| true)?;
-        }
-        let last = log.last().get();
-        let lsn = log
-            .append_durable(b"it goes on")
-            .map_err(|error| format!("an append fails: {error}"))?;
-        if lsn.get() != last + 1 {
-            return Err(format!("LSN {lsn} follows LSN {last}"));
-        }
-        log.close().map_err(|error| format!("the log does not close: {error}"))
-    }
-}
-
-fn files(path: &Path) -> String {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let one = |entry: std::fs::DirEntry| {
-        let bytes = entry.metadata().map_or(-1, |metadata| metadata.len().cast_signed());
-        format!("{} ({bytes} bytes)", entry.file_name().display())
-    };
-    let mut files: Vec<_> = entries.map(one).collect();
-    files.sort();
-    files.join(", ")
 }
 
 impl Lab<PowerCut<'_>> for Faults<'_> {
@@ -380,10 +360,12 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         medium: &mut PowerCut<'_>,
         _: &AtomicBool,
     ) -> Result<Written, RunError> {
-        (self.fault, self.usage) = of_round(self.campaign, self.wanted, &self.ways, round);
-        self.lines.clear();
+        let usage;
+        (self.fault, usage) = of_round(self.campaign, self.wanted, (self.kind, &self.ways), round);
+        self.judging = Judging::new(usage, Past::new(usage.callers()));
+        (self.met, self.answer) = (Met::default(), None);
         (self.fired, self.is_broken) = (0, false);
-        let words = self.usage.to_string();
+        let words = usage.to_string();
         let directory = medium.ground(&words)?.directory;
         let mut process = Process::of(&self.campaign.program, &directory, &words)?;
         let mut from = 0;
@@ -394,24 +376,15 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         medium.stop_recording();
         process.kill();
         if process.end(Duration::ZERO).is_none() {
-            let place = self.where_it_is();
+            let place = self.judging.where_it_is();
             broken.push(format!("the killed process still exists, on a sound disk, {place}"));
         }
-        let excuses = Excuses {
-            reads_fail: self.fault.reads_fail() || matches!(self.kind, FsKind::Xfs | FsKind::Btrfs),
-            shows_old_bytes: self.kind == FsKind::Ext4DataJournal && self.fault.writes_fail(),
-        };
-        let target = medium.machine.target().display().to_string();
-        self.met = met(&self.lines, &target, excuses);
         if self.fault == Fault::FileSystemFull {
-            self.fired = self.met.no_room + u64::from(self.met.poison.is_some());
+            self.fired = self.met.refused + u64::from(self.met.is_poisoned);
         }
-        broken.extend(self.met.broken.iter().cloned());
-        let acknowledged = self.lines.iter().filter(|line| line.is_acknowledgement()).count();
-        self.count("acknowledged", acknowledged as u64);
-        let (fired, met) = (self.fired, std::mem::take(&mut self.met));
-        self.tally().add(fired, &met);
-        self.met = met;
+        self.count("acknowledged", self.judging.acknowledged);
+        self.count(self.met.outcome(self.fired), 1);
+        self.tally().fired += u64::from(self.fired > 0);
         let crashed = medium.crash();
         if self.fault == Fault::FlushOnceDrops {
             medium.recording = without_dropped(&medium.recording);
@@ -420,7 +393,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             plainest: 1,
             sampled: self.wanted.sampled,
             from: from.min(medium.recording.entries.len()),
-            seed: self.usage.seed,
+            seed: usage.seed,
             ..Choice::default()
         });
         let busy = |why| format!("the file system cannot be unmounted: {why}");
@@ -433,7 +406,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
-        let judged = self.look(state);
+        let judged = self.judging.judge(state);
         self.is_broken |= judged.is_err();
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
@@ -443,12 +416,13 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
     }
 
     fn words(&self) -> String {
-        let way = self.usage.way.map_or_else(String::new, |way| way.to_string());
-        format!("{}, {way}, {} threads, seed {}", self.fault, self.usage.threads, self.usage.seed)
+        let Usage { way, threads, seed, .. } = self.judging.usage;
+        let way = way.map_or_else(String::new, |way| way.to_string());
+        format!("{}, {way}, {threads} threads, seed {seed}", self.fault)
     }
 
     fn again(&self) -> String {
-        let (kind, fault, seed) = (self.kind, self.fault, self.usage.seed);
+        let (kind, fault, seed) = (self.kind, self.fault, self.judging.usage.seed);
         let mut words = format!(
             "inkstone powerloss faults --fs {kind} --fault {fault} --seed {seed} --rounds 1"
         );
@@ -464,7 +438,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
     fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
         // They are violations, unless the log relies on a disk not to fail so.
         self.count("rounds with promises broken", u64::from(self.is_broken));
-        Some(format!("{}: {}: {}", self.kind, self.words(), outcome(self.fired, &self.met)))
+        Some(format!("{}: {}: {}", self.kind, self.words(), self.met.outcome(self.fired)))
     }
 }
 

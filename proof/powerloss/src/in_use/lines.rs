@@ -1,101 +1,36 @@
-//! What the process that uses the log prints: a line before each call and a line after it.
+//! What the process that uses the log says: an event a line.
 //!
 //! *Owns*: the lines, and parsing them. *May not touch*: what they mean for a log.
 //!
-//! A line is short enough for one atomic write to a pipe, so a kill leaves whole lines.
+//! A line is short enough for one atomic write to a pipe, so a kill leaves whole lines; and for a
+//! mark of a recording.
 
-use inkstone::Error;
+use inkstone_subject::log::words::{Call, Ends, How, Told};
+use inkstone_subject::{Broken, Outcome, Told as _, Who};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Call {
-    Open,
-    /// `append_durable`.
-    Append,
-    /// An append, or a batch, that is not waited for yet.
-    Gather,
-    /// The wait for it.
-    Wait,
-    Sync,
-    TruncateBefore,
-    /// Reading all durable records.
-    Read,
-    /// Closing or dropping the log.
-    Close,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Class {
-    Poisoned,
-    /// The call can be retried when there is room.
-    NoRoom,
-    /// The operating system refused something.
-    Io,
-    Corrupt,
-    Other,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Refusal {
-    pub(crate) class: Class,
-    /// What was durable, if the log is poisoned.
-    pub(crate) durable: u64,
-    /// The kernel's error number; 0: none.
-    pub(crate) errno: i32,
-    /// The operation that failed first.
-    pub(crate) operation: String,
-    pub(crate) path: String,
-    /// The first cause in words.
-    pub(crate) text: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Made {
-    /// The writer: a thread of one life of the process.
-    pub(crate) writer: u32,
-    pub(crate) call: Call,
-    /// The number of the record, or of the first of a batch; for a sync that of the thread's next
-    /// record, for a truncation the first LSN, else the life.
-    pub(crate) number: u64,
-    /// Records of a batch; else 1.
-    pub(crate) count: u32,
-}
+/// A promise that the process itself has found broken: its clause, and how.
+pub(crate) type Wrong = Option<(String, String)>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// The call is about to be made.
-    Begin(Made),
-    /// It succeeded, with this LSN: that of the last record, or the last durable one.
-    Done(Made, u64),
-    Failed(Made, Refusal),
-    /// Opened: the first and the last LSN that are shown.
-    Shown(u64, u64),
-    /// No call is in progress.
+    /// The log is about to be opened.
+    Opening,
+    /// It is open, and was read.
+    Opened(Ends, Wrong),
+    /// It does not open.
+    NotOpened(Wrong),
+    /// A call is about to be made.
+    Began(Who, Call),
+    Ended(Who, Told),
+    /// The log was read at the end of its use.
+    Read(Wrong),
+    /// The log is closed, and no call is in progress.
     Rests,
 }
 
-impl Refusal {
-    pub(crate) fn of(error: &Error) -> Self {
-        let (class, durable, cause) = match error {
-            Error::Poisoned(poison) => (Class::Poisoned, poison.durable().get(), poison.cause()),
-            Error::NoRoom { .. } => (Class::NoRoom, 0, Some(error)),
-            Error::Io(_) => (Class::Io, 0, Some(error)),
-            Error::Corrupt(_) => (Class::Corrupt, 0, Some(error)),
-            _ => (Class::Other, 0, Some(error)),
-        };
-        let io = match cause {
-            Some(Error::Io(io) | Error::NoRoom { cause: io, .. }) => Some(io),
-            _ => None,
-        };
-        Self {
-            class,
-            durable,
-            errno: io.and_then(inkstone_io::Error::raw_os_error).unwrap_or(0),
-            operation: io.map_or_else(String::new, |io| io.operation().to_string()),
-            path: io.map_or_else(String::new, |io| io.path().display().to_string()),
-            text: cause.unwrap_or(error).to_string(),
-        }
-    }
+pub(crate) fn wrong(judged: Result<(), Broken>) -> Wrong {
+    judged.err().map(|broken| (broken.clause.to_owned(), broken.what))
 }
 
 impl Line {
@@ -109,7 +44,39 @@ impl Line {
         serde_json::from_str(line).map_err(wrong)
     }
 
-    pub(crate) fn is_acknowledgement(&self) -> bool {
-        matches!(self, Self::Done(Made { call: Call::Append | Call::Wait, .. }, _))
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Ended(_, told) if told.outcome() == Outcome::Done)
+    }
+}
+
+/// Whether a call that is done is durable.
+pub(crate) fn acknowledges(call: &Call) -> bool {
+    match call {
+        Call::Append { how, .. } => *how != How::LetGo,
+        Call::Sync | Call::Prepare => true,
+        Call::TruncateBefore(_) | Call::TruncateAfter(_) | Call::Close => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_subject::log::record::Record;
+    use inkstone_subject::log::words::Answer;
+
+    use super::*;
+    use crate::kernel::recording::MARK_BYTES_MAX;
+
+    #[test]
+    fn the_longest_line_of_a_history_fits_into_a_mark() {
+        let largest = Record { number: u32::MAX, bytes: u32::MAX, has_more: false };
+        let began = Call::Append { records: vec![largest; 5], how: How::Several };
+        let answer = Answer::Done(Some((u64::MAX, u64::MAX)));
+        let ends = Some(Ends { first: u64::MAX, last: u64::MAX, durable: u64::MAX });
+        let ended = Told { answer, ends, back: None };
+        for line in [Line::Began(u32::MAX, began), Line::Ended(u32::MAX, ended)] {
+            let text = line.to_text();
+            assert!(text.len() <= MARK_BYTES_MAX, "{text}");
+            assert_eq!(Line::parse(&text), Ok(line));
+        }
     }
 }

@@ -1,75 +1,76 @@
-//! The process that uses the log: threads that append until they are refused, stopped or killed,
+//! The process that uses the log: threads that call it until they are refused, stopped or killed,
 //! and what each call returned.
 //!
 //! *Owns*: using the log, and saying so. *May not touch*: disks; whether the results are right.
 //!
-//! It prints a line before each call and one after it, in the order in which they happened: all
-//! lines go through one lock. It reads the words `stop`, `fill` and `free` (the file system), and
-//! `reopen`. When its input ends, it ends too, whatever hangs. From `fill` until the first refusal
-//! nothing is truncated: a log that recycles what it truncates needs no room and would never meet
-//! the full file system.
+//! It says a line before each call and one after it, in the order in which they happened. Where it
+//! goes in step with a recorder, the answer to a line is a word: `go`, `stop`, and `fill` and `free`
+//! (the file system). From `fill` until the first refusal nothing is truncated: a log that recycles
+//! what it truncates needs no room and would never meet the full file system.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone::{Append, Error, Log, Lsn};
-use inkstone_io::OsDirectory;
+use inkstone::{Error, Log};
+use inkstone_io::{AnyDirectory, OsDirectory};
+use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::clauses::{OPENS, READABLE};
+use inkstone_subject::log::history::{Op, Step, history};
+use inkstone_subject::log::past::Past;
+use inkstone_subject::log::words::{Call, Ends, Shown, Told};
+use inkstone_subject::{Broken, End, Outcome, Past as _, Subject as _, Told as _, When, Who};
 
-use super::lines::{Call, Class, Line, Made, Refusal};
-use super::usage::{Id, Usage, writer};
-use inkstone_subject::mistake::open_in;
+use super::lines::{Line, Wrong, acknowledges, wrong};
+use super::usage::Usage;
+use crate::words::{GO, Teller};
 
-/// Records that a life after `reopen` appends.
-const RECORDS_AGAIN: u32 = 8;
+/// Calls of a life that follows the first.
+const CALLS_AGAIN: usize = 8;
 /// Calls that a thread makes after the log was poisoned: each must be refused likewise.
 const CALLS_AFTER: u32 = 3;
-/// How often a call is retried on a full file system.
-const TRIES_WHEN_FULL: u32 = 2000;
-struct Worker<'a> {
-    directory: PathBuf,
-    usage: Usage,
-    stop: Arc<AtomicBool>,
-    only_grows: Arc<AtomicBool>,
-    output: Mutex<&'a mut (dyn Write + Send)>,
+/// How often a refused call is followed by another.
+const TRIES: u32 = 2000;
+/// Steps of one history, after which a thread begins another.
+const LENGTH: usize = 24;
+
+/// What was said, and what follows from it: positions of truncations are drawn among the records.
+struct Said<'o, R> {
+    past: Past,
+    teller: Teller<'o, R>,
 }
 
-/// Uses a log in `directory` until the input ends.
+struct Worker<'o, R> {
+    directory: PathBuf,
+    usage: Usage,
+    subject: LogSubject,
+    said: Mutex<Said<'o, R>>,
+    is_stopped: AtomicBool,
+    only_grows: AtomicBool,
+}
+
+/// Uses a log in `directory` until it is killed, or to the end of its history.
 pub(crate) fn work(
     directory: &Path,
     usage: &Usage,
-    input: impl BufRead + Send + 'static,
+    input: impl BufRead + Send,
     output: &mut (dyn Write + Send),
 ) -> Result<(), String> {
-    let (sender, lives) = channel();
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    let only_grows = Arc::new(AtomicBool::new(false));
-    let grows = Arc::clone(&only_grows);
-    let ballast = directory.with_file_name("ballast");
-    // Not joined: a call that hangs in the kernel must not keep this process from ending.
-    std::thread::spawn(move || {
-        for line in input.lines().map_while(Result::ok) {
-            match line.as_str() {
-                "stop" => told.store(true, Ordering::Relaxed),
-                "fill" => {
-                    grows.store(true, Ordering::Relaxed);
-                    fill(&ballast);
-                }
-                "free" => drop(std::fs::remove_file(&ballast)),
-                _ if sender.send(()).is_ok() => {}
-                _ => break,
-            }
-        }
-        std::process::exit(0);
-    });
-    let output = Mutex::new(output);
-    Worker { directory: directory.to_path_buf(), usage: *usage, stop, only_grows, output }
-        .lives(&lives)
+    let past = Past::new(usage.callers());
+    let teller = Teller::new(input, output, usage.kind.is_some());
+    let worker = Worker {
+        directory: directory.to_path_buf(),
+        usage: *usage,
+        subject: usage.subject(),
+        said: Mutex::new(Said { past, teller }),
+        is_stopped: AtomicBool::new(false),
+        only_grows: AtomicBool::new(false),
+    };
+    let done = worker.lives();
+    worker.said().teller.end(done)
 }
 
 fn fill(path: &Path) {
@@ -83,231 +84,204 @@ fn fill(path: &Path) {
     }
 }
 
-/// What a call returned; the outer error is that nobody reads the output any more.
-type Called<T> = Result<Result<T, Refusal>, String>;
-
-impl<'o> Worker<'o> {
-    fn say(&self, line: &Line) -> Result<(), String> {
-        // One write a line: a kill leaves whole lines.
-        let line = line.to_text() + "\n";
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = output.write_all(line.as_bytes()).and_then(|()| output.flush());
-        said.map_err(|error| format!("the output has no reader: {error}"))
+impl<'o, R: BufRead + Send> Worker<'o, R> {
+    fn said(&self) -> MutexGuard<'_, Said<'o, R>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call, with a line before it and one after it.
-    fn call<T>(&self, made: Made, make: impl FnOnce() -> Result<(u64, T), Error>) -> Called<T> {
-        self.say(&Line::Begin(made))?;
-        match make() {
-            Ok((lsn, value)) => {
-                self.say(&Line::Done(made, lsn))?;
-                Ok(Ok(value))
+    fn say(&self, said: &mut Said<'o, R>, line: &Line) -> Result<(), String> {
+        let ballast = self.directory.with_file_name("ballast");
+        let answer = said.teller.ask(&line.to_text())?;
+        match answer.as_str() {
+            GO => {}
+            "stop" => self.is_stopped.store(true, Ordering::Relaxed),
+            "fill" => {
+                self.only_grows.store(true, Ordering::Relaxed);
+                fill(&ballast);
             }
-            Err(error) => {
-                let why = Refusal::of(&error);
-                self.say(&Line::Failed(made, why.clone()))?;
-                Ok(Err(why))
-            }
+            "free" => drop(std::fs::remove_file(&ballast)),
+            other => return Err(format!("{other:?} is no word for it")),
         }
+        Ok(())
     }
 
-    fn lives(&self, again: &Receiver<()>) -> Result<(), String> {
+    fn lives(&self) -> Result<(), String> {
         for life in self.usage.life.. {
-            let of_life = |call| Made {
-                writer: writer(life, 0),
-                call,
-                number: u64::from(life - self.usage.life),
-                count: 1,
-            };
-            let Usage { mistake, .. } = self.usage;
-            let opened = self.call(of_life(Call::Open), || {
-                let directory = OsDirectory::create(&self.directory)?;
-                let log = open_in(directory, self.usage.options(), mistake)?;
-                Ok((log.last().get(), log))
-            })?;
-            if let Ok(log) = opened {
-                self.say(&Line::Shown(log.first().get(), log.last().get()))?;
-                if life == self.usage.life {
-                    self.threads(&log)?;
-                } else {
-                    let mut thread = self.thread(&log, life, 0);
-                    (0..RECORDS_AGAIN).try_for_each(|_| thread.append().map(drop))?;
+            let who = life << 8;
+            if let Some(log) = self.open()? {
+                match self.usage.length {
+                    Some(length) => return self.history(log, who, length),
+                    None => self.life(log, who)?,
                 }
-                self.call(of_life(Call::Read), || read_all(&log))?.ok();
-                let is_closed = life % 2 == 0 || self.usage.ends_after.is_some();
-                // A drop promises nothing.
-                let end = || {
-                    let closed = if is_closed { log.close() } else { Ok(()) };
-                    closed.map(|()| (u64::from(is_closed), drop(log)))
-                };
-                self.call(of_life(Call::Close), end)?.ok();
             }
-            self.say(&Line::Rests)?;
-            if again.recv().is_err() {
+            self.say(&mut self.said(), &Line::Rests)?;
+            if self.usage.kind.is_none() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn thread<'a>(&'a self, log: &'a Log, life: u32, thread: u32) -> Thread<'a, 'o> {
-        let writer = writer(life, thread);
-        let rng = fastrand::Rng::with_seed(self.usage.seed ^ u64::from(writer) << 32);
-        Thread { worker: self, log, writer, is_first: thread == 0, rng, next: 0, acknowledged: 0 }
+    /// What is wrong with what the log shows. Of records of earlier processes nothing is known
+    /// here.
+    fn wrong(&self, shown: &Shown) -> Wrong {
+        match (&shown.failed, self.usage.from) {
+            (Some(why), 1..) => Some((READABLE.to_owned(), why.clone())),
+            (None, 1..) => None,
+            (_, 0) => wrong(self.said().past.check(shown)),
+        }
     }
 
-    fn threads(&self, log: &Log) -> Result<(), String> {
+    fn open(&self) -> Result<Option<Log>, String> {
+        self.said().past.opening();
+        self.say(&mut self.said(), &Line::Opening)?;
+        let opened = OsDirectory::create(&self.directory)
+            .map_err(|error| wrong(Err(Broken::new(OPENS, error.to_string()))))
+            .and_then(|directory| {
+                let opened = self.subject.open(AnyDirectory::new(directory), None);
+                opened.map_err(|shown| wrong(self.said().past.clone().check(&shown)))
+            });
+        match opened {
+            Ok(log) => {
+                let ends = Ends::of(&log);
+                if self.usage.from > 0 {
+                    self.said().past.continues(ends.first, ends.last, self.usage.from);
+                }
+                let wrong = self.wrong(&self.subject.read(&log, When::Opened));
+                if wrong.is_some() {
+                    // Whoever hears it knows whether that is excused.
+                    let _ = self.said().past.opened(ends.first, ends.last);
+                }
+                self.say(&mut self.said(), &Line::Opened(ends, wrong))?;
+                Ok(Some(log))
+            }
+            Err(why) => {
+                self.say(&mut self.said(), &Line::NotOpened(why))?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn began(&self, who: Who, plan: impl FnOnce(&Past) -> Call) -> Result<Call, String> {
+        let said = &mut *self.said();
+        let call = plan(&said.past);
+        said.past.began(who, &call);
+        self.say(said, &Line::Began(who, call.clone()))?;
+        Ok(call)
+    }
+
+    fn ended(&self, who: Who, told: Told) -> Result<(), String> {
+        let said = &mut *self.said();
+        // Whoever hears it judges.
+        let _ = said.past.ended(who, &told, true);
+        self.say(said, &Line::Ended(who, told))
+    }
+
+    /// Makes a call, with a line before it and one after it.
+    fn call(&self, log: &Log, who: Who, op: &Op) -> Result<(Call, Outcome), String> {
+        let call = self.began(who, |past| self.subject.plan(past, op))?;
+        let told = self.subject.apply(log, &call);
+        let outcome = told.outcome();
+        self.ended(who, told)?;
+        Ok((call, outcome))
+    }
+
+    fn end(&self, log: Log, who: Who, end: End) -> Result<(), String> {
+        let Some(call) = self.subject.ending(end) else {
+            self.subject.end(log, end);
+            return Ok(());
+        };
+        self.began(who, |_| call)?;
+        self.ended(who, self.subject.end(log, end))
+    }
+
+    /// One thread, one history.
+    fn history(&self, log: Log, who: Who, length: usize) -> Result<(), String> {
+        let mut log = Some(log);
+        for step in history(self.usage.seed, length) {
+            match (step, log.take()) {
+                (Step::Do(op), Some(open)) => {
+                    self.call(&open, who, &op)?;
+                    log = Some(open);
+                }
+                (Step::End(end), Some(open)) => {
+                    self.end(open, who, end)?;
+                    log = self.open()?;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Several threads, until they are stopped; or, where that was before, one for a while.
+    fn life(&self, log: Log, who: Who) -> Result<(), String> {
+        if who >> 8 == self.usage.life {
+            self.threads(&log, who)?;
+        } else {
+            let mut ops = self.ops(who, true).take(CALLS_AGAIN);
+            ops.try_for_each(|op| self.call(&log, who, &op).map(drop))?;
+        }
+        let is_poisoned = matches!(log.sync(), Err(Error::Poisoned(_)));
+        let when = if is_poisoned { When::Poisoned } else { When::InUse };
+        let wrong = self.wrong(&self.subject.read(&log, when));
+        self.say(&mut self.said(), &Line::Read(wrong))?;
+        let is_closed = (who >> 8) % 2 == 0 || self.usage.ends_after.is_some();
+        self.end(log, who, if is_closed { End::Close } else { End::Drop })
+    }
+
+    fn threads(&self, log: &Log, first: Who) -> Result<(), String> {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.usage.threads)
-                .map(|number| {
-                    let mut thread = self.thread(log, self.usage.life, number);
-                    scope.spawn(move || thread.run())
-                })
+            let threads: Vec<_> = (first..first + self.usage.threads)
+                .map(|who| scope.spawn(move || self.thread(log, who, who == first)))
                 .collect();
             threads.into_iter().try_for_each(|thread| {
                 thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
             })
         })
     }
-}
 
-fn read_all(log: &Log) -> Result<(u64, ()), Error> {
-    let durable = log.durable();
-    let mut next = log.first();
-    while next <= durable {
-        let bytes = log.reader().get(next)?;
-        if Id::of(&bytes).is_none() {
-            let len = bytes.len();
-            return Err(Error::Invalid(format!("LSN {next} has {len} bytes that nobody appended")));
-        }
-        next = Lsn::new(next.get() + 1);
+    /// What a thread does, without an end.
+    fn ops(&self, who: Who, is_first: bool) -> impl Iterator<Item = Op> {
+        let (seed, is_alone) = (self.usage.seed ^ u64::from(who) << 32, self.usage.threads == 1);
+        let steps = (0..).flat_map(move |turn| history(seed ^ turn << 16, LENGTH));
+        steps.filter_map(move |step| match step {
+            Step::Do(op) if is_alone => Some(op),
+            Step::Do(op) => Some(op.among_several(is_first)),
+            _ => None,
+        })
     }
-    Ok((durable.get(), ()))
-}
 
-struct Thread<'a, 'o> {
-    worker: &'a Worker<'o>,
-    log: &'a Log,
-    writer: u32,
-    is_first: bool,
-    rng: fastrand::Rng,
-    next: u32,
-    acknowledged: u32,
-}
-
-type Turn = Result<Option<Refusal>, String>;
-
-impl<'a> Thread<'a, '_> {
-    fn run(&mut self) -> Result<(), String> {
-        let (mut after, mut tries) = (0, 0);
-        loop {
-            let is_over = self.worker.stop.load(Ordering::Relaxed) || after >= CALLS_AFTER;
-            let ends_after = self.worker.usage.ends_after.filter(|_| self.is_first);
-            if is_over || ends_after.is_some_and(|count| self.acknowledged >= count) {
-                self.worker.stop.store(true, Ordering::Relaxed);
+    fn thread(&self, log: &Log, who: Who, is_first: bool) -> Result<(), String> {
+        let (mut after, mut tries, mut acknowledged) = (0, 0, 0);
+        let ends_after = self.usage.ends_after.filter(|_| is_first);
+        for op in self.ops(who, is_first) {
+            let is_over = self.is_stopped.load(Ordering::Relaxed) || after >= CALLS_AFTER;
+            if is_over || ends_after.is_some_and(|count| acknowledged >= count) {
+                self.is_stopped.store(true, Ordering::Relaxed);
                 break;
             }
-            let refused = match self.rng.u8(..32) {
-                0..=2 => self.sync()?,
-                3 if self.is_first => self.truncate()?,
-                4..=8 => self.several()?,
-                9..=12 => self.gather(1)?.err(),
-                13..=17 => self.batch()?,
-                _ => self.append()?,
+            let op = match op {
+                Op::TruncateBefore(_) | Op::TruncateAfter(_)
+                    if self.only_grows.load(Ordering::Relaxed) =>
+                {
+                    Op::Append(1000)
+                }
+                op => op,
             };
-            match refused {
-                None => tries = 0,
-                Some(why) if why.class == Class::NoRoom && tries < TRIES_WHEN_FULL => {
+            match self.call(log, who, &op)? {
+                (call, Outcome::Done) => {
+                    tries = 0;
+                    acknowledged += u32::from(acknowledges(&call));
+                }
+                (_, Outcome::Refused) if tries < TRIES => {
                     tries += 1;
-                    self.worker.only_grows.store(false, Ordering::Relaxed);
+                    self.only_grows.store(false, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Some(_) => after += 1,
+                _ => after += 1,
             }
         }
         Ok(())
-    }
-
-    fn made(&self, call: Call, number: u32, count: u32) -> Made {
-        Made { writer: self.writer, call, number: u64::from(number), count }
-    }
-
-    fn payload(&self, number: u32) -> Vec<u8> {
-        Id { writer: self.writer, number }.payload()
-    }
-
-    fn take(&mut self, count: u32) -> (u32, Vec<Vec<u8>>) {
-        let first = self.next;
-        self.next += count;
-        (first, (first..self.next).map(|number| self.payload(number)).collect())
-    }
-
-    fn append(&mut self) -> Turn {
-        let (number, payloads) = self.take(1);
-        let made = self.made(Call::Append, number, 1);
-        let append = || self.log.append_durable(&payloads[0]).map(|lsn| (lsn.get(), ()));
-        let done = self.worker.call(made, append)?;
-        self.acknowledged += u32::from(done.is_ok());
-        Ok(done.err())
-    }
-
-    /// Appends so many as one batch, and does not wait.
-    fn gather(&mut self, count: u32) -> Called<(u32, Append<'a>)> {
-        let (number, payloads) = self.take(count);
-        let log = self.log;
-        let append = || log.append_batch(&payloads).map(|append| (append.lsn().get(), append));
-        let done = self.worker.call(self.made(Call::Gather, number, count), append)?;
-        Ok(done.map(|append| (number + count - 1, append)))
-    }
-
-    fn wait(&mut self, (number, append): (u32, Append<'a>)) -> Turn {
-        let wait = || append.wait().map(|lsn| (lsn.get(), ()));
-        let done = self.worker.call(self.made(Call::Wait, number, 1), wait)?;
-        self.acknowledged += u32::from(done.is_ok());
-        Ok(done.err())
-    }
-
-    /// Appends several records and waits for them in reverse order.
-    fn several(&mut self) -> Turn {
-        let mut gathered = Vec::new();
-        for _ in 0..self.rng.u32(2..5) {
-            match self.gather(1)? {
-                Ok(append) => gathered.push(append),
-                Err(why) => return Ok(Some(why)),
-            }
-        }
-        let mut refused = None;
-        for append in gathered.into_iter().rev() {
-            refused = refused.or(self.wait(append)?);
-        }
-        Ok(refused)
-    }
-
-    fn batch(&mut self) -> Turn {
-        let count = self.rng.u32(2..6);
-        match self.gather(count)? {
-            Ok(append) if self.rng.bool() => self.wait(append),
-            gathered => Ok(gathered.err()),
-        }
-    }
-
-    fn sync(&mut self) -> Turn {
-        let made = self.made(Call::Sync, self.next, 1);
-        let done = self.worker.call(made, || self.log.sync().map(|lsn| (lsn.get(), ())))?;
-        self.acknowledged += u32::from(done.is_ok());
-        Ok(done.err())
-    }
-
-    /// Only one thread truncates, so the log has at most two possible first LSNs.
-    fn truncate(&mut self) -> Turn {
-        let (first, durable) = (self.log.first().get(), self.log.durable().get());
-        if durable < first + 40 || self.worker.only_grows.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let first = self.rng.u64((first + 1).max(durable.saturating_sub(400))..=durable - 20);
-        let made =
-            Made { writer: self.writer, call: Call::TruncateBefore, number: first, count: 1 };
-        let truncate = || self.log.truncate_before(Lsn::new(first)).map(|()| (first, ()));
-        Ok(self.worker.call(made, truncate)?.err())
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use inkstone_host::{WorkDir, sweep};
 use inkstone_io::Capabilities;
 
-use super::{Choice, Ground, Judge, Medium, RunError, Shown, State};
+use super::{Choice, Ground, Judge, Medium, RunError, State};
 
 /// A directory whose writer is killed; what it has written stays in the page cache. The next
 /// writers continue there, a few of them, and then one begins in a new directory.
@@ -58,6 +58,6 @@ impl Medium for Killed {
     fn states(&mut self, _: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         // There is only one state: whether more are wanted makes no difference.
         let state = State::of("killed with SIGKILL", self.heard, self.directory());
-        judge(Shown::State(&state)).map(drop)
+        judge(&state).map(drop)
     }
 }

@@ -19,9 +19,8 @@ use std::path::{Path, PathBuf};
 pub use self::killed::Killed;
 pub use self::power::PowerCut;
 use crate::kernel::disk::Disk;
-use crate::kernel::machine::Machine;
 use crate::kernel::recording::Recording;
-use crate::kernel::states::{Cut, Subset};
+use crate::kernel::states::Subset;
 
 /// Why a run was not possible. It says nothing about what is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,16 +140,8 @@ impl State<'_> {
     }
 }
 
-/// What a medium shows to a judge.
-#[derive(Debug)]
-pub enum Shown<'a> {
-    State(&'a State<'a>),
-    /// What the state before was cut from, and kept: it is not mounted any more.
-    After(&'a Machine, &'a Cut, &'a [bool]),
-}
-
-/// Judges what it is shown; breaks when no more is wanted.
-pub type Judge<'j> = dyn FnMut(Shown<'_>) -> Result<ControlFlow<()>, RunError> + 'j;
+/// Judges a state; breaks when no more is wanted.
+pub type Judge<'j> = dyn FnMut(&State<'_>) -> Result<ControlFlow<()>, RunError> + 'j;
 
 /// A medium. Each round calls `ground`, then `heard` for every line, then crashes the writer and
 /// everything that it has started, then calls `states`.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Choice, Ground, Judge, Medium, Place, RunError, Shown, State, Which};
+use super::{Choice, Ground, Judge, Medium, Place, RunError, State, Which};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::machine::{FsKind, Machine, Running, run};
@@ -151,11 +151,11 @@ impl<'m> PowerCut<'m> {
             Ok(booted) => booted,
             Err(why) => {
                 let directory = Err(format!("the file system does not mount: {why}"));
-                return judge(Shown::State(&State { directory, ..state }));
+                return judge(&State { directory, ..state });
             }
         };
         let state = State { is_repaired, disk: Some(&disk), ..state };
-        let goes_on = judge(Shown::State(&state))?;
+        let goes_on = judge(&state)?;
         let second = disk.take_recording();
         running.shut_down()?;
         let (ControlFlow::Continue(()), Some(seed)) = (goes_on, again) else { return Ok(goes_on) };
@@ -202,8 +202,7 @@ impl<'m> PowerCut<'m> {
                 let is_again = again_every > 0 && number.is_multiple_of(again_every);
                 let again = is_again.then_some(seed ^ (number << 20));
                 let goes_on = self.show(cut.state(&kept), again, state, judge)?;
-                if goes_on.is_break() || judge(Shown::After(self.machine, &cut, &kept))?.is_break()
-                {
+                if goes_on.is_break() {
                     return Ok(());
                 }
             }

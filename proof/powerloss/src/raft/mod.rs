@@ -1,12 +1,9 @@
-//! A raft log as a subject of the labs: the model of its contract, calls from a seed, and looking
-//! at what a crash left.
+//! A raft log: the model of its contract, and calls from a seed.
 //!
 //! *Owns*: what a raft log may show. *May not touch*: the insides of `inkstone-raft`; where the
 //! raft log lies.
 //!
-//! The tests of `inkstone-raft` use the model on simulated disks; `kernel` uses it under real file
-//! systems.
+//! The tests of `inkstone-raft` use both on simulated disks.
 
 pub mod history;
 pub mod model;
-pub mod verdict;

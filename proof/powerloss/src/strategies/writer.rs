@@ -20,7 +20,7 @@ use inkstone_io::{
 
 use super::content::{DATA, NEW, bytes_of, file_of};
 use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape, Trial};
-use crate::words::InStep;
+use crate::words::Teller;
 
 /// The writer is ready for its first step: what a strategy takes for granted is durable.
 pub(crate) const READY: &str = "ready";
@@ -36,7 +36,7 @@ pub(crate) fn write(
     input: impl BufRead,
     output: &mut (dyn Write + Send),
 ) -> Result<(), String> {
-    let mut recorder = InStep::new(input, output);
+    let mut recorder = Teller::in_step(input, output);
     // The files are still open at the last line: its reader may kill the process, and no orderly
     // end flushes a buffer in it.
     let (_open, done) = match steps(trial, directory, &mut recorder) {
@@ -49,7 +49,7 @@ pub(crate) fn write(
 fn steps(
     trial: &Trial,
     path: &Path,
-    recorder: &mut InStep<'_, impl BufRead>,
+    recorder: &mut Teller<'_, impl BufRead>,
 ) -> Result<Stepper, String> {
     let failed = |error: inkstone_io::Error| error.to_string();
     let directory = OsDirectory::create(path).map_err(failed)?;

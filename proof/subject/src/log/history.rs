@@ -64,6 +64,24 @@ impl Op {
     }
 }
 
+impl Op {
+    /// The same, or another, that several callers can make at a time. No two records are alike, and
+    /// only the first caller truncates.
+    #[must_use]
+    pub fn among_several(self, is_first: bool) -> Self {
+        let unlike = |bytes: usize| bytes.max(16);
+        match self {
+            Self::Append(bytes) | Self::Try(bytes) => Self::Append(unlike(bytes)),
+            Self::LetGo(bytes) => Self::LetGo(unlike(bytes)),
+            Self::Batch(all) | Self::Several(all) => {
+                Self::Batch(all.into_iter().map(unlike).collect())
+            }
+            Self::TruncateBefore(part) if is_first => Self::TruncateBefore(part),
+            _ => Self::Sync,
+        }
+    }
+}
+
 fn size(rng: &mut fastrand::Rng) -> usize {
     match rng.u32(..12) {
         0 => 0,

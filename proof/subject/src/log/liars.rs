@@ -243,3 +243,38 @@ fn records_of_two_callers_are_in_the_order_of_each() {
     assert_eq!(judged(&[d, b, a]), Err(WRONG));
     assert_eq!(judged(&[b, c, a, d, d]), Err(BEYOND));
 }
+
+/// What is said of a poison is said by every later call, too.
+#[test]
+fn a_poisoned_log_goes_on_saying_so() {
+    let mut scene = three();
+    scene.begin(&Op::Append(9));
+    let poisoned = |cause: &str| told(Answer::Poisoned(cause.into()), 1, 3, 3);
+    assert_eq!(scene.past.ended(SOLE, &poisoned("EIO"), true), Ok(()));
+    scene.begin(&Op::Append(9));
+    for (answer, is_sound) in [
+        (poisoned("EIO"), true),
+        (poisoned("ENOSPC"), false),
+        (told(Answer::Done(Some((4, 4))), 1, 4, 4), false),
+    ] {
+        let judged = scene.past.clone().ended(SOLE, &answer, true).map_err(|broken| broken.clause);
+        assert_eq!(judged, if is_sound { Ok(()) } else { Err(POISON) });
+    }
+}
+
+/// Where only the ends of an opening were told, records in doubt may be there, or not.
+#[test]
+fn what_an_opening_did_not_name_is_found_out_later() {
+    let mut scene = three();
+    let call = scene.begin(&Op::Append(50));
+    let failed = told(Answer::Poisoned("EIO".into()), 1, 3, 3);
+    scene.past.ended(SOLE, &failed, true).expect("excused");
+    assert_eq!(scene.past.clone().opened(1, 5).map_err(|broken| broken.clause), Err(BEYOND));
+    assert_eq!(scene.past.clone().opened(1, 2).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(scene.past.opened(1, 4), Ok(()));
+    let mut shown = scene.shown(OPENING);
+    assert_eq!(scene.judged(&shown).map_err(|broken| broken.clause), Err(LOST));
+    shown.push(4, call.records()[0].payload());
+    (shown.last, shown.durable) = (4, 4);
+    assert_eq!(scene.judged(&shown), Ok(()));
+}

@@ -28,6 +28,8 @@ struct Doubt {
     who: Who,
     call: Call,
     has_failed: bool,
+    /// It began after a call had said that the log is poisoned.
+    is_poisoned: bool,
     /// The last LSN that its caller was given before.
     after: u64,
 }
@@ -62,6 +64,8 @@ pub struct Past {
     given: BTreeMap<Who, u64>,
     /// The log was closed, and nothing was called since.
     is_closed: bool,
+    /// Why the log is poisoned, as a call was told first.
+    poison: Option<String>,
     lied: Lied,
 }
 
@@ -79,8 +83,21 @@ impl Past {
             doubts: Vec::new(),
             given: BTreeMap::new(),
             is_closed: false,
+            poison: None,
             lied: Lied::Never,
         }
+    }
+
+    /// From here on it is used so. No call is in progress.
+    pub fn is_used_by(&mut self, callers: Callers) {
+        self.callers = callers;
+    }
+
+    /// Somebody else used the log before, whose records nobody here knows: their numbers are below
+    /// this one.
+    pub fn continues(&mut self, first: u64, last: u64, numbers: u32) {
+        self.row = Arc::new(vec![None; last as usize]);
+        (self.first, self.certain, self.numbers) = (first, last, numbers);
     }
 
     /// The last LSN, certain or not.
@@ -111,7 +128,8 @@ impl Past {
         Record { number: *number - 1, bytes: bytes as u32, has_more }
     }
 
-    pub(super) fn numbers(&self) -> u32 {
+    /// Every record has a number below this one.
+    pub fn numbers(&self) -> u32 {
         self.numbers
     }
 
@@ -274,23 +292,41 @@ impl Past {
         Ok(())
     }
 
-    /// An opening has shown a log with these ends: only those were told.
+    /// Once a call has said that the log is poisoned, every later one says so, and why. A close
+    /// promises less.
+    fn check_poisoned(&self, doubt: &Doubt, answer: &Answer) -> Result<(), Broken> {
+        let Some(cause) = self.poison.as_ref().filter(|_| doubt.call != Call::Close) else {
+            return Ok(());
+        };
+        let is_refused = match answer {
+            Answer::Poisoned(why) => why == cause,
+            Answer::Done(_) | Answer::Refused(_) => !doubt.is_poisoned,
+            _ => true,
+        };
+        clause(POISON, is_refused, || {
+            format!("poisoned by {cause}, {:?} returns {answer}", doubt.call)
+        })
+    }
+
+    /// An opening has shown a log with these ends: only those were told. Which of the records in
+    /// doubt are there, nobody knows yet.
     ///
     /// # Errors
     /// The promise that is broken.
     pub fn opened(&mut self, first: u64, last: u64) -> Result<(), Broken> {
         self.check_ends(first, last)?;
-        clause(BEYOND, last <= self.last(), || format!("LSN {last} is beyond all"))?;
+        let in_doubt: usize = self.doubts.iter().map(|doubt| doubt.call.records().len()).sum();
+        clause(BEYOND, last <= self.last() + in_doubt as u64, || {
+            format!("LSN {last} is beyond all")
+        })?;
         self.cut(last);
+        Arc::make_mut(&mut self.row).resize(last as usize, None);
         (self.first, self.certain) = (first, last);
-        self.doubts.clear();
+        let is_known = self.row.iter().skip(first as usize - 1).all(Option::is_some);
+        self.doubts.retain(|doubt| !is_known && !doubt.call.records().is_empty());
+        self.doubts.iter_mut().for_each(|doubt| doubt.has_failed = true);
+        self.poison = None;
         Ok(())
-    }
-
-    /// It was closed: the answer to the call is known to be good, whatever the log said then.
-    pub fn closed(&mut self) {
-        self.doubts.retain(|doubt| doubt.call != Call::Close);
-        self.certain = self.last();
     }
 
     /// What was shown is a promise.
@@ -301,6 +337,7 @@ impl Past {
             self.first = shown.first;
             self.doubts.clear();
             self.given.clear();
+            self.poison = None;
         }
         self.certain = self.certain.max(shown.last);
     }
@@ -460,7 +497,9 @@ impl crate::Past for Past {
             self.lied = Lied::Covered;
         }
         let after = self.given.get(&who).copied().unwrap_or(0);
-        self.doubts.push(Doubt { who, call: call.clone(), has_failed: false, after });
+        let is_poisoned = self.poison.is_some();
+        let call = call.clone();
+        self.doubts.push(Doubt { who, call, has_failed: false, is_poisoned, after });
     }
 
     fn ended(&mut self, who: Who, told: &Told, is_excused: bool) -> Result<(), Broken> {
@@ -482,6 +521,10 @@ impl crate::Past for Past {
             format!("{:?}: the call fails: {answer}", self.doubts[at].call)
         })?;
         clause(EITHER, !matches!(answer, Answer::Neither(_)), || answer.to_string())?;
+        self.check_poisoned(&self.doubts[at], answer)?;
+        if let Answer::Poisoned(cause) = answer {
+            self.poison.get_or_insert_with(|| cause.clone());
+        }
         let is_one = self.callers == Callers::One;
         match (answer, ends) {
             (Answer::Done(lsn), _) => {
@@ -558,6 +601,7 @@ impl crate::Past for Past {
 
     fn opening(&mut self) {
         self.is_closed = false;
+        self.poison = None;
     }
 
     fn lied(&mut self, lie: Lie) {

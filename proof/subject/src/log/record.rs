@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 /// Every payload is a piece of these bytes. The second half is zeros, which are the likeliest to be
 /// mistaken for something else.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -16,7 +18,7 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 /// A record that was appended. No two of a history have the same number, so a truncated one that
 /// comes back is noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub number: u32,
     pub bytes: u32,

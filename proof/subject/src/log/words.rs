@@ -6,12 +6,13 @@
 use std::fmt::{self, Display, Formatter};
 
 use inkstone::{Error, Log, Lsn, Position, Reader};
+use serde::{Deserialize, Serialize};
 
 use super::record::Record;
 use crate::Outcome;
 
 /// A call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
     Append {
         records: Vec<Record>,
@@ -36,7 +37,7 @@ impl Call {
 }
 
 /// How records are appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
     Wait,
     LetGo,
@@ -56,7 +57,7 @@ impl How {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// With the first and the last LSN, if there is one.
     Done(Option<(u64, u64)>),
@@ -81,7 +82,7 @@ impl Display for Answer {
 }
 
 /// What a log says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ends {
     pub first: u64,
     pub last: u64,
@@ -97,11 +98,12 @@ impl Ends {
 }
 
 /// The answer to a call, and what the log says of itself then.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     pub answer: Answer,
     pub ends: Option<Ends>,
-    /// A record that was appended just now, read by its LSN.
+    /// A record that was appended just now, read by its LSN. Nobody writes it down.
+    #[serde(skip)]
     pub back: Option<Result<Vec<u8>, String>>,
 }
 
