@@ -30,8 +30,6 @@ enum PowerlossCommand {
     Run(run::RunArguments),
     /// Show what the plain ways of writing files lose, on which file system (root)
     Strategies(run::StrategiesArguments),
-    /// Record what a log, or a plain way of writing, sends to its disk (root)
-    Record(recording::RecordArguments),
     /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
     /// Show a recording in words
@@ -56,7 +54,6 @@ pub(crate) fn powerloss(
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
         PowerlossCommand::Strategies(strategies) => run::strategies(strategies, stop),
-        PowerlossCommand::Record(record) => recording::record(record, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
         PowerlossCommand::Faults(faults) => run::faults(faults, stop),

@@ -1,5 +1,5 @@
-//! `inkstone powerloss record`, `replay` and `show`: makes one recording, judges its states again,
-//! and describes it in words.
+//! `inkstone powerloss replay` and `show`: judges states of a recording again, and describes it in
+//! words.
 //!
 //! *Owns*: their arguments and words. *May not touch*: how states are created or judged.
 
@@ -9,46 +9,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
-use inkstone_powerloss::log_run::{record as make, usage};
 use inkstone_powerloss::medium::{PowerCut, Which};
 use inkstone_powerloss::replay::Recorded;
-use inkstone_powerloss::words::Way;
-
-use super::writer::program;
-use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone powerloss record one.rec --fs xfs --seed 7
+  sudo inkstone powerloss strategies --fs xfs --strategy write-only --keep .     keeps a recording
   sudo inkstone powerloss replay one.rec                          checks states at every cut
   sudo inkstone powerloss replay one.rec --entry 200 --subset all    checks one state
   inkstone powerloss show one.rec --entries                       lists what reached the disk";
-
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct RecordArguments {
-    /// The recording to create, in the format of dm-log-writes
-    file: PathBuf,
-    /// The file system
-    #[arg(long = "fs", value_name = "KIND", default_value = "ext4")]
-    #[arg(value_parser = names::<FsKind>())]
-    kind: FsKind,
-    /// The way of writing
-    #[arg(long = "strategy", value_name = "NAME", default_value = "buffered-fdatasync")]
-    #[arg(value_parser = names::<Way>())]
-    way: Way,
-    /// Seed of the history
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Operations in the history
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    length: usize,
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -87,31 +61,6 @@ fn can_run(kind: FsKind) -> anyhow::Result<()> {
     match missing().or_else(|| missing_for(kind)) {
         Some(why) => bail!("this cannot run here: {why}"),
         None => Ok(()),
-    }
-}
-
-/// Makes a recording.
-pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let &RecordArguments { ref file, kind, way, seed, length } = arguments;
-    can_run(kind)?;
-    if file.exists() {
-        bail!(
-            "{} exists already: name another file, since a recording overwrites nothing",
-            file.display()
-        );
-    }
-    let usage = usage(kind, way, seed, length);
-    let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
-    let mut medium = PowerCut::new(&machine, kind);
-    let recorded = make(&mut medium, &usage, &program()?, stop).map_err(|why| anyhow!(why))?;
-    let recording = std::mem::take(&mut medium.recording);
-    drop(medium);
-    machine.remove().map_err(|why| anyhow!(why))?;
-    recording.save(file).with_context(|| format!("write {}", file.display()))?;
-    say!("{}: {} entries", file.display(), recording.entries.len());
-    match recorded.failed {
-        Some(why) => bail!("the writer reports: {why}"),
-        None => Ok(ExitCode::SUCCESS),
     }
 }
 

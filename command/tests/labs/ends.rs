@@ -23,7 +23,7 @@ const LONG_AS_ROOT: &[&str] = &[
     "powerloss run --fs ext4 --mounted 100000",
     "powerloss strategies --fs ext4 --states 100000",
     "powerloss faults --fs ext4 --rounds 100000",
-    "powerloss replay recording --states 100000",
+    "powerloss replay strategy-ext4-write-only-1-0.log-writes --states 100000",
 ];
 /// Prints what it has appended, and continues after what is there.
 const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n \
@@ -34,8 +34,8 @@ const READER: &str = "cat {dir}/f 2>/dev/null; exit 0";
 fn is_ended(line: &str) {
     let directory = directory();
     let at = directory.path();
-    if line.contains(" recording") {
-        good(at, "powerloss record recording --length 4", b"");
+    if line.contains(" replay ") {
+        good(at, "powerloss strategies --fs ext4 --strategy write-only --states 4 --keep .", b"");
     }
     let long = |word: String| match word.as_str() {
         "WRITER" => WRITER.to_owned(),

@@ -183,6 +183,7 @@ mod mistaken {
             assert!(sound.is_clean(), "{sound}");
             let is_loss = |what: &str| {
                 what.contains("was acknowledged, but the last is")
+                    || what.contains("the first LSN is")
                     || what.contains("promised to be durable")
             };
             // What a round shows depends on what was in flight when the disk failed, which is the

@@ -24,8 +24,6 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_sim::survival::{Broken, Must};
-
 use crate::campaign::Campaign;
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
@@ -225,52 +223,39 @@ fn judge(
     acknowledged: usize,
     shown: &[Vec<u8>],
 ) -> Result<(u64, u64), String> {
-    let needed = (certain.len() + acknowledged.min(told.len())) as u64;
-    let expected = certain.iter().chain(told).cloned().collect();
-    // Lines that were in flight may follow, and are not known.
-    let must = Must { at_most: u64::MAX, ..Must::of(expected, needed) };
-    let why = |number: u64| {
-        if number <= certain.len() as u64 {
-            "an earlier reading showed it"
-        } else {
-            "it was acknowledged"
-        }
+    let needed = certain.len() + acknowledged.min(told.len());
+    let why = |at: usize| {
+        let is_shown = at < certain.len();
+        if is_shown { "an earlier reading showed it" } else { "it was acknowledged" }
     };
-    for (number, found) in (1..).zip(shown) {
-        match must.at(number) {
-            Some(line) if line != found && number <= needed => {
-                return Err(format!(
-                    "line {number} is {} instead of {}; {}",
-                    words(found),
-                    words(line),
-                    why(number)
-                ));
+    for (at, line) in certain.iter().chain(told).enumerate() {
+        let number = at + 1;
+        match shown.get(at) {
+            Some(found) if found == line => {}
+            Some(found) if at < needed => {
+                let (found, line) = (words(found), words(line));
+                return Err(format!("line {number} is {found} instead of {line}; {}", why(at)));
             }
             // Acknowledged after the crash that made this state: it need not be there, but nothing
             // else may be in its place.
-            Some(line) if line != found => {
+            Some(found) => {
+                let (found, line) = (words(found), words(line));
+                return Err(format!("line {number} is {found}, but the writer's next was {line}"));
+            }
+            None if at < needed => {
+                let (line, count) = (words(line), shown.len());
                 return Err(format!(
-                    "line {number} is {}, but the writer's next was {}",
-                    words(found),
-                    words(line)
+                    "line {number} is missing: {line}; {}, but only {count} lines are there",
+                    why(at)
                 ));
             }
-            _ => {}
+            None => break,
         }
-    }
-    let count = shown.len() as u64;
-    if let Err(Broken::Lost { .. }) = must.ends(1, count) {
-        let line = must.at(count + 1).map_or_else(String::new, |line| words(line));
-        return Err(format!(
-            "line {} is missing: {line}; {}, but only {count} lines are there",
-            count + 1,
-            why(count + 1)
-        ));
     }
     let mut seen = HashSet::new();
     match (1..).zip(shown).find(|(_, line)| !seen.insert(*line)) {
         Some((number, line)) => Err(format!("line {number} is there twice: {}", words(line))),
-        None => Ok((needed, count - needed)),
+        None => Ok((needed as u64, (shown.len() - needed) as u64)),
     }
 }
 

@@ -285,6 +285,9 @@ impl Lab<Killed> for Kill<'_> {
         self.is_open = false;
         let path = medium.ground("kill")?.directory;
         let lived = self.live(&path);
+        let is_cut_short = self.round.trigger == Trigger::Start && self.is_open;
+        let class = if is_cut_short { "killed after a time" } else { self.round.class() };
+        self.counts.add(class, 1);
         self.counts.add("kills", 1);
         self.counts.add("of these before the log was open", u64::from(!self.is_open));
         self.counts.add("acknowledgements", self.judging.acknowledged);
@@ -305,11 +308,6 @@ impl Lab<Killed> for Kill<'_> {
         let judged = self.judging.judge(state);
         self.counts.add("records read back", self.judging.records());
         Ok(judged.map_err(|what| self.kept(path, &what)))
-    }
-
-    fn class(&self) -> Option<String> {
-        let is_cut_short = self.round.trigger == Trigger::Start && self.is_open;
-        Some(if is_cut_short { "killed after a time" } else { self.round.class() }.into())
     }
 
     fn words(&self) -> String {

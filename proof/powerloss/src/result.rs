@@ -35,9 +35,6 @@ pub struct RunResult {
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
     pub not_run: Vec<String>,
-    /// What else a reader of the figures must know.
-    #[serde(default)]
-    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -106,7 +103,6 @@ impl RunResult {
             seconds: 0.0,
             violations: Vec::new(),
             not_run: Vec::new(),
-            notes: Vec::new(),
         }
     }
 
@@ -168,8 +164,7 @@ pub fn in_words(results: &[RunResult]) -> String {
             lines.push(head(&result.counts.to_string()));
         }
     }
-    told(results, "", |result| &result.notes, &mut lines);
-    told(results, "NOT RUN: ", |result| &result.not_run, &mut lines);
+    not_run(results, &mut lines);
     for Violation { what, command } in results.iter().flat_map(|result| &result.violations) {
         lines.push(format!("  BROKEN: {what}\n    again: {command}"));
     }
@@ -177,16 +172,11 @@ pub fn in_words(results: &[RunResult]) -> String {
     lines.join("\n")
 }
 
-/// Each text once, with the file systems that it is about, if there are several.
-fn told(
-    results: &[RunResult],
-    begin: &str,
-    texts: fn(&RunResult) -> &Vec<String>,
-    lines: &mut Vec<String>,
-) {
+/// What did not run: each text once, with the file systems that it is about, if there are several.
+fn not_run(results: &[RunResult], lines: &mut Vec<String>) {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
-    let of_each = |result| texts(result).iter().map(move |text| (result, text));
-    for (result, text) in results.iter().flat_map(of_each) {
+    let all = results.iter().flat_map(|one| one.not_run.iter().map(move |text| (one, text)));
+    for (result, text) in all {
         let place = format!("{}: ", result.file_system);
         let text = text.strip_prefix(&place).unwrap_or(text);
         match said.iter_mut().find(|(known, _)| *known == text) {
@@ -196,7 +186,7 @@ fn told(
     }
     lines.extend(said.iter().map(|(text, places)| {
         let places = if results.len() > 1 { places.join(", ") + ": " } else { String::new() };
-        format!("  {begin}{places}{text}")
+        format!("  NOT RUN: {places}{text}")
     }));
 }
 
@@ -235,15 +225,15 @@ mod tests {
     fn on(file_system: &str, states: u64) -> RunResult {
         let mut result =
             RunResult::begin("run", file_system.into(), "histories".into(), "again".into());
-        result.count("mounted", states);
-        result.count("projected", 10 * states);
+        result.count("cut", states);
+        result.count("cut again", 10 * states);
         result
     }
 
     #[test]
     fn each_file_system_has_a_line_and_all_have_one_verdict() {
         let mut results = [on("ext4", 7), on("xfs", 60)];
-        results.iter_mut().for_each(|result| result.notes.push("it is small".into()));
+        results.iter_mut().for_each(|result| result.not_run.push("it is small".into()));
         results[1].not_run.push("one of two".into());
         let text = in_words(&results);
         let lines: Vec<&str> = text.lines().collect();
@@ -251,11 +241,14 @@ mod tests {
             lines[..3],
             [
                 "run: histories",
-                "  ext4  mounted     7   projected  70",
-                "  xfs   mounted    60   projected 600",
+                "  ext4  cut         7   cut again  70",
+                "  xfs   cut        60   cut again 600",
             ]
         );
-        assert_eq!(lines[3..5], ["  ext4, xfs: it is small", "  NOT RUN: xfs: one of two"]);
+        assert_eq!(
+            lines[3..5],
+            ["  NOT RUN: ext4, xfs: it is small", "  NOT RUN: xfs: one of two"]
+        );
         assert!(lines[5].starts_with("every promise held in 737 states, seed 0, "), "{text}");
         results[1].seeds = 20;
         assert!(in_words(&results).contains(" states, 20 seeds from 0 on, "), "as `--seeds 20`");

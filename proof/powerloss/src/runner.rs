@@ -12,10 +12,11 @@
 //! | lab | writer | medium | the judge compares with |
 //! |---|---|---|---|
 //! | [`crate::any`] | any command | killed, power cut | the lines that it printed |
-//! | [`crate::kill`] | threads on a log ([`crate::in_use`]) | killed | what calls were promised |
+//! | [`crate::kill`] | a log in use ([`crate::in_use`]) | killed | what its calls were promised |
 //! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
-//! | [`crate::log_run`] | a history of a log | power cut | the model of each moment |
-//! | [`crate::strategies`] | one plain way of writing | power cut | the bytes of each step |
+//! | [`crate::log_run`] | the same, with one history | power cut | the same |
+//!
+//! [`crate::strategies`] breaks promises on purpose, and counts what it sees by itself.
 //!
 //! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
 
@@ -54,21 +55,11 @@ pub(crate) trait Lab<M: Medium> {
     /// The inner error is a broken promise.
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError>;
 
-    /// Under which name the last state counts, if not under the medium's.
-    fn class(&self) -> Option<String> {
-        None
-    }
-
     /// The round in words.
     fn words(&self) -> String;
 
     /// The command that shows a broken promise again, if no recording was kept.
     fn again(&self) -> String;
-
-    /// A round is over: a line of progress, if not the usual one.
-    fn is_over(&mut self, _: &mut M) -> Option<String> {
-        None
-    }
 }
 
 /// The command that shows a state of a recording.
@@ -103,8 +94,7 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
         if let Some(choice) = written.choice {
             medium.states(&choice, &mut |state| {
                 let judged = lab.judge(state)?;
-                let class = lab.class().unwrap_or_else(|| state.class.to_owned());
-                result.count(&class, 1);
+                result.count(state.class, 1);
                 broken.extend(judged.err().map(|why| (why, state.place.clone())));
                 let count = result.violations.len() + broken.len();
                 let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
@@ -128,10 +118,8 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
             let command = command.unwrap_or_else(|| lab.again());
             result.violations.push(Violation { what, command });
         }
-        let line = lab.is_over(medium).unwrap_or_else(|| {
-            format!("{} of {} rounds, {} states", number + 1, plan.rounds, result.states())
-        });
-        progress(&line);
+        let (done, states) = (number + 1, result.states());
+        progress(&format!("{}: {done} of {} rounds, {states} states", lab.words(), plan.rounds));
     }
     Ok(())
 }

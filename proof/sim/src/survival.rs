@@ -1,13 +1,12 @@
-//! What must be found after a crash and what may be: one model for every lab.
+//! What must be found after a crash and what may be, for what is no subject yet (`proof/subject`).
 //!
-//! *Owns*: the rule, for records in a row ([`Must`]), for writers that each append their own
-//! records in order ([`Writers`]), and for calls that each lead to a state ([`Past`]). *May not
-//! touch*: logs, disks, how something came to be found.
+//! *Owns*: the rule, for records in a row ([`Must`]), and for calls that each lead to a state
+//! ([`Past`]). *May not touch*: logs, disks, how something came to be found.
 //!
 //! The rule is always the same. What was acknowledged or shown must be there, in order, whole,
 //! once. What was begun may be there. Nothing else may be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -116,104 +115,6 @@ impl<R> Must<R> {
     }
 }
 
-/// What one writer has said of its records, which it counts from 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Writer {
-    /// Records before this one were begun.
-    pub begun: u32,
-    /// Records before this one are certain.
-    pub certain: u32,
-    /// Records that are of one batch with the record before them.
-    pub joined: BTreeSet<u32>,
-    /// Records whose append was refused: each may be there, and may be left out.
-    pub refused: BTreeSet<u32>,
-}
-
-impl Writer {
-    /// The first record from `next` on that may not be left out, or `wanted` before it.
-    fn next(&self, next: u32, wanted: Option<u32>) -> u32 {
-        let is_it = |number: &u32| Some(*number) == wanted || !self.refused.contains(number);
-        (next..).find(is_it).unwrap_or(next)
-    }
-}
-
-/// Several writers, by number.
-pub type Writers = BTreeMap<u32, Writer>;
-
-/// Checks that records of several writers are found in each writer's order, from its first on, none
-/// left out and none twice.
-#[derive(Debug)]
-pub struct InOrder<'a> {
-    writers: &'a Writers,
-    next: BTreeMap<u32, u32>,
-    last: Option<(u32, u32)>,
-    is_from_start: bool,
-}
-
-impl<'a> InOrder<'a> {
-    /// `is_from_start`: no record of these writers was truncated.
-    pub fn new(writers: &'a Writers, is_from_start: bool) -> Self {
-        Self { writers, next: BTreeMap::new(), last: None, is_from_start }
-    }
-
-    /// The next record that was found.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn take(&mut self, writer: u32, number: u32) -> Result<(), String> {
-        let said = self.writers.get(&writer).filter(|said| number < said.begun);
-        let said = said.ok_or("which was not announced")?;
-        let next = match self.next.get(&writer) {
-            Some(next) => *next,
-            None if self.is_from_start => 0,
-            // The writer's first records were truncated.
-            None => number,
-        };
-        let next = said.next(next, Some(number));
-        if number != next {
-            return Err(format!("but number {next} is the next of that thread"));
-        }
-        let may_be_truncated = self.last.is_none() && !self.is_from_start;
-        let before = (number > 0).then(|| (writer, number - 1));
-        if said.joined.contains(&number) && !may_be_truncated && self.last != before {
-            return Err("but the rest of its batch is not before it".into());
-        }
-        self.next.insert(writer, next + 1);
-        self.last = Some((writer, number));
-        Ok(())
-    }
-
-    /// Nothing more was found. `is_all`: everything that was begun is certain.
-    ///
-    /// # Errors
-    /// What is missing.
-    pub fn finish(&self, is_all: bool) -> Result<(), String> {
-        for (number, said) in self.writers {
-            let next = match self.next.get(number) {
-                Some(next) => *next,
-                None if self.is_from_start => 0,
-                // All its records were truncated.
-                None => continue,
-            };
-            if said.joined.contains(&next) && !said.refused.contains(&next) {
-                return Err(format!("writer {number}: the log ends inside a batch, before {next}"));
-            }
-            let next = said.next(next, None);
-            if next < said.certain {
-                return Err(format!(
-                    "writer {number}: record {next} was acknowledged, but is missing"
-                ));
-            }
-            if is_all && next < said.begun {
-                return Err(format!(
-                    "writer {number}: record {next} is missing, though the log was closed"
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A thing of which a call changes more than a row of records.
 pub trait Thing {
     /// Whether a thing that shows this may be what is left of it.
@@ -308,38 +209,6 @@ mod tests {
             (2, 0, Some(Broken::NoRow { first: 2, last: 0 })),
         ] {
             assert_eq!(must.ends(first, last).err(), how, "{first}..={last}");
-        }
-    }
-
-    #[test]
-    fn each_writer_has_its_order() {
-        let joined = BTreeSet::from([2]);
-        let refused = BTreeSet::from([3]);
-        let writers = Writers::from([
-            (1, Writer { begun: 6, certain: 5, joined, refused }),
-            (2, Writer { begun: 1, ..Writer::default() }),
-        ]);
-        let read = |is_from_start, is_all, found: &[(u32, u32)]| {
-            let mut order = InOrder::new(&writers, is_from_start);
-            found.iter().try_for_each(|(writer, number)| order.take(*writer, *number))?;
-            order.finish(is_all)
-        };
-        let sound = [(1, 0), (2, 0), (1, 1), (1, 2), (1, 4)];
-        assert_eq!(read(true, false, &sound), Ok(()));
-        assert_eq!(read(true, false, &[(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]), Ok(()));
-        assert_eq!(read(false, false, &[(1, 2), (1, 4)]), Ok(()));
-        for (is_all, found, words) in [
-            (false, &sound[..3], "inside a batch"),
-            (false, &sound[..4], "record 4 was acknowledged"),
-            (true, &sound[..], "record 5 is missing"),
-            (false, &[(1, 0), (1, 2)], "number 1 is the next"),
-            (false, &[(1, 0), (1, 0)], "number 1 is the next"),
-            (false, &[(1, 0), (1, 1), (2, 0), (1, 2)], "rest of its batch"),
-            (false, &[(2, 1)], "not announced"),
-            (false, &[(3, 0)], "not announced"),
-        ] {
-            let why = read(true, is_all, found).expect_err(words);
-            assert!(why.contains(words), "{why}");
         }
     }
 

@@ -46,6 +46,8 @@ const BEFORE_MAX: u64 = 40;
 const AFTER: u64 = 150;
 /// A log that only grows meets its full file system within this time.
 const MEETS_WITHIN: Duration = Duration::from_secs(180);
+/// What a tally counts.
+const BROKEN: &str = "rounds with promises broken";
 /// Refusals for want of room before there is room again.
 const REFUSALS: u64 = 5;
 
@@ -399,6 +401,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         let busy = |why| format!("the file system cannot be unmounted: {why}");
         broken.extend(crashed.err().map(busy));
         self.is_broken = !broken.is_empty();
+        self.count(BROKEN, u64::from(self.is_broken));
         if self.fault.is_beyond_assumptions() {
             broken.clear();
         }
@@ -407,7 +410,10 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let judged = self.judging.judge(state);
-        self.is_broken |= judged.is_err();
+        if judged.is_err() && !std::mem::replace(&mut self.is_broken, true) {
+            // They are violations, unless the log relies on a disk not to fail so.
+            self.count(BROKEN, 1);
+        }
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
         self.count("repaired first", u64::from(state.is_repaired));
@@ -433,12 +439,6 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             words += &format!(" --strategy {way}");
         }
         words
-    }
-
-    fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
-        // They are violations, unless the log relies on a disk not to fail so.
-        self.count("rounds with promises broken", u64::from(self.is_broken));
-        Some(format!("{}: {}: {}", self.kind, self.words(), self.met.outcome(self.fired)))
     }
 }
 

@@ -145,7 +145,10 @@ impl Judging {
         match heard.checked_sub(1).and_then(|last| self.lines.get(last)) {
             Some(Line::Began(_, call)) => format!("within {call:?}"),
             Some(Line::Ended(..)) => "after a call".into(),
-            Some(line) => format!("after {line:?}"),
+            Some(Line::Opening) => "while the log was opened".into(),
+            Some(Line::Opened(..)) => "after the log was opened".into(),
+            Some(Line::NotOpened(_)) => "after the log did not open".into(),
+            Some(Line::Read(_) | Line::Rests) => "after the log was used".into(),
             None => "before anything was said".into(),
         }
     }

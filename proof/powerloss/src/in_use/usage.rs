@@ -56,14 +56,18 @@ impl Usage {
 
     /// The options of the log.
     pub(crate) fn options(&self) -> Options {
-        let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6661_756C_7473_2121);
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6B65_726E_656C_2121);
         let options = small()
             .preparation(if rng.bool() { Preparation::Zeros } else { Preparation::Fallocate })
             .pad_groups(rng.bool())
             .free_segments_max(rng.usize(..4))
             .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
-            .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
-            .own_thread(rng.u8(..4) > 0);
+            // A short history has a roll only in small segments.
+            .segment_bytes(match self.length {
+                None if rng.u8(..4) == 0 => 4 * SEGMENT_BYTES,
+                _ => SEGMENT_BYTES,
+            })
+            .own_thread(self.seed % 2 == 1);
         match self.way {
             Some(way) => options.access(way.access()).durability(way.durability()),
             None => options,

@@ -226,7 +226,7 @@ impl<'o, R: BufRead + Send> Worker<'o, R> {
         let when = if is_poisoned { When::Poisoned } else { When::InUse };
         let wrong = self.wrong(&self.subject.read(&log, when));
         self.say(&mut self.said(), &Line::Read(wrong))?;
-        let is_closed = (who >> 8) % 2 == 0 || self.usage.ends_after.is_some();
+        let is_closed = (who >> 8).is_multiple_of(2) || self.usage.ends_after.is_some();
         self.end(log, who, if is_closed { End::Close } else { End::Drop })
     }
 

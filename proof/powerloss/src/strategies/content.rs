@@ -50,11 +50,8 @@ pub enum Verdict {
 pub(crate) struct Left {
     /// Steps of which nothing is there.
     pub(crate) lost: usize,
-    /// Steps of which a part is there.
-    pub(crate) torn: usize,
-    /// Steps in whose place is something that was never written there, or nothing where something
-    /// old should be.
-    pub(crate) garbage: usize,
+    /// Steps that are there in part, or in whose place is something that was never written there.
+    pub(crate) damaged: usize,
     /// The first that is not whole, in words.
     pub(crate) words: String,
     /// Of a file that is written in batches: a block that is there after one that is not,
@@ -66,38 +63,32 @@ pub(crate) struct Left {
 enum Piece {
     Whole,
     Old,
-    Torn,
-    Garbage,
+    Damaged,
 }
 
 impl Left {
-    fn damaged(&self) -> usize {
-        self.torn + self.garbage
-    }
-
     /// How many acknowledged steps are not there whole.
     pub(crate) fn missing(&self) -> usize {
-        self.lost + self.damaged()
+        self.lost + self.damaged
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
-            _ if self.missing() == 0 => Verdict::Held,
-            _ if self.damaged() == 0 => Verdict::Lost,
-            _ => Verdict::Damaged,
+            Self { damaged: 1.., .. } => Verdict::Damaged,
+            Self { lost: 1.., .. } => Verdict::Lost,
+            _ => Verdict::Held,
         }
     }
 
     /// What is not whole, in words.
     pub(crate) fn told(&self) -> String {
-        let Self { lost, torn, garbage, words, .. } = self;
-        format!("{lost} lost, {torn} torn, {garbage} garbage: {words}")
+        let Self { lost, damaged, words, .. } = self;
+        format!("{lost} lost, {damaged} damaged: {words}")
     }
 
     fn add(&mut self, (piece, words): (Piece, String)) {
         self.lost += usize::from(piece == Piece::Old);
-        self.torn += usize::from(piece == Piece::Torn);
-        self.garbage += usize::from(piece == Piece::Garbage);
+        self.damaged += usize::from(piece == Piece::Damaged);
         if piece != Piece::Whole && self.words.is_empty() {
             self.words = words;
         }
@@ -131,12 +122,9 @@ fn judge(trial: &Trial, acked: usize, read: Read<'_>) -> Result<Left, String> {
             left.add(match read(&name)? {
                 None => (Piece::Old, format!("{name} is missing")),
                 Some(found) => {
-                    let piece = match compare(&found, &bytes_of(step), &vec![0; len]) {
-                        _ if found.len() > len => Piece::Garbage,
-                        // The name is there: an empty file is not the same as no file.
-                        Piece::Old => Piece::Torn,
-                        other => other,
-                    };
+                    // The name is there: an empty file is not the same as no file.
+                    let is_whole = found == bytes_of(step);
+                    let piece = if is_whole { Piece::Whole } else { Piece::Damaged };
                     (piece, format!("{name} is there: {}", describe(&found, found.len(), len)))
                 }
             });
@@ -145,7 +133,7 @@ fn judge(trial: &Trial, acked: usize, read: Read<'_>) -> Result<Left, String> {
     }
     let is_replaced = plan.shape == Shape::Replaced;
     let Some(found) = read(DATA)? else {
-        let missing = (Piece::Garbage, format!("{DATA} is missing"));
+        let missing = (Piece::Damaged, format!("{DATA} is missing"));
         (0..if is_replaced { 1 } else { acked }).for_each(|_| left.add(missing.clone()));
         return Ok(left);
     };
@@ -158,7 +146,7 @@ fn judge(trial: &Trial, acked: usize, read: Read<'_>) -> Result<Left, String> {
             None => {
                 let what = describe(&found, found.len(), len);
                 let words = format!("{DATA} is neither the old one nor the new one: {what}");
-                left.add((Piece::Garbage, words));
+                left.add((Piece::Damaged, words));
             }
         }
         return Ok(left);
@@ -209,19 +197,13 @@ fn hole(found: &[u8], written: &[u8]) -> Option<String> {
 
 /// Missing bytes at the end count as zeros: the file is shorter there.
 fn compare(there: &[u8], new: &[u8], old: &[u8]) -> Piece {
+    let missing = std::iter::repeat_n(&0, new.len() - there.len());
     if there == new {
-        return Piece::Whole;
-    }
-    let (mut some_new, mut all_known) = (false, true);
-    for (at, (new, old)) in new.iter().zip(old).enumerate() {
-        let byte = there.get(at).copied().unwrap_or(0);
-        some_new |= byte == *new;
-        all_known &= byte == *new || byte == *old;
-    }
-    match (all_known, some_new) {
-        (true, true) => Piece::Torn,
-        (true, false) => Piece::Old,
-        (false, _) => Piece::Garbage,
+        Piece::Whole
+    } else if there.iter().chain(missing).eq(old) {
+        Piece::Old
+    } else {
+        Piece::Damaged
     }
 }
 
@@ -255,8 +237,8 @@ mod tests {
         left(strategy, acked, &[(DATA.into(), bytes.to_vec())])
     }
 
-    fn numbers(left: &Left) -> [usize; 3] {
-        [left.lost, left.torn, left.garbage]
+    fn numbers(left: &Left) -> [usize; 2] {
+        [left.lost, left.damaged]
     }
 
     fn steps(len: usize) -> Vec<u8> {
@@ -264,20 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_whole_old_torn_or_garbage() {
-        assert_eq!(numbers(&left(Plain::OverwriteOnly, 2, &[])), [0, 0, 2]);
+    fn slots_are_whole_old_or_damaged() {
+        assert_eq!(numbers(&left(Plain::OverwriteOnly, 2, &[])), [0, 2]);
         let seen = |bytes: &[u8]| of_data(Plain::OverwriteOnly, 4, bytes);
         let (old, mut bytes) = (bytes_of(5, 0, 1000), steps(1000));
         assert_eq!(seen(&bytes), Left::default());
         bytes[1000..2000].copy_from_slice(&old);
         bytes[2000..2512].copy_from_slice(&old[..512]);
         bytes[3999] = 0;
-        assert_eq!(numbers(&seen(&bytes)), [1, 1, 1]);
+        assert_eq!(numbers(&seen(&bytes)), [1, 2]);
         assert!(seen(&bytes).words.starts_with("step 2: "), "{}", seen(&bytes).words);
         // Zeros were never there.
-        assert_eq!(numbers(&seen(&bytes[..1000])), [0, 0, 3]);
+        assert_eq!(numbers(&seen(&bytes[..1000])), [0, 3]);
         let appended = of_data(Plain::WriteOnly, 4, &steps(1000)[..2500]);
-        assert_eq!(numbers(&appended), [1, 1, 0]);
+        assert_eq!(numbers(&appended), [1, 1]);
     }
 
     #[test]
@@ -300,19 +282,19 @@ mod tests {
         bytes[9 * block - 1] = 0;
         // Of the step in progress: torn, and more behind it.
         assert!(seen(&bytes, 1).hole.is_some() && seen(&bytes, 1).missing() == 0);
-        assert_eq!(numbers(&seen(&bytes, 2)), [0, 1, 0]);
+        assert_eq!(numbers(&seen(&bytes, 2)), [0, 1]);
     }
 
     #[test]
     fn a_file_with_a_name_must_be_whole_and_a_replaced_one_is_one_of_its_versions() {
         let contents = [bytes_of(5, 1, 4096), Vec::new(), bytes_of(5, 2, 4096)];
         let files: Vec<_> = (1..).map(file_of).zip(contents).collect();
-        assert_eq!(numbers(&left(Plain::NewFileClose, 4, &files)), [1, 1, 1]);
-        for (version, lost, garbage) in [(3, 0, 0), (2, 0, 0), (0, 2, 0), (4, 0, 1)] {
+        assert_eq!(numbers(&left(Plain::NewFileClose, 4, &files)), [1, 2]);
+        for (version, lost, damaged) in [(3, 0, 0), (2, 0, 0), (0, 2, 0), (4, 0, 1)] {
             let found = of_data(Plain::Replace, 2, &bytes_of(5, version, 4096));
-            assert_eq!(numbers(&found), [lost, 0, garbage], "version {version}");
+            assert_eq!(numbers(&found), [lost, damaged], "version {version}");
         }
-        assert_eq!(numbers(&of_data(Plain::Replace, 2, &[])), [0, 0, 1]);
-        assert_eq!(numbers(&of_data(Plain::SetLenOnly, 4, &[0; 2 * 4096])), [2, 0, 0]);
+        assert_eq!(numbers(&of_data(Plain::Replace, 2, &[])), [0, 1]);
+        assert_eq!(numbers(&of_data(Plain::SetLenOnly, 4, &[0; 2 * 4096])), [2, 0]);
     }
 }

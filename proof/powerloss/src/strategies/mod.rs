@@ -21,16 +21,16 @@ pub mod plain;
 pub mod row;
 pub(crate) mod writer;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::content::{Left, look};
 use self::plain::{Plain, Trial};
 use self::row::Row;
 use crate::campaign::Campaign;
-use crate::kernel::recording::Recording;
-use crate::medium::{Choice, PowerCut, RunError, State};
+use crate::medium::{Choice, Medium as _, PowerCut, RunError, State};
 use crate::result::{RunResult, Violation};
-use crate::runner::{self, Lab, Plan, Written, replay};
+use crate::runner::replay;
 
 /// States that are taken from one recording; more come from recordings of the next seeds.
 const STATES_OF_A_RUN: usize = 60;
@@ -48,24 +48,73 @@ pub fn run(
     let count = strategies.len();
     let subject = format!("{count} plain strategies, each verdict compared with its claim");
     campaign.on_each("strategies", &subject, stop, |machine, kind, result| {
-        let mut lab = Strategies {
-            campaign,
-            states,
-            trial: Trial { kind, strategy: strategies[0], seed: campaign.seed, steps: STEPS },
-            rows: strategies.iter().map(|strategy| Row::new(kind, *strategy)).collect(),
-            at: 0,
-            telling: None,
-        };
-        let rounds = lab.runs() * strategies.len() as u64;
-        let plan = Plan { rounds, violations_max: usize::MAX, keep_in: None };
         let mut medium = PowerCut::new(machine, kind);
-        runner::run(&plan, &mut medium, &mut lab, result, stop, progress)?;
-        let is_stopped = stop.load(Ordering::Relaxed);
-        lab.rows.retain(|row| row.states > 0 || row.not_run.is_some() || !is_stopped);
-        result.classes.clear();
-        lab.rows.iter().for_each(|row| conclude(row, result));
-        Ok(lab.rows)
+        let mut rows = Vec::new();
+        for &strategy in strategies {
+            let mut row = Row::new(kind, strategy);
+            let mut left = states;
+            for seed in campaign.seed.. {
+                let states = left.min(STATES_OF_A_RUN);
+                left -= states;
+                if states == 0 || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let trial = Trial { kind, strategy, seed, steps: STEPS };
+                one(campaign, &mut medium, trial, &mut row, states, stop)?;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            conclude(&row, result);
+            progress(&row.to_string());
+            rows.push(row);
+        }
+        Ok(rows)
     })
+}
+
+/// Records a run of a strategy, and looks at states of the recording.
+fn one(
+    campaign: &Campaign,
+    medium: &mut PowerCut<'_>,
+    trial: Trial,
+    row: &mut Row,
+    states: usize,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let recorded = medium.record(&campaign.program, &trial.to_string(), stop);
+    if let Some(why) = recorded.unwrap_or_else(Some) {
+        row.not_run = Some(format!("the writer: {why}"));
+        return Ok(());
+    }
+    // What a kill of the process left, while the machine kept running.
+    let left_by_kill = look(&trial, &medium.directory(), trial.steps)?.missing();
+    row.lost_at_kill = row.lost_at_kill.max(left_by_kill);
+    let from = medium.recording.lines().first().copied().unwrap_or(0);
+    let plainest = states.div_ceil(2).min(STEPS + 1);
+    let (sampled, seed) = (states - plainest, trial.seed);
+    let choice = Choice { plainest, sampled, from, seed, ..Choice::default() };
+    medium.states(&choice, &mut |state| {
+        row.add(seed, state.place.clone(), left(&trial, state));
+        let is_over = stop.load(Ordering::Relaxed);
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    if let Some(seen) = row.seen.as_ref().filter(|seen| seen.seed == seed) {
+        let Trial { kind, strategy, .. } = trial;
+        let again = format!(
+            "inkstone powerloss strategies --fs {kind} --strategy {strategy} --seed {seed}"
+        );
+        let place = seen.place.as_ref().map(ToString::to_string);
+        let name = format!("strategy-{kind}-{strategy}-{seed}");
+        // The kernel's timing does not follow from the seed.
+        let kept = campaign.keep_in.as_ref().map(|parent| medium.recording.save_in(parent, &name));
+        row.command = Some(match kept {
+            Some(Ok(path)) => replay(&path, place.as_deref()),
+            Some(Err(why)) => format!("{again} (the recording could not be kept: {why})"),
+            None => again,
+        });
+    }
+    Ok(())
 }
 
 /// Tells a row in the result.
@@ -75,7 +124,7 @@ fn conclude(row: &Row, result: &mut RunResult) {
     result.not_run.extend(why);
     if !row.is_as_claimed() {
         let what = format!("not as claimed: {row}");
-        let command = row.command.clone().unwrap_or_default();
+        let command = row.command.clone().unwrap_or_else(|| result.command.clone());
         result.violations.push(Violation { what, command });
     }
 }
@@ -97,111 +146,4 @@ pub(crate) fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
 /// writer is ready.
 fn acked(trial: &Trial, heard: usize) -> usize {
     heard.saturating_sub(1).min(trial.steps)
-}
-
-struct Strategies<'a> {
-    campaign: &'a Campaign,
-    /// Of each strategy.
-    states: usize,
-    trial: Trial,
-    rows: Vec<Row>,
-    /// The row that is filled.
-    at: usize,
-    /// The recording that shows most of the row.
-    telling: Option<Recording>,
-}
-
-impl Strategies<'_> {
-    /// Recordings of each strategy.
-    fn runs(&self) -> u64 {
-        self.states.div_ceil(STATES_OF_A_RUN) as u64
-    }
-
-    /// Records a run of the strategy; returns after how many requests the writer was ready.
-    fn record(&mut self, medium: &mut PowerCut<'_>, stop: &AtomicBool) -> Result<usize, String> {
-        let trial = self.trial;
-        let failed = medium.record(&self.campaign.program, &trial.to_string(), stop)?;
-        if let Some(why) = failed {
-            return Err(format!("the writer: {why}"));
-        }
-        // What a kill of the process left, while the machine kept running.
-        let left = look(&trial, &medium.directory(), trial.steps)?.missing();
-        let row = &mut self.rows[self.at];
-        row.lost_at_kill = row.lost_at_kill.max(left);
-        Ok(medium.recording.lines().first().copied().unwrap_or(0))
-    }
-
-    fn command(&self, row: &Row) -> Option<String> {
-        let (telling, recording) = (row.telling(), self.telling.as_ref()?);
-        let Trial { kind, strategy, .. } = self.trial;
-        let seed = telling.map_or(self.trial.seed, |telling| telling.seed);
-        let again = format!(
-            "inkstone powerloss strategies --fs {kind} --strategy {strategy} --seed {seed}"
-        );
-        let Some(parent) = &self.campaign.keep_in else { return Some(again) };
-        let place = telling.and_then(|telling| telling.place.as_ref()).map(ToString::to_string);
-        // The kernel's timing does not follow from the seed.
-        Some(match recording.save_in(parent, &format!("strategy-{kind}-{strategy}-{seed}")) {
-            Ok(path) => replay(&path, place.as_deref()),
-            Err(why) => format!("{again} (the recording could not be kept: {why})"),
-        })
-    }
-}
-
-impl Lab<PowerCut<'_>> for Strategies<'_> {
-    fn write(
-        &mut self,
-        round: u64,
-        medium: &mut PowerCut<'_>,
-        stop: &AtomicBool,
-    ) -> Result<Written, RunError> {
-        self.at = (round / self.runs()) as usize;
-        let run = round % self.runs();
-        self.trial.strategy = self.rows[self.at].strategy;
-        self.trial.seed = self.campaign.seed + run;
-        let states = (self.states - run as usize * STATES_OF_A_RUN).min(STATES_OF_A_RUN);
-        let choice = match self.record(medium, stop) {
-            Ok(from) => {
-                let plainest = states.div_ceil(2).min(STEPS + 1);
-                let (sampled, seed) = (states - plainest, self.trial.seed);
-                Some(Choice { plainest, sampled, from, seed, ..Choice::default() })
-            }
-            Err(why) => {
-                self.rows[self.at].not_run = Some(why);
-                None
-            }
-        };
-        Ok(Written { choice, broken: Vec::new() })
-    }
-
-    fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
-        let (trial, acked) = (&self.trial, acked(&self.trial, state.heard));
-        let found = left(trial, state);
-        self.rows[self.at].add(trial, state.place.clone(), state.is_plainest, acked, found);
-        Ok(Ok(()))
-    }
-
-    fn words(&self) -> String {
-        self.trial.to_string()
-    }
-
-    fn again(&self) -> String {
-        self.campaign.command.clone()
-    }
-
-    fn is_over(&mut self, medium: &mut PowerCut<'_>) -> Option<String> {
-        let (row, seed) = (&self.rows[self.at], self.trial.seed);
-        let is_telling = row.telling().is_some_and(|telling| telling.seed == seed);
-        if is_telling || self.telling.is_none() {
-            self.telling = Some(medium.recording.clone());
-        }
-        if seed + 1 < self.campaign.seed + self.runs() {
-            return None;
-        }
-        let is_told = row.telling().is_some() || !row.is_as_claimed();
-        let command = self.command(row).filter(|_| is_told);
-        self.telling = None;
-        self.rows[self.at].command = command;
-        Some(self.rows[self.at].to_string())
-    }
 }

@@ -74,9 +74,6 @@ pub enum Claim {
     NameNotPromised,
     /// Nothing. Many take it for durable.
     Nothing,
-    /// It is there, whole, when it is acknowledged; but the next step may remove it before being
-    /// there itself.
-    DurableNotAtomic,
     /// Nothing is promised; the report shows what was seen.
     NotPromised,
 }
@@ -87,7 +84,6 @@ impl Claim {
             Self::Durable => "durable",
             Self::NameNotPromised => "whole, but no promise of the name",
             Self::Nothing => "none",
-            Self::DurableNotAtomic => "durable, not atomic",
             Self::NotPromised => "not promised",
         }
     }
@@ -205,10 +201,7 @@ impl Plain {
     /// These were seen first and explained then; docs/results.md shows how.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
-            (Self::Replace, FsKind::Ext4NoJournal) => {
-                (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL))
-            }
-            (Self::ReplaceNoDirectory, FsKind::Ext4NoJournal) => {
+            (Self::Replace | Self::ReplaceNoDirectory, FsKind::Ext4NoJournal) => {
                 (Claim::NotPromised, Some(RENAME_WITHOUT_JOURNAL))
             }
             (Self::SyncFileRangeOnly, FsKind::Ext4DataJournal) => {

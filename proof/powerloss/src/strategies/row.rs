@@ -6,19 +6,15 @@ use std::fmt::{self, Display, Formatter};
 
 use super::content::Left;
 pub use super::content::Verdict;
-use super::plain::{Claim, Plain, Shape, Trial};
+use super::plain::{Claim, Plain, Shape};
 use crate::kernel::machine::FsKind;
 use crate::medium::Place;
 
-/// A state in which something was not whole.
+/// A state that is told of, and how it is seen again.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    verdict: Verdict,
-    left: Left,
-    /// The recording, by its seed, and the state of it.
     pub(crate) seed: u64,
     pub(crate) place: Option<Place>,
-    acked: usize,
     words: String,
 }
 
@@ -28,22 +24,19 @@ pub struct Row {
     pub kind: FsKind,
     pub strategy: Plain,
     pub states: u64,
-    /// Of these, states right at an acknowledgement with nothing unflushed there.
-    pub plainest: u64,
-    /// Of those, states in which an acknowledged step was not there whole.
-    pub bad_plainest: u64,
+    /// The worst of all states.
+    pub verdict: Verdict,
     /// Steps that were lost when only the process was killed.
     pub lost_at_kill: usize,
     /// States in which a later block was there and an earlier one was not, acknowledged or not;
     /// `None` where this is not checked.
     pub holes: Option<u64>,
-    /// The command that shows the worst state again.
+    /// The command that shows the told state again.
     pub command: Option<String>,
     /// Why it did not run to its end.
     pub not_run: Option<String>,
-    worst: Option<Seen>,
-    /// The first with a hole.
-    hole: Option<Seen>,
+    /// The first of the worst, or with a hole.
+    pub(crate) seen: Option<Seen>,
 }
 
 impl Row {
@@ -53,14 +46,12 @@ impl Row {
             kind,
             strategy,
             states: 0,
-            plainest: 0,
-            bad_plainest: 0,
+            verdict: Verdict::NotRun,
             lost_at_kill: 0,
             holes: (strategy.plan().shape == Shape::Batches).then_some(0),
             command: None,
             not_run: None,
-            worst: None,
-            hole: None,
+            seen: None,
         }
     }
 
@@ -68,73 +59,46 @@ impl Row {
         self.strategy.claim_on(self.kind).0
     }
 
-    /// Adds the result of a state of a run in which so many steps were acknowledged.
-    pub(crate) fn add(
-        &mut self,
-        trial: &Trial,
-        place: Option<Place>,
-        is_plainest: bool,
-        acked: usize,
-        found: Result<Left, String>,
-    ) {
+    /// Adds the result of a state.
+    pub(crate) fn add(&mut self, seed: u64, place: Option<Place>, found: Result<Left, String>) {
         self.states += 1;
-        self.plainest += u64::from(is_plainest);
-        let (verdict, left, words) = match found {
-            Err(why) => (Verdict::Unreadable, Left::default(), why),
-            Ok(left) => (left.verdict(), left.clone(), left.told()),
+        let (verdict, words, hole) = match found {
+            Err(why) => (Verdict::Unreadable, why, None),
+            Ok(left) => (left.verdict(), left.told(), left.hole),
         };
-        self.bad_plainest += u64::from(left.missing() > 0 && is_plainest);
-        let hole = left.hole.clone();
-        let seen = Seen { verdict, left, seed: trial.seed, place, acked, words };
-        if let Some(words) = hole {
-            self.holes = self.holes.map(|holes| holes + 1);
-            self.hole.get_or_insert_with(|| Seen { words, ..seen.clone() });
+        if let (Some(holes), Some(_)) = (&mut self.holes, &hole) {
+            *holes += 1;
         }
-        let rank = |seen: &Seen| (seen.verdict, seen.left.missing());
-        if verdict > Verdict::Held && self.worst.as_ref().is_none_or(|w| rank(w) < rank(&seen)) {
-            self.worst = Some(seen);
+        let is_worst = verdict > Verdict::Held && verdict > self.verdict;
+        if is_worst || hole.is_some() && self.seen.is_none() {
+            self.seen = Some(Seen { seed, place, words: hole.unwrap_or(words) });
         }
-    }
-
-    pub fn verdict(&self) -> Verdict {
-        let of_states = if self.states == 0 { Verdict::NotRun } else { Verdict::Held };
-        self.worst.as_ref().map_or(of_states, |worst| worst.verdict)
+        self.verdict = self.verdict.max(verdict);
     }
 
     /// A run that did not reach its end proves nothing.
     pub fn is_as_claimed(&self) -> bool {
-        let verdict = self.verdict();
-        let agrees = match self.claim() {
-            _ if verdict == Verdict::NotRun => true,
-            Claim::Durable => verdict == Verdict::Held,
-            Claim::NameNotPromised => matches!(verdict, Verdict::Held | Verdict::Lost),
-            Claim::Nothing => matches!(verdict, Verdict::Lost | Verdict::Damaged),
-            Claim::DurableNotAtomic => verdict != Verdict::Unreadable && self.bad_plainest == 0,
-            Claim::NotPromised => verdict != Verdict::Unreadable,
+        use Verdict::{Damaged, Held, Lost, NotRun, Unreadable};
+        let agrees = match (self.claim(), self.verdict) {
+            (_, NotRun) => true,
+            (_, Unreadable) => false,
+            (Claim::Durable, verdict) => verdict == Held,
+            (Claim::NameNotPromised, verdict) => verdict != Damaged,
+            (Claim::Nothing, verdict) => matches!(verdict, Lost | Damaged),
+            (Claim::NotPromised, _) => true,
         };
         agrees && self.not_run.is_none()
-    }
-
-    /// The state that the row's command shows again.
-    pub(crate) fn telling(&self) -> Option<&Seen> {
-        self.worst.as_ref().or(self.hole.as_ref())
     }
 
     /// The claim and the verdict in a few words: the row's name in a result.
     pub fn short(&self) -> String {
         let mut words = format!("{} ({}): ", self.strategy, self.claim().words());
-        words += &match (self.verdict(), &self.worst) {
-            (Verdict::NotRun, _) => "not run".into(),
-            (Verdict::Lost | Verdict::Damaged, Some(Seen { acked, left, .. })) => {
-                let how = match left {
-                    Left { garbage: 1.., .. } => "; garbage",
-                    Left { torn: 1.., .. } => "; torn",
-                    _ => "",
-                };
-                format!("lost {} of {acked}{how}", left.missing())
-            }
-            (Verdict::Unreadable, _) => "does not mount".into(),
-            _ => format!("held in {}", self.states),
+        words += match self.verdict {
+            Verdict::NotRun => "not run",
+            Verdict::Held => "held",
+            Verdict::Lost => "lost",
+            Verdict::Damaged => "damaged",
+            Verdict::Unreadable => "does not mount",
         };
         match self.holes {
             Some(0) => words += "; no hole",
@@ -152,10 +116,9 @@ impl Row {
 impl Display for Row {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.short())?;
-        for (what, seen) in [("worst", &self.worst), ("a hole", &self.hole)] {
-            let Some(Seen { place, words, .. }) = seen else { continue };
+        if let Some(Seen { place, words, .. }) = &self.seen {
             let place = place.as_ref().map(Place::to_string).unwrap_or_default();
-            write!(f, "\n  {what} in state {place}: {words}")?;
+            write!(f, "\n  in state {place}: {words}")?;
         }
         self.not_run.as_ref().map_or(Ok(()), |why| write!(f, "\n  NOT RUN: {why}"))
     }
@@ -168,7 +131,7 @@ mod tests {
     #[test]
     fn verdicts_follow_from_what_was_seen() {
         let lost = Left { lost: 2, words: "gone".into(), ..Left::default() };
-        let torn = Left { torn: 1, words: "half".into(), ..Left::default() };
+        let torn = Left { damaged: 1, words: "half".into(), ..Left::default() };
         let (held, dead) = (Ok(Left::default()), Err("no mount".to_string()));
         let cases = [
             (vec![held.clone()], Verdict::Held, [true, true, false]),
@@ -181,12 +144,11 @@ mod tests {
             let strategies = [Plain::AppendFsync, Plain::NewFileFsync, Plain::WriteOnly];
             for (strategy, agrees) in strategies.into_iter().zip(agrees) {
                 let kind = FsKind::Xfs;
-                let trial = Trial { kind, strategy, seed: 1, steps: 3 };
                 let mut row = Row::new(kind, strategy);
                 for left in &found {
-                    row.add(&trial, None, true, 3, left.clone());
+                    row.add(1, None, left.clone());
                 }
-                assert_eq!((row.verdict(), row.is_as_claimed()), (verdict, agrees), "{row}");
+                assert_eq!((row.verdict, row.is_as_claimed()), (verdict, agrees), "{row}");
             }
         }
     }
