@@ -32,8 +32,8 @@ pub(crate) struct ReplayArguments {
     /// Cut after this many entries [default: everywhere]
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
-    /// Which of the sectors in flight reached the disk: none, all, bits:N, drawn:SEED or
-    /// exactly:0110 [default: some of each kind]
+    /// Which of the sectors in flight reached the disk: none, all, bits:N or drawn:SEED
+    /// [default: some of each kind]
     #[arg(long, value_name = "SUBSET", requires = "entry", value_parser = str::parse::<Subset>)]
     subset: Option<Subset>,
     /// States for each cut
@@ -72,8 +72,8 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     let mut recorded = recorded.map_err(|why| anyhow!("{}: {why}", file.display()))?;
     can_run(recorded.kind())?;
     say!("{}", recording.head().unwrap_or_default());
-    let &ReplayArguments { entry, ref subset, states, again, seed, .. } = arguments;
-    let which = Which { entry, subset: subset.clone(), states, again, seed };
+    let &ReplayArguments { entry, subset, states, again, seed, .. } = arguments;
+    let which = Which { entry, subset, states, again, seed };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let (mut states, mut broken) = (0, 0);
     let mut medium = PowerCut::new(&machine, recorded.kind());

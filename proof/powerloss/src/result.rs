@@ -46,11 +46,6 @@ pub struct Class {
     pub details: String,
     /// States that were opened, read and compared.
     pub states: u64,
-    /// The binary logarithm of the number of states that are possible at the checked cuts; `None`
-    /// where it is unknown.
-    pub possible_log2: Option<f64>,
-    /// States that are equal to an opened one, and were not opened themselves.
-    pub covered: u64,
     /// Core seconds spent, where they were measured.
     #[serde(default)]
     pub core_seconds: Option<f64>,

@@ -3,9 +3,7 @@
 //! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when
 //! anything becomes durable.
 
-use std::sync::{Arc, LazyLock, OnceLock};
-
-use crate::sum::{Sum, sum_of};
+use std::sync::Arc;
 
 /// A page of content, and the unit in which a file system allocates here.
 pub const PAGE_BYTES: usize = 4096;
@@ -13,36 +11,12 @@ pub const PAGE_BYTES: usize = 4096;
 /// group and of all groups. 32 keeps both short for files of some MiB.
 const GROUP_PAGES: usize = 32;
 
-/// A page, and the sum of its bytes once it was needed: clones of a disk share both.
-struct Page {
-    bytes: [u8; PAGE_BYTES],
-    sum: OnceLock<u128>,
-}
-
-impl Page {
-    fn new(bytes: [u8; PAGE_BYTES]) -> Self {
-        Self { bytes, sum: OnceLock::new() }
-    }
-
-    /// Its bytes, mutable.
-    fn change(&mut self) -> &mut [u8; PAGE_BYTES] {
-        self.sum.take();
-        &mut self.bytes
-    }
-}
-
-impl Clone for Page {
-    fn clone(&self) -> Self {
-        Self::new(self.bytes)
-    }
-}
+type Page = [u8; PAGE_BYTES];
 
 #[derive(Clone, Default)]
 struct Group {
     pages: [Option<Arc<Page>>; GROUP_PAGES],
 }
-
-static ZEROS: LazyLock<u128> = LazyLock::new(|| sum_of(&[0; PAGE_BYTES]));
 
 /// The bytes of a file, or of a disk, from 0 to any length; what was never written reads as zeros.
 /// A clone shares all pages until one of the two is written.
@@ -82,24 +56,7 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 impl Content {
     fn page(&self, page: usize) -> Option<&[u8; PAGE_BYTES]> {
         let group = self.groups.get(page / GROUP_PAGES)?.as_ref()?;
-        group.pages[page % GROUP_PAGES].as_deref().map(|page| &page.bytes)
-    }
-
-    /// Adds everything that it holds to a sum. A page of zeros counts as none.
-    pub(crate) fn sum(&self, sum: &mut Sum) {
-        for (number, group) in self.groups.iter().enumerate() {
-            let pages = group.iter().flat_map(|group| group.pages.iter().enumerate());
-            for (page, held) in pages.filter_map(|(page, held)| Some((page, held.as_ref()?))) {
-                let of_page = *held.sum.get_or_init(|| sum_of(&held.bytes));
-                if of_page != *ZEROS {
-                    sum.add((number * GROUP_PAGES + page) as u64);
-                    sum.add(of_page as u64);
-                    sum.add((of_page >> 64) as u64);
-                }
-            }
-        }
-        // No page has this number: it marks the end of the content.
-        sum.add(u64::MAX);
+        group.pages[page % GROUP_PAGES].as_deref()
     }
 
     fn slot(&mut self, page: usize) -> &mut Option<Arc<Page>> {
@@ -171,10 +128,10 @@ impl Content {
             }
             let slot = self.slot(piece.page);
             match source.try_into() {
-                Ok(whole) => *slot = Some(Arc::new(Page::new(whole))),
+                Ok(whole) => *slot = Some(Arc::new(whole)),
                 Err(_) => {
-                    let page = slot.get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
-                    Arc::make_mut(page).change()[piece.start..piece.start + piece.len]
+                    let page = slot.get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+                    Arc::make_mut(page)[piece.start..piece.start + piece.len]
                         .copy_from_slice(source);
                 }
             }
@@ -190,7 +147,7 @@ impl Content {
             if piece.len == PAGE_BYTES {
                 *slot = None;
             } else if let Some(page) = slot {
-                Arc::make_mut(page).change()[piece.start..piece.start + piece.len].fill(0);
+                Arc::make_mut(page)[piece.start..piece.start + piece.len].fill(0);
             }
         }
     }
@@ -249,13 +206,6 @@ impl Blocks {
 
     pub(crate) fn count(&self) -> u64 {
         self.count
-    }
-
-    /// Adds the set to a sum.
-    pub(crate) fn sum(&self, sum: &mut Sum) {
-        let used = self.words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-        sum.add(used as u64);
-        self.words[..used].iter().for_each(|&word| sum.add(word));
     }
 
     pub(crate) fn set(&mut self, blocks: std::ops::Range<u64>, value: bool) {

@@ -146,14 +146,6 @@ impl SimDisk {
         self.lock().image()
     }
 
-    /// A number that is equal for disks with the same content on the medium: names, sizes, bytes
-    /// and blocks. What is not durable does not count, nor does the seed. The bytes of a file do
-    /// not count if `is_unread` returns `true` for its name: for callers that know that nobody
-    /// reads them.
-    pub fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
-        self.lock().fingerprint(is_unread)
-    }
-
     /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all
     /// zeros.
     pub fn medium_has(&self, bytes: &[u8]) -> bool {

@@ -112,7 +112,6 @@ mod options;
 mod pending;
 pub mod shrink;
 mod state;
-mod sum;
 pub mod survival;
 mod transfer;
 

@@ -14,7 +14,6 @@ use crate::counters::Counters;
 use crate::fault::{Effect, Event, OperationKind, Plans, draw, errno};
 use crate::options::{DirectoryOrder, DiskOptions};
 use crate::pending::{BlockSets, Change, Entry, NameChange, NameEntry, Names};
-use crate::sum::Sum;
 
 /// A file, by whatever name.
 #[derive(Clone)]
@@ -481,25 +480,5 @@ impl State {
             let inode = self.inode(*number);
             inode.medium.has(bytes, inode.stable_bytes)
         })
-    }
-
-    /// See [`crate::SimDisk::fingerprint`].
-    pub(crate) fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
-        let mut sum = Sum::new();
-        for directory in &self.directories {
-            sum.add_text(&directory.path.to_string_lossy());
-            sum.add(directory.stable.len() as u64);
-            for (name, number) in &directory.stable {
-                let inode = self.inode(*number);
-                sum.add_text(name);
-                sum.add(inode.stable_bytes);
-                let BlockSets { allocated, reserved, settled } = &inode.blocks;
-                [allocated, reserved, settled].into_iter().for_each(|blocks| blocks.sum(&mut sum));
-                if !is_unread(name) {
-                    inode.medium.sum(&mut sum);
-                }
-            }
-        }
-        sum.get()
     }
 }

@@ -27,7 +27,6 @@ use crate::in_use::judging::Judging;
 use crate::in_use::lines::Line;
 use crate::in_use::usage::Usage;
 use crate::kernel::machine::{FsKind, Machine};
-use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
 use crate::result::{Counts, RunResult};
@@ -149,30 +148,6 @@ fn of_round(
         mistake: campaign.mistake,
     };
     (fault, usage)
-}
-
-/// Leaves out what reached the disk's cache and was lost there when a flush failed.
-fn without_dropped(recording: &Recording) -> Recording {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut durable = 0;
-    for entry in &recording.entries {
-        match entry {
-            Entry::Mark(text) if text == CACHE_DROPPED => {
-                let mut at = 0;
-                entries.retain(|entry| {
-                    at += 1;
-                    at <= durable || entry.is_mark()
-                });
-                durable = entries.len();
-            }
-            Entry::Flush => {
-                entries.push(entry.clone());
-                durable = entries.len();
-            }
-            _ => entries.push(entry.clone()),
-        }
-    }
-    Recording { entries }
 }
 
 /// What the process met.
@@ -388,9 +363,6 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         self.count(self.met.outcome(self.fired), 1);
         self.tally().fired += u64::from(self.fired > 0);
         let crashed = medium.crash();
-        if self.fault == Fault::FlushOnceDrops {
-            medium.recording = without_dropped(&medium.recording);
-        }
         let choice = crashed.is_ok().then(|| Choice {
             plainest: 1,
             sampled: self.wanted.sampled,
@@ -402,23 +374,18 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         broken.extend(crashed.err().map(busy));
         self.is_broken = !broken.is_empty();
         self.count(BROKEN, u64::from(self.is_broken));
-        if self.fault.is_beyond_assumptions() {
-            broken.clear();
-        }
         Ok(Written { choice, broken })
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
         let judged = self.judging.judge(state);
         if judged.is_err() && !std::mem::replace(&mut self.is_broken, true) {
-            // They are violations, unless the log relies on a disk not to fail so.
             self.count(BROKEN, 1);
         }
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
         self.count("repaired first", u64::from(state.is_repaired));
-        // Of a disk that fails so a loss is counted, and is no violation.
-        Ok(judged.or_else(|why| if self.fault.is_beyond_assumptions() { Ok(()) } else { Err(why) }))
+        Ok(judged)
     }
 
     fn words(&self) -> String {
@@ -439,29 +406,5 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             words += &format!(" --strategy {way}");
         }
         words
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_cache_lost_is_left_out_and_what_comes_later_is_not() {
-        let write = |sector| Entry::Write { sector, bytes: vec![1; 512].into() };
-        let mark = |text: &str| Entry::Mark(text.into());
-        let entries = vec![
-            write(0),
-            Entry::Flush,
-            write(1),
-            mark("7"),
-            mark(CACHE_DROPPED),
-            write(2),
-            Entry::Flush,
-            write(3),
-        ];
-        let left = without_dropped(&Recording { entries });
-        let expected = [write(0), Entry::Flush, mark("7"), write(2), Entry::Flush, write(3)];
-        assert_eq!(left.entries, expected);
     }
 }

@@ -25,8 +25,6 @@ named_choice! {
         WriteNth = "write-nth", "EIO for one write of any kind";
         ReadData = "read-data", "EIO for each read of the log's blocks";
         FlushOnce = "flush-once", "EIO for one flush; the next flush still writes the disk's cache";
-        FlushOnceDrops = "flush-once-drops",
-            "EIO for one flush, and the disk's cache is lost; the next flush succeeds";
         FlushForEver = "flush-for-ever", "EIO for each flush, from some moment on";
         FlushSlow = "flush-slow", "flushes take 300 ms for a while";
         DiskFull = "disk-full", "the disk below takes no new block: ENOSPC";
@@ -46,13 +44,6 @@ impl Fault {
             self,
             WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth
         )
-    }
-
-    /// Whether the log relies on a disk not to do this: then a loss is counted, and is not a
-    /// violation. The flush that fails may belong to another thread of the log, to the file
-    /// system's journal or to another program, and the log does not learn of it.
-    pub fn is_beyond_assumptions(self) -> bool {
-        self == Self::FlushOnceDrops
     }
 
     /// Whether the disk itself fails (and not the file system above it).
@@ -112,10 +103,6 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
             Fault::WriteNth => vec![Rule::every(Access::Write, Effect::Error).once_after(skip)],
             Fault::ReadData => within(log, &Rule::every(Access::Read, Effect::Error)),
             Fault::FlushOnce => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip)],
-            // What was flushed before must be known: one flush succeeds.
-            Fault::FlushOnceDrops => {
-                vec![Rule::every(Access::Flush, Effect::Error).once_after(skip + 1)]
-            }
             Fault::FlushForEver => vec![rule(Access::Flush, Effect::Error)],
             Fault::FlushSlow => {
                 vec![Rule {
@@ -125,7 +112,6 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
             }
             Fault::DiskFull | Fault::FileSystemFull | Fault::Dead => Vec::new(),
         };
-        faults.drops_cache = fault == Fault::FlushOnceDrops;
         faults.is_read_only = fault == Fault::Dead;
         faults.blocks_max = (fault == Fault::DiskFull).then_some(blocks + skip as usize);
     });
@@ -170,7 +156,6 @@ mod tests {
                 }
                 Fault::ReadData => [false, false, true, false, false],
                 Fault::FlushOnce => [false, false, false, true, false],
-                Fault::FlushOnceDrops => [false, false, false, false, true],
                 Fault::FlushForEver => [false, false, false, true, true],
                 Fault::FlushSlow | Fault::FileSystemFull => [false; 5],
                 Fault::DiskFull => [true, true, false, false, false],
@@ -185,16 +170,6 @@ mod tests {
                 "{fault}"
             );
         }
-    }
-
-    #[test]
-    fn a_cache_that_is_dropped_is_gone_at_once() {
-        let disk = Disk::new("a", Image::new(1 << 20));
-        arm(Fault::FlushOnceDrops, &disk, &[], 0);
-        assert_eq!((disk.write(0, &[1; 512]), disk.flush()), (Ok(()), Ok(())));
-        assert_eq!((disk.write(0, &[2; 512]), disk.flush()), (Ok(()), Err(Failure::Error)));
-        assert_eq!(disk.read(0, 1), Ok(vec![1]));
-        assert_eq!((disk.flush(), disk.read(0, 1)), (Ok(()), Ok(vec![1])));
     }
 
     #[test]

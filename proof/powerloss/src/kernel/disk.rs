@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
-use super::recording::{CACHE_DROPPED, Entry, Recording};
+use super::recording::{Entry, Recording};
 use super::states::Cut;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,6 @@ struct State {
     recording: Option<Recording>,
     power: Power,
     faults: Faults,
-    /// How many flushes it was asked for.
-    flushes: u64,
 }
 
 /// A disk; clones are the same disk.
@@ -68,7 +66,6 @@ impl Disk {
             recording: None,
             power: Power::On,
             faults: Faults::default(),
-            flushes: 0,
         };
         Self {
             name: name.into(),
@@ -149,11 +146,6 @@ impl Disk {
         self.lock().recording.clone().unwrap_or_default()
     }
 
-    /// How many flushes it was asked for.
-    pub fn flushes(&self) -> u64 {
-        self.lock().flushes
-    }
-
     pub fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.lock().faults)
     }
@@ -210,7 +202,6 @@ impl Disk {
 
     /// Makes all earlier writes durable.
     pub fn flush(&self) -> Result<(), Failure> {
-        self.lock().flushes += 1;
         let met = self.meet(Access::Flush, 0..0);
         let mut state = self.powered()?;
         match met {
@@ -221,7 +212,6 @@ impl Disk {
             Err(_) if state.faults.drops_cache => {
                 state.image = state.flushed.clone();
                 state.unflushed.clear();
-                state.record(Entry::Mark(CACHE_DROPPED.into()));
             }
             Err(_) => {}
         }

@@ -27,9 +27,6 @@ const ENTRY_BYTES: usize = 32;
 /// after it.
 pub const MARK_BYTES_MAX: usize = SECTOR_BYTES - ENTRY_BYTES - 1;
 
-/// A mark of the disk's own: here a flush failed, and the unflushed writes are lost.
-pub const CACHE_DROPPED: &str = "the cache was dropped";
-
 /// A request that reached the disk, or a mark of the writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
@@ -70,9 +67,8 @@ impl Recording {
     /// Behind how many entries each line of the writer was heard.
     pub fn lines(&self) -> Vec<usize> {
         let marks = self.entries.iter().enumerate();
-        let is_line = |entry: &Entry| matches!(entry, Entry::Mark(text) if text != CACHE_DROPPED);
         // The first mark says what was recorded.
-        let lines = marks.filter(|(_, entry)| is_line(entry)).map(|(at, _)| at + 1);
+        let lines = marks.filter(|(_, entry)| entry.is_mark()).map(|(at, _)| at + 1);
         lines.skip(1).collect()
     }
 

@@ -123,7 +123,7 @@ impl Cut {
 }
 
 /// A way to choose the units that are there. As text it is what a command line takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subset {
     None,
     All,
@@ -131,8 +131,6 @@ pub enum Subset {
     Bits(u64),
     /// As a simulated disk draws them, from this seed.
     Drawn(u64),
-    /// These, a digit 0 or 1 for each unit.
-    Exactly(Kept),
 }
 
 impl fmt::Display for Subset {
@@ -142,10 +140,6 @@ impl fmt::Display for Subset {
             Self::All => f.write_str("all"),
             Self::Bits(bits) => write!(f, "bits:{bits}"),
             Self::Drawn(seed) => write!(f, "drawn:{seed}"),
-            Self::Exactly(kept) => {
-                f.write_str("exactly:")?;
-                kept.iter().try_for_each(|kept| f.write_str(if *kept { "1" } else { "0" }))
-            }
         }
     }
 }
@@ -160,19 +154,15 @@ impl FromStr for Subset {
             ("all", Ok(0)) => Ok(Self::All),
             ("bits", Ok(number)) => Ok(Self::Bits(number)),
             ("drawn", Ok(number)) => Ok(Self::Drawn(number)),
-            ("exactly", _) if number.bytes().all(|digit| matches!(digit, b'0' | b'1')) => {
-                Ok(Self::Exactly(number.bytes().map(|digit| digit == b'1').collect()))
-            }
-            _ => Err(format!("{text:?}: take none, all, bits:N, drawn:SEED or exactly:0110")),
+            _ => Err(format!("{text:?}: take none, all, bits:N or drawn:SEED")),
         }
     }
 }
 
 /// Which of `units` a subset keeps.
-pub fn keep(units: &[Unit], subset: &Subset) -> Kept {
+pub fn keep(units: &[Unit], subset: Subset) -> Kept {
     let count = units.len();
-    match *subset {
-        Subset::Exactly(ref kept) => kept.clone(),
+    match subset {
         Subset::None => vec![false; count],
         Subset::All => vec![true; count],
         Subset::Bits(bits) => (0..count).map(|unit| unit < 64 && bits >> unit & 1 == 1).collect(),
@@ -190,7 +180,7 @@ pub fn keep(units: &[Unit], subset: &Subset) -> Kept {
 pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
     let count = units.len();
     let with_kept = |subset| {
-        let kept = keep(units, &subset);
+        let kept = keep(units, subset);
         (subset, kept)
     };
     if count < 20 && 1_usize << count <= most {
@@ -244,11 +234,8 @@ mod tests {
         let mut found: Vec<_> = choose(&cut.units, 1000, 1)
             .iter()
             .map(|(subset, kept)| {
-                let exactly = Subset::Exactly(kept.clone());
-                for subset in [subset, &exactly] {
-                    let again = subset.to_string().parse().expect("its own words");
-                    assert_eq!(keep(&cut.units, &again), *kept, "{subset}");
-                }
+                let again = subset.to_string().parse().expect("its own words");
+                assert_eq!(keep(&cut.units, again), *kept, "{subset}");
                 first_bytes(&cut.state(kept))
             })
             .collect();
@@ -279,7 +266,7 @@ mod tests {
         assert_eq!(kept.len(), 200);
         for (subset, kept) in chosen {
             let again = subset.to_string().parse().expect("its own words");
-            assert_eq!(keep(&units, &again), kept, "{subset}");
+            assert_eq!(keep(&units, again), kept, "{subset}");
         }
         assert!("some:1".parse::<Subset>().expect_err("no subset").contains("drawn:SEED"));
     }
@@ -291,7 +278,7 @@ mod tests {
         let mut player = Player::new(&recording, Image::new(4096));
         player.play(3);
         let cut = player.cut();
-        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, &Subset::All))), [5, 0, 0, 5]);
-        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, &Subset::None))), [5; 4]);
+        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, Subset::All))), [5, 0, 0, 5]);
+        assert_eq!(first_bytes(&cut.state(&keep(&cut.units, Subset::None))), [5; 4]);
     }
 }

@@ -134,7 +134,7 @@ impl FaultClass {
         self != Self::Threads
     }
 
-    /// Whether cuts within recoveries and equal states are looked for.
+    /// Whether cuts within recoveries are looked for, one within the other.
     fn is_about_cuts(self) -> bool {
         use FaultClass as C;
         matches!(
@@ -515,7 +515,6 @@ impl Unit {
             cuts: trial.cuts,
             pick: row.pick,
             depth: if is_about_cuts && self.look != Look::Glance { 3 } else { 1 },
-            is_covering: is_about_cuts,
             budget_bytes: trial.budget_bytes,
             ..Way::new(trial.effort.unwrap_or(effort))
         }

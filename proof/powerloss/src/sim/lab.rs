@@ -305,9 +305,6 @@ pub const ALL_OF: usize = 16;
 fn class_of(class: FaultClass, turns: &Turns) -> Class {
     let Turns { seeds, spent, looked: tally, .. } = turns;
     let mut details = format!("{}; {seeds} seeds", class.summary());
-    if tally.cuts > 0 {
-        details += &format!("; {} of {} cuts whole", tally.exhausted, tally.cuts);
-    }
     if class == FaultClass::Recycled {
         details += &format!("; old bytes after the log's end in {} states", tally.beneath);
     }
@@ -318,8 +315,6 @@ fn class_of(class: FaultClass, turns: &Turns) -> Class {
         name: class.name().to_owned(),
         details,
         states: tally.states,
-        possible_log2: tally.possible_log2,
-        covered: tally.covered,
         core_seconds: Some(spent.as_secs_f64()),
     }
 }

@@ -79,18 +79,6 @@ impl Space {
         matches!(self.pick, Pick::Items | Pick::Garbage)
     }
 
-    /// The binary logarithm of the largest possible number of states: an order among directory
-    /// operations makes them fewer.
-    pub fn log2(&self) -> f64 {
-        let drawn = self.choices.iter().filter(|choice| choice.is_none()).count();
-        f64::from(self.count) * (self.fates() as f64).log2() + drawn as f64
-    }
-
-    /// Whether nothing is drawn at random.
-    pub fn is_complete(&self) -> bool {
-        self.choices.iter().all(Option::is_some)
-    }
-
     /// How many states [`Space::state`] enumerates, if they are no more than the subsets of
     /// `all_of` items.
     pub fn enumerated(&self, all_of: usize) -> Option<u64> {
@@ -98,7 +86,8 @@ impl Space {
             return None;
         }
         let count = self.fates().checked_pow(self.count).filter(|count| *count <= 1 << all_of)?;
-        Some(if self.is_complete() || self.draws_unread_only() { count } else { count * DRAWS })
+        let is_complete = self.choices.iter().all(Option::is_some);
+        Some(if is_complete || self.draws_unread_only() { count } else { count * DRAWS })
     }
 
     /// State `number` of those.

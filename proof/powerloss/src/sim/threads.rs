@@ -110,7 +110,5 @@ pub(crate) fn run(seed: u64, variant: &Variant, way: Way) -> Result<Walk<LogSubj
         }
         told.push((cut, Arc::new(past.clone())));
     }
-    let mut walk = Walk::of_cuts(variant.log.clone(), disk, past, told, way, seed);
-    walk.tally.cuts = 0;
-    Ok(walk)
+    Ok(Walk::of_cuts(variant.log.clone(), disk, past, told, way, seed))
 }

@@ -5,7 +5,7 @@
 //! the process. *May not touch*: what a state may show ([`crate::subject`]); how a disk loses what
 //! it loses (`inkstone_sim`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use inkstone_sim::{
 
 use super::PATH;
 use super::mortal::{Mortal, NEVER};
-use super::space::{Pick, Space, is_unread};
+use super::space::{Pick, Space};
 use super::tally::Tally;
 use super::way::{AGAIN, Cuts, Effort, Way, Wrong};
 use inkstone_subject::{
@@ -26,9 +26,6 @@ use inkstone_subject::{
 
 /// How often something that a fault may hit is tried.
 const TRIES: usize = 50;
-/// Of the states that are equal to an opened one, one in this many is opened all the same, and must
-/// show the same.
-const REOPENED: u64 = 64;
 
 /// Somebody who uses the subject beside its writer.
 pub trait Beside<S: Subject> {
@@ -65,8 +62,6 @@ pub struct State<S: Subject> {
     pub when: &'static str,
     /// What else was done to it.
     pub note: String,
-    sum: Option<u128>,
-    equal: Option<String>,
 }
 
 /// A power cut whose states are to be given.
@@ -112,7 +107,6 @@ pub struct Walk<S: Subject> {
     stage: Stage,
     cuts: VecDeque<Cut<S::Past>>,
     current: Option<Current<S::Past>>,
-    seen: HashMap<u128, String>,
     level: usize,
     is_calm: bool,
     poisoned: u64,
@@ -147,7 +141,6 @@ impl<S: Subject> Walk<S> {
             stage: Stage::New,
             cuts: VecDeque::new(),
             current: None,
-            seen: HashMap::new(),
             level: 0,
             is_calm: false,
             poisoned: 0,
@@ -528,63 +521,33 @@ impl<S: Subject> Walk<S> {
     fn enter(&mut self, cut: Cut<S::Past>) {
         let Cut { cut, past, when } = cut;
         let space = Space::of(cut, self.way.pick);
-        self.tally.cuts += 1;
-        self.tally.add_possible(space.log2());
-        self.seen.clear();
         let Effort { samples, all_of, .. } = self.way.effort;
         let enumerated = space.enumerated(all_of);
-        self.tally.exhausted += u64::from(enumerated.is_some() && space.is_complete());
         let (is_enumerated, count) = (enumerated.is_some(), enumerated.unwrap_or(samples));
         self.current = Some(Current { space, past, when, next: 0, is_enumerated, count });
     }
 
     /// The next state of the cut that is looked at.
     fn next_found(&mut self) -> Option<State<S>> {
-        loop {
-            let current = self.current.as_mut().filter(|current| current.next < current.count)?;
-            let number = current.next;
-            current.next += 1;
-            let (disk, note) = if current.is_enumerated {
-                (current.space.state(number, self.seed), String::new())
-            } else {
-                current.space.sample(self.seed ^ (number << 40))
-            };
-            let turn = if current.is_enumerated { number } else { self.tally.states };
-            let is_covering = self.way.is_covering && self.level == 0;
-            let sum = is_covering.then(|| disk.fingerprint(is_unread));
-            let equal = sum.and_then(|sum| self.seen.get(&sum).cloned());
-            if equal.is_some() {
-                self.tally.covered += 1;
-                if !self.tally.covered.is_multiple_of(REOPENED) {
-                    continue;
-                }
-                self.tally.covered -= 1;
-                self.tally.reopened += 1;
-            }
-            self.tally.states += 1;
-            self.tally.depths[self.level.min(3)] += 1;
-            // The disk may have failed before; from here on it does not.
-            disk.change_options(|options| options.rates = FaultRates::default());
-            let deep = self.way.effort.deep;
-            let is_again = equal.is_none() && deep > 0 && turn.is_multiple_of(deep);
-            let (past, when) = (Arc::clone(&current.past), current.when);
-            let subject = self.subject.clone();
-            let lies = matches!(self.way.wrong, Wrong::Lies(_)) || self.way.pick == Pick::Rot;
-            let is_sound = !lies;
-            return Some(State { disk, past, subject, is_again, is_sound, when, note, sum, equal });
-        }
-    }
-
-    /// What a state has shown, in short: one that is equal to it must show the same.
-    pub(super) fn showed(&mut self, state: &State<S>, brief: String) -> Result<(), Broken> {
-        if let Some(equal) = state.equal.as_ref().filter(|equal| **equal != brief) {
-            let what = format!("found {brief} on a disk that is equal to one with {equal}");
-            return Err(Broken::new("equal", what));
-        }
-        if let Some(sum) = state.sum {
-            self.seen.insert(sum, brief);
-        }
-        Ok(())
+        let current = self.current.as_mut().filter(|current| current.next < current.count)?;
+        let number = current.next;
+        current.next += 1;
+        let (disk, note) = if current.is_enumerated {
+            (current.space.state(number, self.seed), String::new())
+        } else {
+            current.space.sample(self.seed ^ (number << 40))
+        };
+        let turn = if current.is_enumerated { number } else { self.tally.states };
+        self.tally.states += 1;
+        self.tally.depths[self.level.min(3)] += 1;
+        // The disk may have failed before; from here on it does not.
+        disk.change_options(|options| options.rates = FaultRates::default());
+        let deep = self.way.effort.deep;
+        let is_again = deep > 0 && turn.is_multiple_of(deep);
+        let (past, when) = (Arc::clone(&current.past), current.when);
+        let subject = self.subject.clone();
+        let lies = matches!(self.way.wrong, Wrong::Lies(_)) || self.way.pick == Pick::Rot;
+        Some(State { disk, past, subject, is_again, is_sound: !lies, when, note })
     }
 
     /// What is being done, in words, and what has failed.

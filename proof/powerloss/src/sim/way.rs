@@ -53,8 +53,6 @@ pub struct Way {
     pub effort: Effort,
     /// How many crashes within recoveries follow each other, where [`Effort::deep`] asks for any.
     pub depth: usize,
-    /// Whether a state that is equal to one of the same cut is given once only.
-    pub is_covering: bool,
     /// The files never take more.
     pub budget_bytes: Option<u64>,
 }
@@ -68,7 +66,6 @@ impl Way {
             pick: Pick::Items,
             effort,
             depth: 1,
-            is_covering: false,
             budget_bytes: None,
         }
     }

@@ -360,7 +360,7 @@ fn rates_let_everything_go_wrong_in_about_their_share() {
             let _ = file.read_at(&mut [0; 64], 0);
             let _ = directory.sync();
         }
-        (disk.history(), disk.image(), disk.fingerprint(|_| false), disk.counters())
+        (disk.history(), disk.image(), disk.counters())
     };
     let (history, ..) = run(3);
     let count =
