@@ -6,8 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../support/caught.rs"]
-mod caught;
 #[path = "../support/every_kind.rs"]
 mod every_kind;
 #[path = "../support/gate.rs"]
@@ -29,7 +27,6 @@ mod damage;
 mod directories;
 mod extremes;
 mod false_sync;
-mod full_buffers;
 mod full_disk_sim;
 mod giving_back;
 mod inspect;
@@ -38,10 +35,7 @@ mod made_ahead;
 mod meddled;
 /// What only the copy of the tree can show that `.ci/mistaken` makes.
 #[cfg(inkstone_mistakes)]
-mod mistaken {
-    mod directed;
-    mod recovery;
-}
+mod mistaken;
 mod naming;
 mod padding;
 mod reading;

@@ -61,16 +61,3 @@ fn a_segments_name_is_durable_before_the_segment_is_opened_to_write() {
         assert!(seen.named > 3 && seen.opened_too_early == 0, "{seen:?}");
     }
 }
-
-#[cfg(inkstone_mistakes)]
-mod mistaken {
-    use inkstone::mistake::Mistake;
-
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_not_synced_is_seen() {
-        let seen = look_on(&small().with_mistake(Mistake::NoDirectorySync));
-        assert!(seen.opened_too_early > 3, "{seen:?}");
-    }
-}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use inkstone::mistake::Mistake;
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
-use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDisk};
+use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, PowerCut, SimDisk};
 
 /// The log's directory on every simulated disk.
 pub(crate) const LOG: &str = "/log";
@@ -110,6 +110,21 @@ pub(crate) fn check_with(
         return Err(format!("{} were appended and {shown} are there", told.appended));
     }
     Ok(shown)
+}
+
+/// States found after each cut.
+pub(crate) const SAMPLES: u64 = 6;
+
+/// Every promise holds in what a cut may leave.
+pub(crate) fn check_cut(
+    cut: &PowerCut,
+    options: &Options,
+    seed: u64,
+    told: Told,
+) -> Result<(), String> {
+    (0..SAMPLES).try_for_each(|sample| {
+        check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop)
+    })
 }
 
 /// Appends the records `from..=to`, each acknowledged.

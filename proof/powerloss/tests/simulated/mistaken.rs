@@ -29,7 +29,7 @@ enum By {
 fn by(mistake: Mistake) -> By {
     use FaultClass as C;
     use Mistake as M;
-    const DIRECTED: &str = "simulated/mistaken/directed.rs";
+    const DIRECTED: &str = "simulated/mistaken.rs";
     By::Class(match mistake {
         M::NoSync
         | M::TailRewritten
@@ -79,39 +79,26 @@ fn by(mistake: Mistake) -> By {
         | M::LockFileRemoved => C::Readers,
         M::WatermarkEarly => C::Threads,
         // No class sees these.
-        M::FollowerToldOk => {
-            return By::Test(DIRECTED, "a_follower_that_is_told_ok_for_another_group");
-        }
-        M::TurnNotHanded => {
-            return By::Test(
-                DIRECTED,
-                "a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole",
-            );
-        }
         M::CallbackEarly => {
             return By::Test(
                 DIRECTED,
                 "a_callback_before_its_group_is_written_tells_of_what_no_disk_has",
             );
         }
-        M::AwaitedEarly => return By::Test(DIRECTED, "an_lsn_that_is_awaited_too_early_is_lost"),
         M::CloseSwallowsErrors => {
             return By::Test(
-                "simulated/mistaken/recovery.rs",
+                DIRECTED,
                 "a_close_that_says_ok_after_a_failure_loses_what_was_let_go",
             );
         }
         M::HeaderFailureRetried => {
             return By::Test(
-                "simulated/mistaken/recovery.rs",
+                DIRECTED,
                 "a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes",
             );
         }
         M::TruncationNeedsRoom => {
-            return By::Test(
-                "simulated/mistaken/recovery.rs",
-                "a_truncation_that_needs_a_segment_leaves_a_full_disk_full",
-            );
+            return By::Test(DIRECTED, "a_truncation_that_needs_a_segment_leaves_a_full_disk_full");
         }
         M::GetUnsummed => {
             return By::Test(
@@ -123,18 +110,6 @@ fn by(mistake: Mistake) -> By {
             return By::Test(
                 "simulated/reading.rs",
                 "reading_ahead_without_sums_shows_what_was_never_appended",
-            );
-        }
-        M::TailAboveWatermark => {
-            return By::Test(
-                "simulated/tail.rs",
-                "a_tail_that_shows_what_is_above_the_watermark_shows_what_is_lost",
-            );
-        }
-        M::TailKeptOverCut => {
-            return By::Test(
-                "simulated/tail.rs",
-                "a_tail_that_is_kept_over_a_cut_shows_what_was_cut_off",
             );
         }
         M::HintBelieved => {
@@ -150,7 +125,12 @@ fn by(mistake: Mistake) -> By {
         | M::ForkMarkNotAsked
         | M::ChildPromises
         | M::WakeUpLost
-        | M::PoisonUntold => return By::Explorer,
+        | M::PoisonUntold
+        | M::FollowerToldOk
+        | M::TurnNotHanded
+        | M::AwaitedEarly
+        | M::TailAboveWatermark
+        | M::TailKeptOverCut => return By::Explorer,
     })
 }
 
