@@ -15,7 +15,7 @@ pub(crate) use arguments::TeeArguments;
 
 /// Writes stdin into a rotating log, until it ends or a signal comes.
 pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-    if arguments.about_waiting()?.is_some() {
+    if arguments.recover()?.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
     run::run(arguments)

@@ -5,10 +5,9 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | 0 | bytes that are there ([`StageBuffer`]'s own) |
+//! | 0 | bytes that are there, and a sum of them ([`StageBuffer`]'s own) |
 //! | 1 | its number, from 1; 0: free, its contents do not count. Stored last when it is taken, first when it is released |
-//! | 2 | 0: its first bytes begin a line; 1: they continue the line that ends the previous buffer; 2: they are a line, and
-//!      the one before it had no line end, so that the two are one line of text |
+//! | 2 | 0: its first bytes begin a line; 1: they continue the line that ends the previous buffer |
 //! | 3 | 1: words 4 to 6 are valid; stored before the first byte is written to the file |
 //! | 4, 5 | inode, offset: where the first byte goes (after those of word 6), in which file of the log. Not the
 //!          device: it has another number when it is mounted again |
@@ -25,6 +24,44 @@ const PLACED: usize = 3;
 const INODE: usize = 4;
 const OFFSET: usize = 5;
 const ELSEWHERE: usize = 6;
+/// Bytes that are summed at once.
+const PIECE: usize = 128;
+
+/// The sum of some bytes, by which a start sees that they are those that were put. A thread makes
+/// it of its own line, before it takes the lock: then the place of the line is enough to add it to
+/// that of the buffer. Any one byte that is changed changes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sum {
+    plain: u32,
+    /// Each byte times its place, from 1.
+    placed: u32,
+}
+
+impl Sum {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut sum = Self::default();
+        // In short pieces, whose sums fit into the processor's wide registers.
+        for (at, piece) in bytes.chunks(PIECE).enumerate() {
+            let (mut plain, mut placed) = (0_u32, 0_u32);
+            for (place, byte) in (1_u32..).zip(piece) {
+                plain += u32::from(*byte);
+                placed += place * u32::from(*byte);
+            }
+            sum = sum.then(at * PIECE, Self { plain, placed });
+        }
+        sum
+    }
+
+    /// With those that begin behind so many.
+    fn then(self, len: usize, next: Self) -> Self {
+        let moved = (len as u32).wrapping_mul(next.plain).wrapping_add(next.placed);
+        Self { plain: self.plain.wrapping_add(next.plain), placed: self.placed.wrapping_add(moved) }
+    }
+
+    pub(crate) fn mark(self) -> u32 {
+        self.placed
+    }
+}
 
 /// What the first bytes of a buffer are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +69,6 @@ pub(crate) enum First {
     Line = 0,
     /// They continue the line that ends the previous buffer.
     Piece = 1,
-    /// They are a line after one without a line end: a program may put one line of text in several
-    /// calls.
-    Joined = 2,
 }
 
 /// Where the bytes of a buffer go, in the words beside it.
@@ -68,6 +102,11 @@ struct NoticeAt {
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: StageBuffer,
+    /// It survives a kill, so its bytes are summed.
+    is_kept: bool,
+    /// All of its memory is there.
+    is_ready: bool,
+    sum: Sum,
     number: u64,
     /// Its first bytes begin a line.
     begins: bool,
@@ -85,9 +124,12 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn new(memory: StageBuffer) -> Self {
+    pub(crate) fn new(memory: StageBuffer, is_kept: bool) -> Self {
         Self {
             memory,
+            is_kept,
+            is_ready: !is_kept,
+            sum: Sum::default(),
             number: 0,
             begins: true,
             lines: 0,
@@ -104,13 +146,25 @@ impl Buffer {
         let number = memory.word(NUMBER);
         // The line before it may be in the file already, in part.
         let begins = memory.word(CONTINUES) == First::Line as u64;
-        (number != 0).then(|| Self { number, begins, ..Self::new(memory) })
+        (number != 0).then(|| Self { number, begins, ..Self::new(memory, true) })
     }
 
-    /// As the next start finds it after a kill.
-    #[cfg(test)]
-    pub(crate) fn killed(self) -> Option<Self> {
-        Self::found(self.memory)
+    /// Whether the bytes that a killed process has left are those that it had put.
+    pub(crate) fn is_sound(&self) -> bool {
+        Sum::of(self.bytes()).mark() == self.memory.mark()
+    }
+
+    /// Sees to it that its memory is there before it is used.
+    pub(crate) fn ready(&mut self) -> inkstone_io::Result<()> {
+        if !self.is_ready {
+            self.memory.ready()?;
+            self.is_ready = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready
     }
 
     /// Whether it continues the line that ends the buffer before it, in the words beside it.
@@ -143,6 +197,7 @@ impl Buffer {
     fn clear(&mut self) {
         (self.ended_lines, self.ended_bytes) = (0, 0);
         self.notices.clear();
+        self.sum = Sum::default();
         self.memory.clear();
     }
 
@@ -183,17 +238,6 @@ impl Buffer {
         let has_ended = self.ended_bytes == self.line_bytes;
         let without_end = u64::from(has_ended && last != b'\n');
         if all + without_end == self.ended_lines { (before, bytes) } else { (0, 0) }
-    }
-
-    /// Moves to other memory with its contents.
-    pub(crate) fn move_into(&mut self, mut memory: StageBuffer, is_in_use: bool) {
-        if is_in_use {
-            memory.push(self.memory.bytes());
-            for word in [CONTINUES, INODE, OFFSET, ELSEWHERE, PLACED, NUMBER] {
-                memory.set_word(word, self.memory.word(word));
-            }
-        }
-        self.memory = memory;
     }
 
     /// Frees it: its contents count no more.
@@ -248,10 +292,22 @@ impl Buffer {
         self.memory.bytes()
     }
 
+    /// The sum of bytes that are about to be put; of no use where no kill is survived.
+    pub(crate) fn sum_of(&self, bytes: &[u8]) -> Sum {
+        if self.is_kept { Sum::of(bytes) } else { Sum::default() }
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8], sum: Sum) {
+        self.sum = self.sum.then(self.memory.len(), sum);
+        self.memory.put(bytes);
+    }
+
     /// Puts a whole line; the caller has checked the room.
     #[inline]
-    pub(crate) fn push_line(&mut self, line: &[u8]) {
-        self.memory.push(line);
+    pub(crate) fn push_line(&mut self, line: &[u8], sum: Sum) {
+        self.put(line, sum);
+        self.publish();
         self.lines += 1;
         self.line_bytes += line.len() as u64;
         self.end_line();
@@ -260,9 +316,9 @@ impl Buffer {
     /// Puts a piece of a line; `is_first` counts the line. Unless `published`, a kill loses the
     /// piece.
     pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool, published: bool) {
-        self.memory.put(piece);
+        self.put(piece, self.sum_of(piece));
         if published {
-            self.memory.publish();
+            self.publish();
         }
         self.lines += u64::from(is_first);
         self.line_bytes += piece.len() as u64;
@@ -275,13 +331,15 @@ impl Buffer {
         self.ended_bytes = self.line_bytes;
     }
 
+    #[inline]
     pub(crate) fn publish(&mut self) {
-        self.memory.publish();
+        self.memory.publish(self.sum.mark());
     }
 
     /// Puts a notice of dropped lines.
     pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
-        self.memory.push(notice);
+        self.put(notice, self.sum_of(notice));
+        self.publish();
         self.notices.push(NoticeAt { end: self.memory.len(), bytes: notice.len() as u64, told });
         self.told = self.told.plus(told);
     }

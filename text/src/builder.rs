@@ -35,7 +35,7 @@ pub struct Builder {
     pub(crate) when_full: WhenFull,
     pub(crate) survive: Survive,
     pub(crate) stage_directory: PathBuf,
-    pub(crate) brought: Option<PathBuf>,
+    pub(crate) must_survive: bool,
     pub(crate) rotation: Rotation,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
@@ -66,7 +66,7 @@ impl Builder {
             when_full: WhenFull::default(),
             survive: Survive::default(),
             stage_directory: "/dev/shm".into(),
-            brought: None,
+            must_survive: false,
             rotation: Rotation::default(),
             keep: Keep::default(),
             compression: Compression::default(),
@@ -115,21 +115,19 @@ impl Builder {
         Self { survive, ..self }
     }
 
+    /// Refuses to open the log where its lines cannot survive a kill: its directory has no identity
+    /// that lasts. Without this the log is opened there, and an event says so
+    /// ([`Event::StageFailed`]).
+    #[must_use]
+    pub fn must_survive(self) -> Self {
+        Self { must_survive: true, ..self }
+    }
+
     /// Sets where [`Survive::Kill`] keeps the buffers: a directory on tmpfs (`/dev/shm`). They are
-    /// in a directory below it that only this user can enter, `inkstone-UID` (or `inkstone-UID.1`
-    /// and so on, if another user has that name).
+    /// in a file there that only this user can read.
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
-    }
-
-    /// Appends the lines that wait in this stage
-    /// ([`WaitingLines::stage`](crate::WaitingLines::stage)) when the log is opened, whatever log
-    /// they were for, and removes it at the end. The log's own stage stays as it is. It needs
-    /// [`Survive::Kill`] or [`Survive::PowerLoss`].
-    #[must_use]
-    pub fn bring_back(self, stage: impl Into<PathBuf>) -> Self {
-        Self { brought: Some(stage.into()), ..self }
     }
 
     /// Sets when a new file is started (never).

@@ -26,12 +26,6 @@ pub struct Recovery {
     pub doubt: Option<String>,
 }
 
-impl Recovery {
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, doubt: self.doubt.or(other.doubt), ..other }
-    }
-}
-
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, process, doubt } = self;
@@ -57,17 +51,20 @@ pub struct WaitingLines {
     pub lines: u64,
     /// How many bytes they have.
     pub bytes: u64,
+    /// What was done to the stage, so that it has not all that was put there.
+    pub damage: Option<&'static str>,
 }
 
 impl fmt::Display for WaitingLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stage, log, process, lines, bytes } = self;
+        let Self { stage, log, process, lines, bytes, damage } = self;
         let (log, stage) = (log.display(), stage.display());
         write!(
             f,
             "{lines} lines ({bytes} bytes) that process {process} had not written to {log} wait in \
              {stage}"
-        )
+        )?;
+        damage.map_or(Ok(()), |damage| write!(f, "; {damage}"))
     }
 }
 
@@ -91,22 +88,25 @@ pub enum Event<'a> {
         /// Its new name.
         to: &'a str,
     },
-    /// Rotating, compressing, removing, reserving or creating the link failed. Lines are written
+    /// Rotating, compressing, removing or creating the link failed, or there is no memory for all
+    /// the buffers that were asked for. Lines are written
     /// anyway. Sent once for each cause: again only if the cause changes, or comes back after a
     /// success.
     HousekeepingFailed(&'a Error),
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
-    /// The file that keeps the buffers ([`Survive::Kill`](crate::Survive::Kill)) was removed, or
-    /// the log is now in another directory than the one that the file was created for. `None`: a
-    /// new file was created, with the waiting lines in it, or the old one is that of the new
-    /// directory now. `Some`: this failed. Until it succeeds a kill would lose the lines in the
-    /// buffers. The log retries every second.
-    StageGone(Option<&'a Error>),
+    /// The stage, the file that keeps the buffers ([`Survive::Kill`](crate::Survive::Kill)), was
+    /// removed and is made again; or the log is in another directory now, and so is its stage.
+    StageRenewed,
+    /// A kill would lose lines: there is no stage here, or no room to make it again. Where it was
+    /// removed, the log tries again every second.
+    StageFailed(&'a Error),
+    /// The lines that a killed process left were changed or cut. Those that were not are in the
+    /// log; the stage is set aside, under the path that the error names.
+    Damaged(&'a Error),
     /// Lines of a killed process wait in memory for a log of this path, whose directory was another
     /// one. They stay there until that log is opened again, or until
-    /// [`Builder::bring_back`](crate::Builder::bring_back) or
-    /// [`discard_lines`](crate::discard_lines).
+    /// [`take_lines`](crate::take_lines).
     LinesWait(&'a WaitingLines),
     /// Another writer has the log. The opening waits for its end, for
     /// [`Builder::drain_timeout`](crate::Builder::drain_timeout) and two seconds.
@@ -151,14 +151,13 @@ impl fmt::Display for Event<'_> {
                  ({bytes} bytes) were dropped without a notice in the file"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
-            Event::StageGone(failed) => {
-                f.write_str(
-                    "the log's stage was removed, or the log is in another directory now; ",
-                )?;
-                match failed {
-                    None => f.write_str("a new stage was created"),
-                    Some(error) => write!(f, "a kill would lose lines: {error}"),
-                }
+            Event::StageRenewed => f.write_str(
+                "the log's stage was removed, or the log is in another directory now; a new stage \
+                 was created",
+            ),
+            Event::StageFailed(error) => write!(f, "a kill would lose lines: {error}"),
+            Event::Damaged(error) => {
+                write!(f, "lines of a killed process cannot be read: {error}")
             }
             Event::Vanished { bytes } => {
                 write!(
@@ -172,8 +171,8 @@ impl fmt::Display for Event<'_> {
             }
             Event::LinesWait(waiting) => write!(
                 f,
-                "{waiting}: its directory is another one; `inkstone tee FILE --bring-back STAGE` \
-                 appends them to FILE"
+                "{waiting}: its directory is another one; `inkstone tee --recover STAGE` prints \
+                 them"
             ),
         }
     }
@@ -247,11 +246,6 @@ impl Events {
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
             tell_stderr(event);
         }
-    }
-
-    /// Reports lines that wait for another log.
-    pub(crate) fn tell_waiting(&self, waiting: &[WaitingLines]) {
-        waiting.iter().for_each(|waiting| self.tell(&Event::LinesWait(waiting)));
     }
 
     /// Reports a failure of housekeeping, if it is new.

@@ -126,7 +126,7 @@ pub use inkstone_io::{AppendFacts, Error, OsDirectory, Result};
 pub use notice::{Dropped, Notice, Stats};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use shared::LongLine;
-pub use stage::{discard_lines, waiting_lines};
+pub use stage::{take_lines, waiting_lines};
 pub use time::Zone;
 pub use writer::{Guard, LogWriter};
 

@@ -37,7 +37,8 @@ use crate::output_thread::{OutputThread, Timing};
 use crate::recover::Patience;
 use crate::rotated::{Retention, newest};
 use crate::shared::Shared;
-use crate::stage::Stage;
+use crate::stage::{Stage, no_identity};
+use crate::stage_contents::Identity;
 use crate::state::State;
 use crate::time::later;
 use crate::writer::{Guard, LogWriter};
@@ -127,21 +128,38 @@ fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
     })?;
     // What another writer has rotated until now counts.
     output.last = newest(&directory, &output.name);
-    let mut stage = None;
-    if builder.survive != Survive::Nothing {
-        let Builder { stage_directory, brought, .. } = &builder;
-        let (found, waiting) = turn.wait_for(&builder.events, || {
-            let brought = brought.as_deref();
-            Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought)
-        })?;
-        builder.events.tell_waiting(&waiting);
-        stage = Some(found);
-    }
+    let mut stage = find_stage(&builder, &directory, &output, &mut turn)?;
     let opened = open_output(builder, output, seen, &mut stage);
     if let (Err(_), Some(stage)) = (&opened, stage) {
         stage.let_go();
     }
     opened
+}
+
+/// Finds what a killed process left; `None` where lines survive no kill.
+fn find_stage(
+    builder: &Builder,
+    directory: &Arc<OsDirectory>,
+    output: &Output,
+    turn: &mut Turn,
+) -> Result<Option<Stage>> {
+    let log = output.path();
+    if builder.survive == Survive::Nothing {
+        return Ok(None);
+    }
+    let Some(identity) = Identity::of(directory, &output.name)? else {
+        let error = no_identity(&log);
+        if builder.must_survive {
+            return Err(error);
+        }
+        builder.events.tell(&Event::StageFailed(&error));
+        return Ok(None);
+    };
+    let found = turn.wait_for(&builder.events, || {
+        let (parent, layout) = (&builder.stage_directory, builder.layout());
+        Stage::find(parent, layout, directory, identity.clone(), &log)
+    });
+    found.map(Some)
 }
 
 /// Takes the stage once the log is open; otherwise the caller releases it.
@@ -153,14 +171,16 @@ fn open_output(
 ) -> Result<(LogWriter, Guard)> {
     let fork = ForkMark::new()?;
     let flag = builder.reopen_flag()?;
+    let is_kept = stage.is_some();
     let (buffers, recovery) = bring_back(&builder, &mut output, seen, stage)?;
-    let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
+    let buffers = buffers.into_iter().map(|memory| Buffer::new(memory, is_kept));
+    let mut state = State::new(buffers.collect());
     if let Some(error) = output.failed_sync.take() {
         state.not_durable(&error);
         builder.events.tell(&Event::SyncFailed(&error));
     }
     let panics = builder.events.panics();
-    let shared = Shared::new(fork, builder.when_full, output.is_durable, panics, state);
+    let shared = Shared::new(fork, builder.when_full, output.is_durable, is_kept, panics, state);
     let shared = Arc::new(shared);
     let chores = Chores {
         folder: Arc::clone(&output.folder),

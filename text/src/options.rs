@@ -30,9 +30,9 @@ pub enum Survive {
     #[default]
     Nothing,
     /// A kill of the process (SIGKILL, abort, out of memory): the buffers are in a file in memory,
-    /// and the next start appends the lines that were not written. A handler of SIGBUS says on
-    /// stderr if another program cuts that file, which ends the process; a SIGBUS for another
-    /// reason goes to the handler that was there before the first opening.
+    /// and the next start appends the lines that were not written. Where the log's directory has no
+    /// identity that lasts, an event says that a kill would lose lines
+    /// ([`Builder::must_survive`](crate::Builder::must_survive)).
     Kill,
     /// As `Kill`; and a power loss takes the lines of about this long at most: the output thread
     /// syncs the file at this interval, and so does each flush and rotation.

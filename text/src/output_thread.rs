@@ -19,7 +19,7 @@ use crate::notice::{Dropped, Notice};
 use crate::output::Output;
 use crate::passage::Passage;
 use crate::shared::{Shared, not_durable};
-use crate::stage::{Renewed, Stage};
+use crate::stage::Stage;
 use crate::state::{Activity, Life, State, Turn};
 use crate::time::later;
 
@@ -228,37 +228,43 @@ impl OutputThread {
         result.and(synced)
     }
 
-    /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a
-    /// directory that the log has left, creates a new one and moves all waiting lines there.
+    /// Checks the stage with one system call for each buffer. Makes it again if it was removed, and
+    /// takes it along if the log has left its directory.
     fn look_at_stage(&mut self) {
+        if let Some(error) = self.shared.lock().no_memory.take() {
+            let advice =
+                "the log goes on with the buffers that it has; make room, and open it again";
+            self.events.tell(&Event::HousekeepingFailed(&error.advise(advice)));
+        }
         let Some(stage) = &mut self.stage else { return };
-        // Creating one costs more than checking.
+        // Making one costs more than checking.
         if self.is_stage_gone && self.looked_around.elapsed() < LOOK_AROUND {
             return;
         }
         self.looked_around = Instant::now();
         // It belongs to the directory that the log comes back to.
         let Ok(directory) = self.output.folder.get() else { return };
-        if !stage.is_gone() && stage.is_of(&directory, &self.output.name) {
-            // Repaired by another process, if it was gone.
-            self.is_stage_gone = false;
-            return;
-        }
-        match stage.renew(&directory, &mut self.output) {
-            Ok(Renewed { buffers, recovery, waiting }) => {
-                if !buffers.is_empty() {
-                    let writing = self.writing.as_mut().map(|writing| &mut writing.buffer);
-                    self.shared.lock().move_into(buffers, writing);
-                }
+        let done = if stage.is_gone() {
+            // No thread puts a line meanwhile.
+            let state = self.shared.lock();
+            let renewed = stage.renew();
+            drop(state);
+            renewed.map(|()| Some(None))
+        } else if stage.was_found_in(&directory) {
+            Ok(None)
+        } else {
+            stage.follow(&directory, &mut self.output)
+        };
+        match done {
+            Ok(renewed) => {
                 self.is_stage_gone = false;
-                self.events.tell(&Event::StageGone(None));
-                if let Some(recovery) = &recovery {
-                    self.events.tell(&Event::Recovered(recovery));
+                if let Some(recovery) = renewed {
+                    self.events.tell(&Event::StageRenewed);
+                    recovery.iter().for_each(|found| self.events.tell(&Event::Recovered(found)));
                 }
-                self.events.tell_waiting(&waiting);
             }
             Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
-                self.events.tell(&Event::StageGone(Some(&error)));
+                self.events.tell(&Event::StageFailed(&error));
             }
             Err(_) => {}
         }

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Directory as _, Error, OsDirectory, Result};
 
-use crate::buffer::{Buffer, Placed};
+use crate::buffer::Buffer;
 use crate::disk::{Place, find, read};
 use crate::event::Recovery;
 use crate::output::Output;
 use crate::passage::Passage;
-use crate::stage_contents::{Identity, Left, boot_id};
+use crate::stage_contents::Left;
 use crate::time::later;
 
 /// How often a full disk is retried.
@@ -60,32 +60,21 @@ impl Patience {
 /// Appends the lines that a killed process left, and empties its buffers.
 pub(crate) fn recover(
     left: &mut Left,
-    log: &Identity,
     output: &mut Output,
     patience: &mut Patience,
 ) -> Result<Option<Recovery>> {
-    let Left { head, buffers } = left;
-    // Inodes and file sizes mean nothing after another boot of the machine, nor in another log.
-    let is_this_boot = head.boot == boot_id();
-    let is_known = is_this_boot && head.log.is(log);
     let directory = output.folder.get()?;
     let mut run = Run { output, directory, patience, bytes: 0, doubt: None };
-    if !is_known && buffers.iter().any(|buffer| buffer.placed().is_some()) {
-        run.doubt = Some(if is_this_boot {
-            format!("they were for the log {}", head.log.path.display())
-        } else {
-            "the machine was restarted since then".into()
-        });
-    }
-    for buffer in buffers.iter_mut() {
-        run.append(buffer, buffer.placed().filter(|_| is_known))?;
+    for buffer in &mut left.buffers {
+        run.append(buffer)?;
         buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
     // Before anything reports that the lines were appended.
     output.sync_quietly();
+    let process = left.head.as_ref().map_or(0, |head| head.process);
     let is_any = bytes > 0 || doubt.is_some();
-    Ok(is_any.then_some(Recovery { process: head.process, bytes, doubt }))
+    Ok(is_any.then_some(Recovery { process, bytes, doubt }))
 }
 
 /// What a file has where a buffer was to go.
@@ -128,7 +117,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Appends the missing part of one buffer.
-    fn append(&mut self, buffer: &mut Buffer, placed: Option<Placed>) -> Result<()> {
+    fn append(&mut self, buffer: &mut Buffer) -> Result<()> {
+        let placed = buffer.placed();
         let (offset, elsewhere) = placed.map_or((0, 0), |placed| (placed.offset, placed.elsewhere));
         let found = placed.and_then(|at| find(&self.directory, &self.output.name, at.inode));
         if placed.is_some() {

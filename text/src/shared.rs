@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{AdaptiveYielding, Error, ForkMark};
 
-use crate::buffer::Part;
+use crate::buffer::{Part, Sum};
 use crate::notice::Stats;
 use crate::options::WhenFull;
 use crate::state::{Activity, Life, State, Turn};
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     fork: ForkMark,
     when_full: WhenFull,
     is_durable: bool,
+    /// Lines survive a kill.
+    is_kept: bool,
     /// Calls of hooks that panicked. Not the hooks themselves: a hook that logs has a handle, and
     /// would keep itself alive.
     hook_panics: Arc<AtomicU64>,
@@ -60,6 +62,7 @@ impl Shared {
         fork: ForkMark,
         when_full: WhenFull,
         is_durable: bool,
+        is_kept: bool,
         hook_panics: Arc<AtomicU64>,
         state: State,
     ) -> Self {
@@ -67,6 +70,7 @@ impl Shared {
             fork,
             when_full,
             is_durable,
+            is_kept,
             hook_panics,
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -123,15 +127,17 @@ impl Shared {
         if self.fork.is_child() {
             return Err(in_child());
         }
+        // Before the lock is taken.
+        let sum = if self.is_kept { Sum::of(line) } else { Sum::default() };
         let mut state = self.lock();
         if state.takes_lines() && line.len() <= state.current.room() {
-            state.put_line(line);
+            state.put_line(line, sum);
             if state.activity == Activity::Idle {
                 self.wake(state);
             }
             return Ok(());
         }
-        self.put_slowly(state, line)
+        self.put_slowly(state, line, sum)
     }
 
     /// Wakes the output thread after releasing the lock, which that thread takes first.
@@ -146,9 +152,15 @@ impl Shared {
     /// Puts a line longer than the current buffer's room. All of it at once, when there is room, so
     /// that a kill leaves all of it or nothing, and the policy drops all of it or nothing.
     #[cold]
-    fn put_slowly<'a>(&'a self, state: MutexGuard<'a, State>, line: &[u8]) -> io::Result<()> {
+    fn put_slowly<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        line: &[u8],
+        sum: Sum,
+    ) -> io::Result<()> {
         let capacity = state.current.capacity();
-        if line.len().div_ceil(capacity) > state.count {
+        let buffers = line.len().div_ceil(capacity);
+        if buffers > state.count {
             drop(state);
             return self.put_too_long(line);
         }
@@ -162,8 +174,13 @@ impl Shared {
                 break held.refuse();
             }
             if is_mine || held.turn == Turn::Free {
-                if held.put(line) {
+                if held.put(line, sum) {
                     break Ok(());
+                }
+                // There is no memory for all that were asked for.
+                if buffers > held.count {
+                    held.end_turn(is_mine);
+                    return self.put_too_long(line);
                 }
                 // Without the turn, threads with short lines would take every buffer that becomes
                 // free.

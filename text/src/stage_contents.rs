@@ -1,6 +1,7 @@
 //! What is in a stage: whose it is, and the buffers of a killed process that count.
 //!
-//! *Owns*: the head of the stage file, and which buffers count. *May not touch*: the log's files.
+//! *Owns*: the name and the head of the stage file, and which buffers count. *May not touch*: the
+//! log's files.
 //!
 //! A buffer counts if it has a number and bytes. A piece of a long line counts only if the previous
 //! piece does, or is in the log already: the first piece is published last.
@@ -9,55 +10,48 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use inkstone_io::{
-    Directory as _, DirectoryIdentity, OsDirectory, Result, StageBuffer, StageFile, StageLayout,
-};
+use inkstone_io::{OsDirectory, Result, StageBuffer, StageFile, StageLayout};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Sum};
 use crate::event::WaitingLines;
 
-pub(crate) const HEAD_BYTES: usize = 8192;
-const MAGIC: &[u8; 16] = b"inkstone stage 4";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// One page.
+pub(crate) const HEAD_BYTES: usize = 4096;
+const MAGIC: &[u8; 16] = b"inkstone stage 5";
+/// Behind the magic: four numbers before the path, one behind it.
+const PATH_AT: usize = MAGIC.len() + 4 * 8;
+const PATH_BYTES_MAX: usize = HEAD_BYTES - PATH_AT - 8;
 
-/// The id of this boot of the machine; empty if the kernel does not give it.
-pub(crate) fn boot_id() -> String {
-    std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
-}
-
-/// The identity of a log.
+/// The identity of a log: that of its directory, and its name there. Not the file's, which changes
+/// with every rotation, nor the number of the file system, which changes with every mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    pub(crate) directory: DirectoryIdentity,
-    pub(crate) name: String,
-    /// Its path.
-    pub(crate) path: PathBuf,
+    inode: u64,
+    born_nanos: u64,
+    name: String,
 }
 
 impl Identity {
-    pub(crate) fn of(directory: &OsDirectory, name: &str) -> Result<Self> {
-        let (name, path) = (name.to_owned(), directory.path().join(name));
-        Ok(Self { directory: directory.identity()?, name, path })
+    /// `None` if the directory has none that lasts: it has no time of birth (NFS, FUSE), or its
+    /// number is one of an overlay without `xino`, whose files are of another device than its
+    /// directories.
+    pub(crate) fn of(directory: &OsDirectory, name: &str) -> Result<Option<Self>> {
+        let here = directory.identity()?;
+        let file = directory.look(name)?.filter(|named| !named.is_link);
+        let lasts =
+            here.born_nanos != 0 && file.is_none_or(|file| file.facts.device == here.device);
+        let (inode, born_nanos, name) = (here.inode, here.born_nanos, name.to_owned());
+        Ok(lasts.then_some(Self { inode, born_nanos, name }))
     }
 
-    /// Whether it is the same log, which is there now. The number of a file system is not asked:
-    /// the same one gets another at each mount (btrfs, overlays, NFS, loop devices, USB), and
-    /// another one gets the same. A directory keeps its own number and its time of birth; two that
-    /// were made in one instant have different numbers. Of the file system's lasting number and the
-    /// path, one must be the same: XFS makes the first from the device, a directory may be renamed,
-    /// and a snapshot at another path has neither.
-    pub(crate) fn is(&self, now: &Self) -> bool {
-        let (there, here) = (self.directory, now.directory);
-        let is_directory = (there.inode, there.born_nanos) == (here.inode, here.born_nanos);
-        let is_system = there.system == here.system;
-        let is_path = self.path == now.path;
-        let is_same = match (there.born_nanos, there.system) {
-            (0, 0) => is_system && is_path,
-            (0, _) => is_system,
-            (_, 0) => is_path,
-            _ => is_system || is_path,
-        };
-        self.name == now.name && is_directory && is_same
+    /// The path of its stage. A log's name may be too long for another file's.
+    pub(crate) fn stage_in(&self, directory: &Path) -> PathBuf {
+        let Self { inode, born_nanos, name } = self;
+        // FNV-1a.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        StageFile::path_in(directory, &format!("{inode:x}-{born_nanos:x}-{hash:016x}"))
     }
 }
 
@@ -66,85 +60,45 @@ impl Identity {
 pub(crate) struct Head {
     pub(crate) layout: StageLayout,
     pub(crate) process: u32,
-    pub(crate) boot: String,
-    pub(crate) log: Identity,
+    /// The path of the log, for people; the beginning of one that is too long.
+    pub(crate) log: PathBuf,
 }
 
 impl Head {
     /// That of a stage of this process.
-    pub(crate) fn own(log: &Identity, layout: StageLayout) -> Self {
-        Self { layout, process: std::process::id(), boot: boot_id(), log: log.clone() }
+    pub(crate) fn own(log: &Path, layout: StageLayout) -> Self {
+        Self { layout, process: std::process::id(), log: log.to_path_buf() }
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
-        let Self { layout, process, boot, log } = self;
-        let DirectoryIdentity { device, inode, born_nanos, system } = log.directory;
+        let Self { layout, process, log } = self;
+        let path = log.as_os_str().as_bytes();
+        let path = &path[..path.len().min(PATH_BYTES_MAX)];
         let (bytes, buffers) = (layout.buffer_bytes as u64, layout.buffers as u64);
         let mut head = MAGIC.to_vec();
-        for number in [bytes, buffers, u64::from(*process), device, inode, born_nanos, system] {
+        for number in [bytes, buffers, u64::from(*process), path.len() as u64] {
             head.extend(number.to_le_bytes());
         }
-        for text in [boot.as_bytes(), log.name.as_bytes(), log.path.as_os_str().as_bytes()] {
-            head.extend((text.len() as u64).to_le_bytes());
-            head.extend(text);
-        }
+        head.extend(path);
+        head.extend(u64::from(Sum::of(&head).mark()).to_le_bytes());
         head
     }
 
-    /// The head of a stage that begins with these bytes and has this length; `None` if there is
-    /// none or it is invalid.
-    fn parse(stage: &[u8], len: u64) -> Option<Self> {
-        let mut rest = stage.strip_prefix(MAGIC)?;
-        let number = |rest: &mut &[u8]| -> Option<u64> {
-            let (number, behind) = rest.split_first_chunk::<8>()?;
-            *rest = behind;
-            Some(u64::from_le_bytes(*number))
+    /// `None` if the stage does not begin with a head, or with one that was changed.
+    fn parse(stage: &[u8]) -> Option<Self> {
+        let number = |at: usize| {
+            let bytes = stage.get(at..)?.first_chunk::<8>()?;
+            Some(u64::from_le_bytes(*bytes))
         };
-        let size = |rest: &mut &[u8]| usize::try_from(number(rest)?).ok();
-        let text = |rest: &mut &[u8]| -> Option<Vec<u8>> {
-            let len = size(rest)?;
-            let (text, behind) = rest.split_at_checked(len)?;
-            *rest = behind;
-            Some(text.to_vec())
-        };
-        let (buffer_bytes, buffers) = (size(&mut rest)?, size(&mut rest)?);
+        let size = |at: usize| usize::try_from(number(at)?).ok();
+        let end = PATH_AT + size(PATH_AT - 8)?.min(PATH_BYTES_MAX);
+        let is_whole = stage.starts_with(MAGIC)
+            && number(end)? == u64::from(Sum::of(stage.get(..end)?).mark());
+        let (buffer_bytes, buffers) = (size(MAGIC.len())?, size(MAGIC.len() + 8)?);
         let layout = StageLayout { head_bytes: HEAD_BYTES, buffer_bytes, buffers };
-        let process = u32::try_from(number(&mut rest)?).ok()?;
-        let directory = DirectoryIdentity {
-            device: number(&mut rest)?,
-            inode: number(&mut rest)?,
-            born_nanos: number(&mut rest)?,
-            system: number(&mut rest)?,
-        };
-        let boot = String::from_utf8(text(&mut rest)?).ok()?;
-        let name = String::from_utf8(text(&mut rest)?).ok()?;
-        let path = PathBuf::from(OsStr::from_bytes(&text(&mut rest)?));
-        let is_whole = layout.is_sound() && layout.len_bytes() as u64 == len;
-        is_whole.then_some(Self { layout, process, boot, log: Identity { directory, name, path } })
-    }
-}
-
-/// Whose a stage is, by its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// This log's.
-    Ours,
-    /// That of another log, which had the path of this one.
-    SamePath,
-    /// It has no head: its maker was killed before it wrote one.
-    Nobodys,
-    Others,
-}
-
-impl Whose {
-    /// Of a stage that begins with these bytes and has this length.
-    pub(crate) fn of(bytes: &[u8], len: u64, log: &Identity) -> Self {
-        match Head::parse(bytes, len) {
-            Some(head) if head.log.is(log) => Whose::Ours,
-            Some(head) if head.log.path == log.path => Whose::SamePath,
-            None if bytes.iter().all(|byte| *byte == 0) => Whose::Nobodys,
-            _ => Whose::Others,
-        }
+        let process = u32::try_from(number(MAGIC.len() + 16)?).ok()?;
+        let log = PathBuf::from(OsStr::from_bytes(&stage[PATH_AT..end]));
+        (is_whole && layout.is_sound()).then_some(Self { layout, process, log })
     }
 }
 
@@ -167,35 +121,67 @@ fn counting(buffers: Vec<StageBuffer>) -> Vec<Buffer> {
 /// What a killed process left in a stage.
 #[derive(Debug)]
 pub(crate) struct Left {
-    pub(crate) head: Head,
+    pub(crate) head: Option<Head>,
     /// The buffers that count, in order; empty ones are in the log.
     pub(crate) buffers: Vec<Buffer>,
+    /// Those whose bytes are not the ones that were put there.
+    pub(crate) changed: Vec<Buffer>,
+    /// What was done to the stage, so that it has not all that was put there.
+    pub(crate) damage: Option<&'static str>,
 }
 
 impl Left {
-    /// `None` if the stage has no head, or no lines.
-    pub(crate) fn of(file: &StageFile) -> Result<Option<Self>> {
-        let (bytes, len) = StageFile::read_head(file.path(), HEAD_BYTES)?;
-        let Some(head) = Head::parse(&bytes, len) else { return Ok(None) };
-        let left = Self { buffers: counting(file.map(head.layout)?), head };
-        Ok(Some(left).filter(Self::has_lines))
-    }
-
-    /// Whether any of its lines is not in the log yet.
-    pub(crate) fn has_lines(&self) -> bool {
-        self.buffers.iter().any(|buffer| !buffer.is_empty())
-    }
-
-    /// As it is said to people.
-    pub(crate) fn waiting(&self, path: &Path) -> WaitingLines {
-        let texts = || self.buffers.iter().map(Buffer::bytes);
-        WaitingLines {
-            stage: path.to_path_buf(),
-            log: self.head.log.path.clone(),
-            process: self.head.process,
-            lines: texts().flatten().filter(|byte| **byte == b'\n').count() as u64,
-            bytes: texts().map(|text| text.len() as u64).sum(),
+    /// `is_taken`: the caller ends the stage; otherwise nothing in it is changed, also if it was cut.
+    pub(crate) fn of(file: &mut StageFile, is_taken: bool) -> Result<Self> {
+        let mut left = Self { head: None, buffers: Vec::new(), changed: Vec::new(), damage: None };
+        let (len, head) = file.read_head(HEAD_BYTES)?;
+        if len == 0 {
+            // Its maker was killed before anything was in it.
+            return Ok(left);
         }
+        let Some(head) = Head::parse(&head) else {
+            left.damage = Some("its head was changed, or cut");
+            return Ok(left);
+        };
+        let is_cut = len < head.layout.len_bytes() as u64;
+        if is_taken || !is_cut {
+            let buffers = counting(file.map(head.layout)?);
+            (left.buffers, left.changed) = buffers.into_iter().partition(Buffer::is_sound);
+        }
+        left.damage = match left.changed.is_empty() {
+            _ if is_cut => Some("it was cut"),
+            true => None,
+            false => Some("some of its bytes were changed"),
+        };
+        left.head = Some(head);
+        Ok(left)
+    }
+
+    /// Whether any of it may be needed.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.damage.is_some() || self.buffers.iter().any(|buffer| !buffer.is_empty())
+    }
+
+    /// All that can be read, in order.
+    pub(crate) fn texts(&self) -> Vec<&[u8]> {
+        let mut all: Vec<_> = self.buffers.iter().chain(&self.changed).collect();
+        all.sort_by_key(|buffer| buffer.number());
+        all.into_iter().map(Buffer::bytes).collect()
+    }
+
+    /// As it is said to people; `None` if nothing in it is needed.
+    pub(crate) fn waiting(&self, path: &Path) -> Option<WaitingLines> {
+        let (log, process) =
+            self.head.as_ref().map(|head| (head.log.clone(), head.process)).unwrap_or_default();
+        let texts = self.texts();
+        self.is_needed().then(|| WaitingLines {
+            stage: path.to_path_buf(),
+            log,
+            process,
+            lines: texts.iter().copied().flatten().filter(|byte| **byte == b'\n').count() as u64,
+            bytes: texts.iter().map(|text| text.len() as u64).sum(),
+            damage: self.damage,
+        })
     }
 }
 
@@ -208,23 +194,13 @@ mod tests {
     const LAYOUT: StageLayout =
         StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
 
-    fn log() -> Identity {
-        let directory = DirectoryIdentity { device: 7, inode: 8, born_nanos: 9, system: 10 };
-        Identity { directory, name: "log".to_owned(), path: "/log".into() }
-    }
-
-    fn stage_of(log: &Identity) -> Vec<u8> {
-        let mut stage = Head::own(log, LAYOUT).write();
-        stage.resize(LAYOUT.len_bytes(), 0);
-        stage
-    }
-
     /// The numbers of the buffers that count, of those with so many bytes, their numbers and 1 for
     /// a piece.
     fn numbers(buffers: &[[u64; 3]]) -> Vec<u64> {
         let mut memory = buffers_in_memory(LAYOUT).expect("memory");
         for (memory, [bytes, number, is_piece]) in memory.iter_mut().zip(buffers) {
-            memory.push(&vec![b'x'; usize::try_from(*bytes).expect("small")]);
+            memory.put(&vec![b'x'; usize::try_from(*bytes).expect("small")]);
+            memory.publish(0);
             memory.set_word(NUMBER, *number);
             memory.set_word(CONTINUES, *is_piece);
         }
@@ -245,62 +221,22 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_of_the_directory_that_was_mounted_again_and_of_no_other() {
-        let there = log().directory;
-        // A network file system says neither when a directory was made nor which number it has.
-        let net = DirectoryIdentity { born_nanos: 0, system: 0, ..there };
-        let mounted = |directory| DirectoryIdentity { device: 1, ..directory };
-        let moved = |directory| DirectoryIdentity { inode: 1, ..directory };
-        let elsewhere = DirectoryIdentity { system: 1, ..mounted(there) };
-        for (what, there, here, path, expected) in [
-            ("as it was", there, there, "/log", Whose::Ours),
-            ("another number of the file system", there, mounted(there), "/log", Whose::Ours),
-            ("the same, elsewhere", there, mounted(there), "/other/log", Whose::Ours),
-            ("XFS on another device", there, elsewhere, "/log", Whose::Ours),
-            ("another one, made in the same instant", there, moved(there), "/log", Whose::SamePath),
-            (
-                "made anew, with its numbers",
-                there,
-                DirectoryIdentity { born_nanos: 1, ..there },
-                "/log",
-                Whose::SamePath,
-            ),
-            ("a snapshot", there, elsewhere, "/other/log", Whose::Others),
-            ("a copy on the same disk", there, moved(there), "/other/log", Whose::Others),
-            (
-                "no time of birth now",
-                there,
-                DirectoryIdentity { born_nanos: 0, ..there },
-                "/log",
-                Whose::SamePath,
-            ),
-            ("NFS, mounted again", net, mounted(net), "/log", Whose::Ours),
-            ("NFS, elsewhere", net, mounted(net), "/other/log", Whose::Others),
-            ("NFS, another directory", net, moved(net), "/log", Whose::SamePath),
-        ] {
-            let stage = stage_of(&Identity { directory: there, ..log() });
-            let now = Identity { directory: here, path: path.into(), ..log() };
-            assert_eq!(Whose::of(&stage, stage.len() as u64, &now), expected, "{what}");
-        }
-        let stage = stage_of(&log());
-        let other = Identity { name: "another".to_owned(), path: "/another".into(), ..log() };
-        assert_eq!(Whose::of(&stage, stage.len() as u64, &other), Whose::Others);
-        assert_eq!(Whose::of(&[0; 100], 100, &other), Whose::Nobodys);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_not_believed() {
-        let good = stage_of(&log());
-        let len = good.len() as u64;
-        let head = Head::parse(&good, len).expect("a head");
-        assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
-        assert!(Head::parse(&good, len - 1).is_none() && Head::parse(&[], 0).is_none());
-        for at in 0..90 {
-            let mut bad = good.clone();
-            bad[at] ^= 0xff;
-            // Whatever it holds: no panic, and a layout of so many bytes.
-            if let Some(head) = Head::parse(&bad, len) {
-                assert_eq!(head.layout.len_bytes() as u64, len);
+    fn a_head_of_which_one_bit_was_changed_is_none() {
+        for path in ["/log".to_owned(), "/long".repeat(1000)] {
+            let mut good = Head::own(path.as_ref(), LAYOUT).write();
+            assert!(good.len() <= HEAD_BYTES);
+            let end = good.len();
+            good.resize(HEAD_BYTES, 0);
+            let head = Head::parse(&good).expect("a head");
+            assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
+            assert!(path.starts_with(head.log.to_str().expect("text")));
+            for at in 0..end {
+                for bit in 0..8 {
+                    let mut bad = good.clone();
+                    bad[at] ^= 1 << bit;
+                    assert!(Head::parse(&bad).is_none(), "byte {at}, bit {bit}");
+                }
+                assert!(Head::parse(&good[..at]).is_none(), "cut at {at}");
             }
         }
     }

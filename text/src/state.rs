@@ -10,9 +10,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Error, StageBuffer};
+use inkstone_io::Error;
 
-use crate::buffer::{Buffer, First, Part};
+use crate::buffer::{Buffer, First, Part, Sum};
 use crate::notice::{Dropped, Stats};
 
 /// Which thread may put lines.
@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub(crate) sync_failure: Option<Error>,
     /// Why writing fails at the moment.
     pub(crate) trouble: Option<Error>,
+    /// Why there are fewer buffers than were asked for, until it is said.
+    pub(crate) no_memory: Option<Error>,
     /// Since when a writer has found no free buffer.
     pub(crate) full_since: Option<Instant>,
     pub(crate) stats: Stats,
@@ -128,6 +130,7 @@ impl State {
             abandoned_from: None,
             sync_failure: None,
             trouble: None,
+            no_memory: None,
             full_since: None,
             stats: Stats::default(),
             told: Dropped::default(),
@@ -146,20 +149,19 @@ impl State {
     }
 
     /// Puts a line if there is room for all of it; a line longer than a buffer goes into several.
-    pub(crate) fn put(&mut self, line: &[u8]) -> bool {
+    pub(crate) fn put(&mut self, line: &[u8], sum: Sum) -> bool {
         let capacity = self.current.capacity();
         if line.len() <= capacity {
             let has_room = line.len() <= self.current.room() || self.hand_over();
             if has_room {
-                self.put_line(line);
+                self.put_line(line, sum);
             }
             return has_room;
         }
         if !self.current.is_empty() {
             self.hand_over();
         }
-        let has_room =
-            self.current.is_empty() && self.free.len() + 1 >= line.len().div_ceil(capacity);
+        let has_room = self.current.is_empty() && self.has_ready(line.len().div_ceil(capacity) - 1);
         if has_room {
             self.put_pieces(line);
         }
@@ -168,16 +170,28 @@ impl State {
 
     /// Moves the current buffer to the queue and takes a free one; false if there is none.
     pub(crate) fn hand_over(&mut self) -> bool {
-        let first = match self.current.bytes().last() {
-            _ if self.goes_on => First::Piece,
-            None | Some(b'\n') => First::Line,
-            Some(_) => First::Joined,
-        };
+        let first = if self.goes_on { First::Piece } else { First::Line };
+        if !self.has_ready(1) {
+            return false;
+        }
         let Some(mut next) = self.free.pop() else { return false };
         next.claim(self.next_number, first);
         self.next_number += 1;
         self.queue.push_back(std::mem::replace(&mut self.current, next));
         true
+    }
+
+    /// Whether so many free buffers have their memory. Where there is none for another, the log goes
+    /// on with those that have it.
+    fn has_ready(&mut self, buffers: usize) -> bool {
+        let next = self.free.iter_mut().rev().take(buffers);
+        if let Some(error) = next.map(Buffer::ready).find_map(Result::err) {
+            let all = self.free.len();
+            self.free.retain(Buffer::is_ready);
+            self.count -= all - self.free.len();
+            self.no_memory = Some(error);
+        }
+        self.free.len() >= buffers
     }
 
     fn release(&mut self, mut buffer: Buffer) {
@@ -226,8 +240,8 @@ impl State {
     }
 
     #[inline]
-    pub(crate) fn put_line(&mut self, line: &[u8]) {
-        self.current.push_line(line);
+    pub(crate) fn put_line(&mut self, line: &[u8], sum: Sum) {
+        self.current.push_line(line, sum);
         self.stats.lines += 1;
         self.stats.bytes += line.len() as u64;
     }
@@ -363,18 +377,6 @@ impl State {
         self.stats.unwritten_lines -= in_file.lines;
     }
 
-    /// Moves every buffer to other memory with its contents. There is memory for each, `writing`
-    /// included.
-    pub(crate) fn move_into(&mut self, memory: Vec<StageBuffer>, writing: Option<&mut Buffer>) {
-        let in_use = writing.into_iter().chain(&mut self.queue).chain(Some(&mut self.current));
-        let free = self.free.iter_mut().map(|buffer| (buffer, false));
-        for ((buffer, is_in_use), memory) in
-            in_use.map(|buffer| (buffer, true)).chain(free).zip(memory)
-        {
-            buffer.move_into(memory, is_in_use);
-        }
-    }
-
     /// Dropped lines that no notice counts yet.
     pub(crate) fn untold(&self) -> Dropped {
         let Stats { dropped_lines, dropped_bytes, too_long_lines, too_long_bytes, .. } = self.stats;
@@ -401,22 +403,19 @@ mod tests {
     use super::*;
     use inkstone_io::{StageLayout, buffers_in_memory};
 
-    fn memory(buffers: usize) -> Vec<StageBuffer> {
-        let layout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers };
-        buffers_in_memory(layout).expect("memory")
-    }
-
     fn state(buffers: usize) -> State {
-        State::new(memory(buffers).into_iter().map(Buffer::new).collect())
+        let layout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers };
+        let memory = buffers_in_memory(layout).expect("memory");
+        State::new(memory.into_iter().map(|memory| Buffer::new(memory, false)).collect())
     }
 
     #[test]
     fn a_long_line_is_dropped_whole_with_those_behind_it_in_its_last_buffer() {
         let mut state = state(5);
-        state.put_line(b"first\n");
+        state.put_line(b"first\n", Sum::default());
         assert!(state.hand_over());
         state.put_pieces(&[b'x'; 9000]);
-        state.put_line(b"behind\n");
+        state.put_line(b"behind\n", Sum::default());
         assert_eq!((state.queue.len(), state.free.len()), (3, 1));
         assert!(state.drop_oldest());
         assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (1, 6));

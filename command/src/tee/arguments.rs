@@ -35,7 +35,8 @@ program's name.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TeeArguments {
     /// The log file; its directory is created if it is missing, those above it are not
-    pub(super) file: PathBuf,
+    #[arg(required_unless_present = "recover")]
+    file: Option<PathBuf>,
     /// Start a new file before the current one would exceed this; at least 16KiB
     #[arg(long, value_name = "SIZE", value_parser = rotate_size)]
     rotate_size: Option<u64>,
@@ -78,23 +79,17 @@ pub(crate) struct TeeArguments {
     /// Form of the notice in the log that lines were dropped
     #[arg(long, value_name = "FORM", default_value = "text", value_parser = one_of(NOTICES))]
     notice: Notice,
-    /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss
+    /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss;
+    /// with an exclamation mark, the log is refused where it cannot be so
     #[arg(long, value_name = "WHAT", default_value = "nothing", value_parser = one_of(SURVIVES))]
-    pub(super) survive: Survive,
+    survive: (Survive, bool),
     /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     stage_directory: PathBuf,
-    /// List the lines of killed processes that wait in memory, whose they are and in which stage;
-    /// read nothing
-    #[arg(long, conflicts_with_all = ["bring_back", "discard"])]
-    waiting: bool,
-    /// Append the lines that wait in this stage to FILE, whatever log they were for, and read
-    /// nothing
-    #[arg(long, value_name = "STAGE", conflicts_with = "discard")]
-    bring_back: Option<PathBuf>,
-    /// Remove this stage with the lines that wait in it, and read nothing
-    #[arg(long, value_name = "STAGE")]
-    discard: Option<PathBuf>,
+    /// List the lines of killed processes that wait in memory, whose they are and in which stage; or
+    /// print those of this stage on stdout, and remove it. No log is written
+    #[arg(long, value_name = "STAGE", num_args = 0..=1, conflicts_with = "file")]
+    recover: Option<Option<PathBuf>>,
     /// How often --survive power-loss syncs the file
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
@@ -146,11 +141,13 @@ const POLICIES: &[(&str, WhenFull)] = &[
     ("drop-oldest", WhenFull::DropOldest),
 ];
 const NOTICES: &[(&str, Notice)] = &[("text", Notice::Text), ("json", Notice::Json)];
-/// `--sync-every` has the time of the last.
-const SURVIVES: &[(&str, Survive)] = &[
-    ("nothing", Survive::Nothing),
-    ("kill", Survive::Kill),
-    ("power-loss", Survive::PowerLoss(Duration::ZERO)),
+/// `--sync-every` has the time of the last two.
+const SURVIVES: &[(&str, (Survive, bool))] = &[
+    ("nothing", (Survive::Nothing, false)),
+    ("kill", (Survive::Kill, false)),
+    ("kill!", (Survive::Kill, true)),
+    ("power-loss", (Survive::PowerLoss(Duration::ZERO), false)),
+    ("power-loss!", (Survive::PowerLoss(Duration::ZERO), true)),
 ];
 
 /// Takes one of these words for its value.
@@ -214,7 +211,7 @@ fn is_built(how: Option<Compression>) -> Result<Compression, &'static str> {
 
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
-        if let Some(link) = self.latest.as_deref().filter(|link| self.file.ends_with(link)) {
+        if let Some(link) = self.latest.as_deref().filter(|link| self.file().ends_with(link)) {
             let why = format!("--latest {link} is the log itself: name the link otherwise");
             return Err(WrongValue(why).into());
         }
@@ -230,11 +227,11 @@ impl TeeArguments {
             WhenFull::BlockFor(_) => WhenFull::BlockFor(self.block_for),
             other => other,
         };
-        let survive = match self.survive {
+        let survive = match self.survive() {
             Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),
             other => other,
         };
-        let mut builder = LogWriter::builder(&self.file)
+        let mut builder = LogWriter::builder(self.file())
             .buffers_bytes(usize::try_from(self.buffers)?)
             .flush_every(self.flush_every)
             .rotate(rotation)
@@ -250,6 +247,9 @@ impl TeeArguments {
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
                 event => told::say_event(event),
             });
+        if self.survive.1 {
+            builder = builder.must_survive();
+        }
         if let Some(mode) = self.file_mode {
             builder = builder.file_mode(mode);
         }
@@ -262,40 +262,39 @@ impl TeeArguments {
     pub(super) fn open(&self) -> anyhow::Result<(LogWriter, Guard)> {
         let opened = self.builder()?.open()?;
         // Behind a link is the directory that matters.
-        let file = self.file.canonicalize().unwrap_or_else(|_| self.file.clone());
-        if let (Survive::PowerLoss(_), Some(directory)) = (self.survive, file.parent()) {
+        let file = self.file().canonicalize().unwrap_or_else(|_| self.file().to_path_buf());
+        if let (Survive::PowerLoss(_), Some(directory)) = (self.survive(), file.parent()) {
             place::warnings(directory).iter().for_each(told::say);
         }
         Ok(opened)
     }
 
-    /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing
-    /// is.
-    pub(super) fn about_waiting(&self) -> anyhow::Result<Option<()>> {
-        if self.waiting {
-            let waiting = inkstone_appender::waiting_lines(&self.stage_directory)?;
-            let mut text: String = waiting.iter().map(|waiting| format!("{waiting}\n")).collect();
-            if text.is_empty() {
-                let below = self.stage_directory.display();
-                text = format!("no lines of a killed process of this user wait below {below}\n");
+    /// The log's file; without one nothing but `--recover` is asked.
+    pub(super) fn file(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn survive(&self) -> Survive {
+        self.survive.0
+    }
+
+    /// Lists or prints what waits in memory, instead of writing a log; `None` if that is not asked.
+    pub(super) fn recover(&self) -> anyhow::Result<Option<()>> {
+        let Some(recover) = &self.recover else { return Ok(None) };
+        if let Some(stage) = recover {
+            let taken = inkstone_appender::take_lines(stage, &mut std::io::stdout().lock())?;
+            if let Some(damage) = taken.damage {
+                eprintln!("inkstone: {}: {damage}", stage.display());
             }
-            crate::stdout::print(&text);
-        } else if let Some(stage) = &self.discard {
-            let gone = inkstone_appender::discard_lines(stage)?;
-            crate::stdout::print(format!("discarded: {gone}\n"));
-        } else if let Some(stage) = &self.bring_back {
-            let mut builder = self.builder()?;
-            if self.survive == Survive::Nothing {
-                builder = builder.survive(Survive::Kill);
-            }
-            let (_log, guard) = builder.bring_back(stage).open()?;
-            let done = guard.recovery().map(|recovery| format!("{recovery}\n"));
-            guard.close()?;
-            let none = "all of them are in the log already\n";
-            crate::stdout::print(done.as_deref().unwrap_or(none));
-        } else {
-            return Ok(None);
+            return Ok(Some(()));
         }
+        let waiting = inkstone_appender::waiting_lines(&self.stage_directory)?;
+        let mut text: String = waiting.iter().map(|waiting| format!("{waiting}\n")).collect();
+        if text.is_empty() {
+            let directory = self.stage_directory.display();
+            text = format!("no lines of a killed process of this user wait in {directory}\n");
+        }
+        crate::stdout::print(&text);
         Ok(Some(()))
     }
 }

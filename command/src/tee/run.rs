@@ -117,9 +117,9 @@ impl Run {
     /// Everything from the first byte to the final report.
     fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
         if let Some(path) = &arguments.pid_file {
-            pid_file::check_is_not(&arguments.file, path)?;
+            pid_file::check_is_not(arguments.file(), path)?;
         }
-        refuse_own_input(&arguments.file)?;
+        refuse_own_input(arguments.file())?;
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
         let closer = self.closer()?;
@@ -130,14 +130,14 @@ impl Run {
         if let Some(recovery) = guard.recovery() {
             say(recovery);
         }
-        let write = |path| PidFile::write(path, &arguments.file);
+        let write = |path| PidFile::write(path, arguments.file());
         let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
         let echo = if arguments.echo { Some(Echo::start()?) } else { None };
         let count = Count::default();
         // Only the writer of a pipe or socket loses something that is not read: a file stays, and a
         // person sits at a terminal.
         let is_read_on = input.is_stream();
-        let is_kept = arguments.survive != Survive::Nothing;
+        let is_kept = arguments.survive() != Survive::Nothing;
         let reader = Reader {
             input,
             log: log.clone(),
@@ -454,7 +454,7 @@ impl End<'_> {
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());
-            let is_kept = self.arguments.survive != Survive::Nothing;
+            let is_kept = self.arguments.survive() != Survive::Nothing;
             let kept =
                 if is_kept { "; the next start writes those that the log has taken" } else { "" };
             say(format_args!(

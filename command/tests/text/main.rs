@@ -12,7 +12,6 @@ mod with_tee;
 
 mod tee;
 mod tee_alone;
-mod tee_containers;
 mod tee_deadline;
 mod tee_ends;
 mod tee_rounds;

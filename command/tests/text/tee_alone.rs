@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use crate::support::{code_and_words, fed, listens, said, signal, until};
+use crate::support::{code_and_words, fed, inkstone, listens, said, signal, until};
 use crate::with_tee::{all_text, place, put, start, text};
 
 const LINES: u64 = 2000;
@@ -117,41 +117,36 @@ fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
 }
 
 /// Lines of a killed tee whose directory is another one now: the next start says whose they are,
-/// and the commands list and append them.
+/// and `--recover` lists them, and prints them once.
 #[test]
-fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
+fn lines_that_wait_are_told_listed_and_printed() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
         return eprintln!("NOT RUN: lines that wait: there is no /dev/shm");
     };
     let made = tempfile::tempdir().expect("a directory");
     let (logs, file) = (made.path().join("logs"), made.path().join("logs/a.log"));
     let stages = ["--stage-directory", memory.path().to_str().expect("text")];
-    let kept = [&stages[..], &["--survive", "kill", "--buffers", "64KiB"]].concat();
-    let ask = |more: &[&str]| fed(start(&file, &[&stages[..], more].concat()), b"");
-    let listed = || String::from_utf8(ask(&["--waiting"]).stdout).expect("text");
-    for command in ["--bring-back", "--discard"] {
-        let mut killed = start(&file, &[&kept[..], &["--flush-every", "1h"]].concat());
-        put(&mut killed, "one\ntwo\n");
-        let holds = |bytes: Vec<u8>| bytes.windows(8).any(|found| found == b"one\ntwo\n");
-        let stage = || {
-            let own = fs::read_dir(memory.path()).ok()?.flatten().next()?.path();
-            let mut stages = fs::read_dir(own).ok()?.flatten().map(|stage| stage.path());
-            stages.find(|stage| fs::read(stage).is_ok_and(holds))
-        };
-        until("its lines in a stage", || stage().is_some());
-        killed.kill().and_then(|()| killed.wait()).expect("killed");
-        fs::remove_dir_all(&logs).expect("removed");
-        fs::create_dir(&logs).expect("made");
-        let told = said(&feed(start(&file, &kept), "next", false));
-        let stage = stage().expect("it stays").display().to_string();
-        assert!(told.contains("2 lines (8 bytes)") && told.contains(&stage), "{told}");
-        assert!(listed().contains(&stage));
-        let done = ask(&[command, &stage]);
-        assert!(done.status.success(), "{done:?}");
-        let is_back = text(&file).ends_with("\none\ntwo\n");
-        assert_eq!(is_back, command == "--bring-back", "{done:?}");
-        assert!(!Path::new(&stage).exists() && listed().contains("no lines"));
-        assert_eq!(ask(&[command, &stage]).status.code(), Some(1));
-        fs::remove_file(&file).expect("removed");
-    }
+    let kept = [&stages[..], &["--survive", "kill!", "--buffers", "64KiB"]].concat();
+    let recover = |stage: &[&str]| {
+        let mut recover = inkstone();
+        recover.arg("tee").args(stages).arg("--recover").args(stage);
+        recover.output().expect("inkstone")
+    };
+    let listed = || String::from_utf8(recover(&[]).stdout).expect("text");
+    assert!(listed().starts_with("no lines"));
+    let mut killed = start(&file, &[&kept[..], &["--flush-every", "1h"]].concat());
+    put(&mut killed, "one\ntwo\n");
+    let stage = || Some(fs::read_dir(memory.path()).ok()?.flatten().next()?.path());
+    let holds = |bytes: Vec<u8>| bytes.windows(8).any(|found| found == b"one\ntwo\n");
+    until("its lines in a stage", || stage().is_some_and(|stage| fs::read(stage).is_ok_and(holds)));
+    killed.kill().and_then(|()| killed.wait()).expect("killed");
+    fs::remove_dir_all(&logs).expect("removed");
+    fs::create_dir(&logs).expect("made");
+    let told = said(&feed(start(&file, &kept), "next", false));
+    let stage = stage().expect("it stays").display().to_string();
+    assert!(told.contains("2 lines (8 bytes)") && told.contains(&stage), "{told}");
+    assert!(listed().contains(&stage));
+    assert_eq!(recover(&[&stage]).stdout, b"one\ntwo\n");
+    assert!(!Path::new(&stage).exists() && listed().starts_with("no lines"));
+    assert_eq!(recover(&[&stage]).status.code(), Some(1));
 }

@@ -5,8 +5,6 @@
 
 pub(crate) mod append_file;
 #[cfg(target_os = "linux")]
-pub(crate) mod cut_mapping;
-#[cfg(target_os = "linux")]
 pub(crate) mod memory;
 pub(crate) mod outlet;
 #[cfg(target_os = "linux")]

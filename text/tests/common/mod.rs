@@ -414,19 +414,21 @@ pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
     numbers.for_each(|number| say(log, line(0, number, LINE)));
 }
 
-/// The stage file of a log whose stage directory is `parent`: the one whose head has the log's
-/// path; where it will be, if there is none.
-pub(crate) fn stage_of(parent: &Path, log: &Path) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt as _;
-    use std::os::unix::fs::MetadataExt as _;
-    let mine = fs::metadata("/proc/self").expect("this process").uid();
-    let name = log.file_name().expect("a name").to_string_lossy();
-    let own = parent.join(format!("inkstone-{mine}"));
-    let wanted = log.as_os_str().as_bytes();
-    let is_its = |path: &PathBuf| {
-        let bytes = fs::read(path).unwrap_or_default();
-        bytes[..bytes.len().min(8192)].windows(wanted.len()).any(|window| window == wanted)
-    };
-    let entries = fs::read_dir(&own).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).find(is_its).unwrap_or_else(|| own.join(format!("{name}.0")))
+/// The stages in this directory.
+pub(crate) fn stages_in(directory: &Path) -> Vec<PathBuf> {
+    let mut names = names(directory);
+    names.retain(|name| name.starts_with("inkstone-"));
+    names.iter().map(|name| directory.join(name)).collect()
+}
+
+/// The stage file of the only log whose stage directory this is.
+pub(crate) fn stage_in(directory: &Path) -> PathBuf {
+    let stages = stages_in(directory);
+    assert_eq!(stages.len(), 1, "{stages:?}");
+    stages.into_iter().next().expect("one")
+}
+
+/// A directory in memory for stages.
+pub(crate) fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in(SHM).expect("a directory")
 }

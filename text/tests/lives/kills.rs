@@ -47,8 +47,8 @@ fn victim() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
     let first = std::env::var(FIRST).expect("its first numbers");
     let first = first.split(',').map(|number| number.parse().expect("a number"));
-    let board = StageFile::open(&board(&path)).expect("a board").expect("free");
-    let (_board, words) = board.into_buffers(BOARD, b"").expect("memory");
+    let mut board = StageFile::create(&board(&path)).expect("a board");
+    let words = board.make_buffers(BOARD, b"").expect("memory");
     let (log, _guard) = open(&path);
     std::thread::scope(|scope| {
         for ((thread, mut word), first) in words.into_iter().enumerate().zip(first) {
@@ -112,6 +112,7 @@ fn kills_lose_double_and_tear_nothing() {
 }
 
 fn kill_one(path: &Path, first: [u64; THREADS]) {
+    let _ = std::fs::remove_file(board(path));
     let mut victim = Command::new(std::env::current_exe().expect("this program"));
     victim.args(["--exact", "kills::victim", "--nocapture"]).env(PATH, path);
     victim.env(FIRST, first.map(|number| number.to_string()).join(","));

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{
-    DAY, EACCES, EFBIG, EIO, ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, SHM, Told, append, error,
-    line, names, say, set_modified, small, stage_of, turn, wait_until,
+    DAY, EACCES, EFBIG, EIO, ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, Told, append, error, line,
+    memory, names, say, set_modified, small, stage_in, stages_in, turn, wait_until,
 };
 use fastrand::Rng;
 use inkstone_appender::{
@@ -46,8 +46,6 @@ const SOME_MOODS: [Mood; 7] = [
 #[derive(Debug, Clone)]
 enum Step {
     Put(Range<u64>),
-    /// One line in two calls, with a flush between them.
-    Halves(u64),
     Flush,
     /// The disk behaves so from now on; waits for the failure, if there will be one.
     Mood(Mood),
@@ -98,10 +96,6 @@ struct World {
     lost: BTreeSet<u64>,
     /// Those that are there twice, as was said.
     doubled: BTreeSet<u64>,
-    /// A line in two calls may wait: nobody may write between them.
-    has_halves: bool,
-    /// All lines in two calls.
-    halves: BTreeSet<u64>,
     trace: Vec<String>,
 }
 
@@ -219,7 +213,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let root = tempfile::tempdir().expect("a directory");
         fs::create_dir(root.path().join("at")).expect("made");
-        let memory = tempfile::tempdir_in(SHM).expect("a directory");
+        let memory = memory();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         let clock = Arc::new(AtomicU64::new(now.as_secs()));
         let random = Rng::with_seed(seed);
@@ -237,8 +231,6 @@ impl World {
             is_cut: false,
             lost,
             doubled: BTreeSet::new(),
-            has_halves: false,
-            halves: BTreeSet::new(),
             trace,
         }
     }
@@ -298,7 +290,7 @@ impl World {
             Seen::of(&paths.iter().map(|path| crate::common::read(path)).collect::<Vec<_>>());
         // One that is longer than a buffer goes on where it was cut.
         let begun = number_of(&seen.open).into_iter().chain(seen.torn);
-        let begun = begun.filter(|number| is_long(*number) || self.halves.contains(number));
+        let begun = begun.filter(|number| is_long(*number));
         let ended = (0..self.lines).filter(|number| is_long(*number));
         let ended = ended
             .filter(|number| [filler(*number), b'e'].iter().any(|byte| seen.rests.contains(byte)));
@@ -317,8 +309,7 @@ impl World {
     }
 
     fn has_stage(&self) -> bool {
-        let own = names(self.memory.path());
-        own.iter().any(|name| !names(&self.memory.path().join(name)).is_empty())
+        !stages_in(self.memory.path()).is_empty()
     }
 
     fn plan_life(&mut self) -> Life {
@@ -330,23 +321,15 @@ impl World {
             2 => Rotation::new().at_start(),
             _ => Rotation::new(),
         };
-        let (mut steps, mut mood, mut has_halves) = (Vec::new(), Mood::Works, false);
+        let (mut steps, mut mood) = (Vec::new(), Mood::Works);
         for _ in 0..random.usize(1..9) {
             let is_limit = mood == Mood::FailsBeyond(EFBIG) && rotation != Rotation::new();
             let flows = mood == Mood::Works || is_limit;
-            let is_move = |step: &Step| matches!(step, Step::Move);
-            let stays = rotation == Rotation::new() && !steps.iter().any(is_move);
             let step = match random.u8(..16) {
                 0..=5 => {
                     let first = self.lines;
                     self.lines += random.u64(1..12);
                     Step::Put(first..self.lines)
-                }
-                6 if mood == Mood::Works && !has_halves && stays => {
-                    has_halves = true;
-                    self.lines += 1;
-                    self.halves.insert(self.lines - 1);
-                    Step::Halves(self.lines - 1)
                 }
                 7 if flows => Step::Flush,
                 8..=10 => {
@@ -357,22 +340,19 @@ impl World {
                     steps.push(Step::Mood(mood));
                     Step::Put(first..self.lines)
                 }
-                11 if !has_halves => Step::Move,
-                12 if !has_halves && !matches!(mood, Mood::FailsBeyond(_)) => {
-                    Step::Lose { is_cut: random.bool() }
-                }
+                11 => Step::Move,
+                12 if !matches!(mood, Mood::FailsBeyond(_)) => Step::Lose { is_cut: random.bool() },
                 13 => {
                     self.lines += 1;
                     Step::LoseStage(self.lines - 1)
                 }
-                14 if !has_halves && !matches!(mood, Mood::FailsBeyond(_)) => {
+                14 if !matches!(mood, Mood::FailsBeyond(_)) => {
                     Step::Replace { is_moved: random.bool() }
                 }
                 _ => continue,
             };
             steps.push(step);
         }
-        self.has_halves |= has_halves;
         Life { survive, rotation, steps, is_closed: random.u8(..3) == 0 }
     }
 
@@ -398,13 +378,6 @@ impl World {
             is_lossy |= rests;
             match step {
                 Step::Put(numbers) => numbers.clone().for_each(|number| say(&log, text_of(number))),
-                Step::Halves(number) => {
-                    let text = text_of(*number);
-                    let (first, rest) = text.split_at(text.len() / 2);
-                    say(&log, first);
-                    guard.flush(LONG).expect("flushed");
-                    (is_lossy, _) = (true, say(&log, rest));
-                }
                 Step::Flush => guard.flush(LONG).expect("flushed"),
                 Step::Mood(mood) => {
                     disk.set(*mood);
@@ -425,7 +398,7 @@ impl World {
                     }
                 }
                 Step::LoseStage(number) => {
-                    let stage = stage_of(self.memory.path(), &self.log());
+                    let stage = stage_in(self.memory.path());
                     let before = told.count("a new stage was created");
                     fs::remove_file(stage).expect("removed");
                     say(&log, text_of(*number));
@@ -489,13 +462,13 @@ impl World {
         let (log, what) = (self.log(), self.random.u8(..12));
         self.trace.push(format!("meanwhile {what}"));
         match what {
-            0..=2 if log.exists() && !self.has_halves => {
+            0..=2 if log.exists() => {
                 let (before, behind) = (self.random.bool(), self.random.bool());
                 let [before, behind] = [before, behind].map(|has| if has { "\n" } else { "" });
                 append(&log, &format!("{before}<1>{behind}"));
             }
             // What a write that was told to have failed has reached all the same.
-            3 if log.exists() && !self.has_halves => {
+            3 if log.exists() => {
                 let open = Seen::of(&[crate::common::read(&log)]).open;
                 if let Some(rest) = number_of(&open)
                     .filter(|number| !is_long(*number))
@@ -504,7 +477,7 @@ impl World {
                     append(&log, &rest);
                 }
             }
-            4 if log.exists() && !self.has_halves => {
+            4 if log.exists() => {
                 self.keep_lost(&log);
                 let file = fs::File::options().write(true).open(&log).expect("open");
                 let len = file.metadata().expect("its facts").len();
@@ -513,7 +486,7 @@ impl World {
                 file.set_len(if is_all { 0 } else { self.random.u64(..=len) }).expect("cut");
                 (self.is_cut, self.may_doubt) = (true, true);
             }
-            5 if !self.has_halves => {
+            5 => {
                 self.may_doubt = true;
                 self.keep_lost(&log);
                 let number = fs::metadata(&log).map(|facts| facts.ino()).unwrap_or(0);
@@ -525,9 +498,7 @@ impl World {
                     fs::remove_file(&other).expect("removed");
                 }
             }
-            6 if log.exists() && !self.has_halves => {
-                fs::rename(&log, self.rotated_name()).expect("moved")
-            }
+            6 if log.exists() => fs::rename(&log, self.rotated_name()).expect("moved"),
             7 => {
                 let held = OsDirectory::open(self.at()).expect("held");
                 // One that is there already is as good.
@@ -687,7 +658,7 @@ impl World {
         self.is_disordered |= self.is_doubted;
         assert!(self.is_disordered || seen.whole.is_sorted(), "{:?}", seen.whole);
         self.doubled.extend(doubled.into_iter().map(|(number, _)| *number));
-        (self.seen, self.has_halves) = (self.lines, false);
+        self.seen = self.lines;
         (self.is_doubted, self.may_doubt) = (false, false);
     }
 

@@ -1,25 +1,20 @@
 //! Starts: what they say and leave, whom files are given to, and what a killed process has left in
 //! a stage. What starts do to lines is in `random.rs`.
-//!
-//! This program also starts itself, with a stage that is cut.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{MetadataExt as _, chown};
-use std::os::unix::process::ExitStatusExt as _;
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::common::{
-    DAY, EIO, ENOSPC, LONG, Mood, MoodyDisk, SHM, Told, is_refused, kept, names, next_start, place,
-    quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
+    DAY, EIO, ENOSPC, LONG, Mood, MoodyDisk, Told, is_refused, kept, memory, names, next_start,
+    place, quick, read, say, set_mode, set_modified, stage_in, stages_in, turn, wait_until,
 };
-use inkstone_appender::{Builder, LogWriter, Rotation, Survive, discard_lines, waiting_lines};
-use inkstone_host::{Mount, alone, fork_child};
-use inkstone_io::is_root;
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive, take_lines, waiting_lines};
+use inkstone_host::{Mount, alone, fork_child, in_forked_child};
+use inkstone_io::{StageFile, is_root};
 
-const WITH_CUT_STAGE: &str = "INKSTONE_TEST_WITH_CUT_STAGE";
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 const ROTATED: &str = "a.log.20261121T160533Z.0";
 
@@ -183,6 +178,150 @@ fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     }
 }
 
+/// A log that has the path of another one, in another directory: the lines are not its own. Its start
+/// says that they wait, and a person can have them.
+#[test]
+fn lines_of_a_log_that_is_gone_go_into_no_other() {
+    let Some(_turn) = turn("lines of another log") else { return };
+    let (memory, made) = (memory(), tempfile::tempdir().expect("a directory"));
+    let path = made.path().join("logs/a.log");
+    let open = || kept(&path).stage_directory(memory.path());
+    killed(open(), Mood::Fails(EIO));
+    fs::rename(made.path().join("logs"), made.path().join("moved")).expect("moved");
+    let told = Told::default();
+    for start in 1..3 {
+        let (_log, guard) = open().on_event(told.hook()).open().expect("opened");
+        assert_eq!(guard.recovery(), None);
+        assert!(is_refused(open()));
+        guard.close().expect("closed");
+        assert_eq!(read(&path), "", "start {start}");
+    }
+    let stage = stage_in(memory.path());
+    let told = told.all();
+    assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
+    for words in [path.to_str(), Some("4 lines (28 bytes)"), stage.to_str()] {
+        assert!(told[0].contains(words.expect("text")), "{told:?}");
+    }
+    let waiting = waiting_lines(memory.path()).expect("listed");
+    assert!(told[0].starts_with(&waiting[0].to_string()), "{told:?}");
+    // What cannot be printed stays.
+    let mut full = fs::File::options().write(true).open("/dev/full").expect("a device");
+    assert!(take_lines(&stage, &mut full).is_err());
+    let mut printed = Vec::new();
+    let taken = take_lines(&stage, &mut printed).expect("printed");
+    assert_eq!((printed, &taken), (LINES.into(), &waiting[0]));
+    assert!(!stage.exists() && take_lines(&stage, &mut Vec::new()).is_err());
+}
+
+/// The directory comes back under another path: its lines are found there.
+#[test]
+fn lines_are_found_where_their_directory_is() {
+    let Some(_turn) = turn("a directory that moves") else { return };
+    let (memory, made) = (memory(), tempfile::tempdir().expect("a directory"));
+    let [path, moved] = ["logs/a.log", "moved/a.log"].map(|name| made.path().join(name));
+    killed(kept(&path).stage_directory(memory.path()), Mood::FailsHalfway(ENOSPC));
+    fs::rename(made.path().join("logs"), made.path().join("moved")).expect("moved");
+    assert!(next_start(kept(&moved).stage_directory(memory.path())).is_some());
+    assert_eq!((read(&moved).as_str(), stages_in(memory.path())), (LINES, vec![]));
+}
+
+/// A stage of a dead process in which nothing waits, and one that was never made whole, would fill
+/// the memory: any start removes them.
+#[test]
+fn a_start_removes_each_stage_that_nobody_needs() {
+    let Some(_turn) = turn("stages that nobody needs") else { return };
+    let (memory, made) = (memory(), tempfile::tempdir().expect("a directory"));
+    let log = |name: &str| kept(&made.path().join(name)).stage_directory(memory.path());
+    let dies = |name: &str| {
+        let code = in_forked_child(|| {
+            let (log, guard) = log(name).open().expect("opened");
+            say(&log, LINES);
+            guard.flush(LONG).expect("flushed");
+            std::mem::forget((log, guard));
+            1
+        });
+        assert_eq!(code.expect("a child"), 1);
+    };
+    ["a.log", "b.log", "c.log"].into_iter().for_each(dies);
+    let living = log("d.log").open().expect("opened");
+    fs::write(memory.path().join("foreign"), "").expect("written");
+    assert_eq!(stages_in(memory.path()).len(), 1, "each start has removed the one before");
+    killed(log("e.log"), Mood::Fails(ENOSPC));
+    let waits = waiting_lines(memory.path()).expect("listed");
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    next_start(log("f.log"));
+    assert_eq!(stages_in(memory.path()).len(), 2, "one lives, and in one are lines");
+    // A stage begins small.
+    let blocks: u64 = stages_in(memory.path())
+        .iter()
+        .map(|path| fs::metadata(path).expect("there").blocks())
+        .sum();
+    assert!(blocks * 512 < 3 << 20, "{blocks}");
+    living.1.close().expect("closed");
+    assert_eq!(names(memory.path()).len(), 2);
+}
+
+/// Whatever was done to a stage, its log opens, what can be read is in it once, and the rest is set
+/// aside and said.
+#[test]
+fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
+    let Some(_turn) = turn("a changed stage") else { return };
+    let change = |file: &File, at: u64| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("there");
+        file.write_all_at(&[byte[0] ^ 1], at).expect("changed");
+    };
+    let text_at = |stage: &Path| {
+        let bytes = fs::read(stage).expect("read");
+        let is_text = |window: &[u8]| window == LINES.as_bytes();
+        bytes.windows(LINES.len()).position(is_text).expect("its lines") as u64
+    };
+    type Change<'a> = &'a dyn Fn(&File, &Path);
+    let changes: [(&str, Change<'_>, bool); 4] = [
+        ("some of its bytes were changed", &|file, at| change(file, text_at(at) + 9), true),
+        ("it was cut", &|file, at| file.set_len(text_at(at) + 9).expect("cut"), true),
+        ("its head was changed", &|file, _| change(file, 20), false),
+        ("its head was changed", &|file, _| file.set_len(50).expect("cut"), false),
+    ];
+    for (said, change, has_lines) in changes {
+        let (memory, (_directory, path)) = (memory(), place());
+        let open = || kept(&path).stage_directory(memory.path());
+        killed(open(), Mood::Fails(ENOSPC));
+        let stage = stage_in(memory.path());
+        let file = File::options().read(true).write(true).open(&stage).expect("open");
+        change(&file, &stage);
+        let told = Told::default();
+        let (log, guard) = open().on_event(told.hook()).open().expect("opened");
+        say(&log, "behind it\n");
+        guard.close().expect("closed");
+        assert_eq!(read(&path), "behind it\n");
+        let aside = stage_in(memory.path());
+        let is_said = told.count(said) == 1 && told.count(aside.to_str().expect("text")) == 1;
+        assert!(is_said && told.all().len() == 1, "{said}: {told:?}");
+        assert_eq!(waiting_lines(memory.path()).expect("listed").len(), 1, "{said}");
+        let mut printed = Vec::new();
+        assert_eq!(take_lines(&aside, &mut printed).is_ok(), has_lines, "{said}");
+        assert_eq!(printed.len(), if has_lines { LINES.len() } else { 0 }, "{said}");
+    }
+    let (memory, (_directory, path)) = (memory(), place());
+    let open = || kept(&path).stage_directory(memory.path());
+    // Nothing is left that could be read.
+    killed(open(), Mood::Fails(ENOSPC));
+    let stage = File::options().write(true).open(stage_in(memory.path())).expect("open");
+    stage.set_len(2000).expect("cut");
+    let told = Told::default();
+    next_start(open().on_event(told.hook()));
+    assert_eq!((told.count("are lost"), stages_in(memory.path())), (1, vec![]), "{told:?}");
+    // Others may read it, and no more: no reason to leave its lines.
+    killed(open(), Mood::Fails(ENOSPC));
+    set_mode(&stage_in(memory.path()), 0o620);
+    let refused = open().open().expect_err("others could have written it").to_string();
+    assert!(refused.contains("check who made it"), "{refused}");
+    set_mode(&stage_in(memory.path()), 0o644);
+    assert!(next_start(open()).is_some());
+    assert_eq!(read(&path), LINES);
+}
+
 /// A small file system in memory.
 fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -197,61 +336,6 @@ fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
     }
 }
 
-/// A file system of the same number is mounted in the place of the one that had the log: the lines
-/// are not that log's.
-#[test]
-#[ignore = "needs root"]
-fn lines_of_a_log_that_is_gone_go_into_no_other() {
-    const TEST: &str = "a number of a file system used again";
-    let Some(_turn) = turn(TEST) else { return };
-    let Some((directory, mount)) = small_memory(TEST, 1 << 20) else { return };
-    let path = directory.path().join("a.log");
-    let numbers = || {
-        let facts = fs::metadata(directory.path()).expect("there");
-        (facts.dev(), facts.ino())
-    };
-    let before = numbers();
-    killed(kept(&path), Mood::Fails(EIO));
-    drop(mount);
-    // Another mount may have got the number, and frees it again.
-    let again = (0..100).find_map(|_| {
-        let options = "size=1048576";
-        let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", options);
-        let again = Some(again.expect("mounted")).filter(|_| numbers() == before);
-        if again.is_none() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        again
-    });
-    let Some(again) = again else {
-        eprintln!("NOT RUN: {TEST}: the kernel does not give {before:?} again");
-        let _ = fs::remove_file(stage_of(Path::new(SHM), &path));
-        return;
-    };
-    let told = Told::default();
-    for start in 1..3 {
-        let (_log, guard) = kept(&path).on_event(told.hook()).open().expect("opened");
-        assert_eq!(guard.recovery(), None);
-        assert!(is_refused(kept(&path)));
-        guard.close().expect("closed");
-        assert_eq!(read(&path), "", "start {start}");
-    }
-    // Each start says what waits, and whose it is.
-    let told = told.all();
-    assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
-    let waiting = waiting_lines(Path::new(SHM)).expect("listed");
-    let waiting = waiting.iter().find(|waiting| waiting.log == path).expect("it waits");
-    for words in [path.to_str(), Some("4 lines (28 bytes)"), waiting.stage.to_str()] {
-        assert!(told[0].contains(words.expect("text")), "{told:?}");
-    }
-    // Whoever knows better names it.
-    let recovery = next_start(kept(&path).bring_back(&waiting.stage));
-    assert_eq!(recovery.map(|recovery| recovery.bytes), Some(LINES.len() as u64));
-    assert_eq!(read(&path), LINES);
-    assert!(!waiting.stage.exists() && discard_lines(&waiting.stage).is_err());
-    drop(again);
-}
-
 #[test]
 #[ignore = "needs root"]
 fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_anew_is_told() {
@@ -260,19 +344,29 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     let (_directory, path) = place();
     let (builder, told) = quick(&path);
     let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
-    let huge = kept(&path).stage_directory(memory.path()).open();
-    let error = huge.expect_err("8 MiB of buffers").to_string();
-    assert!(error.contains("No space") && error.contains("a.log"), "{error}");
-    let (log, guard) = builder.buffers_bytes(1 << 20).open().expect("opened");
-    // The stage keeps its memory for as long as it is mapped.
+    // What waits there has the room.
     let filler = memory.path().join("filler");
-    fs::write(&filler, vec![1; 5 << 19]).expect("written");
-    fs::remove_file(stage_of(memory.path(), &path)).expect("removed");
-    wait_until("a word about it", || told.count("No space") > 0);
+    fs::write(&filler, vec![1; 4000 << 10]).expect("written");
+    let other = stage_in_use(memory.path());
+    let error = kept(&path).stage_directory(memory.path()).open().expect_err("no room").to_string();
+    for words in ["No space", "tee --recover", other.to_str().expect("text"), "(8192 bytes)"] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(read(&path), "");
+    fs::remove_file(&filler).expect("removed");
+    // Fewer buffers than were asked for: no line waits for ever, and no line is lost.
+    let (log, guard) = builder.open().expect("opened");
+    let long = "x".repeat(6 << 20) + "\n";
+    say(&log, &long);
+    guard.flush(LONG).expect("lines go on");
+    assert!(read(&path) == long && told.count("No space") > 0, "{told:?}");
+    drop(File::create(&path).expect("cut"));
+    fs::remove_file(other).expect("removed");
+    // The stage keeps its memory for as long as it is mapped.
+    fs::remove_file(stage_in(memory.path())).expect("removed");
+    wait_until("a word about it", || told.count("No space") > 1);
     say(&log, "one\n");
     guard.flush(LONG).expect("lines go on");
-    fs::remove_file(&filler).expect("removed");
-    wait_until("a stage", || told.count("a new stage was created") > 0);
     guard.close().expect("closed");
     assert_eq!(read(&path), "one\n");
     // It has the memory mapped.
@@ -280,49 +374,9 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     drop(mount);
 }
 
-/// Not a test by itself: the process whose stage is cut before it puts its second line.
-#[test]
-fn in_cut_stage() {
-    let Some(path) = std::env::var_os(WITH_CUT_STAGE).map(PathBuf::from) else { return };
-    let builder = kept(&path).stage_directory(path.parent().expect("a directory"));
-    let (log, _guard) = builder.flush_every(LONG).open().expect("opened");
-    say(&log, "one\n");
-    println!("\nready");
-    std::io::stdin().read_line(&mut String::new()).expect("a word");
-    say(&log, "two\n");
-}
-
-/// The lines in it are gone, and the process cannot go on: it says so, with the file's path.
-#[test]
-fn a_stage_that_is_cut_ends_the_process_with_words() {
-    let Some(_turn) = turn("a cut stage") else { return };
-    let memory = tempfile::tempdir_in(SHM).expect("a directory");
-    let path = memory.path().join("a.log");
-    let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child.args(["--exact", "start::in_cut_stage", "--nocapture"]).env(WITH_CUT_STAGE, &path);
-    let mut child = until_ready(child.stderr(Stdio::piped()));
-    let stage = stage_of(memory.path(), &path);
-    fs::File::options().write(true).open(&stage).expect("open").set_len(0).expect("cut");
-    drop(child.stdin.take());
-    let ended = child.wait_with_output().expect("its end");
-    let told = String::from_utf8_lossy(&ended.stderr);
-    const SIGBUS: i32 = 7;
-    assert_eq!(ended.status.signal(), Some(SIGBUS), "{told}");
-    assert!(
-        told.contains("another program cut") && told.contains(stage.to_str().expect("text")),
-        "{told}"
-    );
-}
-
-/// Starts this program, and waits until it says that it is ready.
-fn until_ready(child: &mut Command) -> Child {
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
-    let mut out = BufReader::new(child.stdout.take().expect("its output"));
-    let mut said = String::new();
-    while !said.contains("ready") {
-        said.clear();
-        assert!(out.read_line(&mut said).expect("its output") > 0, "it ended by itself");
-    }
-    child.stdout = Some(out.into_inner());
-    child
+/// A stage of somebody's, in which two pages are.
+fn stage_in_use(directory: &Path) -> PathBuf {
+    let path = StageFile::path_in(directory, "another");
+    fs::write(&path, [1; 8192]).expect("written");
+    path
 }

@@ -255,9 +255,10 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
         } else {
             LogWriter::builder(&path).on_event(move |_| close())
         };
-        let builder = builder.survive(Survive::Kill);
+        let memory = crate::common::memory();
+        let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
         let (log, opened) = builder.open_on(disk.clone()).expect("opened");
-        let stage = crate::common::stage_of(Path::new(crate::common::SHM), &path);
+        let stage = crate::common::stage_in(memory.path());
         say(&log, "one\n");
         *guard.lock().expect("no panic") = Some(opened);
         if !is_janitors {

@@ -15,13 +15,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Error, Result};
-use crate::text_log::cut_mapping::{Watched, watch};
 
-/// Words beside each buffer. The first is the buffer's own: how many bytes were published.
+/// Words beside each buffer. The first is the buffer's own: how many bytes were published, and in its
+/// upper half the caller's mark for them.
 pub const STAGE_WORDS: usize = 8;
+/// A buffer's length fits into half a word.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
 const PAGE: usize = 4096;
 const WORDS_BYTES: usize = STAGE_WORDS * 8;
 
@@ -41,7 +44,7 @@ impl StageLayout {
     pub fn is_sound(&self) -> bool {
         self.head_bytes.is_multiple_of(PAGE)
             && self.buffer_bytes.is_multiple_of(PAGE)
-            && self.buffer_bytes > 0
+            && (PAGE..=BUFFER_BYTES_MAX).contains(&self.buffer_bytes)
             && self.buffers > 0
             && self.checked_len().is_some()
     }
@@ -73,11 +76,9 @@ impl StageLayout {
 }
 
 #[derive(Debug)]
-struct Region {
+pub(crate) struct Region {
     start: NonNull<u8>,
     len: usize,
-    /// Has it said if another program cuts the file.
-    watched: Option<Watched>,
 }
 
 // SAFETY: the mapping is owned memory, not tied to a thread; it is reached only through
@@ -86,13 +87,43 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
+impl Region {
+    /// Maps this file of the same length and contents in its place.
+    ///
+    /// # Errors
+    /// What the kernel answers; then it is as it was.
+    pub(crate) fn move_to(&self, file: &File, path: &Path) -> Result<()> {
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: it replaces exactly the mapping that this owns, in one step. The caller sees to it
+        // that nobody uses a buffer meanwhile, and the bytes are the same.
+        let moved =
+            unsafe { mmap(self.start.as_ptr().cast(), self.len, PROTECTION, flags, file, 0) };
+        moved.map_err(|error| failed(path, error))?;
+        self.keep_from_children();
+        Ok(())
+    }
+
+    /// Whether the kernel gives memory to a part of it on request (Linux 5.14).
+    pub(crate) fn gets_memory_later(&self) -> bool {
+        // SAFETY: it asks about no byte at all.
+        unsafe { madvise(self.start.as_ptr().cast(), 0, Advice::LinuxPopulateWrite) }.is_ok()
+    }
+
+    /// A sandbox may refuse it: a child that has the mapping puts nothing into it (`ForkMark`).
+    fn keep_from_children(&self) {
+        // SAFETY: the range is the whole mapping.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
-        self.watched = None;
         // SAFETY: mapped with this length, unmapped once: every buffer holds the region alive.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
+
+const PROTECTION: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 fn failed(path: &Path, source: impl Into<io::Error>) -> Error {
     Error::new("map buffers in", path, source).advise("ask for fewer or smaller buffers")
@@ -105,37 +136,37 @@ fn failed(path: &Path, source: impl Into<io::Error>) -> Error {
 pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     let path = Path::new("memory");
     check(path, layout)?;
-    let (protection, flags) =
-        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of
     // ours.
     let start =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), protection, flags) };
-    divide(path, start.map_err(|error| failed(path, error))?.cast(), layout, None)
+        unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), PROTECTION, flags) };
+    let region = region(path, start.map_err(|error| failed(path, error))?.cast(), layout)?;
+    Ok(divide(&region, layout))
 }
 
 /// Buffers in a file, with what is in them. The file has the layout's size, is in memory and is
 /// used by this process alone. A child does not inherit the mapping, where the kernel can see to
-/// that.
+/// that. Each buffer is to be made ready ([`StageBuffer::ready`]) before bytes are put there.
 pub(crate) fn buffers_in_file(
     file: &File,
     path: &Path,
     layout: StageLayout,
-) -> Result<Vec<StageBuffer>> {
+) -> Result<(Arc<Region>, Vec<StageBuffer>)> {
     check(path, layout)?;
-    let (protection, flags) =
-        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours. The
-    // file's blocks are allocated (the caller did), so that no access can fail for room.
-    let start =
-        unsafe { mmap(std::ptr::null_mut(), layout.len_bytes(), protection, flags, file, 0) };
-    let start = start.map_err(|error| failed(path, error))?;
-    let watched = watch(path, start.addr(), layout.len_bytes());
-    let buffers = divide(path, start.cast(), layout, Some(watched))?;
-    // A sandbox may refuse it: a child that has the mapping puts nothing into it (`ForkMark`).
-    // SAFETY: the range is the whole mapping made above.
-    let _ = unsafe { madvise(start, layout.len_bytes(), Advice::LinuxDontFork) };
-    Ok(buffers)
+    let (len, flags) = (layout.len_bytes(), MapFlags::SHARED);
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours.
+    let start = unsafe { mmap(std::ptr::null_mut(), len, PROTECTION, flags, file, 0) };
+    let region = region(path, start.map_err(|error| failed(path, error))?.cast(), layout)?;
+    region.keep_from_children();
+    let buffers = divide(&region, layout);
+    Ok((region, buffers))
+}
+
+fn region(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Arc<Region>> {
+    let start = NonNull::new(start)
+        .ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
+    Ok(Arc::new(Region { start, len: layout.len_bytes() }))
 }
 
 fn check(path: &Path, layout: StageLayout) -> Result<()> {
@@ -158,29 +189,22 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
 }
 
 /// Divides a mapping of the layout's length into its buffers: each part is used once.
-fn divide(
-    path: &Path,
-    start: *mut u8,
-    layout: StageLayout,
-    watched: Option<Watched>,
-) -> Result<Vec<StageBuffer>> {
-    let start = NonNull::new(start)
-        .ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
-    let region = Arc::new(Region { start, len: layout.len_bytes(), watched });
+fn divide(region: &Arc<Region>, layout: StageLayout) -> Vec<StageBuffer> {
+    let start = region.start;
     let buffer = |number| {
         // SAFETY: both offsets lie inside the mapping, by the layout's own arithmetic, which was
         // checked.
         let (words, data) = unsafe {
             (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number)))
         };
-        let (capacity, region) = (layout.buffer_bytes, Arc::clone(&region));
+        let (capacity, region) = (layout.buffer_bytes, Arc::clone(region));
         let mut buffer = StageBuffer { words, data, capacity, used: 0, _region: region };
         // A killed process may have left bytes. A number that cannot be is not believed.
-        let used = usize::try_from(buffer.word(0)).unwrap_or(usize::MAX);
+        let used = buffer.word(0) as u32 as usize;
         buffer.used = if used <= capacity { used } else { 0 };
         buffer
     };
-    Ok((0..layout.buffers).map(buffer).collect())
+    (0..layout.buffers).map(buffer).collect()
 }
 
 /// One buffer: bytes are appended, and can be read back.
@@ -224,14 +248,22 @@ impl StageBuffer {
         self.capacity - self.used
     }
 
-    /// Appends bytes, and publishes them.
+    /// Sees to it that all of its memory is there: in a file, memory is given when it is first
+    /// touched, and where there is none the process would die.
     ///
-    /// # Panics
-    /// If there is no room: the caller checks first.
-    #[inline]
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.put(bytes);
-        self.publish();
+    /// # Errors
+    /// There is no memory.
+    pub fn ready(&mut self) -> Result<()> {
+        let range = self.data.as_ptr().cast();
+        // SAFETY: the range is this buffer's, inside the mapping that the region keeps.
+        match unsafe { madvise(range, self.capacity, Advice::LinuxPopulateWrite) } {
+            // Before Linux 5.14 a stage has all of its memory from the start.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(_) => {
+                let why = io::Error::from_raw_os_error(libc::ENOSPC);
+                Err(Error::new("make room for another buffer in", Path::new("memory"), why))
+            }
+        }
     }
 
     /// Appends bytes; a kill of the process loses them until [`StageBuffer::publish`].
@@ -253,16 +285,21 @@ impl StageBuffer {
         self.used += bytes.len();
     }
 
-    /// Stores the number of bytes in the first word.
+    /// Stores the number of bytes in the first word, together with a mark of the caller's for them.
     #[inline]
-    pub fn publish(&mut self) {
-        self.set_word(0, self.used as u64);
+    pub fn publish(&mut self, mark: u32) {
+        self.set_word(0, self.used as u64 | u64::from(mark) << 32);
+    }
+
+    /// The mark that was published last.
+    pub fn mark(&self) -> u32 {
+        (self.word(0) >> 32) as u32
     }
 
     /// Empties it.
     pub fn clear(&mut self) {
         self.used = 0;
-        self.publish();
+        self.publish(0);
     }
 
     /// The bytes that it holds.
@@ -309,13 +346,14 @@ mod tests {
         let mut buffers = buffers_in_memory(LAYOUT).expect("memory");
         for (number, buffer) in buffers.iter_mut().enumerate() {
             assert!(buffer.is_empty() && buffer.capacity() == 4096);
-            buffer.push(&[number as u8 + 1; 4000]);
-            buffer.push(&[0xff; 96]);
+            buffer.put(&[number as u8 + 1; 4000]);
+            buffer.put(&[0xff; 96]);
+            buffer.publish(7);
             buffer.set_word(7, number as u64);
         }
         for (number, buffer) in buffers.iter().enumerate() {
             assert!(buffer.bytes()[..4000].iter().all(|byte| *byte == number as u8 + 1));
-            assert_eq!((buffer.room(), buffer.word(0), buffer.word(7)), (0, 4096, number as u64));
+            assert_eq!((buffer.room(), buffer.mark(), buffer.word(7)), (0, 7, number as u64));
         }
         // One alone keeps the memory.
         let last = buffers.pop().expect("three");
@@ -328,7 +366,7 @@ mod tests {
         let mut buffer = buffers_in_memory(LAYOUT).expect("memory").remove(0);
         buffer.put(b"abc");
         assert_eq!((buffer.len(), buffer.word(0)), (3, 0));
-        buffer.publish();
+        buffer.publish(0);
         assert_eq!(buffer.word(0), 3);
         buffer.clear();
         assert_eq!((buffer.len(), buffer.word(0)), (0, 0));
@@ -338,12 +376,12 @@ mod tests {
     fn what_is_in_a_file_is_there_when_it_is_mapped_again_unless_it_cannot_be() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(LAYOUT.len_bytes() as u64).expect("so long");
-        let map = || buffers_in_file(&file, Path::new("a file"), LAYOUT).expect("mapped");
+        let map = || buffers_in_file(&file, Path::new("a file"), LAYOUT).expect("mapped").1;
         for (bytes, word, there) in [(4096, 4096, 4096), (3, 3, 3), (0, 4097, 0), (0, u64::MAX, 0)]
         {
             let mut buffer = map().remove(1);
             buffer.clear();
-            buffer.push(&vec![1; bytes]);
+            buffer.put(&vec![1; bytes]);
             buffer.set_word(0, word);
             assert_eq!(map()[1].bytes(), vec![1; there]);
         }
@@ -369,6 +407,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "no room")]
     fn more_than_fits_is_a_mistake() {
-        buffers_in_memory(LAYOUT).expect("memory").remove(0).push(&[0; 4097]);
+        buffers_in_memory(LAYOUT).expect("memory").remove(0).put(&[0; 4097]);
     }
 }

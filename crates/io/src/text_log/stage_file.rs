@@ -1,18 +1,20 @@
 //! A file in memory (tmpfs) that keeps a process's buffers when the process is killed.
 //!
-//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks.
-//! *May not touch*: what is in it: that belongs to [`StageBuffer`]s and their
-//! user.
+//! *Owns*: its name, opening it safely in a directory that every user may write to, its lock, its
+//! memory. *May not touch*: what is in it: that belongs to [`StageBuffer`]s and their user.
 //!
 //! Its lock is that of a log's directory (`lock.rs`): a forked child does not keep it, so after a
-//! kill the next start finds it free.
+//! kill the next start finds it free. One that another user has made is refused, whatever it is.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, fstatfs, utimensat};
+use rustix::fs::{CWD, RenameFlags, fstatfs, renameat_with};
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
@@ -20,100 +22,102 @@ use crate::fork::ForkMark;
 use crate::lock::LockedFile;
 use crate::prepare::Allocate;
 use crate::sys::LockedBytes;
-use crate::text_log::memory::{StageBuffer, StageLayout, buffers_in_file};
+use crate::text_log::memory::{Region, StageBuffer, StageLayout, buffers_in_file};
 use crate::transfer::retry;
 
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
-/// A file may be removed between opening and locking it; it is made again at most this often.
+/// A start that clears up may have a new file for a moment; it is made again at most this often.
 const TRIES: u32 = 100;
-/// Names that a user's directory may have: other users may have taken some of them.
-const DIRECTORIES_MAX: u32 = 16;
+const MOMENT: Duration = Duration::from_millis(1);
+/// Bytes that are copied at once.
+const COPIED_BYTES: usize = 64 << 10;
 
 /// A locked file in memory; the lock is released when it is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct StageFile {
     locked: LockedFile,
     path: PathBuf,
+    /// Its buffers' memory, once it has buffers.
+    region: Option<(Arc<Region>, StageLayout)>,
+}
+
+fn begin() -> String {
+    format!("inkstone-{}-", rustix::process::geteuid().as_raw())
 }
 
 impl StageFile {
-    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` if another holder
-    /// has the lock.
-    ///
-    /// # Errors
-    /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
-    pub fn open(path: &Path) -> Result<Option<Self>> {
-        let locked = open_locked(path)?;
-        Ok(locked.map(|locked| Self { locked, path: path.to_path_buf() }))
+    /// The path of this user's stage of that name in this directory.
+    pub fn path_in(directory: &Path, name: &str) -> PathBuf {
+        directory.join(begin() + name)
     }
 
-    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which
-    /// is created if it is missing: `inkstone-UID`, or, if another user has that name,
-    /// `inkstone-UID.1` and so on.
+    /// The paths of this user's stages in this directory, sorted: those of living processes too.
     ///
     /// # Errors
-    /// Other users have all those names, or the directory cannot be created; as
-    /// [`StageFile::open`].
-    pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
-        for _ in 0..TRIES {
-            let Some(directory) = own_directory(parent)? else { continue };
-            match Self::open(&directory.join(name)) {
-                // Another start, which failed, has removed it meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    // It is not left behind without use; it stays if there is anything in it.
-                    let _ = std::fs::remove_dir(&directory);
-                    return Err(error);
-                }
-                opened => return opened,
-            }
-        }
-        let path = parent.join(directory_name(0));
-        Err(Error::invalid("open stage directory", path, "it was removed each time it was made"))
-    }
-
-    /// The stage files of this user below `parent`, sorted: those of living processes too.
-    ///
-    /// # Errors
-    /// As [`StageFile::open_below`], but that nothing is made.
-    pub fn list_below(parent: &Path) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for directory in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
-            if !matches!(Whose::of(&directory)?, Whose::Ours) {
-                continue;
-            }
-            let failed = |source| Error::new("list stage directory", &directory, source);
-            match retry(|| std::fs::read_dir(&directory)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                listed => {
-                    for entry in listed.map_err(failed)? {
-                        paths.push(entry.map_err(failed)?.path());
-                    }
-                }
+    /// What the file system answers.
+    pub fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+        let failed = |source| Error::new("list stages", directory, source);
+        let (begin, mut paths) = (begin(), Vec::new());
+        for entry in retry(|| std::fs::read_dir(directory)).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(&begin)) {
+                paths.push(entry.path());
             }
         }
         paths.sort_unstable();
         Ok(paths)
     }
 
-    /// The first bytes of a stage file, `most` at most, and its length. Takes no lock: a living
-    /// process may have it.
+    /// Opens one that is there, and locks it; `None` if another holder has the lock.
     ///
     /// # Errors
-    /// It is gone, not a stage of this user, or what the file system answers.
-    pub fn read_head(path: &Path, most: usize) -> Result<(Vec<u8>, u64)> {
+    /// There is none (`NotFound`), it is not in memory, another user could write to it, or it could
+    /// not be opened or locked.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let mut how = OpenOptions::new();
+        Self::take(path, how.read(true).write(true))
+    }
+
+    /// Creates it, for this user alone (mode 0600), and locks it.
+    ///
+    /// # Errors
+    /// As [`StageFile::open`], or there is one.
+    pub fn create(path: &Path) -> Result<Self> {
+        let mut how = OpenOptions::new();
+        let how = how.read(true).write(true).create_new(true).mode(0o600);
+        for _ in 0..TRIES {
+            match Self::take(path, how) {
+                Ok(Some(made)) => return Ok(made),
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => thread::sleep(MOMENT),
+            }
+        }
+        let why = "another process has made one";
+        Err(Error::new("create stage", path, io::Error::new(ErrorKind::AlreadyExists, why)))
+    }
+
+    /// `None` if another holder has the lock, or has just removed the file.
+    fn take(path: &Path, how: &mut OpenOptions) -> Result<Option<Self>> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let how = || {
-            OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(above_standard)
+        how.custom_flags(flags);
+        let open = || {
+            let file = retry(|| how.open(path).and_then(above_standard));
+            let file = file.map_err(|source| {
+                let error = Error::new("open stage", path, source);
+                let is_usual =
+                    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists);
+                let advice = "check who made it, or name a tmpfs directory that you may write to";
+                if is_usual { error } else { error.advise(advice) }
+            })?;
+            check(&file, path).map(|()| file)
         };
-        let failed = |source| Error::new("read stage", path, source);
-        let file = retry(how).map_err(failed)?;
-        check(&file, path)?;
-        let len = file.metadata().map_err(failed)?.len();
-        let mut bytes = vec![0; most.min(usize::try_from(len).unwrap_or(usize::MAX))];
-        retry(|| file.read_exact_at(&mut bytes, 0)).map_err(failed)?;
-        Ok((bytes, len))
+        let Some(locked) = LockedFile::take(path, LockedBytes::All, ForkMark::new()?, open)? else {
+            return Ok(None);
+        };
+        let held = locked.file().metadata().map_err(|error| Error::new("fstat", path, error))?;
+        let is_named = std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino());
+        Ok(is_named.then(|| Self { locked, path: path.to_path_buf(), region: None }))
     }
 
     /// Where it is.
@@ -125,72 +129,102 @@ impl StageFile {
         self.locked.file()
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let written = retry(|| self.file().write_all_at(bytes, offset));
-        written.map_err(|source| Error::new("write stage", &self.path, source).at(offset))
-    }
-
-    /// The buffers that are in it, with their contents; it has this layout.
+    /// Its length, and up to so many of its first bytes.
     ///
     /// # Errors
-    /// It has another size, or there is no such amount of memory.
-    pub fn map(&self, layout: StageLayout) -> Result<Vec<StageBuffer>> {
-        let len = self.file().metadata().map(|facts| facts.len());
-        let len = len.map_err(|source| Error::new("fstat stage", &self.path, source))?;
-        if len != layout.len_bytes() as u64 {
-            return Err(Error::invalid("map stage", &self.path, "its head gives another size"));
-        }
-        buffers_in_file(self.file(), &self.path, layout)
+    /// What the file system answers.
+    pub fn read_head(&self, most: usize) -> Result<(u64, Vec<u8>)> {
+        let failed = |source| Error::new("read stage", &self.path, source);
+        let len = self.file().metadata().map_err(failed)?.len();
+        let mut bytes = vec![0; usize::try_from(len).map_or(most, |len| len.min(most))];
+        retry(|| self.file().read_exact_at(&mut bytes, 0)).map_err(failed)?;
+        Ok((len, bytes))
     }
 
-    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error
-    /// here and not a signal later), writes `head` at the front and maps its buffers. After that
-    /// the file can only be removed.
+    /// Writes its first bytes.
     ///
     /// # Errors
-    /// The layout is not sound, the head is longer than its place, or there is no room; then the
-    /// file is removed.
-    pub fn into_buffers(
-        self,
-        layout: StageLayout,
-        head: &[u8],
-    ) -> Result<(Self, Vec<StageBuffer>)> {
-        retry(|| self.file().set_len(0))
-            .map_err(|source| Error::new("ftruncate stage", &self.path, source))?;
-        let len = layout.len_bytes().max(1);
-        let room = match Allocate::Grow.call(self.file(), &self.path, len as u64) {
-            Err(error) if error.is_not_here() => self.write_at(&vec![0; len], 0),
-            done => done,
-        };
-        let made = room
-            .and_then(|()| self.write_head(layout, head))
-            .and_then(|()| buffers_in_file(self.file(), &self.path, layout));
-        match made {
-            Ok(buffers) => Ok((self, buffers)),
-            Err(error) => {
-                let _ = self.remove();
-                Err(error)
-            }
-        }
+    /// What the file system answers.
+    pub fn write_head(&self, head: &[u8]) -> Result<()> {
+        retry(|| self.file().write_all_at(head, 0))
+            .map_err(|source| Error::new("write stage", &self.path, source))
     }
 
-    /// Writes another head, which describes the buffers from now on.
+    fn set_len(&self, layout: StageLayout) -> Result<()> {
+        retry(|| self.file().set_len(layout.len_bytes() as u64))
+            .map_err(|source| Error::new("ftruncate stage", &self.path, source))
+    }
+
+    /// The buffers that are in it, with their contents. What is missing of its length is zeros.
     ///
     /// # Errors
-    /// The head is longer than its place, or what the file system answers.
-    pub fn write_head(&self, layout: StageLayout, head: &[u8]) -> Result<()> {
-        if head.len() <= layout.head_bytes {
-            return self.write_at(head, 0);
-        }
-        let (bytes, most) = (head.len(), layout.head_bytes);
-        let why = format!("a head of {bytes} bytes does not fit into {most}");
-        Err(Error::invalid("write stage", &self.path, why))
+    /// The layout is not sound, or there is no such amount of memory.
+    pub fn map(&mut self, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+        self.set_len(layout)?;
+        let (region, buffers) = buffers_in_file(self.file(), &self.path, layout)?;
+        self.region = Some((region, layout));
+        Ok(buffers)
     }
 
-    /// Whether it was removed: the next start will not find its contents, and nothing keeps another
-    /// writer away.
+    /// Gives a new one a head and buffers. A buffer gets its memory when it is made ready; before
+    /// Linux 5.14 all have it now.
+    ///
+    /// # Errors
+    /// The layout is not sound, or there is no room.
+    pub fn make_buffers(&mut self, layout: StageLayout, head: &[u8]) -> Result<Vec<StageBuffer>> {
+        // The words beside the buffers are used at once.
+        let mut front = vec![0; layout.buffer_at(0)];
+        front[..head.len()].copy_from_slice(head);
+        self.write_head(&front)?;
+        let buffers = self.map(layout)?;
+        if !self.region.as_ref().is_some_and(|(region, _)| region.gets_memory_later()) {
+            Allocate::Grow.call(self.file(), &self.path, layout.len_bytes() as u64)?;
+        }
+        Ok(buffers)
+    }
+
+    /// Whether the file was removed: the next start will not find its contents.
     pub fn is_removed(&self) -> bool {
         self.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
+    }
+
+    /// Makes it again after it was removed, with the same contents under the same buffers, which
+    /// nobody uses meanwhile.
+    ///
+    /// # Errors
+    /// There is no room for another one; then the buffers are as they were.
+    pub fn renew(&mut self) -> Result<()> {
+        let Some((region, layout)) = self.region.clone() else { return Ok(()) };
+        let new = Self::create(&self.path)?;
+        let failed = |source| Error::new("copy stage", &self.path, source);
+        let copy = || {
+            let mut bytes = vec![0; COPIED_BYTES];
+            let len = layout.len_bytes();
+            for at in (0..len).step_by(COPIED_BYTES) {
+                let piece = &mut bytes[..COPIED_BYTES.min(len - at)];
+                retry(|| self.file().read_exact_at(piece, at as u64)).map_err(failed)?;
+                retry(|| new.file().write_all_at(piece, at as u64)).map_err(failed)?;
+            }
+            region.move_to(new.file(), &self.path)
+        };
+        match copy() {
+            Ok(()) => {
+                self.locked = new.locked;
+                Ok(())
+            }
+            Err(error) => new.remove().and(Err(error)),
+        }
+    }
+
+    /// Gives it another path, which is free.
+    ///
+    /// # Errors
+    /// It is not free (`AlreadyExists`), or what the file system answers.
+    pub fn rename(&mut self, to: &Path) -> Result<()> {
+        retry(|| Ok(renameat_with(CWD, &self.path, CWD, to, RenameFlags::NOREPLACE)?))
+            .map_err(|source| Error::new("rename stage", to, source))?;
+        self.path = to.to_path_buf();
+        Ok(())
     }
 
     /// Removes it: nothing in it is needed any more. Existing buffers keep their memory.
@@ -207,149 +241,13 @@ impl StageFile {
     }
 }
 
-fn directory_name(number: u32) -> String {
-    let mine = rustix::process::geteuid().as_raw();
-    if number == 0 { format!("inkstone-{mine}") } else { format!("inkstone-{mine}.{number}") }
-}
-
-/// The owner of a name.
-enum Whose {
-    Nobodys,
-    /// A directory of this user alone.
-    Ours,
-    Others,
-}
-
-impl Whose {
-    /// Every user may write to a directory in memory: a name below it must belong to this user, and
-    /// must not be a link.
-    fn of(path: &Path) -> Result<Self> {
-        let facts = match retry(|| std::fs::symlink_metadata(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobodys),
-            facts => facts.map_err(|source| Error::new("stat stage directory", path, source))?,
-        };
-        let is_named_ours = facts.is_dir() && facts.uid() == rustix::process::geteuid().as_raw();
-        if !is_named_ours || !is_owner(path, &facts)? {
-            return Ok(Self::Others);
-        }
-        let why = match facts.permissions().mode() & 0o777 {
-            0o700 => return Ok(Self::Ours),
-            mode if mode & 0o077 != 0 => "other users may look into it",
-            _ => "its mode does not let this user use it",
-        };
-        // If it were skipped, the contents that a killed process left would be lost.
-        Err(Error::invalid("open stage directory", path, why).advise("give it the mode 0700 again"))
-    }
-}
-
-/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user
-/// namespace every unknown user has the number of `nobody`, which may also be that of the process.
-/// Only the owner may set the time of a directory.
-fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
-    let accessed = Timespec { tv_sec: facts.atime(), tv_nsec: facts.atime_nsec() as _ };
-    let modified = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-    let times = Timestamps { last_access: accessed, last_modification: modified };
-    match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from))
-    {
-        Ok(()) => Ok(true),
-        // It is gone by now, so it was not in use.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        // Not the owner, or a sandbox refuses the call. The other call that only the owner may make
-        // tells.
-        Err(_) => {
-            let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-            let opened = retry(|| OpenOptions::new().read(true).custom_flags(flags).open(path));
-            let changed =
-                opened.and_then(|directory| directory.set_permissions(facts.permissions()));
-            match changed {
-                Ok(()) => Ok(true),
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::EPERM | libc::EACCES | libc::ENOENT)
-                    ) =>
-                {
-                    Ok(false)
-                }
-                Err(source) => Err(Error::new("chmod stage directory", path, source)),
-            }
-        }
-    }
-}
-
-/// The directory for a new stage; `None` if another process was faster. A user number may belong to
-/// another user in another container, and every user may make a directory of any name: so one name
-/// is not enough.
-fn own_directory(parent: &Path) -> Result<Option<PathBuf>> {
-    let (mut own, mut free, mut others) = (None, None, None);
-    for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
-        match Whose::of(&path)? {
-            Whose::Ours => drop(own.get_or_insert(path)),
-            Whose::Nobodys => drop(free.get_or_insert(path)),
-            Whose::Others => drop(others.get_or_insert(path)),
-        }
-    }
-    let Some(path) = own.clone().or(free) else {
-        let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
-        let why = "it is not a directory of this user";
-        let error = Error::invalid("open stage directory", path, why);
-        return Err(error.advise("check who made it: lines may wait in it, so move it away"));
-    };
-    if own.is_none() {
-        match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            made => made.map_err(|source| {
-                Error::new("create stage directory", &path, source)
-                    .advise("name a tmpfs directory that you may write to")
-            })?,
-        }
-        if !matches!(Whose::of(&path)?, Whose::Ours) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(path))
-}
-
-fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
-    let how = || {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)
-            .and_then(above_standard)
-    };
-    let open = || {
-        let file = retry(how).map_err(|source| {
-            Error::new("open stage", path, source)
-                .advise("name a tmpfs directory that you may write to")
-        })?;
-        check(&file, path).map(|()| file)
-    };
-    for _ in 0..TRIES {
-        let Some(locked) = LockedFile::take(path, LockedBytes::All, ForkMark::new()?, open)? else {
-            return Ok(None);
-        };
-        // The former holder may have removed it between the two calls.
-        let held =
-            locked.file().metadata().map_err(|source| Error::new("stat stage", path, source))?;
-        if std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino()) {
-            return Ok(Some(locked));
-        }
-    }
-    Err(Error::invalid("open stage", path, "it was removed each time it was made"))
-}
-
-/// Every user may write to a directory in memory: checks that the file is one that this crate
-/// makes.
+/// Every user may write to a directory in memory: checks that nobody else could have written what
+/// is in the file.
 fn check(file: &File, path: &Path) -> Result<()> {
-    let facts = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
-    let mine = rustix::process::geteuid().as_raw();
-    if !facts.is_file() || facts.uid() != mine || facts.permissions().mode() & 0o077 != 0 {
-        let why = "it is not a plain file of this user alone";
+    let facts = file.metadata().map_err(|source| Error::new("fstat stage", path, source))?;
+    let is_mine = facts.uid() == rustix::process::geteuid().as_raw();
+    if !facts.is_file() || !is_mine || facts.mode() & 0o022 != 0 {
+        let why = "it is not a plain file to which this user alone may write";
         return Err(
             Error::invalid("open stage", path, why).advise("check who made it, and remove it")
         );
@@ -359,16 +257,17 @@ fn check(file: &File, path: &Path) -> Result<()> {
     if matches!(system as i64, TMPFS | RAMFS) {
         return Ok(());
     }
-    let why = "its directory is not in memory: writers would wait for write-back";
     if facts.len() == 0 {
         let _ = std::fs::remove_file(path);
     }
+    let why = "its directory is not in memory: writers would wait for write-back";
     Err(Error::invalid("open stage", path, why).advise("name a tmpfs directory such as /dev/shm"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     const LAYOUT: StageLayout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, buffers: 2 };
 
@@ -382,110 +281,66 @@ mod tests {
     }
 
     #[test]
-    fn its_directory_is_of_this_user_alone_and_no_link() {
-        let Some(made) = in_memory("its_directory_is_of_this_user_alone_and_no_link") else {
-            return;
-        };
-        let parent = made.path();
-        let own = parent.join(format!("inkstone-{}", rustix::process::geteuid().as_raw()));
-        let stage = StageFile::open_below(parent, "a").expect("opened").expect("free");
-        assert_eq!(stage.path(), own.join("a"));
-        assert_eq!(std::fs::metadata(&own).expect("there").permissions().mode() & 0o777, 0o700);
-        let (lock, _buffers) = stage.into_buffers(LAYOUT, b"").expect("mapped");
-        assert!(!lock.is_removed());
-        std::fs::remove_dir_all(&own).expect("removed");
-        assert!(lock.is_removed());
-        std::fs::create_dir(&own).expect("made");
-        std::fs::write(own.join("a"), "another's").expect("written");
-        lock.remove().expect("nothing to remove");
-        assert!(own.join("a").exists(), "what is there by then is not its own");
-        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        let error =
-            StageFile::open_below(parent, "b").expect_err("others may look into it").to_string();
-        assert!(error.contains("may look into it") && error.contains("0700"), "{error}");
-        // Root can, and is no better for it: a service of this user cannot.
-        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o500)).expect("mode");
-        let error = StageFile::open_below(parent, "b").expect_err("nobody may use it").to_string();
-        assert!(
-            error.contains("does not let this user use it") && error.contains("0700"),
-            "{error}"
-        );
-    }
-
-    /// It takes the directory along, if nothing is in it.
-    #[test]
-    fn an_opening_that_fails_beside_another_does_not_have_that_fail_too() {
-        let name = "an_opening_that_fails_beside_another_does_not_have_that_fail_too";
-        let Some(made) = in_memory(name) else { return };
-        let parent = made.path();
-        let is_over = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    assert!(
-                        StageFile::open_below(parent, &"x".repeat(300)).is_err(),
-                        "no file has such a name"
-                    );
-                }
-            });
-            let opened: Vec<_> = (0..2000)
-                .map(|_| {
-                    let stage = StageFile::open_below(parent, "a")?.expect("free");
-                    stage.remove()
-                })
-                .collect();
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-            let failed = opened.iter().find(|opened| opened.is_err());
-            assert!(failed.is_none(), "{failed:?}");
-        });
+    fn one_that_was_removed_is_made_again_under_its_buffers() {
+        let Some(made) = in_memory("a stage made again") else { return };
+        let path = StageFile::path_in(made.path(), "a");
+        let mut stage = StageFile::create(&path).expect("created");
+        let mut buffers = stage.make_buffers(LAYOUT, b"head").expect("mapped");
+        buffers[1].put(b"before ");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(stage.is_removed() && StageFile::open(&path).is_err());
+        stage.renew().expect("made");
+        buffers[1].put(b"and behind");
+        buffers[1].publish(5);
+        assert!(StageFile::open(&path).expect("there").is_none(), "it is locked");
+        drop((stage, buffers));
+        let mut stage = StageFile::open(&path).expect("there").expect("free");
+        assert_eq!(stage.read_head(4).expect("read").1, b"head");
+        let buffer = stage.map(LAYOUT).expect("mapped").remove(1);
+        assert_eq!((buffer.bytes(), buffer.mark()), (&b"before and behind"[..], 5));
     }
 
     #[test]
-    fn where_others_have_the_name_of_its_directory_it_has_another() {
-        let name = "where_others_have_the_name_of_its_directory_it_has_another";
-        let Some(made) = in_memory(name) else { return };
-        let parent = made.path();
-        let own = parent.join(directory_name(0));
-        let second = parent.join(directory_name(1));
-        std::fs::create_dir(parent.join("elsewhere")).expect("made");
-        // It may lead anywhere.
-        std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
-        let stage = StageFile::open_below(parent, "b").expect("opened").expect("free");
-        assert_eq!(stage.path(), second.join("b"));
-        drop(stage);
-        // What is in it is found there, though the first name is free by now.
-        std::fs::remove_file(&own).expect("removed");
-        let stage = StageFile::open_below(parent, "b").expect("opened").expect("free");
-        assert!(stage.path().starts_with(&second));
-        let other = StageFile::open_below(parent, "c").expect("opened").expect("free");
-        assert!(other.path().starts_with(&second), "there is one already");
-        assert!(StageFile::open_below(parent, "b").expect("asked").is_none(), "it is open");
-        for number in 0..DIRECTORIES_MAX {
-            let path = parent.join(directory_name(number));
-            let _ = std::fs::remove_dir_all(&path);
-            std::fs::write(path, "").expect("somebody's file");
+    fn what_others_could_have_written_or_is_on_a_disk_is_refused() {
+        let Some(made) = in_memory("stages of others") else { return };
+        let path = StageFile::path_in(made.path(), "a");
+        drop(StageFile::create(&path).expect("created"));
+        assert_eq!(StageFile::list(made.path()).expect("listed"), [path.clone()]);
+        for (mode, is_taken) in [(0o644, true), (0o620, false), (0o602, false)] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, mode).expect("mode");
+            assert_eq!(StageFile::open(&path).is_ok(), is_taken);
         }
-        assert!(StageFile::open_below(parent, "b").is_err(), "there is an end to it");
-    }
-
-    #[test]
-    fn a_full_tmpfs_is_an_error_and_others_files_are_refused() {
-        let name = "a_full_tmpfs_is_an_error_and_others_files_are_refused";
-        let Some(made) = in_memory(name) else { return };
-        let path = made.path().join("stage");
-        let stage = StageFile::open(&path).expect("opened").expect("free");
-        let huge = StageLayout { buffers: 1 << 30, buffer_bytes: 1 << 20, ..LAYOUT };
-        assert!(stage.into_buffers(huge, b"").is_err() && !path.exists());
-        drop(StageFile::open(&path).expect("opened").expect("free"));
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("mode");
-        let error = StageFile::open(&path).expect_err("everybody may read it").to_string();
-        assert!(error.contains("this user alone"), "{error}");
+        let link = StageFile::path_in(made.path(), "b");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(StageFile::open(&link).is_err() && StageFile::create(&link).is_err());
         // `/tmp` may be in memory.
         let on_disk = tempfile::tempdir_in("/var/tmp").expect("a directory");
-        if let Err(error) = StageFile::open(&on_disk.path().join("stage")) {
+        if let Err(error) = StageFile::create(&on_disk.path().join("stage")) {
             assert!(error.to_string().contains("write-back"), "{error}");
         } else {
             eprintln!("NOT RUN: a stage on disk is refused: /var/tmp is in memory");
         }
+    }
+
+    /// Another start may take a new one for that of a process that was killed at once.
+    #[test]
+    fn one_that_is_cleared_up_while_it_is_made_is_made_again() {
+        let Some(made) = in_memory("a stage cleared up") else { return };
+        let path = StageFile::path_in(made.path(), "a");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if let Ok(Some(found)) = StageFile::open(&path) {
+                        let _ = found.remove();
+                    }
+                }
+            });
+            let made = (0..1000).map(|_| StageFile::create(&path).and_then(StageFile::remove));
+            let failed: Vec<_> = made.filter(Result::is_err).collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_empty(), "{failed:?}");
+        });
     }
 }
