@@ -1,7 +1,6 @@
 //! `inkstone watch`.
 //!
-//! *Owns*: its arguments, and redrawing the report so far. *May not touch*: watching, the page's
-//! text.
+//! *Owns*: its arguments. *May not touch*: watching, the page's text.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -14,7 +13,6 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use inkstone_lab::watch::collect::Target;
 use inkstone_lab::watch::page::page;
-use inkstone_lab::watch::report::WatchReport;
 use inkstone_lab::watch::{WatchOptions, watch as run};
 
 use crate::export::{Export, is_stdout};
@@ -26,14 +24,13 @@ const EXAMPLES: &str = "\
 Examples:
   sudo inkstone watch --name etcd          what one fdatasync of etcd costs here, and why
   sudo inkstone watch 1234 --seconds 30    a process and its descendants
-  sudo inkstone watch --path /var/lib/postgresql --live
+  sudo inkstone watch --path /var/lib/postgresql
   sudo inkstone watch --name mysqld --json watch.json
   sudo inkstone watch --name etcd --slow 10ms      what its slow syncs waited for
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
 and removes the instance at the end. It writes nothing but the files of --json and --metrics. Exits
-with 1 if there is no such program.
-Without root: bytes written, and the state of the files' blocks.";
+with 1 if there is no such program, or if the kernel cannot be traced here: it needs root.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -53,9 +50,6 @@ pub(crate) struct WatchArguments {
     /// How long to watch
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = up_to_a_day)]
     seconds: Duration,
-    /// Redraw the page each second
-    #[arg(long)]
-    live: bool,
     /// Write the report as JSON; `-` writes to stdout instead of the page
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -88,24 +82,9 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
     let metrics_file = arguments.metrics.as_deref().map(Export::open).transpose()?;
     let options = WatchOptions { target, time: arguments.seconds, slow: arguments.slow };
-    let columns = width(std::io::stdout().is_terminal());
-    let is_terminal = std::io::stdout().is_terminal();
-    let mut redraw = |report: &WatchReport| {
-        // On a terminal, clears the screen first.
-        let top = if is_terminal { "\x1b[H\x1b[2J" } else { "\n" };
-        stdout::print(format!("{top}{}", page(report, columns)));
-        let out = stdout::Stdout::new();
-        out.look_for_reader();
-        out.takes_more()
-    };
-    let show: Option<&mut dyn FnMut(&WatchReport) -> bool> =
-        if arguments.live { Some(&mut redraw) } else { None };
-    let report = run(&options, stop, show)?;
+    let report = run(&options, stop)?;
     if !arguments.json.as_deref().is_some_and(is_stdout) {
-        if arguments.live && is_terminal {
-            stdout::print("\x1b[H\x1b[2J");
-        }
-        stdout::print(page(&report, columns));
+        stdout::print(page(&report, width(std::io::stdout().is_terminal())));
     }
     if let Some(mut file) = json_file {
         file.write(&(serde_json::to_string_pretty(&report).context("make the JSON")? + "\n"))?;

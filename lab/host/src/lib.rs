@@ -7,7 +7,7 @@
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
-//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`SyncTrace`], [`TaskTrace`] and [`Helper`] remove what
+//! [`Mount`], [`WorkDir`], [`Tracer`] and [`Helper`] remove what
 //! they made when they are dropped. What a killed process left is found again by name and lock:
 //! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and
 //! the log: it knows files, devices and sectors.
@@ -36,7 +36,6 @@ mod process;
 mod ring_page;
 mod served_mount;
 mod stream;
-mod task_trace;
 mod terminal;
 mod trace;
 mod trace_decode;
@@ -66,9 +65,8 @@ pub use mount::{Mount, mounts_under, unmount};
 pub use on_device::run_on_device;
 pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, signal_process, spin};
 pub use served_mount::ServedMount;
-pub use task_trace::{TaskTrace, ThrottleTrace};
 pub use terminal::raw_terminal;
-pub use trace::{BlockTrace, SyncTrace, Trace};
+pub use trace::{Trace, Tracer};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
 pub use workdir::{WorkDir, sweep};

@@ -13,9 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::counters::monotonic_ns;
 use crate::ring_page::PageLayout;
-use crate::trace_decode::{CALL_EVENTS, Decoded, Decoder, EVENTS, EventSpec, SYNC_EVENTS};
-use crate::trace_event::TraceEvent;
+use crate::trace_decode::{
+    CALL_EVENTS, Decoded, Decoder, EVENTS, EventSpec, SYNC_EVENTS, TASK_EVENTS, THROTTLE_EVENTS,
+    THROTTLE_FILTER,
+};
+use crate::trace_event::{TraceEvent, TraceKind};
 use crate::trace_format::EventFormat;
 use crate::tracefs::Instance;
 use inkstone_io::DeviceNumber;
@@ -32,7 +36,7 @@ const EVENTS_MAX: usize = 2_000_000;
 /// How long the reader sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(4);
 /// The same where a program is watched that needs the processor.
-const PAUSE_OF_SYNCS: Duration = Duration::from_millis(20);
+const PAUSE_BESIDE: Duration = Duration::from_millis(20);
 /// Rounds without any page after which the stopped buffers are empty.
 const EMPTY_ROUNDS_AT_END: u32 = 3;
 
@@ -48,124 +52,15 @@ pub struct Trace {
 }
 
 /// A running trace: an instance with the thread that empties its buffers. Dropped without
-/// [`stop`](BlockTrace::stop) it ends and leaves nothing.
-pub struct BlockTrace {
+/// [`stop`](Tracer::stop) it ends and leaves nothing. It attaches to nothing.
+pub struct Tracer {
     stop: Arc<AtomicBool>,
     gathered: Arc<Mutex<Gathered>>,
     reader: Option<JoinHandle<Result<()>>>,
     cpus: Vec<String>,
+    paused_ns: Option<u64>,
     /// Removed after the reader has closed its files.
     instance: Instance,
-}
-
-/// A running trace of what [`BlockTrace`] sees, of the file systems' and io_uring's own events of
-/// syncs, and, while that is wanted, of the system calls by which programs ask for durability: all
-/// in one instance, by all threads. It attaches to nothing. Dropped it ends and leaves nothing.
-///
-/// Any event of a system call makes each call of each thread on the machine slower. (A filter by
-/// thread would cost every switch of threads more than that.)
-pub struct SyncTrace(BlockTrace);
-
-impl SyncTrace {
-    /// Starts it, without the system calls.
-    ///
-    /// # Errors
-    /// As [`BlockTrace::start`]; the kernel has no events of system calls.
-    pub fn start(devices: &[DeviceNumber]) -> Result<SyncTrace> {
-        let groups = [EVENTS, SYNC_EVENTS, CALL_EVENTS];
-        let trace = BlockTrace::of(devices, &groups, PAUSE_OF_SYNCS)?;
-        let calls = trace.instance.file("events/syscalls/sys_enter_fsync");
-        if !fs::exists(&calls).unwrap_or(false) {
-            let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
-            return Err(Error::unsupported("trace system calls", calls, why));
-        }
-        Ok(SyncTrace(trace))
-    }
-
-    /// Traces these devices from now on.
-    ///
-    /// # Errors
-    /// The kernel refuses the filter.
-    pub fn set_devices(&self, devices: &[DeviceNumber]) -> Result<()> {
-        let filter = filter_of(devices);
-        for spec in EVENTS.iter().chain(SYNC_EVENTS).filter(|spec| spec.has_device()) {
-            let name = format!("events/{}/filter", spec.path);
-            if fs::exists(self.0.instance.file(&name)).unwrap_or(false) {
-                self.0.instance.write(&name, &filter)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Shows the calls that sync, and the writes to these descriptors. With `with_ends` also when
-    /// each write ended, for descriptors whose writes are durable by themselves.
-    ///
-    /// # Errors
-    /// The kernel refuses the filter.
-    pub fn show_calls(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
-        let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
-        let fds = fds.join(" || ");
-        let instance = &self.0.instance;
-        // Ends first: a beginning is shown only if its end will be.
-        for spec in CALL_EVENTS.iter().rev().filter(|spec| spec.is_call()) {
-            let event = format!("events/{}", spec.path);
-            if !fs::exists(instance.file(&event)).unwrap_or(false) {
-                continue;
-            }
-            // A write that carries its durability is always wanted: those are rare.
-            let carries = spec.path.ends_with("_pwritev2");
-            let is_on = if !spec.is_write() {
-                true
-            } else if spec.path.contains("sys_exit") {
-                carries || with_ends && !fds.is_empty()
-            } else {
-                let filter = [carries.then_some("flags & 6"), (!fds.is_empty()).then_some(&*fds)];
-                let filter: Vec<&str> = filter.into_iter().flatten().collect();
-                if !filter.is_empty() {
-                    instance.write(&format!("{event}/filter"), &filter.join(" || "))?;
-                }
-                !filter.is_empty()
-            };
-            instance.write(&format!("{event}/enable"), if is_on { "1" } else { "0" })?;
-        }
-        Ok(())
-    }
-
-    /// Shows no system calls.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn hide_calls(&self) -> Result<()> {
-        self.0.instance.write("events/syscalls/enable", "0")
-    }
-
-    /// The events so far, which stay in the trace, by time.
-    pub fn so_far(&self) -> Trace {
-        let gathered = locked(&self.0.gathered);
-        let mut events = gathered.events.clone();
-        let lost = gathered.missed.saturating_add(gathered.dropped);
-        drop(gathered);
-        events.sort_by_key(|event| event.time_ns);
-        Trace { events, lost }
-    }
-
-    /// The events that came after the first `count`, in the order in which they were read.
-    pub fn after(&self, count: usize) -> Vec<TraceEvent> {
-        self.0.after(count)
-    }
-
-    /// Whether so many events were kept that further ones will soon count as lost.
-    pub fn is_full(&self) -> bool {
-        locked(&self.0.gathered).events.len() > EVENTS_MAX / 10 * 9
-    }
-
-    /// Ends the trace and returns its events.
-    ///
-    /// # Errors
-    /// As [`BlockTrace::stop`].
-    pub fn stop(self) -> Result<Trace> {
-        self.0.stop()
-    }
 }
 
 #[derive(Default)]
@@ -177,8 +72,8 @@ struct Gathered {
     dropped: u64,
 }
 
-impl BlockTrace {
-    /// Starts to trace these devices. When it returns, the next request is seen.
+impl Tracer {
+    /// Starts to trace what these devices get. When it returns, the next request is seen.
     ///
     /// For a partition pass both its own number and its disk's: the block layer names the first
     /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
@@ -187,32 +82,78 @@ impl BlockTrace {
     /// # Errors
     /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
     /// says so in words).
-    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
-        Self::of(devices, &[EVENTS], PAUSE)
+    pub fn of_disks(devices: &[DeviceNumber]) -> Result<Tracer> {
+        Self::of(devices, EVENTS.iter(), PAUSE)
     }
 
-    /// Switches these events on, those that have a device for these devices.
+    /// The same, with the file systems' and io_uring's own events of syncs, and with the system
+    /// calls by which any thread asks for durability. Any event of a system call makes each call of
+    /// each thread on the machine slower. (A filter by thread would cost every switch of threads
+    /// more than that.)
+    ///
+    /// # Errors
+    /// As [`of_disks`](Self::of_disks); the kernel has no events of system calls.
+    pub fn of_syncs(devices: &[DeviceNumber]) -> Result<Tracer> {
+        let specs = EVENTS.iter().chain(SYNC_EVENTS).chain(CALL_EVENTS);
+        let trace = Self::of(devices, specs, PAUSE_BESIDE)?;
+        let calls = trace.instance.file("events/syscalls/sys_enter_fsync");
+        if !fs::exists(&calls).unwrap_or(false) {
+            let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
+            return Err(Error::unsupported("trace system calls", calls, why));
+        }
+        Ok(trace)
+    }
+
+    /// Starts to trace what these threads, and those that they start, wait for: their calls that
+    /// sync or write, when each runs and who wakes it, and the kernel's own delays of it.
+    ///
+    /// # Errors
+    /// As [`of_disks`](Self::of_disks).
+    pub fn of_threads(threads: &[u32]) -> Result<Tracer> {
+        let chosen = words(threads);
+        Self::start_with(PAUSE_BESIDE, |instance| {
+            instance.write("set_event_pid", &chosen)?;
+            instance.write("options/event-fork", "1")?;
+            let calls = CALL_EVENTS.iter().filter(|spec| spec.is_call());
+            enable_events(instance, TASK_EVENTS.iter().chain(calls), "", |_| true)
+        })
+    }
+
+    /// Starts to trace the moments in which the kernel passes on requests that a cgroup's limit had
+    /// held back.
+    ///
+    /// # Errors
+    /// As [`of_disks`](Self::of_disks); before Linux 6.3 the kernel cannot choose by function.
+    pub fn of_throttling() -> Result<Tracer> {
+        Self::start_with(PAUSE_BESIDE, |instance| {
+            for spec in THROTTLE_EVENTS {
+                instance.write(&format!("events/{}/filter", spec.path), THROTTLE_FILTER)?;
+            }
+            enable_events(instance, THROTTLE_EVENTS.iter(), "", |_| true)
+        })
+    }
+
+    /// Switches these events on, those that have a device for these devices. Writes are shown
+    /// when it is known which are wanted.
     fn of(
         devices: &[DeviceNumber],
-        groups: &[&'static [EventSpec]],
+        specs: impl Iterator<Item = &'static EventSpec>,
         pause: Duration,
-    ) -> Result<BlockTrace> {
+    ) -> Result<Tracer> {
         if devices.is_empty() {
             return Err(Error::invalid("start a block trace", "", "no device was named"));
         }
         let filter = filter_of(devices);
-        // Calls are switched on when they are wanted.
         Self::start_with(pause, |instance| {
-            let specs = groups.iter().flat_map(|group| group.iter());
-            enable_events(instance, specs, &filter, |spec| !spec.is_call())
+            enable_events(instance, specs, &filter, |spec| !spec.is_write())
         })
     }
 
     /// Starts an instance with the events that `choose` switches on.
-    pub(super) fn start_with(
+    fn start_with(
         pause: Duration,
         choose: impl FnOnce(&Instance) -> Result<Decoder>,
-    ) -> Result<BlockTrace> {
+    ) -> Result<Tracer> {
         let instance = Instance::create()?;
         let cpus = cpus_of(&instance)?;
         instance.write("trace_clock", "mono")?;
@@ -240,7 +181,8 @@ impl BlockTrace {
         let reader =
             spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
-        let trace = BlockTrace { stop, gathered, reader: Some(reader), cpus, instance };
+        let trace =
+            Tracer { stop, gathered, reader: Some(reader), cpus, paused_ns: None, instance };
         trace.instance.write("tracing_on", "1")?;
         Ok(trace)
     }
@@ -250,6 +192,9 @@ impl BlockTrace {
     /// # Errors
     /// A buffer could not be read, or the trace instance could not be removed.
     pub fn stop(mut self) -> Result<Trace> {
+        if let Some(since_ns) = self.paused_ns.take() {
+            self.note_pause(since_ns);
+        }
         let ended = self.end();
         let lost = lost_by_kernel(&self.instance, &self.cpus);
         let removed = self.instance.remove();
@@ -260,13 +205,99 @@ impl BlockTrace {
         Ok(Trace { events, lost: lost?.max(missed).saturating_add(dropped) })
     }
 
-    pub(super) fn instance(&self) -> &Instance {
-        &self.instance
+    /// Traces the requests of these devices from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses the filter.
+    pub fn set_devices(&self, devices: &[DeviceNumber]) -> Result<()> {
+        let filter = filter_of(devices);
+        for spec in EVENTS.iter().chain(SYNC_EVENTS).filter(|spec| spec.has_device()) {
+            let name = format!("events/{}/filter", spec.path);
+            if fs::exists(self.instance.file(&name)).unwrap_or(false) {
+                self.instance.write(&name, &filter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Traces these threads, too.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_threads(&self, threads: &[u32]) -> Result<()> {
+        match threads {
+            [] => Ok(()),
+            threads => self.instance.write("set_event_pid", &words(threads)),
+        }
+    }
+
+    /// Shows the writes to these descriptors. With `with_ends` also when each ended, for
+    /// descriptors whose writes are durable by themselves.
+    ///
+    /// # Errors
+    /// The kernel refuses the filter.
+    pub fn show_writes(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
+        let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
+        let fds = fds.join(" || ");
+        // Ends first: a beginning is shown only if its end will be.
+        for spec in CALL_EVENTS.iter().rev().filter(|spec| spec.is_write()) {
+            let event = format!("events/{}", spec.path);
+            if !fs::exists(self.instance.file(&event)).unwrap_or(false) {
+                continue;
+            }
+            // A write that carries its durability is always wanted: those are rare.
+            let carries = spec.path.ends_with("_pwritev2");
+            let is_on = if spec.path.contains("sys_exit") {
+                carries || with_ends && !fds.is_empty()
+            } else {
+                let filter = [carries.then_some("flags & 6"), (!fds.is_empty()).then_some(&*fds)];
+                let filter: Vec<&str> = filter.into_iter().flatten().collect();
+                if !filter.is_empty() {
+                    self.instance.write(&format!("{event}/filter"), &filter.join(" || "))?;
+                }
+                !filter.is_empty()
+            };
+            self.instance.write(&format!("{event}/enable"), if is_on { "1" } else { "0" })?;
+        }
+        Ok(())
     }
 
     /// The events that came after the first `count`, in the order in which they were read.
-    pub(super) fn after(&self, count: usize) -> Vec<TraceEvent> {
+    pub fn after(&self, count: usize) -> Vec<TraceEvent> {
         locked(&self.gathered).events.get(count..).unwrap_or_default().to_vec()
+    }
+
+    /// The share of the room for events that is used, from 0 to 1. What comes beyond it is lost.
+    pub fn fullness(&self) -> f64 {
+        locked(&self.gathered).events.len() as f64 / EVENTS_MAX as f64
+    }
+
+    /// Traces nothing until [`go_on`](Self::go_on).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn pause(&mut self) -> Result<()> {
+        self.instance.write("tracing_on", "0")?;
+        self.paused_ns.get_or_insert(monotonic_ns());
+        Ok(())
+    }
+
+    /// Goes on after a pause, which gets an event of its own.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn go_on(&mut self) -> Result<()> {
+        if let Some(since_ns) = self.paused_ns.take() {
+            self.note_pause(since_ns);
+            self.instance.write("tracing_on", "1")?;
+        }
+        Ok(())
+    }
+
+    fn note_pause(&self, since_ns: u64) {
+        let what = TraceKind::Pause { since_ns };
+        let event = TraceEvent { time_ns: monotonic_ns(), tid: 0, what };
+        locked(&self.gathered).events.push(event);
     }
 
     fn end(&mut self) -> Result<()> {
@@ -283,7 +314,7 @@ impl BlockTrace {
     }
 }
 
-impl Drop for BlockTrace {
+impl Drop for Tracer {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -292,6 +323,10 @@ impl Drop for BlockTrace {
 /// Events that a panicking reader has left are still events.
 fn locked(gathered: &Mutex<Gathered>) -> MutexGuard<'_, Gathered> {
     gathered.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn words(threads: &[u32]) -> String {
+    threads.iter().map(u32::to_string).collect::<Vec<String>>().join(" ")
 }
 
 fn filter_of(devices: &[DeviceNumber]) -> String {
@@ -325,7 +360,7 @@ fn page_layout(instance: &Instance) -> Result<PageLayout> {
 }
 
 /// Sets filters and switches on those of the events that this kernel has and `is_on` wants at once.
-pub(super) fn enable_events(
+fn enable_events(
     instance: &Instance,
     specs: impl Iterator<Item = &'static EventSpec>,
     filter: &str,
@@ -415,7 +450,7 @@ impl Reader {
     fn run(mut self) -> Result<()> {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in BlockTrace::end. Loaded before the round, so that
+            // Acquire: pairs with the Release in Tracer::end. Loaded before the round, so that
             // a whole round is read after the buffers were switched off.
             let is_stopping = self.stop.load(Ordering::Acquire);
             let has_found = self.round()?;
@@ -533,7 +568,7 @@ mod tests {
 
     #[test]
     fn no_device_is_refused() {
-        let error = BlockTrace::start(&[]).err().map(|error| error.kind());
+        let error = Tracer::of_disks(&[]).err().map(|error| error.kind());
         assert_eq!(error, Some(io::ErrorKind::InvalidInput));
     }
 }

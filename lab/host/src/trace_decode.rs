@@ -62,27 +62,20 @@ pub(super) const EVENTS: &[EventSpec] = &[
             comm: Comm::new(record.text(4)?),
         })
     }),
-    event(
-        "block/block_rq_issue",
-        &["dev", "sector", "nr_sector", "bytes", "rwbs", "comm"],
-        |record| {
-            Some(TraceKind::RequestIssue {
-                device: record.device()?,
-                sector: record.number(1)?,
-                sectors: record.number(2)?,
-                bytes: record.number(3)?,
-                flags: RequestFlags::parse(record.text(4)?),
-                comm: Comm::new(record.text(5)?),
-            })
-        },
-    ),
-    event("block/block_rq_complete", &["dev", "sector", "nr_sector", "error", "rwbs"], |record| {
-        Some(TraceKind::RequestComplete {
+    event("block/block_rq_issue", &["dev", "sector", "nr_sector", "rwbs", "comm"], |record| {
+        Some(TraceKind::RequestIssue {
             device: record.device()?,
             sector: record.number(1)?,
             sectors: record.number(2)?,
-            error: record.number32(3)?.cast_signed(),
-            flags: RequestFlags::parse(record.text(4)?),
+            flags: RequestFlags::parse(record.text(3)?),
+            comm: Comm::new(record.text(4)?),
+        })
+    }),
+    event("block/block_rq_complete", &["dev", "sector", "rwbs"], |record| {
+        Some(TraceKind::RequestComplete {
+            device: record.device()?,
+            sector: record.number(1)?,
+            flags: RequestFlags::parse(record.text(2)?),
         })
     }),
     event("jbd2/jbd2_start_commit", &["dev", "transaction"], |record| {
@@ -93,13 +86,11 @@ pub(super) const EVENTS: &[EventSpec] = &[
         let (device, transaction) = (record.device()?, record.number32(1)?);
         Some(TraceKind::JournalCommitEnd { device, transaction })
     }),
-    event("jbd2/jbd2_run_stats", &["dev", "tid", "running", "blocks", "blocks_logged"], |record| {
+    event("jbd2/jbd2_run_stats", &["dev", "tid", "running"], |record| {
         Some(TraceKind::JournalStats {
             device: record.device()?,
             transaction: record.number32(1)?,
             running_ms: ticks_to_ms(record.number(2)?, record.tick_ns),
-            blocks: record.number32(3)?,
-            blocks_logged: record.number32(4)?,
         })
     }),
     event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
@@ -125,13 +116,8 @@ pub(super) const EVENTS: &[EventSpec] = &[
 /// Direct I/O, and the requests of io_uring.
 pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs),
-    event("iomap/iomap_dio_rw_begin", &["dev", "ino", "pos", "count"], |record| {
-        Some(TraceKind::DirectIo {
-            device: record.device()?,
-            inode: record.number(1)?,
-            position: record.number(2)?,
-            bytes: record.number(3)?,
-        })
+    event("iomap/iomap_dio_rw_begin", &["dev", "ino"], |record| {
+        Some(TraceKind::DirectIo { device: record.device()?, inode: record.number(1)? })
     }),
     event("io_uring/io_uring_submit_req", &["req", "opcode"], |record| {
         let opcode = u8::try_from(record.number(1)?).ok()?;
@@ -219,33 +205,23 @@ calls! {
     "sync", Sync, &["__syscall_nr"], |record| enter(record, Call::Sync);
     "msync", Msync, &["start", "flags"], |record| {
         let (argument, flags) = (record.number(0)?, record.number32(1)?);
-        let (call, bytes, position) = (Call::Msync, None, None);
-        Some(TraceKind::CallEnter { call, argument, bytes, position, flags })
+        Some(TraceKind::CallEnter { call: Call::Msync, argument, bytes: None, flags })
     };
-    "write", Write, &["fd", "count"], |record| write(record, Some(record.number(1)?), None, 0);
-    "pwrite64", Write, &["fd", "count", "pos"], |record| {
-        write(record, Some(record.number(1)?), Some(record.number(2)?), 0)
-    };
-    "writev", Write, &["fd"], |record| write(record, None, None, 0);
-    "pwritev", Write, &["fd", "pos_l"], |record| write(record, None, Some(record.number(1)?), 0);
-    "pwritev2", Write, &["fd", "pos_l", "flags"], |record| {
-        write(record, None, Some(record.number(1)?), record.number32(2)?)
-    };
+    "write", Write, &["fd", "count"], |record| write(record, Some(record.number(1)?), 0);
+    "pwrite64", Write, &["fd", "count"], |record| write(record, Some(record.number(1)?), 0);
+    "writev", Write, &["fd"], |record| write(record, None, 0);
+    "pwritev", Write, &["fd"], |record| write(record, None, 0);
+    "pwritev2", Write, &["fd", "flags"], |record| write(record, None, record.number32(1)?);
 }
 
 fn enter(record: &Record<'_>, call: Call) -> Option<TraceKind> {
     let argument = record.number(0)?;
-    Some(TraceKind::CallEnter { call, argument, bytes: None, position: None, flags: 0 })
+    Some(TraceKind::CallEnter { call, argument, bytes: None, flags: 0 })
 }
 
-fn write(
-    record: &Record<'_>,
-    bytes: Option<u64>,
-    position: Option<u64>,
-    flags: u32,
-) -> Option<TraceKind> {
+fn write(record: &Record<'_>, bytes: Option<u64>, flags: u32) -> Option<TraceKind> {
     let argument = record.number(0)?;
-    Some(TraceKind::CallEnter { call: Call::Write, argument, bytes, position, flags })
+    Some(TraceKind::CallEnter { call: Call::Write, argument, bytes, flags })
 }
 
 /// An event's bytes and where its fields are.
@@ -379,7 +355,6 @@ mod tests {
         let format = format(
             9,
             "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
-             \tfield:int error;\toffset:12;\tsize:4;\tsigned:1;\n\
              \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
              \tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n\
              \tfield:char rwbs[8];\toffset:28;\tsize:8;\tsigned:0;\n",
@@ -389,7 +364,7 @@ mod tests {
         assert_eq!(decoder.add(spec("block/block_bio_queue"), &format), Err("comm"));
         let mut rest = Vec::new();
         rest.extend(7_340_033u32.to_ne_bytes());
-        rest.extend((-5i32).to_ne_bytes());
+        rest.extend([0; 4]);
         rest.extend(4096u64.to_ne_bytes());
         rest.extend(8u32.to_ne_bytes());
         rest.extend(b"WFS\0\0\0\0\0");
@@ -397,8 +372,6 @@ mod tests {
         let what = TraceKind::RequestComplete {
             device: DeviceNumber { major: 7, minor: 1 },
             sector: 4096,
-            sectors: 8,
-            error: -5,
             flags: RequestFlags::parse(b"WFS"),
         };
         let wanted = Decoded::Event(TraceEvent { time_ns: 5, tid: 77, what });

@@ -46,8 +46,6 @@ pub enum TraceKind {
         sector: u64,
         /// Sectors; 0 for a flush.
         sectors: u64,
-        /// Bytes of a pass-through command; 0 for all others, which have sectors.
-        bytes: u64,
         flags: RequestFlags,
         /// The name of the thread that sent it: often a worker of the kernel.
         comm: Comm,
@@ -57,25 +55,19 @@ pub enum TraceKind {
         /// The device, always a whole disk.
         device: DeviceNumber,
         sector: u64,
-        sectors: u64,
-        /// 0 or a negative errno.
-        error: i32,
         flags: RequestFlags,
     },
     /// ext4's journal begins to write a transaction.
     JournalCommitStart { device: DeviceNumber, transaction: u32 },
     /// ext4's journal has written it.
     JournalCommitEnd { device: DeviceNumber, transaction: u32 },
-    /// What that transaction cost.
+    /// How old that transaction was.
     JournalStats {
         device: DeviceNumber,
         transaction: u32,
         /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of
         /// 1000 / HZ).
         running_ms: u64,
-        blocks: u32,
-        /// File system blocks written into the journal, descriptors included.
-        blocks_logged: u32,
     },
     /// xfs wants its log on the device.
     XfsLogForce { device: DeviceNumber },
@@ -97,7 +89,7 @@ pub enum TraceKind {
     /// It has done so; only ext4 says it.
     FileSyncEnd { failed: bool },
     /// Reads or writes past the page cache begin.
-    DirectIo { device: DeviceNumber, inode: u64, position: u64, bytes: u64 },
+    DirectIo { device: DeviceNumber, inode: u64 },
     /// A thread gave a request to io_uring.
     RingSubmit {
         /// Names the request until its completion.
@@ -109,6 +101,8 @@ pub enum TraceKind {
     RingFile { request: u64, descriptor: u32 },
     /// io_uring has the request's result.
     RingComplete { request: u64 },
+    /// Nothing was traced since then: what was in progress may have ended unseen.
+    Pause { since_ns: u64 },
     /// A thread has started a thread or a process.
     Fork { parent: u32, child: u32 },
     /// A thread called the system.
@@ -118,8 +112,6 @@ pub enum TraceKind {
         argument: u64,
         /// Of a write: how much, where the arguments show it.
         bytes: Option<u64>,
-        /// Of a write: where, if the call says it.
-        position: Option<u64>,
         /// The call's flags (`RWF_*`, `MS_*`).
         flags: u32,
     },

@@ -158,7 +158,7 @@ fn remove_instance(path: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// Whether [`BlockTrace::start`](crate::BlockTrace::start) can work here, without starting
+/// Whether [`Tracer::of_disks`](crate::Tracer::of_disks) can work here, without starting
 /// anything.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use inkstone_host::{BlockStat, BlockTrace, LabFile, Trace, block_stat, own_threads};
+use inkstone_host::{BlockStat, LabFile, Trace, Tracer, block_stat, own_threads};
 use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
 
 use crate::bill::{Billed, Evidence, Layer, bill_of, layers_of};
@@ -51,7 +51,7 @@ impl Layers {
         layers.first_mut().map_or(Ok(()), &files)?;
         let devices: Vec<_> = layers.iter().flat_map(Layer::numbers).collect();
         let stats = || -> Vec<Option<BlockStat>> { self.0.iter().map(counters).collect() };
-        let trace = BlockTrace::start(&devices)?;
+        let trace = Tracer::of_disks(&devices)?;
         let before = stats();
         let done = body();
         let after = stats();

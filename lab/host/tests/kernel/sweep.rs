@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use crate::host_support::{EXT4, FileSystem, can_run, not_run, temporary, this_test};
 use inkstone_host::{
-    BlockTrace, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances,
+    Tracer, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances,
 };
 
 const CHILD: &str = "INKSTONE_TEST_KILLED";
@@ -21,7 +21,7 @@ fn child_waits_to_be_killed() {
         return;
     }
     let made = FileSystem::new("ext4", 16, EXT4);
-    let trace = can_trace().map(|()| BlockTrace::start(&[made.device.device()]).expect("a trace"));
+    let trace = can_trace().map(|()| Tracer::of_disks(&[made.device.device()]).expect("a trace"));
     fs::write(made.target().join("file"), "some data").expect("a file");
     println!("\nready {}", made.dir.path().display());
     std::io::stdout().flush().expect("a pipe");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, this_test};
 use inkstone_host::{
-    BlockTrace, DeviceNumber, LabEngine, LabFile, RequestOp, Trace, TraceKind, block_stat,
-    can_trace, mount_points,
+    DeviceNumber, LabEngine, LabFile, RequestOp, Trace, TraceKind, Tracer, block_stat, can_trace,
+    mount_points,
 };
 use inkstone_io::{Engine, EngineKind, OpenFile, Operation, Request, SyncKind};
 
@@ -59,7 +59,7 @@ fn a_trace_is_of_its_own_device_only() {
     let mut file = written_file(&made, 4096);
     let other = DeviceNumber { major: 7, minor: 1000 };
     let traces =
-        [made.device.device(), other].map(|device| BlockTrace::start(&[device]).expect("a trace"));
+        [made.device.device(), other].map(|device| Tracer::of_disks(&[device]).expect("a trace"));
     appended(&mut file, 3);
     let [trace, nothing] = traces.map(|trace| trace.stop().expect("a trace"));
     assert!(trace.lost == 0 && issued(&trace, RequestOp::Flush) >= 3);
@@ -84,7 +84,7 @@ fn many_events_are_all_seen() {
     let file = how.open(made.target().join("file")).expect("a file");
     let mut buffer = inkstone_io::AlignedBuf::zeroed(4096);
     let before = block_stat(device).expect("sysfs");
-    let trace = BlockTrace::start(&[device]).expect("a trace");
+    let trace = Tracer::of_disks(&[device]).expect("a trace");
     for index in 0..30_000u64 {
         file.read_exact_at(&mut buffer, index % 4096 * 4096).expect("read");
     }
@@ -108,7 +108,7 @@ fn a_dropped_trace_leaves_nothing() {
         let names = entries.map(|entry| entry.path());
         names.filter(|name| name.to_string_lossy().contains(&ours)).collect()
     };
-    let trace = BlockTrace::start(&[DeviceNumber { major: 7, minor: 1001 }]).expect("a trace");
+    let trace = Tracer::of_disks(&[DeviceNumber { major: 7, minor: 1001 }]).expect("a trace");
     let before = instances();
     drop(trace);
     // Other tests of this process run at the same time: at least one of the names has to be gone.
@@ -131,7 +131,7 @@ fn an_fsync_through_a_ring_is_seen_to_be_punted() {
     };
     let file = LabFile::open(&made.target().join("file"), &OpenFile::existing()).expect("opened");
     let operation = Operation::Sync(SyncKind::All);
-    let trace = BlockTrace::start(&[made.device.device()]).expect("a trace");
+    let trace = Tracer::of_disks(&[made.device.device()]).expect("a trace");
     let synced = ring.run(Request { token: 0, file: Arc::new(file), operation });
     synced.expect("it works").result.expect("synced");
     let trace = trace.stop().expect("a trace");
@@ -157,7 +157,7 @@ fn child_traces_without_tracefs() {
     can_trace().expect("it can be mounted");
     let made = FileSystem::new("ext4", 16, EXT4);
     let file = written_file(&made, 4096);
-    let traces = [0; 2].map(|_| BlockTrace::start(&[made.device.device()]).expect("a trace"));
+    let traces = [0; 2].map(|_| Tracer::of_disks(&[made.device.device()]).expect("a trace"));
     assert_eq!(mounted(), Vec::<PathBuf>::new(), "their mounts are in no directory");
     file.write_all_at(&[2; 4096], 0).expect("written");
     file.sync_data().expect("synced");

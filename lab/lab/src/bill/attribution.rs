@@ -190,11 +190,12 @@ impl<'a> Attribution<'a> {
                     found.end_ns = time_ns;
                 }
             }
-            TraceKind::JournalStats { device, transaction, running_ms, .. } => {
+            TraceKind::JournalStats { device, transaction, running_ms } => {
                 if let Some(found) = self.transaction(device, transaction) {
                     found.running_ms = Some(running_ms);
                 }
             }
+            TraceKind::Pause { .. } => self.writes.clear(),
             _ => {}
         }
     }

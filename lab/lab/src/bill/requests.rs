@@ -135,13 +135,18 @@ impl<'a> Pairs<'a> {
                 }
                 self.bios.push(Bio { time_ns, place, sector, sectors, flags, tid, comm });
             }
-            TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
+            TraceKind::RequestIssue { device, sector, sectors, flags, comm } => {
                 let Some(place) = self.place_of(device, sector) else { return };
                 self.issued(Bio { time_ns, place, sector, sectors, flags, tid, comm });
             }
-            TraceKind::RequestComplete { device, sector, flags, .. } => {
+            TraceKind::RequestComplete { device, sector, flags } => {
                 let Some(place) = self.place_of(device, sector) else { return };
                 self.completed(time_ns, place, sector, flags.op);
+            }
+            // The ends of those in progress were not seen.
+            TraceKind::Pause { .. } => {
+                self.open.clear();
+                self.bios.clear();
             }
             _ => {}
         }
@@ -265,13 +270,13 @@ pub(crate) mod tests {
     pub(crate) fn issue(time_ns: u64, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
         let flags = RequestFlags::parse(rwbs.as_bytes());
         let comm = Comm::new(b"kworker");
-        let what = TraceKind::RequestIssue { device: DISK, sector, sectors, bytes: 0, flags, comm };
+        let what = TraceKind::RequestIssue { device: DISK, sector, sectors, flags, comm };
         TraceEvent { time_ns, tid: 99, what }
     }
 
-    pub(crate) fn complete(time_ns: u64, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
+    pub(crate) fn complete(time_ns: u64, sector: u64, _: u64, rwbs: &str) -> TraceEvent {
         let flags = RequestFlags::parse(rwbs.as_bytes());
-        let what = TraceKind::RequestComplete { device: DISK, sector, sectors, error: 0, flags };
+        let what = TraceKind::RequestComplete { device: DISK, sector, flags };
         TraceEvent { time_ns, tid: 0, what }
     }
 

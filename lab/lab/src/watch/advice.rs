@@ -6,62 +6,43 @@
 //! A setting is here only if `.ci/watch-real` found its cause in the real program, applied it, and
 //! measured the gain. docs/watch.md has the same table, with the figures.
 
-use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::cause::Cause;
-use super::syncs::How;
 
 /// A setting of the watched program that answers the cause.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// The program.
-    pub program: Cow<'static, str>,
+    pub program: &'static str,
     /// The setting, as users write it.
-    pub setting: Cow<'static, str>,
+    pub setting: &'static str,
     /// What it does.
-    pub effect: Cow<'static, str>,
+    pub effect: &'static str,
     /// Its documentation.
-    pub source: Cow<'static, str>,
+    pub source: &'static str,
 }
 
 /// All settings.
-pub const SETTINGS: [Advice; 3] = [DATA_SYNC, EVERY_SECOND, WAL];
+pub const SETTINGS: [Advice; 2] = [EVERY_SECOND, WAL];
 
-pub(super) const DATA_SYNC: Advice = setting(
-    "PostgreSQL",
-    "wal_sync_method = fdatasync",
-    "the default: fdatasync leaves time stamps out, so a commit does not wait for the journal",
-    "https://www.postgresql.org/docs/current/runtime-config-wal.html",
-);
-const EVERY_SECOND: Advice = setting(
-    "Redis",
-    "appendfsync everysec",
-    "the default: one sync a second in place of one for each command; a power loss can take the \
-     last second of writes",
-    "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
-);
-const WAL: Advice = setting(
-    "SQLite",
-    "PRAGMA journal_mode = WAL, with synchronous = FULL",
-    "a commit is one sync of one file in place of three or four syncs",
-    "https://www.sqlite.org/wal.html",
-);
-
-const fn setting(
-    program: &'static str,
-    setting: &'static str,
-    effect: &'static str,
-    source: &'static str,
-) -> Advice {
-    let [program, setting] = [Cow::Borrowed(program), Cow::Borrowed(setting)];
-    let [effect, source] = [Cow::Borrowed(effect), Cow::Borrowed(source)];
-    Advice { program, setting, effect, source }
-}
+const EVERY_SECOND: Advice = Advice {
+    program: "Redis",
+    setting: "appendfsync everysec",
+    effect: "the default: one sync a second in place of one for each command; a power loss can \
+             take the last second of writes",
+    source: "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/",
+};
+const WAL: Advice = Advice {
+    program: "SQLite",
+    setting: "PRAGMA journal_mode = WAL, with synchronous = FULL",
+    effect: "a commit is one sync of one file in place of three or four syncs",
+    source: "https://www.sqlite.org/wal.html",
+};
 
 /// What was seen of a file's syncs.
 #[derive(Debug, Clone)]
@@ -74,8 +55,6 @@ pub struct Asked<'a> {
     pub path: &'a Path,
     /// Why they cost what they do.
     pub cause: Cause,
-    /// How most of them were asked for.
-    pub how: How,
     /// Syncs each second by the process's first thread.
     pub first_thread_per_second: f64,
     /// Syncs each second by its other threads.
@@ -87,20 +66,13 @@ const OFTEN_PER_SECOND: f64 = 2.0;
 
 /// The setting that answers this cause; `None` if the program has none, or already has it.
 pub fn advice(asked: &Asked<'_>) -> Option<Advice> {
-    let Asked { program, path, cause, how, .. } = *asked;
+    let Asked { program, path, cause, .. } = *asked;
     let name = path.file_name()?.to_str()?;
-    let is_often = asked.first_thread_per_second + asked.others_per_second > OFTEN_PER_SECOND;
-    // A new segment is synced once, by `fsync`, whatever the setting is.
-    let is_segment = program == "postgres"
-        && path.parent().and_then(Path::file_name).is_some_and(|parent| parent == "pg_wal")
-        && name.len() == 24
-        && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     // Only with `always` the thread that serves commands makes the syncs.
     let is_always = program == "redis-server"
         && name.ends_with(".incr.aof")
         && asked.first_thread_per_second > OFTEN_PER_SECOND.max(9.0 * asked.others_per_second);
     Some(match cause {
-        Cause::TimeStamps if is_segment && is_often && how == How::Fsync => DATA_SYNC,
         Cause::Grows if is_always => EVERY_SECOND,
         _ if has_rollback_journal(asked.root, path) => WAL,
         _ => return None,
@@ -128,37 +100,16 @@ fn header(path: &PathBuf) -> Option<[u8; 20]> {
 mod tests {
     use super::*;
 
-    fn asked<'a>(program: &'a str, path: &'a Path, cause: Cause, how: How) -> Asked<'a> {
+    fn asked<'a>(program: &'a str, path: &'a Path, cause: Cause) -> Asked<'a> {
         let root = Path::new("/");
         let (first_thread_per_second, others_per_second) = (100.0, 0.0);
-        Asked { program, root, path, cause, how, first_thread_per_second, others_per_second }
-    }
-
-    #[test]
-    fn a_setting_is_named_only_where_the_trace_proves_that_it_has_another_value() {
-        let segment = Path::new("/db/pg_wal/000000010000000000000001");
-        let of = |cause, how| advice(&asked("postgres", segment, cause, how));
-        assert_eq!(of(Cause::TimeStamps, How::Fsync), Some(DATA_SYNC));
-        assert_eq!(of(Cause::TimeStamps, How::SyncWrite), None, "open_sync was not measured");
-        for cause in [Cause::Overwrites, Cause::Grows, Cause::Holes, Cause::CopyOnWrite] {
-            assert_eq!(of(cause, How::Fdatasync), None, "{cause:?}");
-        }
-        let others = [Path::new("/db/pg_wal/xlogtemp.7"), Path::new("/db/base/1/2")];
-        for path in others {
-            assert_eq!(advice(&asked("postgres", path, Cause::TimeStamps, How::Fsync)), None);
-        }
-        let once = Asked {
-            first_thread_per_second: 0.2,
-            ..asked("postgres", segment, Cause::TimeStamps, How::Fsync)
-        };
-        assert_eq!(advice(&once), None, "a new segment's own fsync");
-        assert_eq!(advice(&asked("mysqld", segment, Cause::TimeStamps, How::Fsync)), None);
+        Asked { program, root, path, cause, first_thread_per_second, others_per_second }
     }
 
     #[test]
     fn redis_that_syncs_each_second_or_saves_gets_no_advice() {
         let log = Path::new("/r/appendonlydir/appendonly.aof.1.incr.aof");
-        let always = asked("redis-server", log, Cause::Grows, How::Fdatasync);
+        let always = asked("redis-server", log, Cause::Grows);
         assert_eq!(advice(&always), Some(EVERY_SECOND));
         let every_second =
             Asked { first_thread_per_second: 0.0, others_per_second: 1.0, ..always.clone() };
@@ -173,7 +124,7 @@ mod tests {
         let path = Path::new("/app.db-journal");
         let of = |path| {
             let root = directory.path();
-            let any = asked("anything", path, Cause::CreatedAgain, How::Fdatasync);
+            let any = asked("anything", path, Cause::CreatedAgain);
             advice(&Asked { root, ..any })
         };
         assert_eq!(of(path), None, "no database");
@@ -195,7 +146,7 @@ mod tests {
             let Advice { setting, source, .. } = setting;
             let rows = page.lines().filter(|line| line.starts_with("| "));
             let mut of_it = rows.filter(|row| row.contains(&format!("`{setting}`")));
-            assert!(of_it.any(|row| row.contains(&*source)), "docs/watch.md: {setting}");
+            assert!(of_it.any(|row| row.contains(source)), "docs/watch.md: {setting}");
         }
     }
 }

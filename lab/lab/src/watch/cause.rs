@@ -4,14 +4,14 @@
 //! *Owns*: the causes, and their sentences. *May not touch*: how the facts were found.
 
 use inkstone_io::{Barriers, CopyOnWrite};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::recording::{Place, SeenFile};
 use super::syncs::How;
 use super::tally::{Blocks, FileTally, SyncBill};
 
 /// Why one sync costs what it does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It writes over blocks that were written before.

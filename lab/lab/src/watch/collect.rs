@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_host::{
-    Call, DeviceNumber, ExtentMap, OpenedAs, SyncTrace, Trace, TraceKind, block_stat, can_trace,
+    Call, DeviceNumber, ExtentMap, OpenedAs, TraceKind, Tracer, block_stat, can_trace,
     monotonic_ns, sweep_trace_instances,
 };
 use inkstone_io::Capabilities;
@@ -21,8 +19,6 @@ use inkstone_io::Capabilities;
 use crate::bill::Layer;
 
 use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
-use super::report::WatchedProcess;
-use super::syncs::{How, syncs_of};
 
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,14 +58,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The same for a program with many descriptors.
 const LOOK_SELDOM: Duration = Duration::from_secs(2);
 const MANY: usize = 1000;
-/// How often to look up the files of new syncs, since files may be removed soon.
-const TICK: Duration = Duration::from_millis(20);
-/// Events older than this have been read.
-const UNREAD_NS: u64 = 100_000_000;
-/// Where the file systems report each sync, system calls are traced for the first of these two
-/// times in each of the second, since tracing slows every call of every program on the machine.
-const CALLS_FOR: Duration = Duration::from_secs(1);
-const CALLS_EVERY: Duration = Duration::from_secs(10);
 /// Writes are traced for at most this many descriptors: of the others only the bytes are missed.
 const DESCRIPTORS_MAX: usize = 48;
 /// The blocks of at most this many files are looked up.
@@ -91,10 +79,9 @@ pub struct Watched {
     places: HashMap<DeviceNumber, Option<usize>>,
     births: HashMap<usize, SystemTime>,
     warnings: BTreeSet<String>,
-    trace: Option<SyncTrace>,
-    /// Since when calls are traced, and the descriptors whose writes are traced.
-    calls: Option<(Instant, (Vec<u32>, bool))>,
-    last_calls: Instant,
+    trace: Option<Tracer>,
+    /// The descriptors whose writes are traced.
+    writes: (Vec<u32>, bool),
     seen_events: usize,
     last_look: Instant,
     descriptor_count: usize,
@@ -105,16 +92,14 @@ struct Process {
     name: String,
     /// Its start: with its number, this identifies the process for ever.
     started: u64,
-    io: Option<(u64, u64)>,
-    last_io: Option<(u64, u64)>,
     ended: bool,
 }
 
 impl Watched {
-    /// Finds the program, and begins to trace it if this user may do so.
+    /// Finds the program, and begins to trace it.
     ///
     /// # Errors
-    /// [`WatchError::NotThere`]: there is no such program, or it cannot be watched.
+    /// [`WatchError::NotThere`]: there is no such program, or it cannot be watched here.
     /// [`WatchError::Io`]: the trace could not begin.
     pub fn start(target: Target) -> Result<Watched, WatchError> {
         let mut warnings: BTreeSet<String> = sweep_trace_instances().into_iter().collect();
@@ -130,29 +115,21 @@ impl Watched {
             births: HashMap::new(),
             warnings: BTreeSet::new(),
             trace: None,
-            calls: None,
-            last_calls: Instant::now(),
+            writes: (Vec::new(), false),
             seen_events: 0,
             last_look: Instant::now(),
             descriptor_count: 0,
         };
         watched.warnings.append(&mut warnings);
         watched.check_target()?;
+        can_watch().map_err(|why| WatchError::NotThere(format!("syncs cannot be seen: {why}")))?;
         watched.look();
         if watched.processes.is_empty() && !matches!(watched.target, Target::Path(_)) {
             let what = watched.target.words();
             return Err(WatchError::NotThere(format!("there are no {what}")));
         }
         watched.add_homes();
-        match can_watch() {
-            Ok(()) => watched.trace()?,
-            Err(why) => {
-                watched.warnings.insert(format!(
-                    "syncs cannot be seen: {why}. What /proc shows is below: bytes written, files, \
-                     the state of their blocks"
-                ));
-            }
-        }
+        watched.trace()?;
         watched.recording.span_ns = monotonic_ns()..monotonic_ns();
         Ok(watched)
     }
@@ -203,61 +180,43 @@ impl Watched {
     fn trace(&mut self) -> Result<(), WatchError> {
         let devices = self.devices();
         if devices.is_empty() {
-            self.warnings.insert(
-                "it has no file on a disk open for writing, so there is no disk to watch".into(),
-            );
-            return Ok(());
+            let why = "it has no file on a disk open for writing, so there is no disk to watch";
+            return Err(WatchError::NotThere(why.into()));
         }
-        self.trace = Some(SyncTrace::start(&devices)?);
-        self.show_calls()?;
+        self.trace = Some(Tracer::of_syncs(&devices)?);
+        self.show_writes()?;
         // Threads may have started meanwhile.
         self.look();
         Ok(())
     }
 
-    /// Watches until `until`. Returns false earlier if `stop` is set, the program ends, or the
-    /// buffer for events is full.
+    /// Looks at what is new. Returns false if the program has ended.
     ///
     /// # Errors
     /// The trace.
-    pub fn watch(&mut self, until: Instant, stop: &AtomicBool) -> Result<bool, WatchError> {
-        while Instant::now() < until {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-            std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
-            self.look_at_syncs();
-            let seldom = self.descriptor_count > MANY;
-            if self.last_look.elapsed() >= if seldom { LOOK_SELDOM } else { LOOK } {
-                self.look();
-                self.choose_calls()?;
-            }
-            let is_path = matches!(self.target, Target::Path(_));
-            if !is_path && self.processes.values().all(|process| process.ended) {
-                self.warnings.insert("the program ended: this is what was seen until then".into());
-                return Ok(false);
-            }
-            if self.trace.as_ref().is_some_and(SyncTrace::is_full) {
-                self.warnings.insert(
-                    "the disk was so busy that the buffer for events is full: this is what was \
-                     seen until then"
-                        .into(),
-                );
-                return Ok(false);
-            }
+    pub(super) fn look_again(&mut self) -> Result<bool, WatchError> {
+        self.look_at_syncs();
+        let seldom = self.descriptor_count > MANY;
+        if self.last_look.elapsed() >= if seldom { LOOK_SELDOM } else { LOOK } {
+            self.look();
+            self.show_writes()?;
         }
-        Ok(true)
+        let is_path = matches!(self.target, Target::Path(_));
+        let has_ended = !is_path && self.processes.values().all(|process| process.ended);
+        if has_ended {
+            self.warnings.insert("the program ended: this is what was seen until then".into());
+        }
+        Ok(!has_ended)
+    }
+
+    /// The trace of its syncs.
+    pub(super) fn trace_of_syncs(&mut self) -> &mut Tracer {
+        self.trace.as_mut().expect("it began with one")
     }
 
     /// What is known so far, without events.
     pub fn recording(&self) -> &Recording {
         &self.recording
-    }
-
-    /// What was seen so far.
-    pub fn so_far(&mut self) -> Seen {
-        let trace = self.trace.as_ref().map(SyncTrace::so_far);
-        self.gather(trace, monotonic_ns().saturating_sub(UNREAD_NS))
     }
 
     /// Ends the trace and returns all that was seen.
@@ -266,45 +225,28 @@ impl Watched {
     /// The trace could not be read or removed.
     pub fn finish(mut self) -> Result<Seen, WatchError> {
         let end_ns = monotonic_ns();
-        let trace = self.trace.take().map(SyncTrace::stop).transpose()?;
-        for event in trace.iter().flat_map(|trace| &trace.events) {
+        let trace = self.trace.take().expect("it began with one").stop()?;
+        for event in &trace.events {
             if let TraceKind::FileSync { .. } = event.what {
                 self.look_at_syncing(event.tid);
             }
         }
-        Ok(self.gather(trace, end_ns))
-    }
-
-    fn gather(&mut self, trace: Option<Trace>, end_ns: u64) -> Seen {
         self.look();
         self.look_at_ends();
         for place in &mut self.recording.places {
             place.layer.look_at_chunks();
         }
-        let mut recording = self.recording.clone();
-        let is_traced = trace.is_some();
+        let mut recording = self.recording;
         recording.span_ns.end = end_ns;
-        if let Some(trace) = trace {
-            (recording.events, recording.lost) = (trace.events, trace.lost);
-            let span = &recording.span_ns;
-            recording.events.retain(|event| span.contains(&event.time_ns));
-        }
-        let process = |(&id, process): (&u32, &Process)| {
-            let since = process.io.zip(process.last_io);
-            WatchedProcess {
-                id,
-                name: process.name.clone(),
-                written_bytes: since.map(|(before, after)| after.0.saturating_sub(before.0)),
-                to_disk_bytes: since.map(|(before, after)| after.1.saturating_sub(before.1)),
-                ended: process.ended,
-            }
-        };
-        Seen {
+        (recording.events, recording.lost) = (trace.events, trace.lost);
+        let span = &recording.span_ns;
+        recording.events.retain(|event| span.contains(&event.time_ns));
+        let processes = self.processes.into_iter();
+        Ok(Seen {
             recording,
-            processes: self.processes.iter().map(process).collect(),
-            warnings: self.warnings.iter().cloned().collect(),
-            is_traced,
-        }
+            processes: processes.map(|(id, process)| (id, process.name)).collect(),
+            warnings: self.warnings.into_iter().collect(),
+        })
     }
 
     /// Looks at processes, threads and descriptors.
@@ -317,15 +259,8 @@ impl Watched {
             process.ended |= !is_there;
         }
         for (id, stat) in found {
-            let io = io_of(id);
-            let process = self.processes.entry(id).or_insert_with(|| Process {
-                name: stat.name.clone(),
-                started: stat.started,
-                io,
-                last_io: io,
-                ended: false,
-            });
-            process.last_io = io.or(process.last_io);
+            let Stat { name, started, .. } = stat;
+            self.processes.entry(id).or_insert(Process { name, started, ended: false });
         }
         let alive = self.processes.iter().filter(|(_, process)| !process.ended);
         let alive: Vec<u32> = alive.map(|(&id, _)| id).collect();
@@ -557,58 +492,13 @@ impl Watched {
         (numbers, current.iter().any(|seen| seen.opened.durable))
     }
 
-    fn show_calls(&mut self) -> Result<(), WatchError> {
+    fn show_writes(&mut self) -> Result<(), WatchError> {
         let writes = self.writes();
-        let Some(trace) = &self.trace else { return Ok(()) };
-        let since = match &self.calls {
-            Some((_, shown)) if *shown == writes => return Ok(()),
-            Some((since, _)) => *since,
-            None => Instant::now(),
-        };
-        trace.show_calls(&writes.0, writes.1)?;
-        if self.calls.is_none() {
-            self.recording.calls_ns.push(monotonic_ns()..u64::MAX);
-            self.last_calls = since;
+        if let (Some(trace), true) = (&self.trace, self.writes != writes) {
+            trace.show_writes(&writes.0, writes.1)?;
+            self.writes = writes;
         }
-        self.calls = Some((since, writes));
         Ok(())
-    }
-
-    /// Traces calls only while needed, and the writes of new descriptors.
-    fn choose_calls(&mut self) -> Result<(), WatchError> {
-        match &self.calls {
-            None if self.last_calls.elapsed() < CALLS_EVERY => Ok(()),
-            Some((since, _)) if since.elapsed() >= CALLS_FOR && self.is_told() => {
-                let until_ns = monotonic_ns();
-                if let Some(span) = self.recording.calls_ns.last_mut() {
-                    span.end = until_ns;
-                }
-                self.calls = None;
-                let Some(trace) = &self.trace else { return Ok(()) };
-                Ok(trace.hide_calls()?)
-            }
-            _ => self.show_calls(),
-        }
-    }
-
-    /// Whether the file systems reported the start and the end of each sync so far, so that calls
-    /// need not be traced.
-    fn is_told(&self) -> bool {
-        let Some(trace) = &self.trace else { return false };
-        let tells = |place: &Place| {
-            // A direct write past the disk's cache is durable without a sync.
-            place.layer.file_system == "ext4" && !place.has_fua()
-        };
-        if !self.recording.places.iter().all(tells) {
-            return false;
-        }
-        let events = trace.so_far().events;
-        let syncs = syncs_of(&Recording { events, ..self.recording.clone() });
-        let known = |file: usize| self.recording.files.get(file).is_some_and(|f| f.births == 1);
-        let mut all = syncs.syncs.iter();
-        !syncs.syncs.is_empty()
-            && syncs.unnamed + syncs.again.len() as u64 == 0
-            && all.all(|sync| sync.is_told && known(sync.file) && sync.how != How::Syncfs)
     }
 
     /// Programs open a directory for the moment of its sync. So the names of directories come from
@@ -664,12 +554,10 @@ impl Watched {
 pub struct Seen {
     /// The events, and the facts about files and disks.
     pub recording: Recording,
-    /// The processes.
-    pub processes: Vec<WatchedProcess>,
+    /// The processes' numbers and names.
+    pub processes: Vec<(u32, String)>,
     /// What limits the recording.
     pub warnings: Vec<String>,
-    /// Whether syncs were traced.
-    pub is_traced: bool,
 }
 
 /// The inode of the PID namespace that the kernel's events use (PROC_PID_INIT_INO).
@@ -720,16 +608,6 @@ fn program_of(process: u32) -> String {
 fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
-}
-
-/// Bytes passed to write calls, and bytes written to disks.
-fn io_of(process: u32) -> Option<(u64, u64)> {
-    let mut text = String::new();
-    File::open(format!("/proc/{process}/io")).ok()?.read_to_string(&mut text).ok()?;
-    let field = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
-    };
-    Some((field("wchar:")?, field("write_bytes:")?))
 }
 
 fn numbers_in(directory: &str) -> Vec<u32> {

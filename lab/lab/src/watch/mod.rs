@@ -27,8 +27,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use inkstone_host::Tracer;
 
 use advice::{Asked, advice};
 use cause::{cause, why};
@@ -38,7 +40,7 @@ use report::{Calls, DiskReport, FileReport, WATCH_SCHEMA_VERSION, WatchReport};
 use rows::Row;
 use slow_collect::SlowWatch;
 use syncs::{How, Sync, Syncs, syncs_of};
-use tally::{BesideReport, Tallied, tally};
+use tally::{Tallied, tally};
 
 /// How to watch.
 #[derive(Debug, Clone)]
@@ -53,56 +55,100 @@ pub struct WatchOptions {
 
 /// The most files that are listed.
 const FILES_LISTED: usize = 16;
-/// The most files that are listed as written and never synced.
-const UNSYNCED_LISTED: usize = 8;
-/// The most neighbours that are listed for a file.
-const BESIDE_LISTED: usize = 4;
 /// The most programs that are named in place of one that was not there.
 const WRITERS_LISTED: usize = 6;
 /// With more than one of so many syncs not covered by a flush, a part of the bill is missing.
 const UNCOVERED_MAX: u64 = 50;
-/// How often the report so far is shown.
-const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// How often to look up the files of new syncs, since files may be removed soon.
+const TICK: Duration = Duration::from_millis(20);
+/// How often to look for new threads whose calls may be slow.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// Of the room for events, the share to be used by the end, and how far ahead of the time its use
+/// may run before the trace pauses.
+const ROOM: f64 = 0.85;
+const AHEAD: f64 = 0.05;
 
-/// Watches a program and reports. If there is a `show`, it gets the report so far each second, and
-/// returns whether to continue.
+/// Watches a program and reports.
 ///
 /// # Errors
 /// [`WatchError`]: there is no such program, or it cannot be traced.
-pub fn watch(
-    options: &WatchOptions,
-    stop: &AtomicBool,
-    show: Option<&mut dyn FnMut(&WatchReport) -> bool>,
-) -> Result<WatchReport, WatchError> {
-    let mut watched = Watched::start(options.target.clone())?;
-    let slow = options.slow.map(|from| SlowWatch::start(from, watched.recording()));
-    let mut slow = slow.transpose()?;
-    let until = Instant::now() + options.time;
-    let mut show = show;
-    loop {
-        let is_paused = show.is_some() || slow.is_some();
-        let pause = if is_paused { Instant::now() + SHOW_EVERY } else { until };
-        let goes_on = watched.watch(pause.min(until), stop)?;
-        if let Some(slow) = &mut slow {
-            slow.follow(watched.recording())?;
-        }
-        if !goes_on || Instant::now() >= until {
-            break;
-        }
-        if let Some(show) = &mut show
-            && !show(&report_of(options, &watched.so_far()))
-        {
-            break;
-        }
+pub fn watch(options: &WatchOptions, stop: &AtomicBool) -> Result<WatchReport, WatchError> {
+    let mut watch = Watch::start(options)?;
+    watch.run(stop)?;
+    watch.report()
+}
+
+/// A program that is being watched.
+pub struct Watch<'a> {
+    options: &'a WatchOptions,
+    watched: Watched,
+    slow: Option<SlowWatch>,
+    is_paused: bool,
+}
+
+impl<'a> Watch<'a> {
+    /// Begins.
+    ///
+    /// # Errors
+    /// As [`watch()`].
+    pub fn start(options: &'a WatchOptions) -> Result<Self, WatchError> {
+        let watched = Watched::start(options.target.clone())?;
+        let slow = options.slow.map(|from| SlowWatch::start(from, watched.recording()));
+        let slow = slow.transpose()?;
+        Ok(Self { options, watched, slow, is_paused: false })
     }
-    let seen = watched.finish()?;
-    let mut report = report_of(options, &seen);
-    if let Some(slow) = slow {
-        let (explained, warnings) = slow.finish(&seen.recording)?;
-        report.slow = Some(explained);
-        report.warnings.extend(warnings);
+
+    /// Watches until the time is over, `stop` is set or the program has ended.
+    ///
+    /// # Errors
+    /// As [`watch()`].
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<(), WatchError> {
+        let (begun, mut followed) = (Instant::now(), Instant::now());
+        while begun.elapsed() < self.options.time && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK.min(self.options.time.saturating_sub(begun.elapsed())));
+            if !self.watched.look_again()? {
+                break;
+            }
+            if let Some(slow) = self.slow.as_mut().filter(|_| followed.elapsed() >= FOLLOW_EVERY) {
+                slow.follow(self.watched.recording())?;
+                followed = Instant::now();
+            }
+            self.sample(begun.elapsed().as_secs_f64() / self.options.time.as_secs_f64())?;
+        }
+        Ok(())
     }
-    Ok(report)
+
+    /// Pauses the traces while their events use up the room for them faster than the time passes.
+    fn sample(&mut self, share_of_time: f64) -> Result<(), WatchError> {
+        let slow = self.slow.iter_mut().flat_map(SlowWatch::traces);
+        let traces = || std::iter::once(self.watched.trace_of_syncs()).chain(slow);
+        let mut traces: Vec<&mut Tracer> = traces().collect();
+        let used = traces.iter().map(|trace| trace.fullness()).fold(0.0, f64::max);
+        let due = ROOM * share_of_time;
+        if !self.is_paused && used > due + AHEAD {
+            traces.iter_mut().try_for_each(|trace| trace.pause())?;
+            self.is_paused = true;
+        } else if self.is_paused && used < due {
+            traces.iter_mut().try_for_each(|trace| trace.go_on())?;
+            self.is_paused = false;
+        }
+        Ok(())
+    }
+
+    /// Ends it, and reports.
+    ///
+    /// # Errors
+    /// As [`watch()`].
+    pub fn report(self) -> Result<WatchReport, WatchError> {
+        let seen = self.watched.finish()?;
+        let mut report = report_of(self.options, &seen);
+        if let Some(slow) = self.slow {
+            let (explained, warnings) = slow.finish(&seen.recording)?;
+            report.slow = Some(explained);
+            report.warnings.extend(warnings);
+        }
+        Ok(report)
+    }
 }
 
 /// The report of all that was seen.
@@ -119,7 +165,7 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     for sync in syncs.syncs.iter().filter(|sync| is_wanted(sync.file)) {
         by_file.entry(sync.file).or_default().push(sync);
     }
-    let program = seen.processes.first().map_or_else(String::new, |process| process.name.clone());
+    let program = seen.processes.first().map_or_else(String::new, |(_, name)| name.clone());
     let mut files: Vec<(u64, FileReport)> = rows::rows(&by_file, &syncs, &tallied)
         .into_iter()
         .map(|row| {
@@ -138,23 +184,24 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
             recording.lost
         ));
     }
+    let span_s = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
+    if seconds < 0.99 * span_s {
+        warnings.push(format!(
+            "there were more events than room for them: syncs were traced in {:.0}% of the time, \
+             and all figures are of these",
+            seconds / span_s * 100.0
+        ));
+    }
     let files_left_out = files.len().saturating_sub(FILES_LISTED);
     let used: Vec<String> = files.iter().map(|(_, file)| file.device.clone()).collect();
     let files: Vec<FileReport> =
         files.into_iter().take(FILES_LISTED).map(|(_, file)| file).collect();
-    let never = recording.files.iter().enumerate().filter(|(index, file)| {
-        let len = |state: &Option<recording::FileState>| state.as_ref().map(|s| s.len_bytes);
-        let is_written = file.is_new || len(&file.before) != len(&file.after);
-        is_written && !file.is_directory && !file.is_gone && !by_file.contains_key(index)
-    });
-    let never = never.map(|(_, file)| file.path.display().to_string());
     let mut report = WatchReport {
         schema_version: WATCH_SCHEMA_VERSION,
         program: match &options.target {
             Target::Process(id) if !program.is_empty() => format!("{program} (process {id})"),
             target => target.words(),
         },
-        processes: seen.processes.clone(),
         seconds,
         finding: String::new(),
         files,
@@ -164,7 +211,6 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
             .into_iter()
             .filter(|disk| used.is_empty() || used.contains(&disk.device))
             .collect(),
-        never_synced: never.take(UNSYNCED_LISTED).collect(),
         warnings,
         lost_events: recording.lost,
     };
@@ -176,31 +222,22 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
             syncs.unnamed
         ));
     }
-    let is_all = seen.is_traced
-        && syncs.unnamed == 0
-        && recording.places.iter().all(|place| place.since_ns == 0);
-    report.never_synced.retain(|_| is_all);
-    report.finding = finding(&report, &options.target, is_all);
+    let is_all = syncs.unnamed == 0 && recording.places.iter().all(|place| place.since_ns == 0);
+    report.finding = finding(&report, seen, &options.target, is_all);
     report
 }
 
-fn finding(report: &WatchReport, target: &Target, is_all: bool) -> String {
+fn finding(report: &WatchReport, seen: &Seen, target: &Target, is_all: bool) -> String {
     match (report.files.first(), target) {
         (Some(file), _) => format!("{}.", file.why),
-        (None, Target::Path(path)) if report.processes.is_empty() => nobody_in(path),
-        (None, _) if report.processes.is_empty() => "No such process was seen.".into(),
+        (None, Target::Path(path)) if seen.processes.is_empty() => nobody_in(path),
+        (None, _) if seen.processes.is_empty() => "No such process was seen.".into(),
         (None, _) if !is_all => "Whether this program syncs its files could not be seen.".into(),
-        (None, _) => {
-            let written: u64 =
-                report.processes.iter().filter_map(|process| process.written_bytes).sum();
-            format!(
-                "This program asked for nothing to be durable in {:.0} s, and passed {} to write \
-                 calls. What it writes is durable when the kernel gets to it: by default within \
-                 half a minute.",
-                report.seconds,
-                page::bytes(written as f64)
-            )
-        }
+        (None, _) => format!(
+            "This program asked for nothing to be durable in {:.0} s. What it writes is durable \
+             when the kernel gets to it: by default within half a minute.",
+            report.seconds
+        ),
     }
 }
 
@@ -281,7 +318,6 @@ impl One<'_> {
             Some(_) => cause(&files, place, &self.row.tally, how),
             None => cause::Cause::Unknown,
         };
-        let beside = self.beside();
         let path = self.row.path.clone();
         let name = path.rsplit_once('/').map_or(path.as_str(), |(_, name)| name);
         let why = match (&bill, no_bill) {
@@ -290,7 +326,7 @@ impl One<'_> {
             (None, None) => String::new(),
         };
         FileReport {
-            advice: self.advice(cause, how),
+            advice: self.advice(cause),
             file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
             note: self.row.note(self.syncs),
@@ -299,25 +335,23 @@ impl One<'_> {
             bill,
             time: bill.map(|_| self.row.tally.time),
             slowest: self.row.tally.slowest.filter(|_| bill.is_some()),
-            beside,
             cause,
             why,
             path,
         }
     }
 
-    fn advice(&self, cause: cause::Cause, how: How) -> Option<advice::Advice> {
+    fn advice(&self, cause: cause::Cause) -> Option<advice::Advice> {
         let process = *self.syncs.threads.get(&self.row.syncs.first()?.thread)?;
         let by_first = self.row.syncs.iter().filter(|sync| sync.thread == process).count() as f64;
         let seconds = self.seconds.max(1e-9);
-        let program = &self.seen.processes.iter().find(|one| one.id == process)?.name;
+        let (_, program) = self.seen.processes.iter().find(|(id, _)| *id == process)?;
         let of = |&file: &usize| {
             advice(&Asked {
                 program,
                 root: Path::new(&format!("/proc/{process}/root")),
                 path: &self.syncs.files[file].path,
                 cause,
-                how,
                 first_thread_per_second: by_first / seconds,
                 others_per_second: (self.row.syncs.len() as f64 - by_first) / seconds,
             })
@@ -341,17 +375,9 @@ impl One<'_> {
     }
 
     fn bytes_between(&self) -> Option<u64> {
-        let is_shown = |sync: &&&Sync| {
-            self.recording.calls_ns.iter().any(|span| span.contains(&sync.start_ns))
-        };
-        let syncs = self.row.syncs.iter().filter(is_shown).count();
         let writes = self.syncs.writes.iter().filter(|write| self.row.files.contains(&write.file));
-        if writes.clone().count() < syncs {
-            // Some were made while calls were not traced.
-            return None;
-        }
         let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
-        (!all.is_empty()).then(|| all.iter().sum::<u64>() / syncs.max(1) as u64)
+        (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.row.syncs.len().max(1) as u64)
     }
 
     /// Why there is no bill, if there is none: it could not be seen, or what was seen contradicts
@@ -389,14 +415,5 @@ impl One<'_> {
                 tally.uncovered, bill.syncs
             )
         })
-    }
-
-    fn beside(&self) -> Vec<BesideReport> {
-        let mut all: Vec<BesideReport> = self.row.tally.beside.values().cloned().collect();
-        let weight = |one: &BesideReport| one.transfers + one.flushes;
-        all.retain(|one| weight(one) >= 0.05);
-        all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-        all.truncate(BESIDE_LISTED);
-        all
     }
 }

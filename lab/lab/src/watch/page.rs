@@ -31,25 +31,6 @@ pub fn page(report: &WatchReport, width: usize) -> String {
     if report.files_left_out > 0 {
         text.push_str(&format!("\n{} more files were synced\n", report.files_left_out));
     }
-    if !report.never_synced.is_empty() {
-        text.push('\n');
-        let names = report.never_synced.join(", ");
-        text.push_str(&row("never synced", &names, width));
-    }
-    if report.files.is_empty() && !report.processes.is_empty() {
-        text.push('\n');
-        for process in &report.processes {
-            let known = |count: Option<u64>| count.map_or("unknown".into(), |n| bytes(n as f64));
-            let said = format!(
-                "{} ({}): {} written, {} to disks",
-                process.name,
-                process.id,
-                known(process.written_bytes),
-                known(process.to_disk_bytes)
-            );
-            text.push_str(&row("process", &said, width));
-        }
-    }
     if let Some(slow) = &report.slow {
         text.push('\n');
         text.push_str(&wrapped(&slow.finding, width));
@@ -140,16 +121,6 @@ fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
     if let Some(slowest) = &file.slowest {
         let said = format!("{} on average: {}", time(slowest.total_us), parts(slowest));
         text.push_str(&row("slowest 1%", &said, width));
-    }
-    if !file.beside.is_empty() {
-        let others: Vec<String> = file
-            .beside
-            .iter()
-            .map(|one| {
-                format!("{} ({:.1} transfers, {:.1} flushes)", one.who, one.transfers, one.flushes)
-            })
-            .collect();
-        text.push_str(&row("in between", &others.join(", "), width));
     }
     if says_why {
         text.push_str(&row("why", &file.why, width));

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{DeviceNumber, ExtentMap, OpenedAs, TraceEvent};
+use inkstone_host::{DeviceNumber, ExtentMap, OpenedAs, TraceEvent, TraceKind};
 use inkstone_io::{Barriers, CopyOnWrite};
 
 use crate::bill::Layer;
@@ -18,8 +18,6 @@ use crate::bill::Layer;
 pub struct Recording {
     /// When it began and ended, on `CLOCK_MONOTONIC`.
     pub span_ns: Range<u64>,
-    /// When system calls were traced.
-    pub calls_ns: Vec<Range<u64>>,
     /// The system calls, and the requests of all processes on the disks, ordered by time.
     pub events: Vec<TraceEvent>,
     /// How many events were lost.
@@ -37,9 +35,15 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// How long it was traced, in seconds.
+    /// How long it was traced, in seconds, without the pauses.
     pub fn seconds(&self) -> f64 {
-        self.span_ns.end.saturating_sub(self.span_ns.start) as f64 / 1e9
+        let pause = |event: &TraceEvent| match event.what {
+            TraceKind::Pause { since_ns } => event.time_ns.saturating_sub(since_ns),
+            _ => 0,
+        };
+        let paused_ns: u64 = self.events.iter().map(pause).sum();
+        let span_ns = self.span_ns.end.saturating_sub(self.span_ns.start);
+        span_ns.saturating_sub(paused_ns) as f64 / 1e9
     }
 
     /// Whether this file system is btrfs.

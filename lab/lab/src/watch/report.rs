@@ -4,27 +4,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::advice::Advice;
 use super::cause::Cause;
 use super::slow_report::SlowReport;
 use super::syncs::How;
-use super::tally::{BesideReport, SyncBill, SyncTime};
+use super::tally::{SyncBill, SyncTime};
 
 /// The version of the JSON's schema.
 pub const WATCH_SCHEMA_VERSION: u32 = 1;
 
 /// What was seen of a program.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WatchReport {
     /// The version of this schema.
     pub schema_version: u32,
     /// What was watched, in words.
     pub program: String,
-    /// Its processes.
-    pub processes: Vec<WatchedProcess>,
-    /// How long it was watched, in seconds.
+    /// How long it was watched, in seconds, without pauses of the trace.
     pub seconds: f64,
     /// The most important finding, as a sentence.
     pub finding: String,
@@ -36,31 +34,14 @@ pub struct WatchReport {
     pub slow: Option<SlowReport>,
     /// The disks below them.
     pub disks: Vec<DiskReport>,
-    /// Files that changed size or were opened for writing meanwhile, and were never synced.
-    pub never_synced: Vec<String>,
     /// What limits these figures.
     pub warnings: Vec<String>,
     /// How many events were lost. If any were, there are no bills.
     pub lost_events: u64,
 }
 
-/// A watched process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WatchedProcess {
-    /// Its number.
-    pub id: u32,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it passed to write calls, to files and to anything else; `None` if unknown.
-    pub written_bytes: Option<u64>,
-    /// Bytes that it caused to be written to disks.
-    pub to_disk_bytes: Option<u64>,
-    /// Whether it ended while it was watched.
-    pub ended: bool,
-}
-
 /// A file that was synced.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FileReport {
     /// Its path.
     pub path: String,
@@ -80,8 +61,6 @@ pub struct FileReport {
     pub time: Option<SyncTime>,
     /// The same of the slowest hundredth of them.
     pub slowest: Option<SyncTime>,
-    /// Whose requests were in progress during its syncs.
-    pub beside: Vec<BesideReport>,
     /// Why its syncs cost what they do.
     pub cause: Cause,
     /// The same as a sentence.
@@ -91,7 +70,7 @@ pub struct FileReport {
 }
 
 /// Syncs of one kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Calls {
     /// How many.
     pub calls: u64,
@@ -108,7 +87,7 @@ pub struct Calls {
 }
 
 /// A disk: what matters for syncs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DiskReport {
     /// Its name.
     pub device: String,

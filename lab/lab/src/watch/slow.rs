@@ -158,6 +158,7 @@ impl Slow<'_> {
         for event in self.tasks {
             let (now_ns, tid) = (event.time_ns, event.tid);
             match event.what {
+                TraceKind::Pause { .. } => tasks.clear(),
                 TraceKind::CallEnter { call, argument, .. } => {
                     let descriptor = u32::try_from(argument).ok().filter(|_| call != Call::Msync);
                     let open = Open {

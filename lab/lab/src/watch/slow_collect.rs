@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::time::Duration;
 
-use inkstone_host::{BlockTrace, TaskTrace, ThrottleTrace, Trace, TraceKind};
+use inkstone_host::{Trace, TraceKind, Tracer};
 use inkstone_io::{Capabilities, Result};
 
 use crate::bill::Layer;
@@ -20,10 +20,10 @@ use super::slow_report::SlowReport;
 /// The traces that explain slow calls.
 pub(super) struct SlowWatch {
     from: Duration,
-    tasks: TaskTrace,
+    tasks: Tracer,
     /// Linux before 6.3 cannot show it.
-    throttle: Option<ThrottleTrace>,
-    host: Option<(BlockTrace, String)>,
+    throttle: Option<Tracer>,
+    host: Option<(Tracer, String)>,
     followed: HashSet<u32>,
     journals: HashSet<u32>,
     names: HashMap<u32, String>,
@@ -41,8 +41,8 @@ impl SlowWatch {
         let threads: Vec<u32> = followed.iter().copied().collect();
         Ok(Self {
             from,
-            tasks: TaskTrace::start(&threads)?,
-            throttle: ThrottleTrace::start().ok(),
+            tasks: Tracer::of_threads(&threads)?,
+            throttle: Tracer::of_throttling().ok(),
             host: host(recording)?,
             followed,
             journals,
@@ -58,7 +58,7 @@ impl SlowWatch {
     pub(super) fn follow(&mut self, recording: &Recording) -> Result<()> {
         let threads = recording.threads.keys().copied();
         let new: Vec<u32> = threads.filter(|thread| self.followed.insert(*thread)).collect();
-        self.tasks.add(&new)?;
+        self.tasks.add_threads(&new)?;
         let events = self.tasks.after(self.seen_events);
         self.seen_events += events.len();
         for event in events {
@@ -70,6 +70,12 @@ impl SlowWatch {
         Ok(())
     }
 
+    /// All of them.
+    pub(super) fn traces(&mut self) -> impl Iterator<Item = &mut Tracer> {
+        let host = self.host.as_mut().map(|(trace, _)| trace);
+        std::iter::once(&mut self.tasks).chain(&mut self.throttle).chain(host)
+    }
+
     /// Ends them and explains the slow calls of this recording; with what limits the answer.
     ///
     /// # Errors
@@ -77,7 +83,7 @@ impl SlowWatch {
     pub(super) fn finish(mut self, recording: &Recording) -> Result<(SlowReport, Vec<String>)> {
         self.follow(recording)?;
         let tasks = self.tasks.stop()?;
-        let throttled = self.throttle.map(ThrottleTrace::stop).transpose()?.unwrap_or_default();
+        let throttled = self.throttle.map(Tracer::stop).transpose()?.unwrap_or_default();
         let host = self.host.map(|(trace, disk)| Ok((trace.stop()?, disk))).transpose()?;
         let lost = |trace: &Trace| trace.lost;
         let lost = lost(&tasks) + lost(&throttled) + host.as_ref().map_or(0, |(one, _)| one.lost);
@@ -113,14 +119,14 @@ fn journals(recording: &Recording) -> HashSet<u32> {
 }
 
 /// A trace of the disk that holds the file of a loop device.
-fn host(recording: &Recording) -> Result<Option<(BlockTrace, String)>> {
+fn host(recording: &Recording) -> Result<Option<(Tracer, String)>> {
     let backing = recording.places.iter().find_map(|place| place.loop_backing.as_ref());
     let facts = backing.and_then(|file| Capabilities::seen(file.parent()?).ok());
     let Some(layer) = facts.and_then(|facts| Layer::of(&facts, "host".into())) else {
         return Ok(None);
     };
     let numbers: Vec<_> = layer.disks.iter().flat_map(|disk| disk.numbers.clone()).collect();
-    Ok(Some((BlockTrace::start(&numbers)?, layer.device)))
+    Ok(Some((Tracer::of_disks(&numbers)?, layer.device)))
 }
 
 /// The name of a thread's program.

@@ -3,12 +3,12 @@
 //! *Owns*: the words for what a call waited for, the sum of all, and the text of metrics. *May not
 //! touch*: how it was found out (`slow`).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::table::numbers::time;
 
 /// The slow calls of a program.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SlowReport {
     /// From how many milliseconds on a call is slow.
     pub from_ms: f64,
@@ -25,7 +25,7 @@ pub struct SlowReport {
 }
 
 /// A slow call.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SlowCall {
     /// When it began, in milliseconds after the start of the watch.
     pub at_ms: f64,
@@ -42,7 +42,7 @@ pub struct SlowCall {
 }
 
 /// A part of a call's time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Waited {
     /// For what.
     pub wait: Wait,
@@ -51,7 +51,7 @@ pub struct Waited {
 }
 
 /// Calls that waited longest for the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowSum {
     /// For what.
     pub wait: Wait,
@@ -62,7 +62,7 @@ pub struct SlowSum {
 }
 
 /// What a thread waited for within a call.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
     /// For nothing: it ran in the kernel.
@@ -92,7 +92,7 @@ pub enum Wait {
 }
 
 /// Who asked for a commit of the journal.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asker {
     /// The thread itself.

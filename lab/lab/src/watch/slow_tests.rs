@@ -38,16 +38,11 @@ fn flags(rwbs: &str) -> RequestFlags {
 /// A request: asked for, issued, completed in the context of the interrupted thread.
 fn request(times: [u64; 3], tid: u32, comm: &str, sector: u64, rwbs: &str) -> Vec<TraceEvent> {
     let (device, sectors, flags, comm) = (DISK, 8, flags(rwbs), Comm::new(comm.as_bytes()));
-    let issue = TraceKind::RequestIssue { device, sector, sectors, bytes: 0, flags, comm };
-    let error = 0;
+    let issue = TraceKind::RequestIssue { device, sector, sectors, flags, comm };
     vec![
         event(times[0], tid, TraceKind::BioQueue { device, sector, sectors, flags, comm }),
         event(times[1], tid, issue),
-        event(
-            times[2],
-            INTERRUPTED,
-            TraceKind::RequestComplete { device, sector, sectors, error, flags },
-        ),
+        event(times[2], INTERRUPTED, TraceKind::RequestComplete { device, sector, flags }),
     ]
 }
 
@@ -73,9 +68,8 @@ struct Case {
 
 /// The report of an fdatasync from 100 to 200 ms.
 fn report(case: Case) -> SlowReport {
-    let (bytes, position, flags, argument) = (None, None, 0, 5);
     let call = Call::Fdatasync;
-    let enter = TraceKind::CallEnter { call, argument, bytes, position, flags };
+    let enter = TraceKind::CallEnter { call, argument: 5, bytes: None, flags: 0 };
     let mut tasks = vec![event(100, THREAD, enter)];
     tasks.extend(case.tasks);
     tasks.push(event(200, THREAD, TraceKind::CallExit { call, result: 0 }));

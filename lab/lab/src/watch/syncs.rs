@@ -6,7 +6,7 @@
 //! The file system's event within the call names the file by its inode, which stays right if the
 //! descriptor is used again. Without an event the call's descriptor names the file.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use inkstone_host::{Call, DeviceNumber, RequestOp, TraceEvent, TraceKind};
@@ -14,9 +14,7 @@ use inkstone_host::{Call, DeviceNumber, RequestOp, TraceEvent, TraceKind};
 use super::recording::{Descriptor, Recording, SeenFile};
 
 /// How a program asked for durability.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the others are named by `words`")]
 pub enum How {
@@ -91,8 +89,6 @@ pub struct Sync {
     pub data_only: bool,
     /// Whether it returned an error.
     pub failed: bool,
-    /// Whether the file system reported it, too.
-    pub is_told: bool,
 }
 
 /// A write call that was traced.
@@ -102,8 +98,6 @@ pub struct Write {
     pub file: usize,
     /// How many bytes; `None` if the call's arguments do not show it (`writev`).
     pub bytes: Option<u64>,
-    /// The offset, if the call has one.
-    pub position: Option<u64>,
 }
 
 /// All syncs of a recording, and the files that they name.
@@ -142,8 +136,8 @@ const MS_SYNC: u32 = 4;
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 
-/// A call, or a request of a ring, that has not ended; or a file system's sync outside of a traced
-/// call: by a worker of io_uring or of the kernel, or while calls were not traced.
+/// A call, or a request of a ring, that has not ended; or a file system's sync outside of a call:
+/// by a worker of io_uring or of the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// How it was asked for, if a call showed that.
@@ -164,7 +158,7 @@ struct Open {
     flushed_ns: Option<u64>,
     /// How many flushes it asked for that have not ended.
     flushes: u32,
-    /// Whether it is the second half of a ring's request.
+    /// Whether it is the second half of a ring's request, or its end was not seen.
     is_taken: bool,
 }
 
@@ -188,8 +182,8 @@ impl Open {
     }
 
     fn ended(&self, how: How, file: usize, (end_ns, failed): (u64, bool)) -> Sync {
-        let Self { thread, start_ns, data_only, is_told, .. } = *self;
-        Sync { how, file, thread, worker: None, start_ns, end_ns, data_only, failed, is_told }
+        let Self { thread, start_ns, data_only, .. } = *self;
+        Sync { how, file, thread, worker: None, start_ns, end_ns, data_only, failed }
     }
 }
 
@@ -199,13 +193,7 @@ const UNKNOWN: usize = usize::MAX;
 /// Finds the syncs of a recording.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
-    let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
-    for event in &recording.events {
-        if ends.next_if(|&end_ns| end_ns <= event.time_ns).is_some() {
-            finder.calls_are_hidden();
-        }
-        finder.see(event);
-    }
+    recording.events.iter().for_each(|event| finder.see(event));
     finder.finish()
 }
 
@@ -267,12 +255,12 @@ impl<'a> Finder<'a> {
             TraceKind::Fork { parent, child } if self.found.threads.contains_key(&parent) => {
                 self.found.threads.entry(child).or_insert(child);
             }
+            TraceKind::Pause { .. } => self.pause(),
             TraceKind::CallEnter { .. } | TraceKind::CallExit { .. }
-                if !self.shows_calls(now_ns) || !self.found.threads.contains_key(&thread) => {}
-            TraceKind::CallEnter { call, argument, bytes, position, flags } => {
+                if !self.found.threads.contains_key(&thread) => {}
+            TraceKind::CallEnter { call, argument, bytes, flags } => {
                 let number = u32::try_from(argument).ok();
-                let write = (bytes, position, flags);
-                self.entered(now_ns, thread, call, number, write);
+                self.entered(now_ns, thread, call, number, (bytes, flags));
             }
             TraceKind::CallExit { result, .. } => {
                 if let Some(open) = self.calls.remove(&thread) {
@@ -283,13 +271,11 @@ impl<'a> Finder<'a> {
                 self.file(now_ns, thread, (device, inode), data_only);
             }
             TraceKind::FileSyncEnd { failed } => {
-                if let Some(open) = self.calls.get_mut(&thread) {
-                    open.synced = Some((now_ns, failed));
-                } else if let Some(index) = self.running.remove(&thread) {
+                if let Some(index) = self.running.remove(&thread) {
                     self.workers[index].synced = Some((now_ns, failed));
                 }
             }
-            TraceKind::DirectIo { device, inode, .. } => {
+            TraceKind::DirectIo { device, inode } => {
                 let Some(file) = self.found.file_at(device, inode) else { return };
                 self.found.direct.entry(thread).or_default().push((now_ns, file));
                 if let Some(open) = self.calls.get_mut(&thread) {
@@ -355,7 +341,7 @@ impl<'a> Finder<'a> {
         thread: u32,
         call: Call,
         descriptor: Option<u32>,
-        (bytes, position, flags): (Option<u64>, Option<u64>, u32),
+        (bytes, flags): (Option<u64>, u32),
     ) {
         let seen = self.descriptor(thread, descriptor, start_ns);
         let how = match call {
@@ -368,7 +354,7 @@ impl<'a> Finder<'a> {
             Call::Msync => return,
             Call::Write => {
                 let Some(seen) = seen else { return };
-                self.found.writes.push(Write { file: seen.file, bytes, position });
+                self.found.writes.push(Write { file: seen.file, bytes });
                 match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
                     (true, _) => How::SyncWrite,
                     (_, true) => How::RwfDsync,
@@ -386,20 +372,13 @@ impl<'a> Finder<'a> {
         self.calls.insert(thread, open);
     }
 
-    fn shows_calls(&self, now_ns: u64) -> bool {
-        self.recording.calls_ns.iter().any(|span| span.contains(&now_ns))
-    }
-
-    /// The ends of calls in progress will not be traced: the file system's events remain.
-    fn calls_are_hidden(&mut self) {
-        for (thread, open) in std::mem::take(&mut self.calls) {
-            if open.file.is_none() || !open.is_told {
-                continue;
-            }
-            if open.synced.is_none() {
-                self.running.insert(thread, self.workers.len());
-            }
-            self.workers.push(open);
+    /// What was in progress may have ended unseen.
+    fn pause(&mut self) {
+        self.calls.clear();
+        self.ring.clear();
+        self.flushing.clear();
+        for (_, index) in std::mem::take(&mut self.running) {
+            self.workers[index].is_taken = true;
         }
     }
 
@@ -436,15 +415,10 @@ impl<'a> Finder<'a> {
         // A worker may sync for any program: only files that the program had open count.
         let seen = self.recording.files.len();
         let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
-        let file = match known.filter(is_known) {
-            Some(file) => file,
-            None if is_ours && !self.shows_calls(now_ns) => self.nameless(device, inode),
-            None => return,
-        };
+        let Some(file) = known.filter(is_known) else { return };
         self.running.insert(thread, self.workers.len());
         let (file, data_only) = (Some(file), data_only.unwrap_or(false));
-        let told = Open { file, data_only, is_told: true, ..Open::at(now_ns, thread) };
-        self.workers.push(told);
+        self.workers.push(Open { file, data_only, ..Open::at(now_ns, thread) });
     }
 
     fn is_on(&self, file: Option<usize>, device: DeviceNumber) -> bool {
@@ -507,7 +481,7 @@ impl<'a> Finder<'a> {
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
         if how == How::RingWrite {
             let Some(seen) = seen else { return };
-            self.found.writes.push(Write { file: seen.file, bytes: open.bytes, position: None });
+            self.found.writes.push(Write { file: seen.file, bytes: open.bytes });
             if !seen.opened.durable {
                 return;
             }
@@ -554,20 +528,8 @@ impl<'a> Finder<'a> {
                 (sync.worker, sync.data_only) = (Some(one.thread), one.data_only);
             }
         }
-        let learned = self.learned();
-        let most = |one: &Open| {
-            let plain = if one.data_only { How::Fdatasync } else { How::Fsync };
-            let known =
-                [one.file, None].into_iter().find_map(|of| learned.get(&(of, one.data_only)));
-            known.copied().unwrap_or(plain)
-        };
         let left = self.workers.iter().filter(|one| !one.is_taken).map(|one| {
-            let how = match one.how {
-                Some(how) => how,
-                None if self.is_kernels(one.thread) => How::Aio,
-                None if self.shows_calls(one.start_ns) => How::Other,
-                None => most(one),
-            };
+            let how = if self.is_kernels(one.thread) { How::Aio } else { How::Other };
             let end_ns = one.flushed_ns.max(one.asked_ns).unwrap_or(one.start_ns);
             one.ended(how, one.file.unwrap_or(UNKNOWN), one.synced.unwrap_or((end_ns, false)))
         });
@@ -582,18 +544,5 @@ impl<'a> Finder<'a> {
         });
         self.found.syncs.sort_by_key(|sync| sync.start_ns);
         self.found
-    }
-
-    /// The call by which each file, and the program, was synced most often while calls were traced.
-    fn learned(&self) -> HashMap<(Option<usize>, bool), How> {
-        let mut counts: HashMap<(Option<usize>, bool), BTreeMap<How, u64>> = HashMap::new();
-        for sync in self.found.syncs.iter().filter(|sync| sync.worker.is_none()) {
-            for file in [Some(sync.file), None] {
-                let of_it = counts.entry((file, sync.data_only)).or_default();
-                *of_it.entry(sync.how).or_default() += 1;
-            }
-        }
-        let most = |counts: BTreeMap<How, u64>| counts.into_iter().max_by_key(|(_, count)| *count);
-        counts.into_iter().filter_map(|(key, of_it)| Some((key, most(of_it)?.0))).collect()
     }
 }

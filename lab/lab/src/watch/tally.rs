@@ -1,18 +1,17 @@
-//! The bill of each file's syncs: what each of them caused on the disk, where its time went, and
-//! whose requests were in progress.
+//! The bill of each file's syncs: what each of them caused on the disk, and where its time went.
 //!
 //! *Owns*: the sums. *May not touch*: whose a request was (`crate::bill`), the reason for a file's
 //! cost (`cause`).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use inkstone_host::ExtentState;
 
 use crate::bill::Layer;
-use crate::bill::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_worker};
+use crate::bill::attribution::{Acts, Attributed, Attribution, Case, Span, What};
 use crate::bill::durable::Cover;
 use crate::bill::requests::DeviceRequest;
 use crate::stats::median;
@@ -31,8 +30,6 @@ pub struct FileTally {
     pub slowest: Option<SyncTime>,
     /// The same of each.
     each: Vec<SyncTime>,
-    /// Others' requests that were in progress during a sync, by their owners.
-    pub beside: BTreeMap<String, BesideReport>,
     /// The bytes written, by the state of their blocks before.
     pub blocks: Blocks,
     /// How many syncs ended before what they promised was on the medium, as far as events show.
@@ -45,7 +42,7 @@ pub struct FileTally {
 
 /// What one sync costs on the disk, on average. A request that serves several syncs is shared among
 /// them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct SyncBill {
     /// How many syncs this is the mean of.
     pub syncs: u64,
@@ -72,7 +69,7 @@ pub struct SyncBill {
 }
 
 /// Where the time of one sync went, on average, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct SyncTime {
     /// The whole time.
     pub total_us: f64,
@@ -88,18 +85,6 @@ pub struct SyncTime {
     pub waited_p50_us: Option<f64>,
     /// The median of the others.
     pub other_p50_us: Option<f64>,
-}
-
-/// Others' requests (another process's, or the kernel's) that were in progress during a sync, on
-/// average.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct BesideReport {
-    /// Whose requests.
-    pub who: String,
-    /// Reads and writes.
-    pub transfers: f64,
-    /// Flushes.
-    pub flushes: f64,
 }
 
 /// Bytes written, by the state of the blocks before.
@@ -128,12 +113,6 @@ impl FileTally {
         self.bill.parts().into_iter().zip(more.parts()).for_each(|(sum, more)| *sum += *more);
         self.bill.syncs += other.bill.syncs;
         self.each.extend(other.each);
-        for (who, one) in other.beside {
-            let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
-            let sum = self.beside.entry(who).or_insert_with_key(whose);
-            (sum.transfers, sum.flushes) =
-                (sum.transfers + one.transfers, sum.flushes + one.flushes);
-        }
         self.blocks.add(other.blocks);
         self.uncovered += other.uncovered;
         self.waited_ns.extend(other.waited_ns);
@@ -153,10 +132,7 @@ impl FileTally {
             ..SyncTime::mean(&self.each)
         };
         let syncs = self.bill.syncs.max(1) as f64;
-        let beside =
-            self.beside.values_mut().flat_map(|one| [&mut one.transfers, &mut one.flushes]);
-        let sums = self.bill.parts().into_iter().chain(beside);
-        sums.for_each(|sum| *sum /= syncs);
+        self.bill.parts().into_iter().for_each(|sum| *sum /= syncs);
     }
 }
 
@@ -257,7 +233,6 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Tallied {
     }
     count(&found, &mut files);
     times(&found, &spans, &layers, &mut files);
-    beside(&found, &spans, &threads, &mut files);
     let places = 0..layers.len();
     let seconds = recording.seconds();
     let of = |place: usize| found.requests.iter().filter(move |request| request.layer == place);
@@ -346,87 +321,6 @@ fn times(found: &Attributed<'_>, spans: &[Span], layers: &[Layer], files: &mut [
             journal_us: if waits { us(rest_ns) } else { 0.0 },
             ..SyncTime::default()
         });
-    }
-}
-
-/// What begins or ends at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
-    RequestEnds(usize),
-    SyncBegins(usize),
-    SyncEnds(usize),
-    RequestBegins(usize),
-}
-
-/// Adds, for each sync, whose requests were in progress on its disks, in one pass over the time.
-fn beside(found: &Attributed<'_>, spans: &[Span], threads: &HashSet<u32>, files: &mut [FileTally]) {
-    let mut changes: Vec<(u64, Change)> = Vec::new();
-    for (index, span) in spans.iter().enumerate().filter(|(_, span)| span.layer.is_some()) {
-        changes.push((span.start_ns, Change::SyncBegins(index)));
-        changes.push((span.end_ns, Change::SyncEnds(index)));
-    }
-    for (index, request) in found.requests.iter().enumerate() {
-        if found.claims[index].is_none() && !threads.contains(&request.tid) {
-            changes.push((request.issue_ns, Change::RequestBegins(index)));
-            let end_ns = request.complete_ns.unwrap_or(u64::MAX);
-            changes.push((end_ns, Change::RequestEnds(index)));
-        }
-    }
-    changes.sort_unstable();
-    // By place: how many syncs of each file, and how many requests of each owner, are in progress.
-    let mut syncs: HashMap<(usize, usize), u64> = HashMap::new();
-    let mut others: HashMap<(usize, &str, bool), u64> = HashMap::new();
-    let mut add = |file: usize, who: &str, is_flush: bool, times: u64| {
-        let whose = |who: &String| BesideReport { who: who.clone(), ..BesideReport::default() };
-        let beside = files[file].beside.entry(who.to_owned()).or_insert_with_key(whose);
-        let sum = if is_flush { &mut beside.flushes } else { &mut beside.transfers };
-        *sum += times as f64;
-    };
-    for (_, change) in changes {
-        match change {
-            Change::SyncBegins(index) => {
-                let (span, place) = (&spans[index], spans[index].layer.unwrap_or_default());
-                *syncs.entry((place, span.file)).or_default() += 1;
-                for (&(_, who, is_flush), &times) in
-                    others.iter().filter(|((at, ..), times)| *at == place && **times > 0)
-                {
-                    add(span.file, who, is_flush, times);
-                }
-            }
-            Change::SyncEnds(index) => {
-                let key = (spans[index].layer.unwrap_or_default(), spans[index].file);
-                less(&mut syncs, key);
-            }
-            Change::RequestBegins(index) => {
-                let request = &found.requests[index];
-                let (place, who, is_flush) = (request.layer, owner(request), request.is_flush());
-                *others.entry((place, who, is_flush)).or_default() += 1;
-                for (&(_, file), &times) in syncs.iter().filter(|((at, _), _)| *at == place) {
-                    add(file, who, is_flush, times);
-                }
-            }
-            Change::RequestEnds(index) => {
-                let request = &found.requests[index];
-                less(&mut others, (request.layer, owner(request), request.is_flush()));
-            }
-        }
-    }
-}
-
-fn less<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, u64>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&key);
-        }
-    }
-}
-
-fn owner(request: &DeviceRequest) -> &str {
-    match request.comm.as_str() {
-        _ if is_worker(&request.comm) => "the kernel's workers",
-        name if name.starts_with("jbd2/") => "the journal, for others",
-        name => name,
     }
 }
 

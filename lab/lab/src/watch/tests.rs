@@ -13,7 +13,7 @@ use super::cause::{Cause, words};
 use super::collect::{Seen, Target};
 use super::page::page;
 use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
-use super::report::{WatchReport, WatchedProcess};
+use super::report::WatchReport;
 use super::syncs::{How, syncs_of};
 use super::tally::SyncBill;
 use super::{WatchOptions, report_of};
@@ -48,12 +48,11 @@ fn request(
     rwbs: &str,
 ) -> Vec<TraceEvent> {
     let (device, flags, comm) = (DISK, flags(rwbs), Comm::new(comm.as_bytes()));
-    let issue = TraceKind::RequestIssue { device, sector, sectors, bytes: 0, flags, comm };
-    let error = 0;
+    let issue = TraceKind::RequestIssue { device, sector, sectors, flags, comm };
     vec![
         event(at, tid, TraceKind::BioQueue { device, sector, sectors, flags, comm }),
         event(at + 1, tid, issue),
-        event(at + 5, 0, TraceKind::RequestComplete { device, sector, sectors, error, flags }),
+        event(at + 5, 0, TraceKind::RequestComplete { device, sector, flags }),
     ]
 }
 
@@ -68,9 +67,8 @@ fn flush(at: u64, tid: u32, comm: &str) -> Vec<TraceEvent> {
 }
 
 fn call(at: u64, end: u64, call: Call) -> Vec<TraceEvent> {
-    let (bytes, position, flags) = (None, None, 0);
     let argument = u64::from(FD);
-    let enter = TraceKind::CallEnter { call, argument, bytes, position, flags };
+    let enter = TraceKind::CallEnter { call, argument, bytes: None, flags: 0 };
     vec![event(at, THREAD, enter), event(end, THREAD, TraceKind::CallExit { call, result: 0 })]
 }
 
@@ -109,7 +107,6 @@ pub(super) fn recording(before: Option<FileState>, after: Option<FileState>) -> 
     };
     Recording {
         span_ns: 0..1_000_000,
-        calls_ns: std::iter::once(0..u64::MAX).collect(),
         threads: HashMap::from([(THREAD, PROGRAM)]),
         files: vec![SeenFile {
             before,
@@ -141,17 +138,8 @@ fn ten(recording: &mut Recording, each: impl Fn(u64, u64) -> Vec<TraceEvent>) {
 }
 
 fn report(recording: Recording) -> WatchReport {
-    let seen = Seen {
-        recording,
-        processes: vec![WatchedProcess {
-            id: PROGRAM,
-            name: "etcd".into(),
-            written_bytes: Some(3 << 20),
-            ..WatchedProcess::default()
-        }],
-        warnings: Vec::new(),
-        is_traced: true,
-    };
+    let processes = vec![(PROGRAM, "etcd".into())];
+    let seen = Seen { recording, processes, warnings: Vec::new() };
     let options = WatchOptions {
         target: Target::Process(PROGRAM),
         time: std::time::Duration::from_secs(1),
@@ -202,7 +190,7 @@ fn committed(at: u64, number: u64) -> Vec<TraceEvent> {
 }
 
 #[test]
-fn an_overwrite_pays_one_write_and_one_flush_and_the_neighbour_is_beside_it() {
+fn an_overwrite_pays_one_write_and_one_flush_beside_a_neighbour() {
     let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
     let mut recording = recording(written(), written());
     ten(&mut recording, overwrite);
@@ -211,8 +199,7 @@ fn an_overwrite_pays_one_write_and_one_flush_and_the_neighbour_is_beside_it() {
     let bill = file.bill.expect("a bill");
     let found = [bill.data_writes, bill.journal_writes, bill.metadata_writes, bill.flushes];
     assert_eq!(found, [1.0, 0.0, 0.0, 1.0], "{file:#?}");
-    assert_eq!((file.cause, file.beside.len()), (Cause::Overwrites, 1), "{file:#?}");
-    assert_eq!((file.beside[0].who.as_str(), file.beside[0].flushes), ("dd", 1.0));
+    assert_eq!(file.cause, Cause::Overwrites, "{file:#?}");
     let calls = file.calls[&How::Fdatasync];
     assert_eq!((calls.calls, calls.failed, calls.p50_us), (10, 0, 0.5));
     let page = page(&report, 80);
@@ -304,9 +291,29 @@ fn events_that_were_lost_leave_no_bill() {
 fn no_sync_at_all_is_the_finding() {
     let report = report(recording(None, None));
     assert!(report.finding.contains("asked for nothing to be durable"), "{}", report.finding);
-    assert!(report.finding.contains("3 MiB"), "{}", report.finding);
-    let json = serde_json::to_string(&report).expect("JSON");
-    assert_eq!(serde_json::from_str::<WatchReport>(&json).expect("a report"), report);
+}
+
+#[test]
+fn what_is_in_progress_at_a_pause_does_not_count_and_rates_are_of_the_traced_time() {
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let mut recording = recording(written(), written());
+    ten(&mut recording, overwrite);
+    // The sixth sync had begun, and neither its flush nor its end was seen.
+    let (since_ns, until_ns) = (6020, 500_000);
+    let pause = event(until_ns, 0, TraceKind::Pause { since_ns });
+    recording.events.retain(|event| event.time_ns <= since_ns || event.time_ns >= 7000);
+    for event in recording.events.iter_mut().filter(|event| event.time_ns >= 7000) {
+        event.time_ns += until_ns;
+    }
+    recording.events.push(pause);
+    recording.events.sort_by_key(|event| event.time_ns);
+    let report = report(recording);
+    let file = &report.files[0];
+    let bill = file.bill.expect("a bill");
+    assert_eq!((bill.syncs, bill.flushes), (9, 1.0), "{file:#?}");
+    let rate = file.calls[&How::Fdatasync].per_second;
+    assert!((rate * 506_020e-9 - 9.0).abs() < 1e-6, "{rate}");
+    assert!(report.warnings.iter().any(|text| text.contains("51% of the time")), "{report:?}");
 }
 
 #[test]

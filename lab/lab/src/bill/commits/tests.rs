@@ -19,13 +19,7 @@ fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
 }
 
 fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
-    let what = TraceKind::JournalStats {
-        device: DISK,
-        transaction,
-        running_ms,
-        blocks: 3,
-        blocks_logged: 3,
-    };
+    let what = TraceKind::JournalStats { device: DISK, transaction, running_ms };
     TraceEvent { time_ns, tid: 77, what }
 }
 
