@@ -9,36 +9,35 @@ use std::sync::Arc;
 use inkstone_host::{BlockStat, LabFile, Trace, Tracer, block_stat, own_threads};
 use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
 
-use crate::bill::{Billed, Evidence, Layer, bill_of, layers_of};
+use crate::bill::{Billed, Evidence, Layer, bill_of};
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
 use crate::result::{Bill, DurableFinding};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::writing::{Pass, Writing};
 
-/// The devices below a site.
+/// The devices of a site's file system.
 #[derive(Debug, Clone)]
-pub struct Layers(pub(crate) Vec<Layer>);
+pub struct Devices(Layer);
 
 /// What a trace of these devices showed.
 pub(crate) struct Traced<T> {
     pub(crate) done: T,
     pub(crate) trace: Trace,
-    pub(crate) layers: Vec<Layer>,
-    /// The same span by each device's own counters.
-    pub(crate) counted: Vec<Option<BlockStat>>,
+    pub(crate) layer: Layer,
+    /// The same span by the devices' own counters.
+    pub(crate) counted: Option<BlockStat>,
 }
 
-impl Layers {
+impl Devices {
     /// `None` if there is no block device.
     pub fn of(site: &Site) -> Option<Self> {
-        let mut layers = layers_of(&site.capabilities.directory);
-        layers.first_mut()?.private = site.private;
-        Some(Self(layers))
+        let layer = Layer::of(&site.capabilities)?;
+        Some(Self(Layer { private: site.private, ..layer }))
     }
 
-    /// Traces what reaches the devices while `body` runs. `files` adds the files to the first, and
-    /// is called before and after: a copy-on-write file moves.
+    /// Traces what reaches the devices while `body` runs. `files` adds the files, and is called
+    /// before and after: a copy-on-write file moves.
     ///
     /// # Errors
     /// Those of `body`, or of the trace.
@@ -47,22 +46,19 @@ impl Layers {
         files: impl Fn(&mut Layer) -> Result<(), WayError>,
         body: impl FnOnce() -> Result<T, WayError>,
     ) -> Result<Traced<T>, WayError> {
-        let mut layers = self.0.clone();
-        layers.first_mut().map_or(Ok(()), &files)?;
-        let devices: Vec<_> = layers.iter().flat_map(Layer::numbers).collect();
-        let stats = || -> Vec<Option<BlockStat>> { self.0.iter().map(counters).collect() };
-        let trace = Tracer::of_disks(&devices)?;
-        let before = stats();
+        let mut layer = self.0.clone();
+        files(&mut layer)?;
+        let trace = Tracer::of_disks(&layer.numbers().collect::<Vec<_>>())?;
+        let before = counters(&self.0);
         let done = body();
-        let after = stats();
+        let after = counters(&self.0);
         let trace = trace.stop()?;
         let done = done?;
-        layers.first_mut().map_or(Ok(()), &files)?;
-        layers.iter_mut().for_each(Layer::look_at_chunks);
-        layers.iter_mut().for_each(Layer::settle);
-        let counted = before.iter().zip(&after);
-        let counted = counted.map(|(before, after)| Some(after.as_ref()?.since(before.as_ref()?)));
-        Ok(Traced { done, trace, layers, counted: counted.collect() })
+        files(&mut layer)?;
+        layer.look_at_chunks();
+        layer.settle();
+        let counted = before.zip(after).map(|(before, after)| after.since(&before));
+        Ok(Traced { done, trace, layer, counted })
     }
 }
 
@@ -80,7 +76,7 @@ fn counters(layer: &Layer) -> Option<BlockStat> {
 /// # Errors
 /// Those of the pass or the trace.
 pub fn bill_pass(
-    layers: &Layers,
+    devices: &Devices,
     session: &Session<'_>,
     (writing, file): (&Writing, &Arc<LabFile>),
     writer: &mut Writer,
@@ -93,7 +89,7 @@ pub fn bill_pass(
     };
     let mut commits: Vec<CommitSpan> =
         Vec::with_capacity(limits.commits.min(writing.commits()) as usize);
-    let traced = layers.traced(add_file, || {
+    let traced = devices.traced(add_file, || {
         let mut unused = Recorders::default();
         writer.run(session, writing, file, limits, &mut unused, Some(&mut commits))?;
         // The kernel's io_uring workers are threads of this process too, and live as long as the
@@ -107,14 +103,14 @@ pub fn bill_pass(
         || matches!(preparation, Preparation::Zeros | Preparation::WriteZeroes);
     let Billed { bill, durable, .. } = bill_of(&Evidence {
         trace: &traced.trace,
-        layers: &traced.layers,
+        layer: &traced.layer,
         commits: &commits,
         own_threads: &traced.done,
         inode: file.std_file().metadata().ok().map(|facts| facts.ino()),
         promises: durability.claims_durable(),
         overwrites: is_written && !matches!(durability, Fsync | FdatasyncFsync | OSync),
         several: matches!(durability, FdatasyncFsync | FdatasyncFsync64),
-        counted: &traced.counted,
+        counted: traced.counted,
         timeline_commits,
     });
     Ok((bill, durable))

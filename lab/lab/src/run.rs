@@ -12,7 +12,7 @@ use std::time::Duration;
 use inkstone_io::{Access, AlignedBuf};
 
 use crate::bar::contradiction;
-use crate::billing::{Layers, bill_pass};
+use crate::billing::{Devices, bill_pass};
 use crate::pass::{Limits, Recorders, Writer};
 use crate::progress::Progress;
 use crate::result::{Bill, DurableFinding, Table, Unit, Way, figure};
@@ -117,7 +117,7 @@ struct Commits<'a> {
     plan: &'a Plan,
     site: &'a Site,
     payload: &'a AlignedBuf,
-    layers: Option<&'a Layers>,
+    devices: Option<&'a Devices>,
     writer: Option<Writer>,
     recorders: Recorders,
     preparations_ns: Vec<f64>,
@@ -165,13 +165,13 @@ impl Commits<'_> {
     fn billed(
         &mut self,
         session: &Session<'_>,
-        layers: &Layers,
+        devices: &Devices,
     ) -> Result<(Bill, DurableFinding), WayError> {
         let (staged, mut writer) = self.ready(session)?;
         let Plan { bill_commits, bill_time, timeline_commits, .. } = *self.plan;
         let limits = Limits { commits: bill_commits, time: bill_time };
         let of = (&self.writing, &staged.file);
-        let billed = bill_pass(layers, session, of, &mut writer, limits, timeline_commits);
+        let billed = bill_pass(devices, session, of, &mut writer, limits, timeline_commits);
         self.writer = Some(writer);
         billed
     }
@@ -232,12 +232,12 @@ impl TakesTurns for Commits<'_> {
     }
 
     fn count(&mut self, session: &Session<'_>, progress: &mut Progress) -> Result<(), WayError> {
-        let Some(layers) = self.layers else { return Ok(()) };
+        let Some(devices) = self.devices else { return Ok(()) };
         progress.step(&format!("bill of {}", self.writing.name()));
-        let done = self.billed(session, layers);
+        let done = self.billed(session, devices);
         self.bill = Some(self.after(session, done)?);
         for _ in 0..self.plan.recounts {
-            let done = self.billed(session, layers);
+            let done = self.billed(session, devices);
             let (bill, _) = self.after(session, done)?;
             self.recounts.push(Bill { timeline: Vec::new(), ..bill });
         }
@@ -295,8 +295,8 @@ pub fn run_side_by_side(
 ) -> Vec<Table> {
     let payload = incompressible(PAYLOAD_BYTES, plan.seed);
     let has_bills = |site: &Site| plan.bill_commits > 0 && site.trace.is_ok();
-    let layers = sites.iter().map(|site| has_bills(site).then(|| Layers::of(site)).flatten());
-    let layers: Vec<Option<Layers>> = layers.collect();
+    let devices = sites.iter().map(|site| has_bills(site).then(|| Devices::of(site)).flatten());
+    let devices: Vec<Option<Devices>> = devices.collect();
     let sessions: Vec<Session<'_>> = sites.iter().map(|site| site.session(stop)).collect();
     let turns = Turns {
         rounds: plan.rounds,
@@ -306,9 +306,9 @@ pub fn run_side_by_side(
         until: plan.deadline.map(|deadline| (deadline, ROUNDS_MIN)),
         cut_off: None,
     };
-    let mut places: Vec<SideBySide<'_>> = (sites.iter().zip(&layers).zip(&sessions))
-        .map(|((site, layers), session)| {
-            let ways = running(site, plan, layers.as_ref(), &payload);
+    let mut places: Vec<SideBySide<'_>> = (sites.iter().zip(&devices).zip(&sessions))
+        .map(|((site, devices), session)| {
+            let ways = running(site, plan, devices.as_ref(), &payload);
             SideBySide { session, ways }
         })
         .collect();
@@ -330,7 +330,7 @@ pub fn run_side_by_side(
 fn running<'a>(
     site: &'a Site,
     plan: &'a Plan,
-    layers: Option<&'a Layers>,
+    devices: Option<&'a Devices>,
     payload: &'a AlignedBuf,
 ) -> Vec<Running<'a>> {
     let commits = |number: usize, writing: Writing| Commits {
@@ -339,7 +339,7 @@ fn running<'a>(
         plan,
         site,
         payload,
-        layers,
+        devices,
         writer: None,
         recorders: Recorders::default(),
         preparations_ns: Vec::new(),

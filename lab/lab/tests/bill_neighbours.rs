@@ -8,7 +8,6 @@ use std::path::Path;
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use inkstone_lab::experiment::part::Part;
-use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::{Kind, LayerBill, Table};
 use inkstone_lab::writing::Writing;
 use support::{Neighbour, can_bill, not_run, plan, writing};
@@ -23,7 +22,6 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         return;
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    the_hosts_bill_below_a_loop_device(NAME);
     let neighbours = Neighbour::two(directory.path());
     let direct = |durability| writing(Preparation::None, Reuse::Reuse, Access::Direct, durability);
     // A kernel worker sends the flush for those of io_uring.
@@ -37,7 +35,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let run = beside_neighbours(directory.path(), &Part::here(plan(ways, BILLED, 0)), 0);
+    let run = beside_neighbours(directory.path(), &Part::here(plan(ways, BILLED, 0)));
     drop(neighbours);
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");
@@ -76,12 +74,11 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     }
 }
 
-/// Runs it until the neighbours have written beside each way, as this layer of the bill shows, five
-/// times at most: on a busy machine they may not get a processor while 200 commits are billed.
-fn beside_neighbours(directory: &Path, part: &Part, layer: usize) -> Table {
+/// Runs it until the neighbours have written beside each way, as the bill shows, five times at most: on a busy machine they may not get a processor while 200 commits are billed.
+fn beside_neighbours(directory: &Path, part: &Part) -> Table {
     let mut run = support::run(directory, part);
     for _ in 1..5 {
-        let mut layers = run.ways.iter().filter_map(|way| way.bill.as_ref()?.layers.get(layer));
+        let mut layers = run.ways.iter().filter_map(|way| way.bill.as_ref()?.layers.first());
         if layers.all(has_neighbours) {
             break;
         }
@@ -93,43 +90,4 @@ fn beside_neighbours(directory: &Path, part: &Part, layer: usize) -> Table {
 /// Whether the neighbours wrote and flushed often enough to be seen if they were taken for us.
 fn has_neighbours(layer: &LayerBill) -> bool {
     layer.count(Kind::ForeignWrite) >= 20 && layer.count(Kind::ForeignFlush) >= 20
-}
-
-/// Beside the same neighbours: below a loop device the host's bill has its worker's requests, all
-/// of them and no others.
-fn the_hosts_bill_below_a_loop_device(test: &str) {
-    const BILLED: u64 = 200;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let neighbours = Neighbour::two(beside.path());
-    let overwrite = writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
-    let plan = plan(vec![overwrite], BILLED, 0);
-    let part = support::on(ImageKind::Ext4NoJournal, LoopMode::Direct, plan);
-    let run = beside_neighbours(directory.path(), &part, 1);
-    drop(neighbours);
-    let way = &run.ways[0];
-    assert!(way.is_measured(), "{:?}", way.missing);
-    let bill = way.bill.as_ref().expect("a bill");
-    let Some(host) = bill.layers.get(1) else {
-        return not_run(test, "the directory of this build lies on no block device");
-    };
-    if bill.lost_events > 0 {
-        return not_run(test, &format!("the kernel dropped {} events", bill.lost_events));
-    }
-    let guest = &bill.layers[0];
-    let near = |seen: u64, wanted: u64| seen.abs_diff(wanted) * 50 <= wanted;
-    // Everything that reached the loop device, including its inodes, is data of its file.
-    assert!(near(host.count(Kind::DataWrite), guest.all_writes.requests), "{guest:?}\n{host:?}");
-    assert!(
-        guest.count(Kind::Flush) == BILLED && near(host.count(Kind::Flush), BILLED),
-        "{guest:?}\n{host:?}"
-    );
-    assert!(has_neighbours(host), "{host:?}");
-    let workers = format!("worker of {}", bill.layers[0].device);
-    for what in [Kind::DataWrite, Kind::Flush] {
-        assert!(
-            host.submitters.iter().any(|by| by.who == workers && by.what == what),
-            "{what:?}: {host:?}"
-        );
-    }
 }

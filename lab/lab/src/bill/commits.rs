@@ -7,8 +7,7 @@
 //! journal's, if it lies in the journal's area: its timer's, or another's; data, if it lies on the
 //! file's blocks; metadata, if the whole file system is ours; another process's, if that process
 //! submitted it; otherwise (a kernel thread's) unattributed, and printed. A flush is ours if the
-//! file system is ours, or, on the disk below a loop device, if its worker asked for it for us
-//! (`below`). Requests of other processes are always counted separately. Commits that cost less
+//! file system is ours. Requests of other processes are always counted separately. Commits that cost less
 //! than one flush or FUA write of ours each are not called durable, even where flushes for others
 //! covered them all; nor are commits whose data was not seen.
 
@@ -23,7 +22,6 @@ use crate::result::{
 };
 
 use super::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_kernels, is_worker};
-use super::below::{Below, below};
 use super::durable::{Cover, finding};
 use super::evidence::Evidence;
 use super::layer::Layer;
@@ -45,54 +43,46 @@ pub struct Billed {
 struct Whole<'a> {
     evidence: &'a Evidence<'a>,
     found: Attributed<'a>,
-    /// Requests that loop devices' workers made to the host's devices for us.
-    below: Below,
 }
 
 /// Makes the bill, and finds out whether flushes covered the acknowledgements.
 pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
-    let Evidence { trace, layers, commits, counted, .. } = *evidence;
+    let Evidence { trace, layer, commits, counted, .. } = *evidence;
     let (spans, acts) = spans_of(evidence);
     let threads: HashSet<u32> = evidence.own_threads.iter().copied().collect();
     let direct = HashMap::new();
+    let layers = std::slice::from_ref(layer);
     let case = Case { layers, spans: &spans, acts: &acts, threads: &threads, direct: &direct };
     let mut attribution = Attribution::of(case);
     trace.events.iter().for_each(|event| attribution.see(event));
     let mut found = attribution.transfers();
     let facts = found.add_waits(&[evidence.overwrites]);
-    let below = below(evidence, &found);
-    let whole = Whole { evidence, found, below };
+    let whole = Whole { evidence, found };
     let requests = &whole.found.requests;
     let kinds: Vec<Kind> = (0..requests.len()).map(|number| whole.kind(number)).collect();
-    let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
-    let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
+    let mut whole_bill = empty_bill(layer);
+    let mut submitters: HashMap<(String, Kind), Tally> = HashMap::new();
     let (mut own, mut apart) = (BTreeMap::<Kind, Tally>::new(), BTreeMap::new());
     for (number, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
-        count(&mut bills[request.layer], request, kind);
-        let key = (request.layer, whole.who(number), kind);
-        submitters.entry(key).or_default().add(request.bytes);
+        count(&mut whole_bill, request, kind);
+        submitters.entry((whole.who(number), kind)).or_default().add(request.bytes);
         let is_own = whole.found.claims[number].is_some_and(|claim| claim.span.is_some());
-        if request.layer == 0 {
-            let into = if is_own { &mut own } else { &mut apart };
-            into.entry(kind).or_default().add(request.bytes);
-        }
+        let into = if is_own { &mut own } else { &mut apart };
+        into.entry(kind).or_default().add(request.bytes);
     }
-    for (index, bill) in bills.iter_mut().enumerate() {
-        bill.submitters = submitters_of(&submitters, index);
-        bill.cross_check =
-            counted.get(index).copied().flatten().map(|stat| cross_check(requests, index, &stat));
-    }
+    whole_bill.submitters = submitters_of(submitters);
+    whole_bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
     let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
-    let durable = durable(evidence, &covers, bills.first());
+    let durable = durable(evidence, &covers, &whole_bill);
     let punted = |what| matches!(what, TraceKind::RingPunted { .. });
     let punts = trace.events.iter().filter(|event| punted(event.what)).count();
     let bill = Bill {
         commits: commits.len() as u64,
         timeline: whole.timeline(&kinds),
-        layers: bills,
+        layers: vec![whole_bill],
         lost_events: trace.lost,
         uring_punts: (punts > 0).then_some(punts as u64),
-        notes: layers.iter().flat_map(|layer| layer.notes.clone()).collect(),
+        notes: layer.notes.clone(),
     };
     Billed { bill, durable, own, apart }
 }
@@ -100,7 +90,7 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
 /// Our threads work for a commit until the next begins; a worker of the kernel, from when it syncs
 /// our file until that has ended, for the commit in progress.
 fn spans_of(evidence: &Evidence<'_>) -> (Vec<Span>, Acts) {
-    let Evidence { trace, layers, commits, own_threads, inode, promises, several, .. } = *evidence;
+    let Evidence { trace, layer, commits, own_threads, inode, promises, several, .. } = *evidence;
     let span = |commit: &CommitSpan| Span {
         file: 0,
         layer: Some(0),
@@ -116,13 +106,12 @@ fn spans_of(evidence: &Evidence<'_>) -> (Vec<Span>, Acts) {
         let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns - 1);
         own_threads.iter().for_each(|&at| acts.add(at, commit.start_ns..until_ns, number));
     }
-    let is_ours = |device| layers.first().is_some_and(|layer| layer.holds(device));
     let mut running: HashMap<u32, (u64, usize)> = HashMap::new();
     for event in &trace.events {
         match event.what {
             TraceKind::FileSync { device, inode: of, .. }
                 if inode == Some(of)
-                    && device.is_none_or(is_ours)
+                    && device.is_none_or(|device| layer.holds(device))
                     && !own_threads.contains(&event.tid) =>
             {
                 let begun = commits.partition_point(|commit| commit.start_ns <= event.time_ns);
@@ -154,19 +143,16 @@ fn spans_of(evidence: &Evidence<'_>) -> (Vec<Span>, Acts) {
 
 /// A commit of ours costs a write of its data, and a flush or a FUA write of ours. Where the bill
 /// has fewer, something was not seen: no proof that this way is durable.
-fn durable(evidence: &Evidence<'_>, covers: &[Cover], own: Option<&LayerBill>) -> DurableFinding {
+fn durable(evidence: &Evidence<'_>, covers: &[Cover], bill: &LayerBill) -> DurableFinding {
     let not_visible = |reason: String| DurableFinding::NotVisible { reason };
     let (lost, commits) = (evidence.trace.lost, covers.len() as u64);
     if lost > 0 {
         return not_visible(format!("the kernel dropped {lost} trace events"));
     }
-    let (Some(bill), Some(layer)) = (own, evidence.layers.first()) else {
-        return not_visible("there is no block device".into());
-    };
     let found = finding(covers);
     let DurableFinding::Seen { .. } = found else { return found };
     let (flushes, fua) = (bill.count(Kind::Flush), bill.fua_writes);
-    if layer.volatile_cache() && flushes + fua < commits {
+    if evidence.layer.volatile_cache() && flushes + fua < commits {
         return not_visible(format!(
             "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: \
              flushes for others covered the rest"
@@ -179,12 +165,7 @@ fn durable(evidence: &Evidence<'_>, covers: &[Cover], own: Option<&LayerBill>) -
 }
 
 fn empty_bill(layer: &Layer) -> LayerBill {
-    LayerBill {
-        device: layer.device.clone(),
-        role: layer.role.clone(),
-        shared: !layer.private,
-        ..LayerBill::default()
-    }
+    LayerBill { device: layer.device.clone(), shared: !layer.private, ..LayerBill::default() }
 }
 
 /// How many requests of unknown origin a bill spells out.
@@ -206,23 +187,20 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
     bill.requests.entry(kind).or_default().add(request.bytes);
 }
 
-fn submitters_of(all: &HashMap<(usize, String, Kind), Tally>, layer: usize) -> Vec<Submitter> {
-    let mut own: Vec<_> = all.iter().filter(|((index, ..), _)| *index == layer).collect();
-    own.sort_by(|((_, who_a, kind_a), a), ((_, who_b, kind_b), b)| {
-        b.requests.cmp(&a.requests).then(kind_a.cmp(kind_b)).then(who_a.cmp(who_b))
+fn submitters_of(all: HashMap<(String, Kind), Tally>) -> Vec<Submitter> {
+    let one = |((who, what), tally)| Submitter { who, what, tally };
+    let mut all: Vec<Submitter> = all.into_iter().map(one).collect();
+    all.sort_by(|a, b| {
+        let order = b.tally.requests.cmp(&a.tally.requests);
+        order.then(a.what.cmp(&b.what)).then(a.who.cmp(&b.who))
     });
-    let submitter = |((_, who, kind), tally): (&(usize, String, Kind), &Tally)| Submitter {
-        who: who.clone(),
-        what: *kind,
-        tally: *tally,
-    };
-    own.into_iter().map(submitter).collect()
+    all
 }
 
-fn cross_check(requests: &[DeviceRequest], layer: usize, counted: &BlockStat) -> CrossCheck {
-    let own = || requests.iter().filter(move |request| request.layer == layer);
-    let sectors = |op: RequestOp| own().filter(|r| r.flags.op == op).map(|r| r.bytes / 512).sum();
-    let flushes = own().filter(|request| request.flags.op == RequestOp::Flush);
+fn cross_check(requests: &[DeviceRequest], counted: &BlockStat) -> CrossCheck {
+    let of = |op: RequestOp| requests.iter().filter(move |request| request.flags.op == op);
+    let sectors = |op: RequestOp| of(op).map(|request| request.bytes / 512).sum();
+    let flushes = of(RequestOp::Flush);
     CrossCheck {
         traced_flushes: flushes.count() as u64,
         counted_flushes: counted.flushes.unwrap_or(0),
@@ -236,23 +214,19 @@ fn cross_check(requests: &[DeviceRequest], layer: usize, counted: &BlockStat) ->
 impl Whole<'_> {
     fn kind(&self, number: usize) -> Kind {
         let request = &self.found.requests[number];
-        let layer = &self.evidence.layers[request.layer];
+        let layer = self.evidence.layer;
         let is_block = layer.piece_at(&request.range()).is_some();
-        let is_known = layer.private
-            || self.evidence.own_threads.contains(&request.tid)
-            || self.below.others.contains(&number);
+        let is_known = layer.private || self.evidence.own_threads.contains(&request.tid);
         let is_data = is_block || is_known && layer.is_data_only(&request.range());
         match (self.found.claims[number].map(|claim| claim.what), request.flags.op) {
             (Some(What::Data), _) => Kind::DataWrite,
             (Some(What::Journal), _) => Kind::JournalWrite,
             (Some(What::Metadata), _) => Kind::MetadataWrite,
             (Some(What::Flush), _) => Kind::Flush,
-            _ if request.is_flush() => {
-                match layer.private || self.below.flushes.contains(&number) {
-                    true => Kind::Flush,
-                    false => Kind::ForeignFlush,
-                }
-            }
+            _ if request.is_flush() => match layer.private {
+                true => Kind::Flush,
+                false => Kind::ForeignFlush,
+            },
             (_, RequestOp::Read) if is_data => Kind::DataRead,
             (_, RequestOp::Read) if is_known => Kind::OtherRead,
             (_, RequestOp::Read) => Kind::ForeignRead,
@@ -278,16 +252,13 @@ impl Whole<'_> {
         let is_own_thread = self.evidence.own_threads.contains(&request.tid);
         let claim = self.found.claims[number];
         let is_asked = claim.is_some_and(|claim| matches!(claim.what, What::Flush));
-        let private = self.evidence.layers[request.layer].private;
+        let private = self.evidence.layer.private;
         let by_worker = is_kernels(&request.comm);
         if is_asked && !by_worker || is_own_thread && (!request.is_flush() || private) {
             return "this process".into();
         }
         if is_own_thread {
             return "unknown".into();
-        }
-        if self.below.flushes.contains(&number) || self.below.others.contains(&number) {
-            return format!("worker of {}", self.evidence.layers[request.layer - 1].device);
         }
         // A worker's thread id changes from request to request and means nothing.
         let name = request.comm.as_str();
@@ -307,7 +278,7 @@ impl Whole<'_> {
             let shown = self.found.requests.iter().enumerate();
             let shown = shown.filter(|(_, request)| during(request));
             let row = |(at, request): (usize, &DeviceRequest)| TimelineRequest {
-                device: self.evidence.layers[request.layer].device.clone(),
+                device: self.evidence.layer.device.clone(),
                 issued_ns: request.issue_ns - commit.start_ns,
                 completed_ns: request
                     .complete_ns

@@ -13,8 +13,8 @@ use super::layer::Layer;
 pub struct Evidence<'a> {
     /// The trace.
     pub trace: &'a Trace,
-    /// The devices: the file system's own first.
-    pub layers: &'a [Layer],
+    /// The devices of the file system.
+    pub layer: &'a Layer,
     /// The commits, by time.
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
     /// Whether each has two syncs.
     pub several: bool,
     /// The same span by the devices' own counters.
-    pub counted: &'a [Option<BlockStat>],
+    pub counted: Option<BlockStat>,
     /// For how many commits to keep every request.
     pub timeline_commits: usize,
 }

@@ -1,5 +1,5 @@
-//! The devices below a file: its file system's own, and the host's below a loop device; and the
-//! areas on them.
+//! The devices below a file: those of its file system; and the areas on them. What is below a loop
+//! device is another file system.
 //!
 //! *Owns*: which bytes of a device are the file's, which are the journal's. *May not touch*:
 //! events.
@@ -52,8 +52,6 @@ pub struct Piece {
 pub struct Layer {
     /// `loop0`; `loop0, loop1` if there are several.
     pub device: String,
-    /// `file system`, or `host of loop0`.
-    pub role: String,
     /// The file system on it.
     pub file_system: String,
     /// Where it is mounted.
@@ -87,14 +85,13 @@ const JOURNAL_INTERVAL_MS: u64 = 5000;
 
 impl Layer {
     /// The devices that hold `capabilities.directory`; `None` if there is no block device.
-    pub fn of(capabilities: &Capabilities, role: String) -> Option<Self> {
+    pub fn of(capabilities: &Capabilities) -> Option<Self> {
         let device = capabilities.device.as_ref()?;
         let file_system = capabilities.mount.file_system.clone();
         let options = capabilities.mount.options.clone().unwrap_or_default();
         let has = |wanted: &str| options.split(',').any(|option| option == wanted);
         let mut layer = Self {
             device: device.name.clone(),
-            role,
             target: capabilities.mount.target.clone(),
             has_barriers: capabilities.mount.barriers != Barriers::Off,
             journals_data: has("data=journal"),
@@ -270,40 +267,6 @@ fn journal_interval_ms(options: &str) -> u64 {
     let seconds =
         options.split(',').find_map(|option| option.strip_prefix("commit=")?.parse::<u64>().ok());
     seconds.filter(|&seconds| seconds > 0).map_or(JOURNAL_INTERVAL_MS, |seconds| seconds * 1000)
-}
-
-/// The layers below a directory: its own devices, then the host's for as long as that is a loop
-/// device, each of those with the blocks of the backing file.
-pub fn layers_of(directory: &Path) -> Vec<Layer> {
-    let mut layers = Vec::new();
-    let mut directory = directory.to_path_buf();
-    let mut role = "file system".to_owned();
-    let mut file: Option<PathBuf> = None;
-    // A loop device on a loop device on ...: three levels are more than anybody has.
-    for _ in 0..3 {
-        let Ok(capabilities) = Capabilities::of(&directory) else { break };
-        let Some(mut layer) = Layer::of(&capabilities, role) else { break };
-        if let Some(path) = &file {
-            add_backing(&mut layer, path);
-        }
-        role = format!("host of {}", layer.device);
-        let backing = capabilities.device.as_ref().and_then(|device| device.loop_backing.clone());
-        layers.push(layer);
-        let Some(backing) = backing else { break };
-        let Some(parent) = backing.parent() else { break };
-        directory = parent.to_path_buf();
-        file = Some(backing);
-    }
-    layers
-}
-
-fn add_backing(layer: &mut Layer, path: &Path) {
-    match std::fs::File::open(path) {
-        Ok(file) => layer.add_file(&file, path),
-        Err(error) => layer
-            .notes
-            .push(format!("the backing file {} cannot be opened: {error}", path.display())),
-    }
 }
 
 #[cfg(test)]

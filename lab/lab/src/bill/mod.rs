@@ -3,12 +3,10 @@
 //!
 //! *Owns*: turning the kernel's events into counts. *May not touch*: the measuring loop; events
 //! come from `inkstone_host`. `layer` knows the devices, `requests` pairs the events of each
-//! request, `attribution` decides whose each was (for `watch`, too), `below` whose requests reach
-//! the disk below a loop device, `durable` whether flushes covered the acknowledgements,
-//! `commits` sums for the lab.
+//! request, `attribution` decides whose each was (for `watch`, too), `durable` whether flushes
+//! covered the acknowledgements, `commits` sums for the lab.
 
 pub(crate) mod attribution;
-mod below;
 mod commits;
 pub(crate) mod durable;
 mod evidence;
@@ -17,4 +15,4 @@ pub(crate) mod requests;
 
 pub use commits::{Billed, bill_of};
 pub use evidence::Evidence;
-pub use layer::{Disk, Layer, Piece, layers_of};
+pub use layer::{Disk, Layer, Piece};

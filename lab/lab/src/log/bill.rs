@@ -13,7 +13,7 @@ use std::path::Path;
 use inkstone_io::{Directory, File, OpenFile};
 
 use crate::bill::{Evidence, Layer, bill_of};
-use crate::billing::Layers;
+use crate::billing::Devices;
 use crate::pass::Limits;
 use crate::result::{CrossCheck, Kind, Tally};
 use crate::site::Site;
@@ -61,13 +61,12 @@ pub fn by_trace(
     worker: &mut Worker,
     limits: Limits,
 ) -> Result<LogBill, WayError> {
-    let Some(mut layers) = Layers::of(site) else {
+    let Some(devices) = Devices::of(site) else {
         return Err(WayError::Invalid("there is no block device to watch".into()));
     };
-    layers.0.truncate(1);
     worker.spans = Some(Vec::new());
     let changes_before = task.log.stats().segments;
-    let traced = layers.traced(
+    let traced = devices.traced(
         |layer| add_files(layer, task.path),
         || task.run(std::slice::from_mut(worker), limits),
     )?;
@@ -76,14 +75,14 @@ pub fn by_trace(
     let spans = worker.spans.take().unwrap_or_default();
     let billed = bill_of(&Evidence {
         trace: &traced.trace,
-        layers: &traced.layers,
+        layer: &traced.layer,
         commits: &spans,
         own_threads: &committing,
         inode: None,
         promises: true,
         overwrites: true,
         several: false,
-        counted: &traced.counted,
+        counted: traced.counted,
         timeline_commits: 0,
     });
     let layer = billed.bill.layers.first();

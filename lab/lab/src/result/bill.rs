@@ -53,7 +53,7 @@ impl Tally {
 pub struct Bill {
     /// Commits in it.
     pub commits: u64,
-    /// One per device: the file system's own first, the host's below a loop device next.
+    /// One: of the file system's devices.
     pub layers: Vec<LayerBill>,
     /// Trace events that the kernel dropped; if any, the bill is not complete.
     pub lost_events: u64,
@@ -152,8 +152,6 @@ pub(crate) const OUR_WRITES: [Kind; 3] = [Kind::DataWrite, Kind::JournalWrite, K
 pub struct LayerBill {
     /// Device name: `loop0`.
     pub device: String,
-    /// What it is to the file: `file system` or `host of loop0`.
-    pub role: String,
     /// Whether others have files on this file system, so that its journal is shared.
     pub shared: bool,
     /// The requests by kind; a kind without any is missing.

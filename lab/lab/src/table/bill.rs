@@ -84,7 +84,7 @@ fn counts(bill: &Bill, width: usize, out: &mut String) {
     }
     let dropped = grid.render(width, out);
     if !dropped.is_empty() {
-        paragraph(out, width, "  ", "no room for a device further below: --json has it");
+        paragraph(out, width, "  ", "no room for the bytes: --json has them");
     }
 }
 
@@ -92,7 +92,7 @@ fn details(layer: &LayerBill, width: usize, out: &mut String) {
     if layer.submitters.is_empty() && layer.cross_check.is_none() && layer.unattributed.is_empty() {
         return;
     }
-    paragraph(out, width, "  ", &format!("{} ({}):", layer.device, layer.role));
+    paragraph(out, width, "  ", &format!("{}:", layer.device));
     let mut submitters: Vec<(&str, Vec<String>)> = Vec::new();
     for by in &layer.submitters {
         let size = match by.tally.bytes {

@@ -69,9 +69,8 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
         what,
         tally: tally(requests, bytes),
     };
-    let layer = |device: &str, role: &str| LayerBill {
-        device: device.into(),
-        role: role.into(),
+    let layer = LayerBill {
+        device: "loop0".into(),
         requests: [
             (Kind::DataWrite, tally(COMMITS, COMMITS * 4096)),
             (Kind::JournalWrite, tally(COMMITS * journal, COMMITS * journal * 6144)),
@@ -94,7 +93,7 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
     };
     Bill {
         commits: COMMITS,
-        layers: vec![layer("loop0", "file system"), layer("vda", "host of loop0")],
+        layers: vec![layer],
         lost_events: 0,
         uring_punts: None,
         timeline: vec![timeline_commit()],
@@ -116,7 +115,7 @@ fn timeline_commit() -> TimelineCommit {
     };
     let requests = vec![
         request("loop0", Kind::DataWrite, 8_200, Some(61_000), 4096),
-        request("vda", Kind::JournalWrite, 70_300, None, 8192),
+        request("loop0", Kind::JournalWrite, 70_300, None, 8192),
         request("loop0", Kind::Flush, 66_000, Some(240_000), 0),
     ];
     TimelineCommit { number: 17, total_ns: 190_000, requests }

@@ -674,7 +674,7 @@ fn state_of(path: &Path) -> Option<FileState> {
 
 fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
     let facts = Capabilities::seen(directory).ok()?;
-    let mut layer = Layer::of(&facts, "file system".into())?;
+    let mut layer = Layer::of(&facts)?;
     if !layer.holds(device) {
         layer.also.push(device);
     }

@@ -122,7 +122,7 @@ fn journals(recording: &Recording) -> HashSet<u32> {
 fn host(recording: &Recording) -> Result<Option<(Tracer, String)>> {
     let backing = recording.places.iter().find_map(|place| place.loop_backing.as_ref());
     let facts = backing.and_then(|file| Capabilities::seen(file.parent()?).ok());
-    let Some(layer) = facts.and_then(|facts| Layer::of(&facts, "host".into())) else {
+    let Some(layer) = facts.and_then(|facts| Layer::of(&facts)) else {
         return Ok(None);
     };
     let numbers: Vec<_> = layer.disks.iter().flat_map(|disk| disk.numbers.clone()).collect();

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::support::{Neighbour, can_bill, not_run, plan, writing};
+use crate::support::{can_bill, not_run, plan, writing};
 use inkstone_io::{Access, Durability, Preparation, Reuse};
-use inkstone_lab::billing::{Layers, bill_pass};
+use inkstone_lab::billing::{Devices, bill_pass};
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
 use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
@@ -190,10 +190,10 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
         let lie = writing(Preparation::None, Old, access, Durability::None);
         let staged = stage(&session, &lie, "lie", &payload).expect("a file");
         let mut writer = Writer::for_way(&lie, &payload).expect("a writer");
-        let layers = Layers::of(&open.site).expect("a device");
+        let devices = Devices::of(&open.site).expect("a device");
         let limits = Limits { commits: COMMITS, time: Duration::MAX };
         let of = (&lie, &staged.file);
-        let billed = bill_pass(&layers, &session, of, &mut writer, limits, 0);
+        let billed = bill_pass(&devices, &session, of, &mut writer, limits, 0);
         let (_, durable) = billed.expect("a bill");
         assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{access}: {durable:?}");
     }
@@ -241,28 +241,4 @@ fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
     assert_eq!(reads("reuse fdatasync 512B"), 0);
     let pages = COMMITS * 512 / 4096;
     assert_eq!(reads("reuse fdatasync 512B cold"), pages, "one for each page, at its first part");
-}
-
-#[test]
-fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
-    let test = "the_host_below_a_loop_device_has_a_bill_of_its_own";
-    let overwrite =
-        writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
-    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let neighbours = Neighbour::two(beside.path());
-    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, vec![overwrite]) else { return };
-    drop(neighbours);
-    let bill = measured(&run, "reuse fdatasync").bill.as_ref().expect("a bill");
-    let Some(host) = bill.layers.get(1) else {
-        not_run(test, "the directory of this build lies on no block device");
-        return;
-    };
-    assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
-    assert!(host.count(Kind::DataWrite) >= COMMITS, "{host:?}");
-    // However many others sync meanwhile, and also where one flush served both: `bill_neighbours`
-    // counts them exactly.
-    assert!(
-        host.count(Kind::Flush) >= COMMITS,
-        "each flush of the loop device is an fsync of its file: {host:?}"
-    );
 }

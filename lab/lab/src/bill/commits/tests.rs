@@ -27,17 +27,17 @@ fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableF
     let commits: Vec<_> =
         acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
     let trace = Trace { events, lost: 0 };
-    let (layers, counted) = ([layer()], vec![None]);
+    let layer = layer();
     let evidence = Evidence {
         trace: &trace,
-        layers: &layers,
+        layer: &layer,
         commits: &commits,
         own_threads: &[ME],
         inode: Some(INODE),
         promises: true,
         overwrites: false,
         several: false,
-        counted: &counted,
+        counted: None,
         timeline_commits: 3,
     };
     let Billed { bill, durable, .. } = super::bill_of(&evidence);
@@ -347,17 +347,17 @@ fn the_journals_own_disk_is_in_the_bill() {
         journal(123, 9, false),
     ];
     let commits = [CommitSpan { start_ns: 90, ack_ns: 130 }];
-    let (trace, layers) = (Trace { events, lost: 0 }, [both]);
+    let (trace, layer) = (Trace { events, lost: 0 }, both);
     let evidence = Evidence {
         trace: &trace,
-        layers: &layers,
+        layer: &layer,
         commits: &commits,
         own_threads: &[ME],
         inode: None,
         promises: true,
         overwrites: false,
         several: false,
-        counted: &[None],
+        counted: None,
         timeline_commits: 0,
     };
     let Billed { bill, durable, own, .. } = super::bill_of(&evidence);
