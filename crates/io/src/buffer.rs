@@ -7,7 +7,6 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The alignment that satisfies every device met so far (a logical block is at most a page here).
 pub const BLOCK_BYTES: usize = 4096;
@@ -16,15 +15,10 @@ pub const BLOCK_BYTES: usize = 4096;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
 
-/// The id of the next allocation. `Relaxed` is enough: only uniqueness counts, nothing is published
-/// with it.
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-
 /// An owned, zeroed, aligned run of bytes.
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
     layout: Layout,
-    id: u64,
 }
 
 // SAFETY: the buffer owns its allocation exclusively; moving it to another thread moves that
@@ -54,7 +48,7 @@ impl AlignedBuf {
         // SAFETY: the layout has a size above 0, checked above.
         let pointer = unsafe { alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
-        Self { pointer, layout, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) }
+        Self { pointer, layout }
     }
 
     /// The alignment that was asked for.
@@ -87,13 +81,6 @@ impl AlignedBuf {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = (at, len);
-    }
-
-    /// The number of this allocation, which is never used again in this process. An address is used
-    /// again: code that remembers the *pages* of a buffer (a registration with the kernel pins
-    /// them) must use this number, since another buffer at the same address can have other pages.
-    pub fn id(&self) -> u64 {
-        self.id
     }
 
     /// The address of the first byte, for an engine that gives it to the kernel, and for memory
@@ -157,25 +144,5 @@ mod tests {
             }
         }
         assert!(buffer.iter().all(|&byte| byte == 7));
-    }
-
-    #[test]
-    fn an_id_is_never_used_again_though_the_address_is() {
-        let mut ids = Vec::new();
-        let mut addresses = Vec::new();
-        for _ in 0..100 {
-            let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
-            ids.push(buffer.id());
-            addresses.push(buffer.start().addr());
-        }
-        ids.sort_unstable();
-        ids.dedup();
-        addresses.sort_unstable();
-        addresses.dedup();
-        assert_eq!(ids.len(), 100);
-        assert!(
-            addresses.len() < 100,
-            "the allocator gave no address twice: the test shows nothing"
-        );
     }
 }

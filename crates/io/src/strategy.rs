@@ -152,7 +152,6 @@ named_choice! {
         Caller = "caller", "the calling thread itself";
         Pool = "pool", "a pool of threads doing blocking calls";
         Uring = "uring", "io_uring: one entry for the write, one for the sync";
-        UringRegistered = "uring-registered", "io_uring with registered buffers and files";
         UringLinked = "uring-linked", "io_uring: the write linked to its fsync, one submission";
         Aio = "aio", "Linux AIO: io_submit and io_getevents";
     }
@@ -161,7 +160,7 @@ named_choice! {
 impl EngineKind {
     /// Whether it is one of the io_uring engines.
     pub fn is_uring(self) -> bool {
-        matches!(self, Self::Uring | Self::UringRegistered | Self::UringLinked)
+        matches!(self, Self::Uring | Self::UringLinked)
     }
 }
 

@@ -93,7 +93,7 @@ pub fn durability(durability: Durability) -> Label {
 pub fn engine(engine: EngineKind) -> Label {
     match engine {
         EngineKind::Caller | EngineKind::Pool => NOTHING,
-        EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => {
+        EngineKind::Uring | EngineKind::UringLinked => {
             Label { calls: &[("io_uring_enter", CommitsOrMore)], ..NOTHING }
         }
         EngineKind::Aio => Label { calls: &[("io_submit", CommitsOrMore)], ..NOTHING },

@@ -95,11 +95,6 @@ impl Writer {
         Ok(Self { engine, buffers: (0..count).map(buffer).collect() })
     }
 
-    /// What the engine lacks: then the way is not what its name says.
-    pub fn notice(&self) -> Option<String> {
-        self.engine.notice().map(ToString::to_string)
-    }
-
     /// Writes the file of `writing` from front to back, a commit at a time, until it ends or a
     /// limit is met. With `spans`, each commit's times are added to it.
     ///

@@ -275,8 +275,6 @@ impl TakesTurns for Commits<'_> {
         let unchecked = unchecked
             .map(|why| format!("the states of the files' blocks could not be checked: {why}"));
         notes.extend(unchecked.filter(|note| !notes.contains(note)));
-        let notice = self.writer.as_ref().and_then(Writer::notice);
-        notes.extend(notice.map(|notice| format!("{}: {notice}", way.name)));
     }
 }
 

@@ -249,7 +249,6 @@ impl Writing {
             EngineKind::Aio => 2,
             EngineKind::UringLinked => 3,
             EngineKind::Uring => 4,
-            EngineKind::UringRegistered => 5,
         };
         let access = match access {
             Access::Buffered => 0,
@@ -345,7 +344,7 @@ mod tests {
             "reuse direct o-dsync",
             "reuse+zero-range no-sync 512B second-pass cold",
             "keep-size-steps mmap msync",
-            "reuse direct rwf-dsync uring-registered 1MiB",
+            "reuse direct fdatasync uring-linked 1MiB",
             "zeros stream-gather no-sync",
         ] {
             assert_eq!(Writing::named(name).expect("a way").name(), name);

@@ -51,7 +51,7 @@ enum Work {
 fn workloads() -> Vec<(&'static str, Work)> {
     use Access::{Buffered, Direct, Mmap};
     use Durability::{Fdatasync, Fsync, Msync, ODsync, OSync, RwfDsync};
-    use EngineKind::{Aio, Caller, Uring, UringLinked, UringRegistered};
+    use EngineKind::{Aio, Caller, Uring, UringLinked};
     let of = |preparation, reuse, access, durability, engine| {
         Work::Way(Strategy { preparation, reuse, access, durability, engine })
     };
@@ -76,7 +76,6 @@ fn workloads() -> Vec<(&'static str, Work)> {
         ("reuse-direct-o-dsync", old(Direct, ODsync, Caller)),
         ("reuse-direct-rwf-dsync", old(Direct, RwfDsync, Caller)),
         ("reuse-direct-rwf-dsync-uring", old(Direct, RwfDsync, Uring)),
-        ("reuse-direct-o-dsync-registered", old(Direct, ODsync, UringRegistered)),
         ("reuse-direct-fdatasync-linked", old(Direct, Fdatasync, UringLinked)),
         ("two-threads", Work::TwoThreads),
         ("again", Work::Again),

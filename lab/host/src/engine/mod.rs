@@ -9,7 +9,6 @@
 //! |---|---|---|---|---|
 //! | `caller`, `pool` | those of [`OsEngine`] | | | |
 //! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
-//! | `uring-registered` | `WRITE_FIXED` on a registered file | `READ_FIXED` | as `uring` | as `uring` |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
 //!
@@ -23,7 +22,6 @@
 mod aio;
 mod progress;
 mod queue;
-mod registered;
 mod uring;
 
 use inkstone_io::engine::{OsEngine, check_depth};
@@ -73,7 +71,7 @@ impl LabEngine {
         let inner = match kind {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
             EngineKind::Aio => Inner::Aio(Queue::new(aio::Aio::open(depth)?, kind, depth)),
-            EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => {
+            EngineKind::Uring | EngineKind::UringLinked => {
                 Inner::Uring(Box::new(Queue::new(uring::Ring::open(kind, depth)?, kind, depth)))
             }
         };
@@ -91,16 +89,6 @@ impl LabEngine {
             return Err(Error::forked(operation, self.kind.name()));
         }
         Ok(())
-    }
-
-    /// The first thing that the engine could not do in its own way, for example a buffer or file
-    /// that the kernel did not register. Such a request is carried out all the same, in another
-    /// way.
-    pub fn notice(&self) -> Option<&Error> {
-        match &*self.inner {
-            Inner::Blocking(_) | Inner::Aio(_) => None,
-            Inner::Uring(engine) => engine.notice(),
-        }
     }
 }
 

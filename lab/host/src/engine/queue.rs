@@ -34,11 +34,6 @@ pub(crate) trait Kernel: Send {
     /// Does the same, waits until at least one attempt is answered, and appends every answer there
     /// is.
     fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()>;
-
-    /// The first thing that this engine could not do in its own way.
-    fn notice(&self) -> Option<&Error> {
-        None
-    }
 }
 
 /// The answer to the attempt of a slot.
@@ -81,10 +76,6 @@ impl<K: Kernel> Queue<K> {
         let slots: Vec<_> = (0..depth).map(|_| None).collect();
         let vacant = (0..depth).rev().collect();
         Self { kernel, kind, slots, vacant, done: VecDeque::new(), is_broken: false }
-    }
-
-    pub(crate) fn notice(&self) -> Option<&Error> {
-        self.kernel.notice()
     }
 
     fn with_the_kernel(&self) -> usize {

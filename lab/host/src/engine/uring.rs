@@ -1,5 +1,4 @@
-//! io_uring: one entry for the write, one for the sync; in a mode of its own, over registered
-//! buffers and files, or with the sync linked to its write.
+//! io_uring: one entry for the write, one for the sync, in a mode of its own linked to its write.
 //!
 //! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
 //! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
@@ -20,7 +19,6 @@ use io_uring::{IoUring, Probe, opcode};
 
 use super::progress::{CallNames, Progress, Span, Step};
 use super::queue::{Answer, Kernel, answer_of};
-use super::registered::{Indices, Registered};
 
 /// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
 /// else.
@@ -30,8 +28,6 @@ const LINKED_SYNC: u64 = 1;
 pub(crate) struct Ring {
     ring: IoUring,
     kind: EngineKind,
-    /// Of engine `uring-registered`.
-    registered: Option<Registered>,
     slots: Vec<Slot>,
 }
 
@@ -54,16 +50,8 @@ impl Ring {
             .map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
         let ring = set_up(entries).map_err(failed)?;
         check_operations(&ring, kind)?;
-        let registered = match kind {
-            EngineKind::UringRegistered => {
-                Some(Registered::open(&ring.submitter()).map_err(|source| {
-                    failed(source).advise("sparse tables need Linux 5.19: use engine uring")
-                })?)
-            }
-            _ => None,
-        };
         let slots = (0..depth).map(|_| Slot::default()).collect();
-        Ok(Self { ring, kind, registered, slots })
+        Ok(Self { ring, kind, slots })
     }
 
     /// # Safety
@@ -127,17 +115,6 @@ impl Ring {
             }
         }
     }
-
-    /// The indices for an attempt; none with engines that register nothing.
-    ///
-    /// # Safety
-    /// The buffer of `progress` must live until the attempt is answered.
-    unsafe fn indices(&mut self, progress: &Progress) -> Indices {
-        let Some(registered) = &mut self.registered else { return Indices::default() };
-        let ring = self.ring.submitter();
-        // SAFETY: handed on.
-        unsafe { registered.indices(&ring, progress.file(), progress.buffer()) }
-    }
 }
 
 impl Slot {
@@ -161,12 +138,10 @@ impl Kernel for Ring {
     };
 
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
-        // SAFETY: `progress` lives until the answer by this function's own condition.
-        let indices = unsafe { self.indices(progress) };
-        let first = entry(progress, indices, step);
+        let first = entry(progress, step);
         let sync = match step {
             Step::Write { then: Some(kind), .. } if self.kind == EngineKind::UringLinked => {
-                Some(entry(progress, indices, Step::Sync(kind)))
+                Some(entry(progress, Step::Sync(kind)))
             }
             _ => None,
         };
@@ -201,56 +176,25 @@ impl Kernel for Ring {
         }
         Ok(())
     }
-
-    fn notice(&self) -> Option<&Error> {
-        self.registered.as_ref().and_then(Registered::notice)
-    }
 }
 
-impl Drop for Ring {
-    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its
-    /// registered files stay open, and an unmount right after that would fail. Unregistering takes
-    /// effect now. A failure changes nothing else.
-    fn drop(&mut self) {
-        if self.registered.is_some() {
-            let _ = self.ring.submitter().unregister_buffers();
-            let _ = self.ring.submitter().unregister_files();
-        }
-    }
-}
-
-/// The entry of a step, by registered indices where there are some.
-fn entry(progress: &Progress, indices: Indices, step: Step) -> Entry {
-    let (fd, flags) = match indices.file {
-        Some(index) => (Fd(index.cast_signed()), Flags::FIXED_FILE),
-        None => (Fd(progress.file().descriptor().as_raw_fd()), Flags::empty()),
-    };
-    let entry = match step {
+/// The entry of a step.
+fn entry(progress: &Progress, step: Step) -> Entry {
+    let fd = Fd(progress.file().descriptor().as_raw_fd());
+    match step {
         Step::Write { span, dsync, then: _ } => {
             let (at, len) = memory(progress, span);
             let flags = if dsync { libc::RWF_DSYNC } else { 0 };
-            match indices.buffer {
-                Some(index) => {
-                    let write = opcode::WriteFixed::new(fd, at, len, index);
-                    write.offset(span.offset).rw_flags(flags).build()
-                }
-                None => opcode::Write::new(fd, at, len).offset(span.offset).rw_flags(flags).build(),
-            }
+            opcode::Write::new(fd, at, len).offset(span.offset).rw_flags(flags).build()
         }
         Step::Read { span } => {
             let (at, len) = memory(progress, span);
-            match indices.buffer {
-                Some(index) => {
-                    opcode::ReadFixed::new(fd, at, len, index).offset(span.offset).build()
-                }
-                None => opcode::Read::new(fd, at, len).offset(span.offset).build(),
-            }
+            opcode::Read::new(fd, at, len).offset(span.offset).build()
         }
         Step::Sync(SyncKind::All) => opcode::Fsync::new(fd).build(),
         Step::Sync(SyncKind::Data) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         Step::Finished => unreachable!("a finished request is not started"),
-    };
-    entry.flags(flags)
+    }
 }
 
 fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
@@ -297,8 +241,7 @@ fn build(entries: u32) -> io::Result<IoUring> {
 fn check_operations(ring: &IoUring, kind: EngineKind) -> Result<()> {
     let mut probe = Probe::new();
     let known = ring.submitter().register_probe(&mut probe).is_ok();
-    let needed =
-        [opcode::Write::CODE, opcode::Read::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
+    let needed = [opcode::Write::CODE, opcode::Read::CODE, opcode::Fsync::CODE];
     if known && needed.iter().all(|&code| probe.is_supported(code)) {
         return Ok(());
     }
@@ -319,7 +262,7 @@ fn explain(source: io::Error, kind: EngineKind) -> Error {
              profile hides it; use engine caller, pool or aio"
         }
         Some(libc::ENOMEM) => {
-            "rings and registered buffers count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, \
+            "rings count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, \
              LimitMEMLOCK= in systemd), lower the depth, or use engine caller, pool or aio"
         }
         _ => "use engine caller, pool or aio",

@@ -256,7 +256,6 @@ const WAYS_OF_IO: &[&str] = &[
     "reuse direct fdatasync uring",
     "reuse direct fdatasync uring-linked",
     "reuse direct rwf-dsync uring",
-    "reuse direct rwf-dsync uring-registered",
     "reuse fdatasync aio",
     "reuse direct fdatasync aio",
     "reuse direct rwf-dsync aio",
