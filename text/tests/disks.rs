@@ -61,7 +61,7 @@ fn disk_of(
 }
 
 fn attach(image: &Path) -> inkstone_io::Result<LoopDevice> {
-    LoopDevice::attach(image, LoopOptions { direct_io: false, sector_bytes: 512, read_only: false })
+    LoopDevice::attach(image, LoopOptions { direct_io: false, sector_bytes: 512 })
 }
 
 impl SmallDisk {

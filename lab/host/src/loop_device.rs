@@ -25,7 +25,6 @@ const CONTROL: &str = "/dev/loop-control";
 const LOOP_CTL_GET_FREE: u32 = 0x4C82;
 const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CLR_FD: u32 = 0x4C01;
-const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Other programs take free devices too: for how long the next free one may be gone again.
@@ -44,14 +43,12 @@ pub struct LoopOptions {
     /// Bytes of a sector that it shows; 0 for the kernel's choice (512, or more with `direct_io`
     /// where the disk below needs it).
     pub sector_bytes: u32,
-    /// Refuses writes.
-    pub read_only: bool,
 }
 
 impl Default for LoopOptions {
-    /// Direct I/O with sectors of 4096 bytes, for writing: the nearest to a disk of today.
+    /// Direct I/O with sectors of 4096 bytes: the nearest to a disk of today.
     fn default() -> Self {
-        Self { direct_io: true, sector_bytes: 4096, read_only: false }
+        Self { direct_io: true, sector_bytes: 4096 }
     }
 }
 
@@ -76,10 +73,8 @@ struct LoopConfig([u8; 304]);
 
 impl LoopConfig {
     fn new(file: &File, backing: &Path, options: LoopOptions) -> Self {
-        let with = |wanted: bool, flag: u32| if wanted { flag } else { 0 };
-        let flags = LO_FLAGS_AUTOCLEAR
-            | with(options.direct_io, LO_FLAGS_DIRECT_IO)
-            | with(options.read_only, LO_FLAGS_READ_ONLY);
+        let direct = if options.direct_io { LO_FLAGS_DIRECT_IO } else { 0 };
+        let flags = LO_FLAGS_AUTOCLEAR | direct;
         // The name is for people who list devices; sysfs has the whole. Its last byte stays 0.
         let name: Vec<u8> = backing.as_os_str().as_bytes().iter().copied().take(63).collect();
         let mut config = Self([0; 304]);
@@ -106,10 +101,10 @@ impl LoopDevice {
     /// disk has bigger sectors), or with other sectors. Then it is
     /// [unsupported](Error::is_unsupported).
     pub fn attach(backing: &Path, options: LoopOptions) -> Result<LoopDevice> {
-        let open = |path: &Path, writes| OpenOptions::new().read(true).write(writes).open(path);
-        let file = retry(|| open(backing, !options.read_only))
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+        let file = retry(|| open(backing))
             .map_err(|error| Error::new("open a loop device's file", backing, error))?;
-        let control = retry(|| open(Path::new(CONTROL), true)).map_err(|error| {
+        let control = retry(|| open(Path::new(CONTROL))).map_err(|error| {
             Error::new("open", CONTROL, error)
                 .advise("loop devices need root and the loop driver (modprobe loop)")
         })?;
@@ -117,18 +112,14 @@ impl LoopDevice {
         // attaches one in 100 ms (it syncs the file first), all others get the same name in that
         // time, and one thread can lose every race. So ours take turns.
         retry(|| control.lock()).map_err(|error| Error::new("lock", CONTROL, error))?;
-        let configured = configure(&control, &LoopConfig::new(&file, backing, options), options);
+        let configured = configure(&control, &LoopConfig::new(&file, backing, options));
         // Not by closing it: a child that another thread forks at this moment has it open too.
         let _ = control.unlock();
         let (path, file) = configured.map_err(|error| {
-            let LoopOptions { direct_io, sector_bytes, read_only } = options;
-            let (io, mode) = (
-                if direct_io { "direct" } else { "buffered" },
-                if read_only { "reading alone" } else { "writing" },
-            );
+            let LoopOptions { direct_io, sector_bytes } = options;
+            let io = if direct_io { "direct" } else { "buffered" };
             error.advise(format!(
-                "no loop device for {} with {io} I/O and sectors of {sector_bytes} bytes, for \
-                 {mode}",
+                "no loop device for {} with {io} I/O and sectors of {sector_bytes} bytes",
                 backing.display()
             ))
         })?;
@@ -213,14 +204,14 @@ impl Drop for LoopDevice {
 }
 
 /// Takes the next free device until one is ours.
-fn configure(control: &File, config: &LoopConfig, options: LoopOptions) -> Result<(PathBuf, File)> {
+fn configure(control: &File, config: &LoopConfig) -> Result<(PathBuf, File)> {
     let start = Instant::now();
     loop {
         // SAFETY: this request takes no argument and returns a number.
         let index = unsafe { request(control, LOOP_CTL_GET_FREE, 0) }
             .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
         let path = PathBuf::from(format!("/dev/loop{index}"));
-        let opened = OpenOptions::new().read(true).write(!options.read_only).open(&path);
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
         let configured = opened.and_then(|device| {
             // SAFETY: the request reads one `struct loop_config`, which `config` is; it lives until
             // the call returns.

@@ -81,8 +81,8 @@ named_choice! {
 impl LoopMode {
     fn options(self) -> LoopOptions {
         match self {
-            Self::Buffered => LoopOptions { direct_io: false, sector_bytes: 512, read_only: false },
-            Self::Direct => LoopOptions { direct_io: true, sector_bytes: 4096, read_only: false },
+            Self::Buffered => LoopOptions { direct_io: false, sector_bytes: 512 },
+            Self::Direct => LoopOptions { direct_io: true, sector_bytes: 4096 },
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! *Owns*: the causes, and their sentences. *May not touch*: how the facts were found.
 
-use inkstone_io::{Barriers, CopyOnWrite};
+use inkstone_io::CopyOnWrite;
 use serde::Serialize;
 
 use super::recording::{Place, SeenFile};
@@ -107,8 +107,15 @@ const SELDOM: f64 = 0.005;
 /// reserved block or of a hole, first writes are not the cause.
 const INODES_MIN: f64 = 4.0;
 
-/// Finds the cause of the syncs of a row: of one file, or of files that came and went.
-pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how: How) -> Cause {
+/// Finds the cause of the syncs of a row: of one file, or of files that came and went. `looks`: how
+/// often files were looked at, each time with at most one birth to be seen.
+pub fn cause(
+    files: &[&SeenFile],
+    place: Option<&Place>,
+    tally: &FileTally,
+    how: How,
+    looks: u64,
+) -> Cause {
     let SyncBill { syncs, waited, data_writes, journal_writes, metadata_writes, .. } = tally.bill;
     if data_writes + journal_writes + metadata_writes == 0.0 {
         return Cause::NothingWritten;
@@ -119,7 +126,7 @@ pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how:
     }
     // Each of the files, or each of those that had the name, was created while it was watched.
     let births = files.iter().map(|file| file.births - 1 + u64::from(file.is_created)).sum::<u64>();
-    if births > 2 && births * 4 > syncs {
+    if births > 2 && births * 4 > syncs.min(looks) {
         return Cause::CreatedAgain;
     }
     let grew = files.iter().any(|file| file.grew());
@@ -194,7 +201,7 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
     } else if cause == Cause::TimeStamps && more {
         sentence.push_str(&format!("; fdatasync would pay {floor}"));
     }
-    if place.is_some_and(|place| place.barriers == Barriers::Off) {
+    if place.is_some_and(|place| !place.layer.has_barriers) {
         sentence.push_str(". The mount has no barriers: a power loss can lose what was synced");
     }
     sentence

@@ -629,24 +629,6 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Programs that have a file on the disk of this directory open for writing, as `NAME (NUMBER)`.
-pub(super) fn writers_beside(directory: &Path) -> Vec<String> {
-    let Ok(here) = fs::metadata(directory) else { return Vec::new() };
-    let own = std::process::id();
-    let writes = |id: u32, number: u32| {
-        let of_file = fs::metadata(format!("/proc/{id}/fd/{number}"));
-        let is_here = of_file.is_ok_and(|facts| facts.is_file() && facts.dev() == here.dev());
-        let info = || fs::read_to_string(format!("/proc/{id}/fdinfo/{number}")).ok();
-        is_here
-            && info().and_then(|text| OpenedAs::parse(&text)).is_some_and(|opened| opened.writes)
-    };
-    let is_writer = |id: u32| {
-        numbers_in(&format!("/proc/{id}/fd")).into_iter().any(|number| writes(id, number))
-    };
-    let ids = numbers_in("/proc").into_iter().filter(|&id| id != own && is_writer(id));
-    ids.filter_map(|id| Some(format!("{} ({id})", stat_of(id)?.name))).collect()
-}
-
 /// The kernel marks the path of a file that was removed.
 fn without_mark(link: &Path) -> (PathBuf, bool) {
     let text = link.to_string_lossy();
@@ -685,7 +667,6 @@ fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
         layer,
         since_ns: 0,
         copy_on_write: facts.copy_on_write,
-        barriers: facts.mount.barriers,
         options: facts.mount.options.clone().unwrap_or_default(),
         loop_backing: disk.loop_backing.clone(),
         memory: facts.memory_below(),

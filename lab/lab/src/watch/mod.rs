@@ -20,6 +20,7 @@ mod slow_collect;
 pub mod slow_report;
 #[cfg(test)]
 mod slow_tests;
+mod spans;
 pub mod syncs;
 pub mod tally;
 #[cfg(test)]
@@ -55,8 +56,6 @@ pub struct WatchOptions {
 
 /// The most files that are listed.
 const FILES_LISTED: usize = 16;
-/// The most programs that are named in place of one that was not there.
-const WRITERS_LISTED: usize = 6;
 /// With more than one of so many syncs not covered by a flush, a part of the bill is missing.
 const UNCOVERED_MAX: u64 = 50;
 /// How often to look up the files of new syncs, since files may be removed soon.
@@ -230,7 +229,9 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
 fn finding(report: &WatchReport, seen: &Seen, target: &Target, is_all: bool) -> String {
     match (report.files.first(), target) {
         (Some(file), _) => format!("{}.", file.why),
-        (None, Target::Path(path)) if seen.processes.is_empty() => nobody_in(path),
+        (None, Target::Path(path)) if seen.processes.is_empty() => {
+            format!("No program had a file below {} open.", collect::absolute(path).display())
+        }
         (None, _) if seen.processes.is_empty() => "No such process was seen.".into(),
         (None, _) if !is_all => "Whether this program syncs its files could not be seen.".into(),
         (None, _) => format!(
@@ -239,22 +240,6 @@ fn finding(report: &WatchReport, seen: &Seen, target: &Target, is_all: bool) -> 
             report.seconds
         ),
     }
-}
-
-/// What to watch instead of a directory in which no program had a file open.
-fn nobody_in(directory: &Path) -> String {
-    let directory = collect::absolute(directory);
-    let writers = collect::writers_beside(&directory);
-    let next = match writers.as_slice() {
-        [] => "Run a program that syncs there meanwhile, for example \
-               `while sleep 0.1; do date; done | inkstone append demo`."
-            .to_owned(),
-        all => format!(
-            "These have files on the same disk open for writing: {}. Watch one by its number.",
-            all[..all.len().min(WRITERS_LISTED)].join(", ")
-        ),
-    };
-    format!("No program had a file below {} open. {next}", directory.display())
 }
 
 fn place_warnings(recording: &Recording, used: &[String]) -> Vec<String> {
@@ -315,7 +300,10 @@ impl One<'_> {
         let no_bill = self.no_bill(files[0].place, how);
         let bill = no_bill.is_none().then_some(self.row.tally.bill);
         let cause = match bill {
-            Some(_) => cause(&files, place, &self.row.tally, how),
+            Some(_) => {
+                let looks = (self.seconds / TICK.as_secs_f64()) as u64;
+                cause(&files, place, &self.row.tally, how, looks)
+            }
             None => cause::Cause::Unknown,
         };
         let path = self.row.path.clone();
@@ -329,7 +317,7 @@ impl One<'_> {
             advice: self.advice(cause),
             file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
-            note: self.row.note(self.syncs),
+            more_files: self.row.files.len() - 1,
             calls: by_how.iter().map(|(how, all)| (*how, self.calls(all))).collect(),
             bytes_between: self.bytes_between(),
             bill,

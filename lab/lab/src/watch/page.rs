@@ -66,8 +66,11 @@ pub fn page(report: &WatchReport, width: usize) -> String {
 }
 
 fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
-    let note = file.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
-    text.push_str(&wrapped(&format!("{}{note}", file.path), width));
+    let files = match file.more_files {
+        0 => String::new(),
+        more => format!(" ({} files)", more + 1),
+    };
+    text.push_str(&wrapped(&format!("{}{files}", file.path), width));
     for (how, calls) in &file.calls {
         let failed = match calls.failed {
             0 => String::new(),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use inkstone_host::{DeviceNumber, ExtentMap, OpenedAs, TraceEvent, TraceKind};
-use inkstone_io::{Barriers, CopyOnWrite};
+use inkstone_io::CopyOnWrite;
 
 use crate::bill::Layer;
 
@@ -167,8 +167,6 @@ pub struct Place {
     pub since_ns: u64,
     /// Whether overwriting moves data.
     pub copy_on_write: CopyOnWrite,
-    /// Whether syncs reach the medium.
-    pub barriers: Barriers,
     /// Options of the mount.
     pub options: String,
     /// For a loop device: its file.

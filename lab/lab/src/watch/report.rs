@@ -49,8 +49,8 @@ pub struct FileReport {
     pub file_system: String,
     /// The disk.
     pub device: String,
-    /// What happened to its name meanwhile.
-    pub note: Option<String>,
+    /// How many more files with names of this kind came and went, and are in this row.
+    pub more_files: usize,
     /// The syncs, by how they were asked for.
     pub calls: BTreeMap<How, Calls>,
     /// Bytes that the program wrote for each sync; `None` where its calls do not show it.

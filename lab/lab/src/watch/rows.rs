@@ -69,28 +69,6 @@ fn pattern(path: &str) -> String {
     if path.contains('/') { format!("{directory}/{kind}") } else { kind }
 }
 
-impl Row<'_> {
-    /// What became of its files, if that is worth saying.
-    pub(super) fn note(&self, syncs: &Syncs) -> Option<String> {
-        let files = || self.files.iter().map(|&file| &syncs.files[file]);
-        let again: u64 = self.files.iter().filter_map(|file| syncs.again.get(file)).sum();
-        let births: u64 = files().map(|file| file.births - 1).sum();
-        let (all, first) = (self.files.len() as u64, files().next()?);
-        let is_named = first.path.is_absolute();
-        let same = files().all(|file| file.path == first.path);
-        match all + again.max(births) {
-            2.. if again.max(births) > 1 || all > 1 && same && is_named => {
-                Some("created again and again under this name".into())
-            }
-            _ if all > 1 => Some(format!("{all} files")),
-            _ if !is_named => None,
-            _ if first.is_gone => Some("removed or renamed while it was watched".into()),
-            _ if first.is_new => Some("opened while it was watched".into()),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,6 +21,7 @@ use crate::bill::requests::{DeviceRequest, Pairs};
 
 use super::recording::Recording;
 use super::slow_report::{Asker, SlowCall, SlowReport, Wait, Waited};
+use super::spans::{cut, length};
 
 /// The most calls that are explained.
 pub const LISTED: usize = 100;
@@ -391,7 +392,10 @@ impl<'a> Proof<'a> {
                 (_, None) => {}
             }
         }
-        let share = |spans: &[Range<u64>]| overlap(spans, &span) as f64;
+        let share = |spans: &[Range<u64>]| {
+            let mut within: Vec<_> = spans.iter().filter_map(|one| cut(one, &span)).collect();
+            length(&mut within) as f64
+        };
         let beside = others.iter().map(|(who, spans)| (share(spans), who));
         let beside = beside.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(ns, _)| *ns >= most);
         match (self.slow.host, beside) {
@@ -478,20 +482,4 @@ fn busy(events: &[TraceEvent]) -> Vec<Range<u64>> {
         }
     }
     spans
-}
-
-/// How much of a span these cover together.
-fn overlap(spans: &[Range<u64>], within: &Range<u64>) -> u64 {
-    let mut cut: Vec<Range<u64>> = spans
-        .iter()
-        .map(|span| span.start.max(within.start)..span.end.min(within.end))
-        .filter(|span| span.start < span.end)
-        .collect();
-    cut.sort_unstable_by_key(|span| span.start);
-    let (mut sum, mut until) = (0, within.start);
-    for span in cut {
-        sum += span.end.saturating_sub(span.start.max(until));
-        until = until.max(span.end);
-    }
-    sum
 }

@@ -117,8 +117,6 @@ pub struct Syncs {
     pub(super) direct: HashMap<u32, Vec<(u64, usize)>>,
     /// How many calls have no row, since their file could not be named.
     pub unnamed: u64,
-    /// How often files were created, synced and removed under the same name.
-    pub again: HashMap<usize, u64>,
 }
 
 impl Syncs {
@@ -440,7 +438,6 @@ impl<'a> Finder<'a> {
         let gone = seen.filter(|seen| self.found.files[seen.file].is_gone);
         let file = gone.map(|seen| seen.file);
         let file = file.unwrap_or_else(|| self.nameless(device, inode));
-        *self.found.again.entry(file).or_default() += 1;
         self.found.by_inode.insert((device, inode), file);
         file
     }

@@ -17,6 +17,7 @@ use crate::bill::requests::DeviceRequest;
 use crate::stats::median;
 
 use super::recording::{FileState, Recording};
+use super::spans::{cut, length};
 use super::syncs::{How, Syncs};
 
 /// The cost of the syncs of one file: sums until `share`, then means.
@@ -396,20 +397,4 @@ fn layers_of(recording: &Recording, syncs: &Syncs) -> Vec<Layer> {
     }
     layers.iter_mut().for_each(Layer::settle);
     layers
-}
-
-fn cut(range: &Range<u64>, within: &Range<u64>) -> Option<Range<u64>> {
-    let (start, end) = (range.start.max(within.start), range.end.min(within.end));
-    (start < end).then_some(start..end)
-}
-
-/// The total length of the ranges, with overlaps counted once.
-fn length(ranges: &mut [Range<u64>]) -> u64 {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let (mut all, mut until) = (0, 0);
-    for range in ranges.iter() {
-        all += range.end.saturating_sub(range.start.max(until));
-        until = until.max(range.end);
-    }
-    all
 }

@@ -7,7 +7,7 @@ use inkstone_host::{
     Call, Comm, DeviceNumber, Extent, ExtentMap, ExtentState, OpenedAs, RequestFlags, TraceEvent,
     TraceKind,
 };
-use inkstone_io::{Barriers, CopyOnWrite};
+use inkstone_io::CopyOnWrite;
 
 use super::cause::{Cause, words};
 use super::collect::{Seen, Target};
@@ -100,7 +100,6 @@ pub(super) fn recording(before: Option<FileState>, after: Option<FileState>) -> 
         },
         since_ns: 0,
         copy_on_write: CopyOnWrite::Never,
-        barriers: Barriers::On,
         options: "rw".into(),
         loop_backing: None,
         memory: None,

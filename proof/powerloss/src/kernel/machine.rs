@@ -155,7 +155,7 @@ impl Machine {
         let server = self.server.as_ref().ok_or("the machine was removed")?;
         let file = server.serve(disk);
         // A buffered loop device is the common one; FUSE passes each of its writes on as it comes.
-        let options = LoopOptions { direct_io: false, sector_bytes: 512, read_only: false };
+        let options = LoopOptions { direct_io: false, sector_bytes: 512 };
         LoopDevice::attach(&file, options).map_err(|error| error.to_string())
     }
 
