@@ -3,8 +3,6 @@
 //! *Owns*: the 24 bytes with which a frame begins, the kinds, the payloads of control frames. *May
 //! not touch*: groups.
 
-use alloc::vec::Vec;
-
 use crate::bytes::{all_zero, put_u32, put_u64, u32_at, u64_at};
 use crate::group::{Identity, Summed};
 use crate::limits::{ALIGN, FRAME_HEADER_BYTES};
@@ -267,13 +265,6 @@ impl Control {
             Self::Seal(next) => put_u64(payload, 0, next.get()),
             Self::Padding(_) => {}
         }
-    }
-
-    /// Its payload.
-    pub fn to_payload(&self) -> Vec<u8> {
-        let mut payload = alloc::vec![0; self.payload_bytes()];
-        self.encode(&mut payload);
-        payload
     }
 
     /// Reads a payload; `None` for a record, and for a payload that is impossible for the kind.

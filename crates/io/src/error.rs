@@ -287,15 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_error_can_still_get_details() {
-        let first = Error::new("fsync", "/log/7", io::Error::from_raw_os_error(libc::EIO));
-        let second = first.clone().at(8);
-        assert_eq!(first.offset(), None);
-        assert_eq!(second.offset(), Some(8));
-        assert_eq!(second.raw_os_error(), Some(libc::EIO));
-    }
-
-    #[test]
     fn a_forked_childs_error_stays_one() {
         let error = Error::forked("pwrite", "/log/7");
         let copy = error.clone().at(8);

@@ -396,19 +396,6 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_parent_is_made_only_where_that_is_asked_for() {
-        let above = tempfile::tempdir().expect("a directory");
-        let mut sync = |_: &Held| Ok(());
-        let path = above.path().join("disk/a");
-        let refused = Held::create(&path, 0o700, false, &mut sync).expect_err("no parent");
-        assert_eq!(refused.kind(), ErrorKind::NotFound);
-        assert!(refused.to_string().contains("mount"), "{refused}");
-        assert!(!above.path().join("disk").exists());
-        Held::create(&above.path().join("a"), 0o700, false, &mut sync).expect("created");
-        Held::create(&path, 0o700, true, &mut sync).expect("created with its parent");
-    }
-
-    #[test]
     fn a_creation_that_cannot_be_synced_fails_and_one_that_was_there_need_not_be_ours() {
         let above = tempfile::tempdir().expect("a directory");
         let path = above.path().join("a");
@@ -438,23 +425,6 @@ mod tests {
         held.remove("two").expect("removed");
         held.rename_new("one", "two").expect("renamed");
         assert_eq!(std::fs::read(&two).expect("read"), b"1");
-    }
-
-    #[test]
-    fn a_directory_that_was_removed_says_so() {
-        let above = tempfile::tempdir().expect("a directory");
-        let path = above.path().join("a");
-        std::fs::create_dir(&path).expect("made");
-        let held = Held::open(&path).expect("held");
-        std::fs::remove_dir(&path).expect("removed");
-        std::fs::create_dir(&path).expect("another");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let source = held.open_file("x", flags, 0o600).expect_err("removed");
-        let errors = [held.failed("open", "x", source), held.list().expect_err("removed")];
-        for error in errors {
-            assert!(error.to_string().contains("was removed while it was open"), "{error}");
-        }
-        assert_eq!(std::fs::read_dir(&path).expect("listed").count(), 0);
     }
 
     #[test]

@@ -198,41 +198,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_of_one_stretch_are_there_and_no_others() {
-        let memory = Memory::new();
-        let mut shared = Shared::default();
-        let mut push = |file, at, bytes| {
-            memory.recent().push(&mut shared, file, at, &content(file, at, bytes))
-        };
-        assert!(!has(&memory, 0, 0, 8), "nothing yet");
-        push(1, 800, 80);
-        push(1, 880, 160);
-        assert!(has(&memory, 1, 800, 240) && has(&memory, 1, 872, 16));
-        assert!(
-            !has(&memory, 1, 792, 16) && !has(&memory, 1, 1032, 16) && !has(&memory, 2, 800, 8)
-        );
-        // The memory is full, and goes around.
-        push(1, 1040, RECENT_BYTES);
-        assert!(has(&memory, 1, 1040, RECENT_BYTES) && !has(&memory, 1, 1032, 8));
-        push(1, 1040 + RECENT_BYTES as u64, 40);
-        assert!(has(&memory, 1, 1080, RECENT_BYTES) && !has(&memory, 1, 1072, 8));
-        // A gap, and another file: another stretch.
-        push(1, 3 << 20, 64);
-        assert!(has(&memory, 1, 3 << 20, 64) && !has(&memory, 1, 1080, 8));
-        push(2, (3 << 20) + 64, 64);
-        assert!(has(&memory, 2, (3 << 20) + 64, 64) && !has(&memory, 1, 3 << 20, 8));
-        // More than fits, and what is in no words, is not shared, and is a gap.
-        push(2, (3 << 20) + 128, RECENT_BYTES + 8);
-        assert!(!has(&memory, 2, (3 << 20) + 128, 8));
-        memory.recent().push(&mut shared, 2, (3 << 20) + 128, &[1; 7]);
-        assert!(
-            !memory.recent().copy(2, (3 << 20) + 64, &mut [0; 7])
-                && !memory.recent().copy(2, 1, &mut [0; 8])
-        );
-        assert!(!memory.recent().copy(2, u64::MAX - 7, &mut [0; 16]));
-    }
-
-    #[test]
     fn copies_beside_the_writer_are_whole_or_refused() {
         let memory = Memory::new();
         let done = std::sync::atomic::AtomicBool::new(false);

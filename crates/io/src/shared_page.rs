@@ -689,17 +689,6 @@ mod tests {
         assert!(open(&shared_page, &lock).is_some(), "root follows the log of another user");
     }
 
-    /// A publisher that dies in the middle leaves an odd count.
-    #[test]
-    fn half_a_publication_is_none_and_takes_no_time() {
-        let lock = lock_file();
-        let shared_page = published(&lock);
-        shared_page.mapped.page().count.store(7, Ordering::SeqCst);
-        assert_eq!(open(&shared_page, &lock).expect("there").read(), None);
-        shared_page.publish(1, [3; 5], true);
-        assert_eq!(open(&shared_page, &lock).expect("there").read(), Some([3; 5]));
-    }
-
     /// Where only `read`, `write` and `exit` are allowed, every other call kills.
     #[test]
     fn a_publication_makes_no_system_call_unless_a_reader_sleeps() {

@@ -161,22 +161,6 @@ fn a_lock_file_that_is_somebodys_own_is_locked_and_keeps_what_is_in_it() {
 }
 
 #[test]
-fn a_lock_file_can_be_read_by_nobody_who_may_not_read_the_other_files() {
-    use std::os::unix::fs::PermissionsExt;
-    let (made, directory) = directory();
-    let mode =
-        |name: &str| fs::metadata(made.path().join(name)).unwrap().permissions().mode() & 0o777;
-    drop((
-        directory.lock("lock").unwrap().unwrap(),
-        directory.open("file", &OpenFile::new_file()).unwrap(),
-    ));
-    assert_eq!((mode("lock"), mode("file")), (0o600, 0o600));
-    let wider = directory.file_mode(0o640);
-    drop((wider.lock("newer").unwrap().unwrap(), wider.lock("lock").unwrap().unwrap()));
-    assert_eq!((mode("newer"), mode("lock")), (0o640, 0o600), "one that is there keeps its own");
-}
-
-#[test]
 fn what_only_looks_like_a_lock_is_refused() {
     let (made, directory) = directory();
     fs::create_dir(made.path().join("directory")).unwrap();
@@ -190,37 +174,6 @@ fn what_only_looks_like_a_lock_is_refused() {
     }
     let error = OsDirectory::open("/proc").unwrap().lock("lock").unwrap_err().to_string();
     assert!(error.contains("/proc/lock") && error.contains("may write to"), "{error}");
-}
-
-#[test]
-fn directories_are_created_as_deep_as_needed() {
-    let (made, _) = directory();
-    let path = made.path().join("a/b/c");
-    let directory = OsDirectory::create(&path).unwrap();
-    assert_eq!(directory.path(), path);
-    drop(directory.open("x", &OpenFile::new_file()).unwrap());
-    assert_eq!(OsDirectory::create(&path).unwrap().list().unwrap(), ["x"]);
-    let error = OsDirectory::create(path.join("x/y")).unwrap_err();
-    assert!(error.to_string().contains("x/y"), "{error}");
-    assert!(OsDirectory::create(path.join("x")).unwrap_err().to_string().contains("directory"));
-    OsDirectory::create("/").unwrap();
-    OsDirectory::create(".").unwrap();
-}
-
-#[test]
-fn facts_tell_files_apart_and_count_their_names() {
-    let (made, directory) = directory();
-    let a = directory.open("a", &OpenFile::new_file()).unwrap();
-    let b = directory.open("b", &OpenFile::new_file()).unwrap();
-    let facts = a.facts().unwrap();
-    assert_eq!((facts.hard_links, facts.has_shared_extents), (1, false));
-    assert_ne!(facts.inode, b.facts().unwrap().inode);
-    fs::hard_link(made.path().join("a"), made.path().join("c")).unwrap();
-    let again = directory.open("c", &OpenFile::existing().read_only()).unwrap();
-    assert_eq!((again.facts().unwrap().inode, again.facts().unwrap().hard_links), (facts.inode, 2));
-    directory.remove("a").unwrap();
-    directory.remove("c").unwrap();
-    assert_eq!(a.facts().unwrap().hard_links, 0);
 }
 
 #[test]
@@ -238,21 +191,6 @@ fn a_file_system_without_fiemap_shares_nothing() {
         "or this shows nothing"
     );
     assert!(!file.facts().unwrap().has_shared_extents);
-}
-
-#[test]
-fn a_size_can_be_set_both_ways() {
-    let (_made, directory) = directory();
-    let file = directory.open("a", &OpenFile::new_file()).unwrap();
-    file.write_at(b"abcdef", 0).unwrap();
-    file.set_len(3).unwrap();
-    file.set_len(5).unwrap();
-    let mut bytes = [9; 8];
-    assert_eq!((file.read_at(&mut bytes, 0).unwrap(), bytes), (5, *b"abc\0\0\x09\x09\x09"));
-    let to_read = directory.open("a", &OpenFile::existing().read_only()).unwrap();
-    let error = to_read.set_len(9).unwrap_err();
-    assert_eq!((error.operation(), error.offset()), ("ftruncate", Some(9)));
-    assert_eq!(file.len_bytes().unwrap(), 5);
 }
 
 #[test]
