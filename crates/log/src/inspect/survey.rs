@@ -87,8 +87,10 @@ pub(crate) fn steady(
                 }
                 before = places;
             }
-            // A file was removed between listing and opening.
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            // A file was removed between listing and opening, or given back while it was read.
+            Err(Error::Io(error))
+                if [io::ErrorKind::NotFound, io::ErrorKind::UnexpectedEof]
+                    .contains(&error.kind()) => {}
             Err(error) => return Err(error),
         }
     }

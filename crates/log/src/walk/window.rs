@@ -4,6 +4,7 @@
 //!
 //! Reads are aligned in memory, offset and length, so the same code works with O_DIRECT.
 
+use std::io;
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
@@ -246,11 +247,11 @@ impl Walk {
                     if self.window.bytes().len()
                         < (at.saturating_sub(self.window.at()) as usize) + bytes
                     {
-                        // The file has become shorter since its size was asked for; the log itself
-                        // never does that.
+                        // Its writer has given the file back, or somebody has cut it.
                         let why = "the file became shorter while it was read";
+                        let why = io::Error::new(io::ErrorKind::UnexpectedEof, why);
                         let path = self.window.file.path();
-                        return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());
+                        return Err(inkstone_io::Error::new("pread", path, why).at(at).into());
                     }
                 }
                 Step::GroupStart(start) => return Ok(Item::GroupStart(start)),

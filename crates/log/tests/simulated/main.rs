@@ -22,7 +22,6 @@ mod watched;
 mod basics;
 mod beside_sim;
 mod copying;
-mod cuts_sim;
 mod damage;
 mod directories;
 mod extremes;

@@ -1,18 +1,25 @@
-//! Writers that come, go and die between any two steps of a reader; and what a reader has shown,
-//! after any crash.
+//! Writers that come, go, fail and die between any two steps of a reader or of `verify`; and what a
+//! reader has shown, after any crash.
 //!
-//! *Owns*: what happens before the n-th operation of a directory, and the histories that are run in
-//! it.
+//! *Owns*: what happens before the n-th call of a directory, a file or an engine, and the histories
+//! that are run in it. *May not touch*: what is counted (`beside_sim.rs`).
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::beside_sim::{nasty, open, read, small};
-use crate::watched::{Call, watched};
-use inkstone::{Error, Log, Lsn, Reader};
+use crate::history::small;
+use inkstone::inspect::verify_in;
+use inkstone::{Access, Cursor, Directory as _, Durability, Error, Log, Lsn, Options, Reader};
+use inkstone_sim::hooked::{Call, Hook};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk};
+use inkstone_sim::{
+    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind,
+    SimDirectory, SimDisk, errno,
+};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -40,20 +47,26 @@ impl Plan {
     }
 }
 
-/// A reader's directory, in which that happens; what no reader may do fails the test.
-fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<SimDirectory> {
-    let plan = Arc::clone(plan);
-    let onlooker = move |call: &Call<'_>| {
+/// What no reader may do fails the test.
+impl Hook for Plan {
+    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
         match call {
             Call::Open { name, how } => {
                 assert!(how.read_only && !how.create_new, "a reader that opens {name} to write");
             }
-            Call::List | Call::SyncNames | Call::LockedBy { .. } => {}
-            _ => panic!("a reader's {call:?}"),
+            Call::Rename { .. } | Call::Remove { .. } | Call::Lock { .. } => {
+                panic!("a reader's {call:?}")
+            }
+            _ => {}
         }
-        plan.step();
-    };
-    Arc::new(watched(disk.directory("/log"), onlooker))
+        self.step();
+        Ok(())
+    }
+}
+
+/// A reader's directory, in which that happens.
+fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<SimDirectory> {
+    Arc::new(disk.directory("/log").hooked(Arc::clone(plan)))
 }
 
 /// What record `lsn` holds, written after `salt` cuts.
@@ -64,9 +77,11 @@ fn record(lsn: u64, salt: u64) -> Vec<u8> {
     bytes
 }
 
-fn is_record(lsn: u64, bytes: &[u8]) -> bool {
+/// After how many cuts it was written.
+fn salt_of(lsn: u64, bytes: &[u8]) -> u64 {
     let salt = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
-    bytes == record(lsn, salt)
+    assert!(bytes == record(lsn, salt), "LSN {lsn}");
+    salt
 }
 
 fn append(log: &Log, count: u64, salt: u64) {
@@ -89,198 +104,401 @@ enum Deed {
     Dies,
     /// The present writer closes the log.
     Closes,
+    /// Begins segments.
+    Rolls,
     /// Truncates nearly everything from the front, and uses all its segments again.
     Recycles,
-    /// Truncates a third from the end, and continues.
-    Cuts,
+    /// Leaves so many thirds, and continues.
+    Cuts(u64),
     /// Dies, and another writer continues.
     Follows,
+    /// Begins a segment, whose sync with this number fails; another writer continues.
+    FailsToRoll(u64),
+    /// Cuts, and the sync of the new segment's header fails.
+    FailsToCut,
+    /// Cuts, and so many bytes of the new segment's header find room.
+    IsRefusedToCut(usize),
+    /// A commit fails; another writer writes other records in that place.
+    FailsToCommit(AfterEffect),
 }
 
-const DEEDS: [Deed; 8] = [
+const DEEDS: [Deed; 19] = [
     Deed::Comes,
     Deed::ComesAndGoes,
     Deed::ComesUnsynced,
     Deed::Dies,
     Deed::Closes,
+    Deed::Rolls,
     Deed::Recycles,
-    Deed::Cuts,
+    Deed::Cuts(1),
+    Deed::Cuts(2),
     Deed::Follows,
+    Deed::FailsToRoll(1),
+    Deed::FailsToRoll(2),
+    Deed::FailsToRoll(3),
+    Deed::FailsToCut,
+    Deed::IsRefusedToCut(512),
+    Deed::IsRefusedToCut(2048),
+    Deed::IsRefusedToCut(4000),
+    Deed::FailsToCommit(AfterEffect::KeepsNew),
+    Deed::FailsToCommit(AfterEffect::RevertsToOld),
 ];
 
-type Held = Arc<Mutex<Option<Log>>>;
-
-fn writer<'a>(held: &'a mut Option<Log>, disk: &SimDisk) -> &'a Log {
-    held.get_or_insert_with(|| open(disk, small()))
+fn fails(after: AfterEffect) -> Fault {
+    Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync)
 }
 
-fn abandon(held: &mut Option<Log>) {
-    if let Some(log) = held.take() {
-        log.abandon();
+/// A log that others read, and its writer.
+#[derive(Clone)]
+struct Scene {
+    disk: SimDisk,
+    options: Options,
+    held: Arc<Mutex<Option<Log>>>,
+    /// What a cut was to leave: who looked before it has shown more, and it may have failed.
+    doubt: Arc<AtomicU64>,
+}
+
+impl Scene {
+    fn new(seed: u64, disk: DiskOptions, options: Options) -> Self {
+        let disk = SimDisk::new(seed, disk);
+        Self { disk, options, held: Arc::default(), doubt: Arc::new(AtomicU64::new(u64::MAX)) }
     }
-}
 
-fn close(held: &mut Option<Log>) {
-    if let Some(log) = held.take() {
-        log.close().unwrap();
+    fn open(&self) -> Log {
+        Log::open_in(Arc::new(self.disk.directory("/log")), self.options.clone()).unwrap()
     }
-}
 
-fn act(deed: Deed, disk: &SimDisk, held: &Held) {
-    let mut held = held.lock().unwrap();
-    match deed {
-        Deed::Comes => append(writer(&mut held, disk), 1, 0),
-        Deed::ComesAndGoes => {
-            append(writer(&mut held, disk), 40, 0);
-            held.take().unwrap().close().unwrap();
-        }
-        Deed::ComesUnsynced => {
-            close(&mut held);
-            let log = open(disk, small());
-            disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
-            append(&log, 1, 0);
-            log.abandon();
-        }
-        Deed::Dies => abandon(&mut held),
-        Deed::Closes => close(&mut held),
-        Deed::Recycles => {
-            let log = writer(&mut held, disk);
-            for _ in 0..3 {
-                log.truncate_before(log.last()).unwrap();
-                append(log, 80, 0);
-            }
-        }
-        Deed::Cuts => {
-            let log = writer(&mut held, disk);
+    /// A reader of what is on this disk.
+    fn read(&self, disk: &SimDisk) -> Reader {
+        Reader::open_in(Arc::new(disk.directory("/log")), self.options.clone()).unwrap()
+    }
+
+    fn kill(&self) {
+        self.held.lock().unwrap().take().into_iter().for_each(Log::abandon);
+    }
+
+    /// What the writer does, which comes if there is none.
+    fn write(&self, work: impl FnOnce(&Log)) {
+        work(self.held.lock().unwrap().get_or_insert_with(|| self.open()));
+    }
+
+    fn append(&self, count: u64, salt: u64) {
+        self.write(|log| append(log, count, salt));
+    }
+
+    /// Leaves so many thirds.
+    fn cut(&self, thirds: u64) -> inkstone::Result<()> {
+        let mut result = Ok(());
+        self.write(|log| {
             let (first, last) = (log.first().get(), log.last().get());
-            log.truncate_after(Lsn::new(last - (last - first) / 3)).unwrap();
-            append(log, 50, 1);
-        }
-        Deed::Follows => {
-            abandon(&mut held);
-            append(writer(&mut held, disk), 3, 0);
+            let left = first + (last - first) * thirds / 3;
+            result = log.truncate_after(Lsn::new(left));
+            self.doubt.store(left, Ordering::Relaxed);
+        });
+        result
+    }
+
+    fn close(&self) {
+        self.held.lock().unwrap().take().into_iter().for_each(|log| log.close().unwrap());
+    }
+
+    /// The name of the file that the next segment will have.
+    fn next_file(&self) -> String {
+        let names = self.disk.directory("/log").list().unwrap();
+        let numbers = names.iter().filter_map(|name| name.strip_suffix(".ink")?.parse().ok());
+        format!("{:020}.ink", numbers.max().unwrap_or(0_u64) + 1)
+    }
+
+    fn act(&self, deed: Deed, salt: u64) {
+        let disk = &self.disk;
+        match deed {
+            Deed::Comes => self.append(1, salt),
+            Deed::ComesAndGoes => {
+                self.append(40, salt);
+                self.close();
+            }
+            Deed::ComesUnsynced => {
+                self.close();
+                let log = self.open();
+                disk.inject(Fault::new(Effect::LostSync).on(OperationKind::Sync));
+                append(&log, 1, salt);
+                log.abandon();
+            }
+            Deed::Dies => self.kill(),
+            Deed::Closes => self.close(),
+            Deed::Rolls => self.append(80, salt),
+            Deed::Recycles => {
+                for _ in 0..3 {
+                    self.write(|log| log.truncate_before(log.last()).unwrap());
+                    self.append(80, salt);
+                }
+            }
+            Deed::Cuts(thirds) => {
+                self.cut(thirds).unwrap();
+                // More than were there.
+                self.append(80, salt);
+                self.doubt.store(u64::MAX, Ordering::Relaxed);
+            }
+            Deed::Follows => {
+                self.kill();
+                self.append(3, salt);
+            }
+            Deed::FailsToRoll(nth) => {
+                self.write(|log| {
+                    disk.inject(fails(AfterEffect::KeepsNew).file(&self.next_file()).nth(nth));
+                    let next = || record(log.last().get() + 1, salt);
+                    (0..80).find(|_| log.append_durable(&next()).is_err());
+                });
+                disk.clear_faults();
+            }
+            Deed::FailsToCut => {
+                self.write(|_| disk.inject(fails(AfterEffect::KeepsNew).file(".ink")));
+                let _ = self.cut(2);
+                disk.clear_faults();
+            }
+            Deed::IsRefusedToCut(bytes) => {
+                self.write(|_| {
+                    let short = Fault::new(Effect::ShortThenError(bytes, errno::ENOSPC));
+                    disk.inject(short.on(OperationKind::Write).file(&self.next_file()));
+                });
+                let _ = self.cut(2);
+                disk.clear_faults();
+                // A header that was written in part in a file of the pool poisons.
+                let mut is_poisoned = false;
+                self.write(|log| is_poisoned = log.sync().is_err());
+                if is_poisoned {
+                    self.kill();
+                }
+                self.append(3, salt);
+            }
+            Deed::FailsToCommit(after) => {
+                self.write(|log| {
+                    disk.inject(fails(after));
+                    log.append_durable(&[9; 700]).expect_err("its sync fails");
+                });
+                self.kill();
+                self.append(3, salt);
+            }
         }
     }
 }
 
-/// Reads to the end, with an error for each truncation; returns the last LSN.
-fn read_on(cursor: &mut inkstone::Cursor) -> u64 {
-    let mut expected = cursor.next_lsn().get();
-    loop {
-        match cursor.next() {
-            Ok(Some(shown)) => {
-                assert_eq!(shown.lsn.get(), expected);
-                assert!(is_record(expected, shown.bytes), "LSN {expected}");
-                expected += 1;
+/// The salt of each record.
+type Records = BTreeMap<u64, u64>;
+
+/// What a reader was told.
+#[derive(Default)]
+struct Told {
+    records: Vec<(u64, u64)>,
+    /// The last LSNs that cuts have left.
+    cuts: Vec<u64>,
+}
+
+impl Told {
+    /// Reads to the end, with an error for each truncation; returns the last LSN.
+    fn read_on(&mut self, cursor: &mut Cursor) -> u64 {
+        let mut expected = cursor.next_lsn().get();
+        loop {
+            match cursor.next() {
+                Ok(Some(shown)) => {
+                    assert_eq!(shown.lsn.get(), expected);
+                    self.records.push((expected, salt_of(expected, shown.bytes)));
+                    expected += 1;
+                }
+                Ok(None) => return expected - 1,
+                Err(Error::TruncatedBefore { lsn, first }) => {
+                    assert!(lsn.get() == expected && first > lsn);
+                    expected = first.get();
+                    cursor.seek(first);
+                }
+                Err(Error::TruncatedAfter { lsn, last }) => {
+                    assert!(lsn.get() == expected && last < lsn);
+                    self.cuts.push(last.get());
+                    expected = last.get() + 1;
+                }
+                Err(error) => panic!("LSN {expected}: {error}"),
             }
-            Ok(None) => return expected - 1,
-            Err(Error::TruncatedBefore { lsn, first }) => {
-                assert!(lsn.get() == expected && first > lsn);
-                expected = first.get();
-                cursor.seek(first);
-            }
-            Err(Error::TruncatedAfter { lsn, last }) => {
-                assert!(lsn.get() == expected && last < lsn);
-                expected = last.get() + 1;
-            }
-            Err(error) => panic!("LSN {expected}: {error}"),
+        }
+    }
+
+    /// Every record was the log's before or after, and every cut was one.
+    fn check(&self, before: &Records, after: &Records) {
+        for (lsn, salt) in &self.records {
+            let is_known = [before, after].iter().any(|one| one.get(lsn) == Some(salt));
+            assert!(is_known, "LSN {lsn} is of another generation: {salt}");
+        }
+        for last in &self.cuts {
+            let next = last + 1;
+            let is_cut = before.get(&next) != after.get(&next);
+            assert!(is_cut, "records after {last} were told to be cut, and are there");
         }
     }
 }
 
 /// What must be there after any crash, once it was shown.
-fn check_crashes(disk: &SimDisk, seed: u64, last: u64) {
-    for sample in 0..4 {
-        let found = disk.crash(seed << 8 | sample);
-        let reader = read(&found);
-        assert!(reader.durable().get() >= last, "{} of {last} are there", reader.durable());
-        assert_eq!(read_on(&mut reader.from(reader.first())), reader.durable().get());
+fn check_crashes(scene: &Scene, seed: u64, last: u64) {
+    for sample in 0..2 {
+        let reader = scene.read(&scene.disk.crash(seed << 8 | sample));
+        let least = last.min(scene.doubt.load(Ordering::Relaxed));
+        assert!(reader.durable().get() >= least, "{} of {last} are there", reader.durable());
+        let read = Told::default().read_on(&mut reader.from(reader.first()));
+        assert_eq!(read, reader.durable().get());
     }
 }
 
-/// Runs a history up to where the reader opens, with `deed` before its operation `before`. Gives
-/// whether it came to that.
-fn run(deed: Deed, before: u64, is_living: bool) -> bool {
-    let disk = SimDisk::new(before, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
-    let held: Held = Arc::new(Mutex::new(None));
-    append(writer(&mut held.lock().unwrap(), &disk), 100, 0);
+/// A log of several segments, one of which a cut has begun; and its writer, if it is to live.
+fn scene(seed: u64, options: &Options, is_living: bool) -> (Scene, Records) {
+    let disk = DiskOptions { writeback_ppm: 0, ..DiskOptions::default() };
+    let scene = Scene::new(seed, disk, options.clone());
+    scene.append(70, 0);
+    scene.write(|log| log.truncate_after(Lsn::new(60)).unwrap());
+    scene.append(40, 1);
     if !is_living {
-        held.lock().unwrap().take().unwrap().abandon();
+        scene.kill();
     }
-    let plan = {
-        let (disk, held) = (disk.clone(), Arc::clone(&held));
-        Plan::new(before, move || act(deed, &disk, &held))
-    };
-    let reader = Reader::open_in(meddled(&disk, &plan), small());
-    let reader =
-        reader.unwrap_or_else(|error| panic!("{deed:?} before {before}, {is_living}: {error}"));
-    let was_in_opening = plan.is_done();
-    let durable = reader.durable().get();
-    if was_in_opening {
-        check_crashes(&disk, before, durable);
+    (scene, (1..=60).map(|lsn| (lsn, 0)).chain((61..=100).map(|lsn| (lsn, 1))).collect())
+}
+
+/// The deed is done before the call with this number.
+fn planned(scene: &Scene, deed: Deed, before: u64) -> Arc<Plan> {
+    let theirs = scene.clone();
+    Plan::new(before, move || theirs.act(deed, 2))
+}
+
+/// A reader opens and reads to the end, with `deed` before its call `before`. Gives whether it came
+/// to that.
+fn read_beside(deed: Deed, before: u64, is_living: bool, options: &Options) -> bool {
+    let (scene, was) = scene(before, options, is_living);
+    let plan = planned(&scene, deed, before);
+    let reader = Reader::open_in(meddled(&scene.disk, &plan), options.clone()).unwrap();
+    if plan.is_done() {
+        check_crashes(&scene, before, reader.durable().get());
     }
-    let mut cursor = reader.from(Lsn::FIRST);
-    let last = read_on(&mut cursor);
+    let (mut cursor, mut told) = (reader.from(Lsn::FIRST), Told::default());
+    let last = told.read_on(&mut cursor);
     if !plan.is_done() {
         return false;
     }
-    check_crashes(&disk, before, last);
-    // In the end everything is seen.
-    let writer_has = held.lock().unwrap().take().map(|log| {
-        let last = log.last();
-        log.abandon();
-        last.get()
-    });
-    let last = read_on(&mut cursor);
-    assert_eq!(last, read(&disk).durable().get(), "{deed:?} before {before}, {is_living}");
-    assert!(writer_has.is_none_or(|has| has == last), "{deed:?} before {before}, {is_living}");
+    check_crashes(&scene, before, last);
+    // In the end everything is seen, by whoever was there and by a writer that opens the log.
+    scene.kill();
+    let log = scene.open();
+    let own = log.reader().records(log.first()).map(Result::unwrap);
+    let is: Records =
+        own.map(|shown| (shown.lsn.get(), salt_of(shown.lsn.get(), &shown.bytes))).collect();
+    let end = log.last().get();
+    log.close().unwrap();
+    let last = told.read_on(&mut cursor);
+    assert_eq!(last, end);
+    told.check(&was, &is);
     true
+}
+
+/// `verify` reads the log, with `deed` before its call `before`.
+fn verify_beside(deed: Deed, before: u64, is_living: bool, options: &Options) -> bool {
+    let (scene, _) = scene(before, options, is_living);
+    let plan = planned(&scene, deed, before);
+    match verify_in(meddled(&scene.disk, &plan)) {
+        Ok(report) => {
+            assert!(report.is_intact(), "{:?}", report.damage);
+            assert_eq!(report.counts().records, report.last.get() + 1 - report.first.get());
+        }
+        // Each look met a file that was removed meanwhile.
+        Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ResourceBusy => {}
+        Err(error) => panic!("{error}"),
+    }
+    plan.is_done()
+}
+
+type Run = fn(Deed, u64, bool, &Options) -> bool;
+
+/// Each deed before each step; gives how many runs that were.
+fn each_step(run: Run, options: &Options) -> u64 {
+    let mut runs = 0;
+    for (deed, is_living) in DEEDS.into_iter().flat_map(|deed| [(deed, false), (deed, true)]) {
+        for before in 1.. {
+            let place = AssertUnwindSafe(|| run(deed, before, is_living, options));
+            let has_come = catch_unwind(place).unwrap_or_else(|panic| {
+                eprintln!("{deed:?} before call {before}, beside a writer: {is_living}");
+                resume_unwind(panic)
+            });
+            if !has_come {
+                break;
+            }
+            runs += 1;
+        }
+    }
+    runs
+}
+
+/// Through the page cache and past it; each commit is made durable by a sync, which may fail.
+fn ways() -> [Options; 2] {
+    let way = |access| small().access(access).durability(Durability::Fdatasync);
+    [Access::Buffered, Access::Direct].map(way)
 }
 
 #[test]
 fn whatever_happens_between_two_steps_of_a_reader_it_shows_the_log() {
-    let mut runs = 0;
-    for deed in DEEDS {
-        for is_living in [false, true] {
-            for before in 1.. {
-                if !run(deed, before, is_living) {
-                    break;
-                }
-                runs += 1;
-            }
-        }
+    for options in ways() {
+        let runs = each_step(read_beside, &options);
+        assert!(runs > 300, "{runs}");
     }
-    // A reader takes some dozen steps, so this is every one of them.
-    assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn whatever_happens_between_two_steps_of_verify_it_finds_no_damage() {
+    let [options, _] = ways();
+    let runs = each_step(verify_beside, &options);
+    assert!(runs > 300, "{runs}");
+}
+
+fn nasty(seed: u64) -> DiskOptions {
+    let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
+    DiskOptions {
+        new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
+        directory_order: if seed.is_multiple_of(5) {
+            DirectoryOrder::Prefix
+        } else {
+            DirectoryOrder::Any
+        },
+        sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
+        writeback_ppm: if seed.is_multiple_of(2) { 0 } else { 50_000 },
+        has_direct: !seed.is_multiple_of(11),
+        ..DiskOptions::default()
+    }
 }
 
 /// A random history with a reader that reads after every step, and power losses after every read.
 fn history(seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
-    let disk = SimDisk::new(seed, nasty(seed));
-    let held: Held = Arc::new(Mutex::new(None));
-    append(writer(&mut held.lock().unwrap(), &disk), 30, 0);
-    let reader = read(&disk);
+    let scene = Scene::new(seed, nasty(seed), small().durability(Durability::Fdatasync));
+    scene.append(30, 0);
+    let reader = scene.read(&scene.disk);
     let mut cursor = reader.from(Lsn::FIRST);
     let mut states = 0;
-    for _ in 0..8 {
+    for step in 1..=8 {
         let deed = DEEDS[random.usize(0..DEEDS.len())];
-        act(deed, &disk, &held);
-        let late = read(&disk);
-        let last = read_on(&mut cursor).max(late.durable().get());
+        scene.act(deed, step);
+        let late = scene.read(&scene.disk);
+        let last = Told::default().read_on(&mut cursor).max(late.durable().get());
+        let last = last.min(scene.doubt.swap(u64::MAX, Ordering::Relaxed));
         for _ in 0..15 {
-            let found = disk.crash(random.u64(..));
-            let again = read(&found);
+            let found = scene.disk.crash(random.u64(..));
+            let again = scene.read(&found);
             assert!(
                 again.durable().get() >= last,
                 "seed {seed}, {deed:?}: {} of {last}",
                 again.durable()
             );
-            assert_eq!(read_on(&mut again.from(again.first())), again.durable().get());
+            let read = Told::default().read_on(&mut again.from(again.first()));
+            assert_eq!(read, again.durable().get());
             // And once more: what this one has shown.
-            let twice = read(&found.crash(random.u64(..)));
+            let twice = scene.read(&found.crash(random.u64(..)));
             assert!(twice.durable() >= again.durable(), "seed {seed}, {deed:?}: two deep");
             states += 2;
+        }
+        if matches!(deed, Deed::FailsToRoll(_) | Deed::FailsToCut) {
+            scene.kill();
         }
     }
     states
@@ -290,4 +508,35 @@ fn history(seed: u64) -> u64 {
 fn what_was_shown_is_there_after_any_crash() {
     let states: u64 = seeds(1, 25).map(history).sum();
     assert!(states >= 5000 || std::env::var("INKSTONE_SEED").is_ok(), "{states}");
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    /// Whether a reader with this mistake shows what it may not.
+    fn is_seen(mistake: Mistake) -> bool {
+        ways().into_iter().any(|options| {
+            let options = options.with_mistake(mistake);
+            let runs = AssertUnwindSafe(|| each_step(read_beside, &options));
+            catch_unwind(runs).is_err()
+        })
+    }
+
+    #[test]
+    fn a_reader_that_looks_too_little_is_caught_between_two_of_its_steps() {
+        let missed: Vec<_> = [
+            Mistake::HeaderBelieved,
+            Mistake::VanishedForgotten,
+            Mistake::LastAskedFirst,
+            Mistake::UnsettledKept,
+            Mistake::ObservedOnce,
+        ]
+        .into_iter()
+        .filter(|mistake| !is_seen(*mistake))
+        .collect();
+        assert!(missed.is_empty(), "not caught: {missed:?}");
+    }
 }

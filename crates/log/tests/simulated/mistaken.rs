@@ -6,17 +6,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::history::{LOG, SAMPLES, Told, append, check_cut, disk, name, open, record, with};
+use crate::history::{Told, check_cut, disk, open, record, with};
+use inkstone::Lsn;
 use inkstone::mistake::Mistake;
-use inkstone::{Error, Log, Lsn};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, errno};
 
 /// Counted, not timed: a history takes a millisecond or so.
 pub(crate) const SEEDS: u64 = 30;
 const LOST: &str = "were acknowledged and";
 pub(crate) const WRONG: &str = "was never appended";
-const BACK: &str = "is there again";
 
 /// Runs the history over the seeds, with the mistake and without: with it some break this promise,
 /// and no other; without it none does.
@@ -58,47 +56,6 @@ fn a_callback_before_its_group_is_written_tells_of_what_no_disk_has() {
         let answers = std::mem::take(&mut *answers.lock().unwrap());
         assert_eq!(answers.len() as u64, RECORDS, "callbacks that were not called");
         answers.into_iter().collect()
-    });
-}
-
-#[test]
-fn a_close_that_says_ok_after_a_failure_loses_what_was_let_go() {
-    caught(Mistake::CloseSwallowsErrors, LOST, |mistake, seed| {
-        let (disk, options) = (disk(seed), with(mistake));
-        let log = open(&disk, options.clone()).unwrap();
-        append(&log, 1, 2)?;
-        drop(log.append(&record(3)).unwrap());
-        disk.inject(
-            Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
-                .on(OperationKind::Sync),
-        );
-        let acked = if log.close().is_ok() { 3 } else { 2 };
-        check_cut(&disk.power_cut(), &options, seed, Told { acked, appended: 3 })
-    });
-}
-
-/// The first copy of a header reaches the page cache, and then the write fails; before another
-/// segment is begun, records are truncated in the old one.
-#[test]
-fn a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes() {
-    caught(Mistake::HeaderFailureRetried, BACK, |mistake, seed| {
-        let (disk, options) = (disk(seed), with(mistake));
-        let log = open(&disk, options.clone()).unwrap();
-        let fault = Fault::new(Effect::ShortThenError(700, errno::EIO)).on(OperationKind::Write);
-        disk.inject(fault.file(&name(2)));
-        let mut last = 0;
-        while log.append_durable(&record(last + 1)).is_ok() {
-            last += 1;
-        }
-        let first = if log.truncate_before(Lsn::new(20)).is_ok() { 20 } else { 1 };
-        for sample in 0..SAMPLES {
-            let log = open(&disk.crash(seed ^ sample << 20), options.clone())
-                .map_err(|error| format!("it does not open: {error}"))?;
-            if log.first().get() < first {
-                return Err(format!("LSN {} {BACK}", log.first()));
-            }
-        }
-        Ok(())
     });
 }
 

@@ -48,7 +48,8 @@ fn by(mistake: Mistake) -> By {
         | M::WatermarkOnFailure
         | M::PoisonForgotten
         | M::CutEpochNotSynced
-        | M::PaddingForgotten => C::Faults,
+        | M::PaddingForgotten
+        | M::HeaderFailureRetried => C::Faults,
         M::OverBudget
         | M::CutBeforeRecord
         | M::ReadsPastWatermark
@@ -76,25 +77,14 @@ fn by(mistake: Mistake) -> By {
         | M::StaleWindow
         | M::ShowsUnpromised
         | M::TruncatedShown
-        | M::LockFileRemoved => C::Readers,
+        | M::LockFileRemoved
+        | M::CloseSwallowsErrors => C::Readers,
         M::WatermarkEarly => C::Threads,
         // No class sees these.
         M::CallbackEarly => {
             return By::Test(
                 DIRECTED,
                 "a_callback_before_its_group_is_written_tells_of_what_no_disk_has",
-            );
-        }
-        M::CloseSwallowsErrors => {
-            return By::Test(
-                DIRECTED,
-                "a_close_that_says_ok_after_a_failure_loses_what_was_let_go",
-            );
-        }
-        M::HeaderFailureRetried => {
-            return By::Test(
-                DIRECTED,
-                "a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes",
             );
         }
         M::TruncationNeedsRoom => {
@@ -110,6 +100,16 @@ fn by(mistake: Mistake) -> By {
             return By::Test(
                 "simulated/reading.rs",
                 "reading_ahead_without_sums_shows_what_was_never_appended",
+            );
+        }
+        M::HeaderBelieved
+        | M::VanishedForgotten
+        | M::LastAskedFirst
+        | M::UnsettledKept
+        | M::ObservedOnce => {
+            return By::Test(
+                "simulated/meddled.rs",
+                "a_reader_that_looks_too_little_is_caught_between_two_of_its_steps",
             );
         }
         M::HintBelieved => {
