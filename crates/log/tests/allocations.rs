@@ -361,26 +361,3 @@ fn the_steady_state_allocates_nothing() {
     }
     log.close().unwrap();
 }
-
-/// Full buffers are handed over, and come back. Without a thread of the log's own every group fills
-/// its buffer.
-#[test]
-fn records_that_nobody_waits_for_and_a_follower() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = tempfile::tempdir().unwrap();
-    let log = used_log(directory.path(), Options::new().own_thread(false));
-    let mut cursor = log.reader().from(log.last().next().unwrap());
-    // Several times through the tail.
-    let work = |log: &Log| {
-        for _ in 0..100_000 {
-            drop(log.append(&[7; 128]).unwrap());
-            if let Some(record) = cursor.next().unwrap() {
-                assert_eq!(record.bytes, [7; 128]);
-            }
-        }
-    };
-    // No thread makes the next segment ready.
-    let count = counted(&log, HARNESS, |_| wait_for_quiet(), work);
-    assert!(count < HARNESS, "{count} allocations for 100,000 records with a follower");
-    log.close().unwrap();
-}

@@ -206,49 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn tasks_count_as_waiters_and_wake_the_committer_when_it_is_to_lead_or_to_hold_the_timer() {
-        let mut rule = Rule::new();
-        assert!(!rule.is_for_committer());
-        // A lone task: its commit begins at once, each time.
-        for _ in 0..3 {
-            assert!(rule.task_arrives(false));
-            assert_eq!(rule.step(false, false), WaiterStep::Lead);
-            assert_eq!(rule.close(), 1);
-            rule.committed(1, TOOK);
-            assert!(rule.is_for_committer(), "it holds the timer before the task returns");
-            assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
-        }
-        // Seven more while the first is written: those wake nobody, since the end of the turn does.
-        assert!(rule.task_arrives(false));
-        assert_eq!(rule.close(), 1);
-        (0..7).for_each(|_| assert!(!rule.task_arrives(true)));
-        rule.committed(1, TOOK);
-        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
-        assert!(rule.task_arrives(false), "the eighth");
-        assert_eq!(rule.step(false, false), WaiterStep::Lead);
-        // From now on all eight share each group, with one wake-up of the committer.
-        for _ in 0..5 {
-            assert_eq!(rule.close(), 8);
-            rule.committed(8, TOOK);
-            assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
-            let woken = (0..8).filter(|_| rule.task_arrives(false)).count();
-            assert_eq!((woken, rule.step(false, false)), (1, WaiterStep::Lead));
-        }
-        // A thread that comes last leads for them.
-        rule.close();
-        rule.committed(8, TOOK);
-        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
-        (0..7).for_each(|_| assert!(!rule.task_arrives(false)));
-        rule.arrive();
-        assert_eq!(rule.step(false, false), WaiterStep::Lead);
-        // None returns.
-        assert_eq!(rule.close(), 8);
-        rule.committed(8, TOOK);
-        rule.expect_no_tasks();
-        assert!(!rule.is_for_committer());
-    }
-
-    #[test]
     fn a_task_that_leaves_is_not_counted_and_not_expected_again() {
         let mut rule = Rule::new();
         (0..8).for_each(|_| _ = rule.task_arrives(false));

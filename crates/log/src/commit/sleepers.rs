@@ -206,35 +206,3 @@ impl Yielding {
             .map(|left| left.min(time))
     }
 }
-
-#[cfg(test)]
-impl Sleepers {
-    /// How often the threads here were woken.
-    pub(crate) fn rings(&self) -> u32 {
-        self.bell.rings()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marked_threads_are_woken_when_they_are_due_and_not_before() {
-        let queues = WaitQueues::default();
-        let all =
-            [WaitQueue::EvenGroup, WaitQueue::OddGroup, WaitQueue::Room, WaitQueue::Committer];
-        // As if a thread slept at each.
-        queues.iter().for_each(|sleepers| _ = sleepers.count.fetch_add(1, Ordering::Relaxed));
-        let rings = || all.map(|queue| queues[queue].rings());
-        let mut wake_ups = WakeUps::default();
-        wake_ups.all(WaitQueue::group(7));
-        wake_ups.one(WaitQueue::group(7));
-        wake_ups.one(WaitQueue::Committer);
-        let due = queues.due(&mut wake_ups);
-        assert!(wake_ups.is_empty());
-        assert_eq!(rings(), [0; 4], "the lock is still held");
-        drop(due);
-        assert_eq!(rings(), [0, 1, 0, 1]);
-    }
-}

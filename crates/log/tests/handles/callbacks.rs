@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::wakers::{ENDS, HOUR, failing_write, patient, sim_log};
+use crate::wakers::{ENDS, failing_write, patient, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
 
@@ -44,31 +44,6 @@ fn each_is_called_once_whatever_becomes_of_its_record() {
     }
 }
 
-/// On a log that is poisoned inside a turn, a callback that waits for the turn would wait for ever.
-#[test]
-fn nothing_of_the_log_is_held_when_it_is_called() {
-    for (end, _, act) in ENDS {
-        must_end(end, move || {
-            let (disk, log) = sim_log(patient());
-            log.append_durable(b"first").expect("durable");
-            let (tell, told) = channel();
-            let weak = Arc::downgrade(&log);
-            log.append(b"a record").expect("appended").on_durable(move |_| {
-                if let Some(log) = weak.upgrade() {
-                    let _ = (log.stats(), log.first(), log.reader().get(Lsn::FIRST));
-                    // These take the turn.
-                    let _ = log.append_durable(b"another");
-                    let _ = log.sync();
-                    let _ = log.truncate_before(Lsn::FIRST);
-                }
-                let _ = tell.send(());
-            });
-            act(&disk, log);
-            told.recv_timeout(ENOUGH).expect("called");
-        });
-    }
-}
-
 #[test]
 fn they_are_called_one_at_a_time_in_the_order_of_their_lsns() {
     must_end("the order", || {
@@ -100,47 +75,6 @@ fn they_are_called_one_at_a_time_in_the_order_of_their_lsns() {
         log.close().expect("closed");
         assert!(becomes(|| called.lock().expect("sound").len() == 800), "{:?}", called.lock());
         assert!(called.lock().expect("sound").is_sorted());
-    });
-}
-
-#[test]
-fn what_is_decided_is_called_at_once_by_the_caller() {
-    must_end("decided already", || {
-        let (_disk, log) = sim_log(patient());
-        let (tell, told) = channel();
-        let append = log.append(b"a record").expect("appended").into_owned();
-        log.sync().expect("synced");
-        let theirs = tell.clone();
-        append.on_durable(move |outcome| _ = theirs.send((outcome, std::thread::current().id())));
-        let (outcome, thread) = told.try_recv().expect("called at once");
-        assert_eq!((outcome.ok(), thread), (Some(Lsn::FIRST), std::thread::current().id()));
-        // Of a log that is closed.
-        let durable = log.append(b"another").expect("appended").into_owned();
-        log.close().expect("closed");
-        let theirs = tell.clone();
-        durable.on_durable(move |outcome| _ = theirs.send((outcome, std::thread::current().id())));
-        assert!(told.try_recv().expect("called at once").0.is_ok(), "closing made it durable");
-    });
-}
-
-#[test]
-fn the_thread_that_makes_it_durable_calls_it() {
-    must_end("the thread", || {
-        let (_disk, log) = sim_log(patient());
-        let (tell, told) = channel();
-        tells(&log, &tell);
-        log.sync().expect("synced");
-        assert_eq!(told.try_recv().expect("called").1, std::thread::current().id());
-        // Nobody waits: the log's own thread.
-        let (_disk, log) = sim_log(Options::small());
-        log.append(b"a record").expect("appended").on_durable({
-            let tell = tell.clone();
-            move |outcome| {
-                assert_eq!(std::thread::current().name(), Some("inkstone"));
-                let _ = tell.send((outcome, std::thread::current().id()));
-            }
-        });
-        assert!(told.recv_timeout(ENOUGH).expect("called").0.is_ok());
     });
 }
 
@@ -209,43 +143,6 @@ fn it_may_append_register_truncate_and_close() {
                 .expect("it is free");
             assert_eq!((again.last(), again.recovery().clean), (Lsn::new(2), true));
         }
-    });
-}
-
-/// The log's own thread sleeps in a callback, as a follower, when full buffers are handed to it. It
-/// is woken for each of them.
-#[test]
-#[cfg(target_os = "linux")]
-fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written() {
-    // More than a second each would be more than this may take.
-    const BUFFERS: u64 = 60;
-    must_end("a callback that follows", || {
-        let (_disk, log) =
-            sim_log(patient().own_thread(true).segment_bytes(4 << 20).buffer_bytes(8 << 10));
-        let (tell, told) = channel();
-        let mut cursor = log.reader().from(Lsn::new(2));
-        log.append(b"a record").expect("appended").on_durable(move |_| {
-            let thread = std::fs::read_link("/proc/thread-self").expect("Linux has it");
-            tell.send(thread).expect("asked for");
-            let mut last = 0;
-            while last < BUFFERS {
-                let record = cursor.next_within(HOUR).expect("read").expect("it comes");
-                last = record.lsn.get();
-            }
-            tell.send("done".into()).expect("asked for");
-        });
-        let thread =
-            std::path::Path::new("/proc").join(told.recv_timeout(ENOUGH).expect("it runs"));
-        let sleeps = || {
-            let stat = std::fs::read_to_string(thread.join("stat")).expect("it lives");
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
-        };
-        for _ in 0..BUFFERS {
-            assert!(becomes(sleeps), "the callback never sleeps");
-            // The second one finds the buffer full, and hands it over.
-            (0..2).for_each(|_| _ = log.append(&[5; 5000]).expect("appended"));
-        }
-        assert_eq!(told.recv_timeout(ENOUGH).expect("it ends"), std::path::Path::new("done"));
     });
 }
 

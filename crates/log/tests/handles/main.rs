@@ -1,5 +1,5 @@
-//! Tests of waiting for records (handles, futures, callbacks, wakers, listeners, watermarks), and
-//! of records that come in parts. One program: the log's code is made for it once.
+//! Tests of waiting for records (handles, futures, callbacks, wakers, listeners, watermarks).
+//! One program: the log's code is made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test handles
 //! -- waking::` runs one file.
@@ -14,6 +14,5 @@ mod watch;
 mod awaiting;
 mod callbacks;
 mod hooks;
-mod parts;
 mod waking;
 mod watermarks;
