@@ -6,9 +6,9 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use inkstone::{Access, Cursor, Error, Log, Lsn, Options, Reader, Verdict, inspect};
+use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 
 pub(crate) const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 
@@ -29,109 +29,6 @@ fn check(lsn: u64, bytes: &[u8]) -> u64 {
     let cuts = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
     assert!(bytes == record(lsn, cuts), "LSN {lsn}");
     cuts
-}
-
-#[derive(Debug, Default)]
-struct Followed {
-    records: u64,
-    given_up: u64,
-    cuts: u64,
-    /// After how many cuts each record was written, by LSN, as far as it was shown.
-    by_lsn: Vec<Option<u64>>,
-}
-
-/// Follows from LSN 1 until the record `last`, written after `cuts` cuts or more, was shown.
-/// Everything must be dense.
-fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
-    let mut followed = Followed { by_lsn: vec![None; last as usize + 1], ..Followed::default() };
-    let mut expected = cursor.next_lsn().get();
-    // Not a time limit for the log: a test that waits forever reports less.
-    let mut patience = 600;
-    loop {
-        match cursor.next_within(Duration::from_millis(100)) {
-            Ok(Some(shown)) => {
-                assert_eq!(shown.lsn.get(), expected);
-                let written_after = check(expected, shown.bytes);
-                followed.records += 1;
-                if let Some(slot) = followed.by_lsn.get_mut(expected as usize) {
-                    *slot = Some(written_after);
-                }
-                if expected == last && written_after >= cuts {
-                    return followed;
-                }
-                expected += 1;
-            }
-            Ok(None) => {
-                patience -= 1;
-                assert!(patience > 0, "nothing comes after {expected}: {followed:?}");
-            }
-            Err(Error::TruncatedBefore { lsn, first }) => {
-                assert_eq!(lsn.get(), expected);
-                assert!(first > lsn, "{first} {lsn}");
-                followed.given_up += 1;
-                expected = first.get();
-                cursor.seek(first);
-            }
-            Err(Error::TruncatedAfter { lsn, last }) => {
-                assert_eq!(lsn.get(), expected);
-                assert!(last < lsn);
-                followed.cuts += 1;
-                expected = last.get() + 1;
-                assert_eq!(cursor.next_lsn().get(), expected);
-            }
-            Err(error) => panic!("at LSN {expected}: {error}"),
-        }
-    }
-}
-
-/// Appends, truncates at both ends and rolls; ends with record `last`, after `last / 250` cuts, and
-/// closes. Returns the log as it must be found.
-fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64, u64)> {
-    let mut log = Log::open(path, options.clone()).unwrap();
-    let mut model: Vec<(u64, u64)> = Vec::new();
-    let (mut lsn, mut cuts, mut since_cut) = (0, 0, 0);
-    while lsn < last {
-        if with_cuts && since_cut == 250 && cuts < last / 250 {
-            since_cut = 0;
-            cuts += 1;
-            let to = lsn - 40 * (1 + cuts % 3);
-            log.truncate_after(Lsn::new(to)).unwrap();
-            model.retain(|(lsn, _)| *lsn <= to);
-            lsn = to;
-        }
-        lsn += 1;
-        since_cut += 1;
-        let append = log.append(&record(lsn, cuts)).unwrap();
-        assert_eq!(append.lsn().get(), lsn);
-        model.push((lsn, cuts));
-        if lsn % 7 == 0 {
-            append.wait().unwrap();
-        } else {
-            drop(append);
-        }
-        if lsn % 150 == 0 {
-            log.truncate_before(Lsn::new(lsn - 130)).unwrap();
-            model.retain(|(kept, _)| *kept >= lsn - 130);
-        }
-        if lsn % 400 == 0 {
-            log.sync().unwrap();
-            drop(log);
-            log = Log::open(path, options.clone()).unwrap();
-        }
-    }
-    log.close().unwrap();
-    assert_eq!(cuts, if with_cuts { last / 250 } else { 0 });
-    model
-}
-
-fn is_recycled(path: &Path) -> bool {
-    let files = std::fs::read_dir(path).unwrap();
-    let names: Vec<_> =
-        files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let highest =
-        names.iter().filter_map(|name| name[..20.min(name.len())].parse::<usize>().ok()).max();
-    // Several files of so small segments are made ready ahead.
-    highest.unwrap() > names.len() + 8
 }
 
 /// The directory is emptied and gets another log, with the same segments and longer: no record of
@@ -166,41 +63,6 @@ fn a_log_that_takes_the_place_of_another_is_not_read_on() {
     }
 }
 
-#[test]
-fn a_follower_in_this_process_sees_everything_or_is_told() {
-    for (access, with_cuts) in
-        [(Access::Buffered, false), (Access::Buffered, true), (Access::Direct, true)]
-    {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        let options = small().access(access);
-        Log::open(path, options.clone()).unwrap().close().unwrap();
-        let reader = Reader::open(path, &options).unwrap();
-        let last = 1500;
-        let cuts = if with_cuts { last / 250 } else { 0 };
-        let (model, followed) = std::thread::scope(|scope| {
-            let follower = scope.spawn(|| follow(&mut reader.from(Lsn::FIRST), last, cuts));
-            (write(path, options.clone(), last, with_cuts), follower.join().unwrap())
-        });
-        assert!(is_recycled(path));
-        assert!(followed.records + followed.given_up > 0, "{followed:?}");
-        // Every missed record was truncated; what was shown last is what the log holds.
-        for (lsn, cuts) in model.iter().filter(|(lsn, _)| *lsn <= last) {
-            let shown = followed.by_lsn[*lsn as usize];
-            assert!(shown.is_none_or(|shown| shown == *cuts), "LSN {lsn}: {shown:?} for {cuts}");
-        }
-        let again = Reader::open(path, &options).unwrap();
-        assert_eq!(again.recovery().unwrap().verdict, Verdict::End);
-        let shown: Vec<_> = again
-            .records(again.first())
-            .map(|shown| {
-                shown.map(|shown| (shown.lsn.get(), check(shown.lsn.get(), &shown.bytes))).unwrap()
-            })
-            .collect();
-        assert_eq!(shown, model);
-    }
-}
-
 /// A `child_` test of this program, in a process of its own, with the directory.
 pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -209,30 +71,6 @@ pub(crate) fn in_another_process(test: &str, path: &Path) -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
-}
-
-/// The other process of the next test, which names the directory.
-#[test]
-fn child_writes() {
-    let Ok(path) = std::env::var(DIRECTORY) else { return };
-    write(Path::new(&path), small(), 2000, true);
-}
-
-#[test]
-fn a_follower_of_another_process_sees_everything_or_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    Log::open(path, small()).unwrap().close().unwrap();
-    let reader = Reader::open(path, &small()).unwrap();
-    let mut writer = in_another_process("beside::child_writes", path);
-    let followed = follow(&mut reader.from(Lsn::FIRST), 2000, 8);
-    assert!(writer.wait().unwrap().success());
-    assert!(is_recycled(path));
-    assert!(followed.cuts > 0 || followed.given_up > 0, "{followed:?}");
-    let log = Log::open(path, small()).unwrap();
-    let last = log.last();
-    assert_eq!((log.recovery().clean, last.get() >= 2000), (true, true));
-    log.close().unwrap();
 }
 
 /// The other process of the next test, which names the directory.
@@ -351,4 +189,49 @@ fn a_cursor_gets_on_while_another_of_the_same_reader_polls() {
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(read, RECORDS as usize, "the other cursor does not get on");
     });
+}
+
+/// Without publications within a second, although the reader reads on all the time; else at once,
+/// also when the writer is gone by then.
+#[test]
+fn a_truncation_is_known_at_once_or_within_a_second() {
+    const LAST: u64 = 400;
+    const LEFT: u64 = 130;
+    let patience = Duration::from_secs(60);
+    let truncations: [fn(&Log); 2] = [
+        |log| log.truncate_before(Lsn::new(LEFT + 30)).unwrap(),
+        |log| log.truncate_after(Lsn::new(LEFT)).unwrap(),
+    ];
+    for (publishes, truncate) in
+        [true, false].iter().flat_map(|way| truncations.map(|it| (way, it)))
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::open(directory.path(), small()).unwrap();
+        (1..=LAST).for_each(|lsn| drop(log.append(&record(lsn, 0)).unwrap()));
+        log.sync().unwrap();
+        if !publishes {
+            // Without a note nobody finds the writer's shared page.
+            std::fs::write(directory.path().join("inkstone.lock"), b"").unwrap();
+        }
+        let reader = Reader::open(directory.path(), &small()).unwrap();
+        assert!(reader.follow(Lsn::FIRST).take(LAST as usize).all(|shown| shown.is_ok()));
+        let mut cursor = reader.from(Lsn::new(LEFT + 1));
+        assert!(cursor.next().unwrap().is_some());
+        truncate(&log);
+        let log = if *publishes { log.close().map(|()| None).unwrap() } else { Some(log) };
+        let (begun, mut shown) = (Instant::now(), 0);
+        let told = loop {
+            match cursor.next() {
+                // It shows a record of a piece that is in memory.
+                Ok(Some(_)) => cursor.seek(Lsn::new(LEFT + 2)),
+                Ok(None) => {}
+                Err(error) => break error,
+            }
+            shown += 1;
+            assert!(begun.elapsed() < patience, "it never learns of it");
+        };
+        let is_told = matches!(told, Error::TruncatedBefore { .. } | Error::TruncatedAfter { .. });
+        assert!(is_told && (shown == 0 || !publishes), "{told} after {shown} more");
+        drop(log);
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::beside::{DIRECTORY, in_another_process};
 pub(crate) use crate::beside::{record, small};
-use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
+use inkstone::{Cursor, Log, Lsn, Options, Reader};
 use inkstone_io::{Directory, OsDirectory, OsLock, PAGE_WORDS, SharedPage};
 
 pub(crate) const LOCK: &str = "inkstone.lock";
@@ -242,37 +242,6 @@ fn child_writes_and_cuts() {
     }
     std::fs::write(path.join(format!("life-{life}")), b"").unwrap();
     std::thread::sleep(Duration::from_secs(3600));
-}
-
-#[test]
-fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    Log::open(path, small()).unwrap().close().unwrap();
-    let reader = Reader::open(path, &small()).unwrap();
-    let mut cursor = reader.from(Lsn::FIRST);
-    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
-    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 2));
-    assert!(cursor.next_within(SHORT).unwrap().is_none());
-    writer.0.kill().unwrap();
-    writer.0.wait().unwrap();
-    assert!(shared_page_of(path).is_none(), "a killed writer leaves nothing behind");
-    assert!(cursor.next_within(SHORT).unwrap().is_none());
-    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
-    (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
-    writer.0.kill().unwrap();
-    writer.0.wait().unwrap();
-    // It cuts first.
-    let _writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
-    let cut = loop {
-        match cursor.next_within(Duration::from_secs(60)) {
-            Ok(None) => {}
-            Ok(Some(shown)) => panic!("LSN {} without a cut", shown.lsn),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(cut, Error::TruncatedAfter { last, .. } if last.get() == 30), "{cut}");
-    (31..=50).for_each(|lsn| expect(&mut cursor, lsn, 4));
 }
 
 /// What a killed writer has published last agrees with the log until the next one has promised

@@ -11,6 +11,3 @@ mod beside;
 mod followed;
 #[cfg(target_os = "linux")]
 mod publishing;
-mod stopped;
-#[cfg(target_os = "linux")]
-mod truncated;
