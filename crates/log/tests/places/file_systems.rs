@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, has_kernel};
+use crate::host_support::{EXT4, FileSystem, XFS, XFS_MIB, can_run, has_kernel};
 use crate::surroundings::overlay;
 use inkstone::inspect::{copy, dump, salvage, verify};
 use inkstone::{Access, Asks, Event, Log, Lsn, Options, Preparation, Reader};
@@ -229,29 +229,6 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
     assert!(refused.is_unsupported() && refused.to_string().contains("page cache"), "{refused}");
     OsFile::open(&a_segment(&path), &direct).unwrap();
     made.remove();
-}
-
-/// What a log asks goes by what is known of the file system.
-#[test]
-#[ignore = "needs root"]
-fn each_real_file_system_is_asked_as_far_as_it_is_known() {
-    for (kind, mib, args, asks) in [
-        ("ext4", 64, EXT4, Asks::ReservedBlocks),
-        ("ext3", 64, OLD_EXT, Asks::ReservedBlocks),
-        ("xfs", XFS_MIB, XFS, Asks::EachGroup),
-        ("btrfs", 256, BTRFS, Asks::EachGroup),
-    ] {
-        if !can_run(&format!("asks on {kind}"), &[&format!("mkfs.{kind}")]) {
-            continue;
-        }
-        let made = FileSystem::new(kind, mib, args);
-        let log = Log::open(made.target().join("log"), options()).unwrap();
-        assert_eq!(log.choice().asks, asks, "{kind}: {}", log.choice());
-        append(&log, 60);
-        log.close().unwrap();
-        drop(log);
-        made.remove();
-    }
 }
 
 /// A `cp --reflink` of the segment in use: its overwrites then need metadata, and stay correct.

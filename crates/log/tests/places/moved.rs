@@ -8,14 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::host_support::{not_run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader};
 use inkstone_host::Mount;
-
-/// Set in the process that changes its working directory.
-const CHILD: &str = "INKSTONE_TEST_MOVED_IN";
 
 fn options() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
@@ -95,21 +91,6 @@ fn goes_on_in_its_own(path: &Path, turn: impl FnOnce(), a: &Path, b: &Path) {
 }
 
 #[test]
-fn a_link_that_is_pointed_at_another_log() {
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    let [a, b, link] = ["a", "b", "link"].map(|name| made.path().join(name));
-    make(&a, b'a', 0);
-    make(&b, b'b', 200);
-    symlink(&a, &link).unwrap();
-    let turn = || {
-        fs::remove_file(&link).unwrap();
-        symlink(&b, &link).unwrap();
-    };
-    goes_on_in_its_own(&link, turn, &a, &b);
-    check(&b, b'b', 200);
-}
-
-#[test]
 fn a_directory_that_is_moved_away_and_a_backup_in_its_place() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let [wal, old, backup] = ["wal", "old", "backup"].map(|name| made.path().join(name));
@@ -120,42 +101,6 @@ fn a_directory_that_is_moved_away_and_a_backup_in_its_place() {
     };
     goes_on_in_its_own(&wal, turn, &old, &wal);
     check(&wal, b'b', 200);
-}
-
-/// Run by [`a_relative_path_and_a_process_that_changes_its_directory`].
-#[test]
-fn child_opens_by_a_relative_path_and_changes_its_directory() {
-    let Some(place) = std::env::var_os(CHILD) else { return };
-    let place = PathBuf::from(place);
-    std::env::set_current_dir(place.join("one")).unwrap();
-    let log = Log::open("wal", options()).unwrap();
-    let reader = Reader::open("wal", &options()).unwrap();
-    append(&log, b'a', 30);
-    std::env::set_current_dir(place.join("two")).unwrap();
-    append(&log, b'a', 60);
-    log.close().unwrap();
-    assert_eq!(reader.from(Lsn::FIRST).next().unwrap().unwrap().lsn, Lsn::FIRST);
-    check_shown(&reader, b'a', 90);
-}
-
-#[test]
-fn a_relative_path_and_a_process_that_changes_its_directory() {
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    for name in ["one", "two"] {
-        fs::create_dir(made.path().join(name)).unwrap();
-    }
-    let other = made.path().join("two/wal");
-    make(&other, b'b', 200);
-    let before = files(&other);
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "moved::child_opens_by_a_relative_path_and_changes_its_directory"])
-        .env(CHILD, made.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    assert!(files(&other) == before, "the other directory was changed");
-    check(&made.path().join("one/wal"), b'a', 90);
 }
 
 #[test]

@@ -8,9 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
-use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
+use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_host::{Mount, give_up_root, without_descriptors};
 
@@ -40,26 +39,6 @@ fn check(output: &Output) -> String {
         .concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     said
-}
-
-#[test]
-fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    for name in ["00000000000000000099.free", "00000000000000000099.new"] {
-        run("mkfifo", &[made.path().join(name).to_str().unwrap()]);
-    }
-    let path = made.path().to_owned();
-    let (done, waits) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let log = Log::open(&path, options()).unwrap();
-        log.append_durable(b"record").unwrap();
-        log.close().unwrap();
-        drop(log);
-        drop(Reader::open(&path, &options()).unwrap());
-        drop(inspect::choice(&path).unwrap());
-        done.send(()).unwrap();
-    });
-    waits.recv_timeout(Duration::from_secs(60)).expect("an opening that hangs");
 }
 
 /// Run by [`files_and_directories_have_the_mode_that_was_asked_for`].

@@ -235,28 +235,6 @@ fn a_copy_that_fails_anywhere_leaves_nothing_that_opens_and_the_next_one_begins_
 }
 
 #[test]
-fn a_second_copy_into_the_same_directory_leaves_the_first_alone() {
-    let old = old();
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let stop = AtomicBool::new(false);
-    let seen = std::cell::Cell::new(0);
-    // While the first is at its first segment.
-    let new = || {
-        let taken = disk.directory(NEW).lock("inkstone.lock").unwrap().unwrap();
-        drop(disk.directory(NEW).open(MARK, &inkstone_io::OpenFile::new_file()).unwrap());
-        let second =
-            copy_in(Arc::clone(&old), || Ok(Arc::new(disk.directory(NEW))), &small(), &stop);
-        assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
-        drop(taken);
-        seen.set(1);
-        Ok(Arc::new(disk.directory(NEW)))
-    };
-    // The copy that was killed, and whose lock is free, starts over.
-    copy_in(Arc::clone(&old), new, &small(), &stop).unwrap();
-    assert!(is_whole(&disk, "the first") && seen.get() == 1);
-}
-
-#[test]
 fn a_copy_that_is_told_to_stop_leaves_nothing() {
     let old = old();
     let disk = SimDisk::new(1, DiskOptions::default());

@@ -152,3 +152,21 @@ fn a_group_in_flight_is_not_acknowledged_when_another_sync_fails_meanwhile() {
     let Err(Error::Poisoned(poison)) = first else { panic!("{first:?}") };
     assert_eq!((poison.durable(), log.durable()), (Lsn::new(1), Lsn::new(1)));
 }
+
+/// A device that fails a flush may have dropped the log's own writes from its cache, and the next
+/// flush reports nothing about them. It does not matter that the flush was for a file that nothing
+/// relies on yet. It does matter whether the disk was only full.
+#[test]
+fn a_failed_sync_of_a_file_made_ahead_poisons_and_a_full_disk_does_not() {
+    for (errno, poisons) in [(errno::EIO, true), (errno::ENOSPC, false)] {
+        let disk = disk();
+        let options = Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10);
+        let log = open(&disk, &Arc::default(), None, options.own_thread(false)).unwrap();
+        log.append_durable(b"before").unwrap();
+        disk.inject(Fault::new(Effect::Error(errno)).on(OperationKind::Sync).file(".new"));
+        let error = log.prepare_now().unwrap_err();
+        assert_eq!(matches!(error, Error::Poisoned(_)), poisons, "{error}");
+        assert_eq!(log.append_durable(b"after").is_err(), poisons);
+        assert_eq!(log.reader().get(Lsn::FIRST).unwrap(), b"before");
+    }
+}

@@ -227,39 +227,6 @@ fn a_group_is_written_once_more_before_it_waits_for_room() {
     }
 }
 
-/// A sync that says ENOSPC is never tried again: the log takes no more until it is opened again,
-/// and shows what it has.
-#[test]
-fn a_sync_that_finds_no_room_poisons_and_the_log_can_be_read() {
-    for (number, options) in ways().into_iter().enumerate() {
-        let disk = disk(number as u64, copies());
-        full_log(&disk, &options).abandon();
-        let _ = disk.directory(crate::history::LOG).remove(ROOM);
-        free(&disk);
-        // Not that of the opening itself, which is before anything is shown.
-        for nth in [2, 3] {
-            disk.inject(
-                Fault::new(Effect::Error(errno::ENOSPC))
-                    .on(OperationKind::Sync)
-                    .file(".ink")
-                    .nth(nth)
-                    .times(1),
-            );
-        }
-        let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number}: {why}"));
-        check(&log, 1, RECORDS);
-        disk.clear_faults();
-        if log.append_durable(&record(RECORDS + 1)).is_err() {
-            assert!(matches!(log.append(b"no"), Err(Error::Poisoned(_))), "{number}");
-            check(&log, 1, RECORDS);
-        }
-        drop(log);
-        let log = open(&disk, options).unwrap();
-        assert!(log.last().get() >= RECORDS);
-        log.close().unwrap();
-    }
-}
-
 /// A new name may need room where an overwrite needs none (xfs).
 #[test]
 fn names_that_need_room_stop_nobody() {

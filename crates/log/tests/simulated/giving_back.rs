@@ -187,6 +187,52 @@ fn few_files_are_open_while_many_go() {
     assert_eq!((files(&disk), most.load(Ordering::Relaxed)), (1, MOST));
 }
 
+/// After a cut a log begins with a small segment, and goes on in the file that was prepared.
+#[test]
+fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
+    let disk = disk(5);
+    let full = 16 << 20;
+    let options = || Options::new().segment_bytes(full).record_bytes_max(1 << 20).own_thread(false);
+    let log = open(&disk, options()).unwrap();
+    let grow = || {
+        while log.stats().segments < 8 {
+            drop(log.append(&vec![1; 1 << 20]).unwrap());
+        }
+        log.sync().unwrap();
+        log.prepare_now().unwrap();
+    };
+    grow();
+    let bytes = || -> u64 {
+        let directory = disk.directory(LOG);
+        let names = directory.list().unwrap();
+        let sizes = names
+            .iter()
+            .map(|name| directory.open(name, &OpenFile::existing()).unwrap().len_bytes().unwrap());
+        sizes.sum()
+    };
+    let (before, created, prepared) =
+        (bytes(), disk.counters().creations, log.stats().prepared_bytes);
+    for cut in 1..=40 {
+        let last = log.append_durable(b"stays").unwrap();
+        log.append_durable(b"goes").unwrap();
+        log.truncate_after(last).unwrap();
+        log.prepare_now().unwrap();
+        // The segment of 1 MiB; what had been prepared is prepared still.
+        let most = cut * (1 << 20);
+        assert!(bytes() <= before + most, "{} bytes more after {cut} cuts", bytes() - before);
+    }
+    assert_eq!(disk.counters().creations - created, 40, "files");
+    assert_eq!(log.stats().prepared_bytes, prepared);
+    // It grows again, into what had been prepared.
+    let created = disk.counters().creations;
+    for _ in 0..12 {
+        drop(log.append(&vec![1; 1 << 20]).unwrap());
+    }
+    log.sync().unwrap();
+    assert_eq!(disk.counters().creations, created);
+    log.close().unwrap();
+}
+
 /// The log's own thread does not ask again and again whether it may go on.
 #[test]
 fn the_committer_sleeps_while_another_thread_gives_files_back() {
@@ -244,50 +290,4 @@ fn fill_on(log: &Log) {
         drop(log.append(&[7; 8000]).unwrap());
     }
     log.sync().unwrap();
-}
-
-/// After a cut a log begins with a small segment, and goes on in the file that was prepared.
-#[test]
-fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
-    let disk = disk(5);
-    let full = 16 << 20;
-    let options = || Options::new().segment_bytes(full).record_bytes_max(1 << 20).own_thread(false);
-    let log = open(&disk, options()).unwrap();
-    let grow = || {
-        while log.stats().segments < 8 {
-            drop(log.append(&vec![1; 1 << 20]).unwrap());
-        }
-        log.sync().unwrap();
-        log.prepare_now().unwrap();
-    };
-    grow();
-    let bytes = || -> u64 {
-        let directory = disk.directory(LOG);
-        let names = directory.list().unwrap();
-        let sizes = names
-            .iter()
-            .map(|name| directory.open(name, &OpenFile::existing()).unwrap().len_bytes().unwrap());
-        sizes.sum()
-    };
-    let (before, created, prepared) =
-        (bytes(), disk.counters().creations, log.stats().prepared_bytes);
-    for cut in 1..=40 {
-        let last = log.append_durable(b"stays").unwrap();
-        log.append_durable(b"goes").unwrap();
-        log.truncate_after(last).unwrap();
-        log.prepare_now().unwrap();
-        // The segment of 1 MiB; what had been prepared is prepared still.
-        let most = cut * (1 << 20);
-        assert!(bytes() <= before + most, "{} bytes more after {cut} cuts", bytes() - before);
-    }
-    assert_eq!(disk.counters().creations - created, 40, "files");
-    assert_eq!(log.stats().prepared_bytes, prepared);
-    // It grows again, into what had been prepared.
-    let created = disk.counters().creations;
-    for _ in 0..12 {
-        drop(log.append(&vec![1; 1 << 20]).unwrap());
-    }
-    log.sync().unwrap();
-    assert_eq!(disk.counters().creations, created);
-    log.close().unwrap();
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use inkstone::inspect::{self, Entry, Report, SegmentState};
+use inkstone::inspect::{self, Entry, Report};
 use inkstone::{Directory, Error, Log, Lsn, Options, Verdict};
 use inkstone_io::{File, OpenFile};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
@@ -273,32 +273,4 @@ fn clone_of(directory: &SimDirectory) -> SimDirectory {
     let unlocked = files(directory).into_iter().filter(|(name, _)| name != "inkstone.lock");
     put_back(&clone, &unlocked.collect::<Vec<_>>());
     clone
-}
-
-#[test]
-fn the_header_of_the_last_segment_lost_is_told_and_its_records_saved() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let directory = make(&disk);
-    let head = verify(&directory).segments.pop().unwrap();
-    let name = head.path.file_name().unwrap().to_string_lossy().into_owned();
-    directory.open(&name, &OpenFile::existing()).unwrap().write_at(&[0; 4096], 0).unwrap();
-    let report = verify(&directory);
-    assert_eq!(report.damage[0].row, "H6", "{report:?}");
-    assert!(report.segments.iter().any(|segment| segment.state == SegmentState::HeaderLost));
-    assert!(inspect::look_in(&*directory).is_ok());
-}
-
-#[test]
-fn a_log_begins_where_it_is_told() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let directory = Arc::new(disk.directory("log"));
-    let begin = || Log::open_in(Arc::clone(&directory), options().begin_at(Lsn::new(1 << 40)));
-    for round in 0..3 {
-        // Only the first time is there no log.
-        let log = begin().unwrap();
-        assert_eq!((log.first().get(), log.last().get()), (1 << 40, (1 << 40) - 1 + round));
-        assert_eq!(log.append_durable(b"x").unwrap().get(), (1 << 40) + round);
-        log.close().unwrap();
-    }
-    assert!(verify(&directory).is_intact());
 }

@@ -19,7 +19,6 @@ mod watch;
 #[path = "../support/watched.rs"]
 mod watched;
 
-mod basics;
 mod beside_sim;
 mod copying;
 mod damage;
@@ -30,7 +29,6 @@ mod full_disk_sim;
 mod giving_back;
 mod inspect;
 mod lock_lost;
-mod made_ahead;
 mod meddled;
 /// What only the copy of the tree can show that `.ci/mistaken` makes.
 #[cfg(inkstone_mistakes)]

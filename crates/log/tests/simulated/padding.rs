@@ -7,9 +7,7 @@
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::gate::{Gate, Write, behind};
 use inkstone::{Error, Event, Log, Lsn, Options, Result};
@@ -115,33 +113,6 @@ fn a_padded_log_writes_no_block_twice() {
 }
 
 #[test]
-fn a_padded_log_that_fills_its_last_segment_writes_no_block_twice() {
-    let mut scene = Scene::new();
-    let full = scene.options(true).disk_budget_bytes(SEGMENT);
-    let log = scene.open(full.clone()).unwrap();
-    while scene.append(&log, 3000).is_ok() {}
-    assert!(matches!(log.append(&[7; 3000]).map(drop), Err(Error::NoRoom { .. })));
-    log.close().unwrap();
-    let mut openings = 0;
-    loop {
-        let log = scene.open(full.clone()).unwrap();
-        scene.check(&log);
-        if log.recovery().waits_for_room {
-            log.close().unwrap();
-            break;
-        }
-        openings += 1;
-        log.close().unwrap();
-    }
-    assert!(openings >= 2, "{openings}");
-    let log = scene.open(scene.options(true)).unwrap();
-    scene.append(&log, 10).unwrap();
-    scene.check(&log);
-    log.close().unwrap();
-    assert_eq!(written_again(&scene.gate.writes(), 0), [""; 0]);
-}
-
-#[test]
 fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
     for fills in [false, true] {
         for is_killed in [false, true] {
@@ -189,28 +160,4 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
             log.close().unwrap();
         }
     }
-}
-
-#[test]
-fn promises_of_the_logs_own_thread_are_padded_too() {
-    let mut scene = Scene::new();
-    let idle = Arc::new(AtomicU64::new(0));
-    let options = scene.options(true).own_thread(true);
-    for _ in 0..3 {
-        let log = scene.open(options.clone()).unwrap();
-        for _ in 0..8 {
-            let groups = log.stats().groups;
-            scene.append(&log, 7000).unwrap();
-            for _ in 0..1000 {
-                if log.stats().groups > groups + 1 {
-                    idle.fetch_add(1, Ordering::Relaxed);
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        log.close().unwrap();
-    }
-    assert!(idle.load(Ordering::Relaxed) > 6, "the thread has written promises");
-    assert_eq!(written_again(&scene.gate.writes(), 0), [""; 0]);
 }

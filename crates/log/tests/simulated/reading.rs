@@ -270,40 +270,6 @@ fn a_lost_write_over_a_torn_group_is_damage_also_where_a_search_jumps() {
     assert!(damaged >= GROUP / 3 - 1, "{damaged}");
 }
 
-/// Where all records are of one size their places are known, and nothing else is read. Where they
-/// only seem to be (pairs of a smaller and a larger one), it costs a second read.
-#[test]
-fn records_of_one_size_are_read_by_themselves() {
-    const LAST: u64 = 10_000;
-    let even = |_: u64| 256_usize;
-    let pairs = |lsn: u64| if lsn.is_multiple_of(2) { 200 } else { 312 };
-    for (bytes, most_reads) in [(&even as &dyn Fn(u64) -> usize, 1), (&pairs, 2)] {
-        let record = |lsn: u64| vec![lsn as u8; bytes(lsn)];
-        let disk = SimDisk::new(6, DiskOptions::default());
-        let log = open(&disk);
-        (1..=LAST).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
-        log.close().unwrap();
-        let reader = read(&disk);
-        (1..=LAST).for_each(|lsn| drop(reader.get(Lsn::new(lsn)).unwrap()));
-        let (mut single, mut reads) = (0, Vec::new());
-        for lsn in 1..=LAST {
-            let before = disk.counters();
-            assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn), "record {lsn}");
-            let cost = disk.counters().since(&before);
-            single += usize::from((cost.reads, cost.read_bytes) == (1, 24 + 256));
-            reads.push(cost.reads);
-        }
-        // Every 64 KiB a group ends, and with it what is known of its records.
-        assert_eq!(reads.iter().max(), Some(&most_reads));
-        if most_reads == 1 {
-            assert!(single > 9000, "{single} records were read by themselves");
-        } else {
-            let wrong = reads.iter().filter(|reads| **reads == 2).count();
-            assert!(wrong > 3000, "{wrong} were not where they seemed to be");
-        }
-    }
-}
-
 /// Reads past the first few are in flight together; one of them fails.
 #[test]
 fn a_read_that_fails_among_several_takes_nothing_before_it() {

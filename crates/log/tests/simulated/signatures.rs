@@ -57,22 +57,3 @@ fn the_way_of_writing_and_what_it_follows_from() {
         "a lock and a segment"
     );
 }
-
-#[test]
-fn a_program_of_io_errors_uses_the_question_mark() {
-    fn last(path: &Path) -> std::io::Result<inkstone::Lsn> {
-        let log = Log::open(path, Options::small().create(false))?;
-        Ok(log.last())
-    }
-    let directory = tempfile::tempdir().expect("a directory");
-    let error = last(directory.path()).expect_err("there is none");
-    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-    let text = error.to_string();
-    assert!(text.contains("there is no log in") && text.contains("check the path"), "{text}");
-    let inside = error
-        .into_inner()
-        .expect("the log's error")
-        .downcast::<inkstone::Error>()
-        .expect("its type");
-    assert!(matches!(*inside, inkstone::Error::NoLog { .. }), "{inside}");
-}

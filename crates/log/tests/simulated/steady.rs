@@ -1,10 +1,10 @@
 //! What one commit, one segment change and one opening cost, counted on a simulated disk: exactly.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::{Access, Durability, Error, Event, Log, Lsn, Options, Preparation};
-use inkstone_sim::{Counters, DiskOptions, Fate, SimDisk};
+use inkstone::{Access, Durability, Log, Lsn, Options, Preparation};
+use inkstone_sim::{Counters, DiskOptions, SimDisk};
 
 fn disk() -> SimDisk {
     SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() })
@@ -126,67 +126,6 @@ fn opening_reads_headers_and_the_last_segment_only() {
 }
 
 #[test]
-fn the_budget_is_kept_and_what_is_made_ahead_never_takes_the_last_of_it() {
-    let disk = disk();
-    let budget = 6 * (64 << 10);
-    let log = open(&disk, options().disk_budget_bytes(budget));
-    let used =
-        |disk: &SimDisk| disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-    let refused = loop {
-        let _ = log.prepare_now();
-        assert!(used(&disk) <= budget, "{} of {budget}", used(&disk));
-        match log.append_durable(&[1; 1000]) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refused, Error::NoRoom { needed_bytes: 65536, .. }), "{refused}");
-    assert!(refused.is_retryable() && refused.to_string().contains("budget"), "{refused}");
-    let last = log.last();
-    assert_eq!(log.durable(), last, "nothing acknowledged is lost, nothing is poisoned");
-    assert_eq!(log.reader().records(Lsn::FIRST).filter(Result::is_ok).count() as u64, last.get());
-    log.truncate_before(last).unwrap();
-    log.append_durable(b"room again").unwrap();
-    assert!(used(&disk) <= budget);
-}
-
-/// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event
-/// is sent.
-#[test]
-fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
-    let disk = disk();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (ears, found) = (Arc::clone(&told), disk.clone());
-    let listener = move |event: &Event| {
-        if let Event::SegmentSealed(sealed) = event {
-            let durable = found.crash_with(|_| Fate::Dropped).image();
-            let bytes =
-                durable.into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
-            ears.lock().unwrap().push((sealed.clone(), bytes));
-        }
-    };
-    let log = open(&disk, options().own_thread(true).listener(listener));
-    while log.stats().segments < 3 {
-        log.append_durable(&[7; 3000]).unwrap();
-    }
-    let changes = log.stats().segments;
-    log.close().unwrap();
-    let told = std::mem::take(&mut *told.lock().unwrap());
-    assert_eq!(told.len() as u64, changes);
-    for (sealed, bytes) in told {
-        let now =
-            disk.image().into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
-        assert_eq!(bytes, now, "{sealed:?}");
-        let bytes = bytes.unwrap();
-        let end = bytes.iter().rposition(|byte| *byte == 7).unwrap() + 1;
-        assert!(
-            bytes[end..].iter().any(|byte| *byte != 0),
-            "a seal behind the last record: {sealed:?}"
-        );
-    }
-}
-
-#[test]
 fn periodic_acknowledges_at_once_and_what_is_left_after_a_crash_is_a_prefix() {
     let directory = tempfile::tempdir().unwrap();
     let options =
@@ -238,21 +177,6 @@ fn a_growing_log_has_each_next_segment_ready_in_its_size() {
         (2, 0, 0),
         "{stats:?}"
     );
-}
-
-#[test]
-fn a_closed_log_leaves_no_files_but_its_last_segment_and_those_that_are_kept() {
-    let disk = disk();
-    let log = open(&disk, options().own_thread(true).free_segments_max(1));
-    while log.stats().segments < 40 {
-        log.append_durable(&[7; 4000]).unwrap();
-    }
-    log.truncate_before(log.last()).unwrap();
-    log.close().unwrap();
-    let names = inkstone_io::Directory::list(&disk.directory("/log")).unwrap();
-    let count = |ending| names.iter().filter(|name| name.ends_with(ending)).count();
-    // One is kept; up to eight of this size had been made ready.
-    assert!(count(".ink") == 1 && count(".free") <= 9, "{names:?}");
 }
 
 #[test]
