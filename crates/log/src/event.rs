@@ -97,12 +97,9 @@ impl fmt::Debug for SealedSegment {
     }
 }
 
-/// A listener, as [`Options::wrap_listener`](crate::Options::wrap_listener) has it.
-pub type BoxedListener = Arc<dyn Fn(&Event) + Send + Sync>;
-
 /// The user's listener.
 #[derive(Clone)]
-pub(crate) struct Listener(pub(crate) BoxedListener);
+pub(crate) struct Listener(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,8 +75,6 @@ mod error;
 mod event;
 pub mod inspect;
 mod log;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod names;
 mod open;
 mod options;
@@ -98,7 +96,7 @@ pub use choice::{Asks, Choice};
 #[doc(hidden)]
 pub use directory::find_directory;
 pub use error::{Corruption, Error, Poison, Result};
-pub use event::{BoxedListener, Event, SealedSegment};
+pub use event::{Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 pub use inkstone_io::{
     Access, AnyDirectory, Directory, Durability, Error as IoError, OsDirectory, Preparation,

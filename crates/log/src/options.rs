@@ -15,7 +15,7 @@ use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 use crate::choice::{Asks, Choice};
 use crate::doubts::Doubts;
 use crate::error::{Error, Result};
-use crate::event::{BoxedListener, Event, Listener};
+use crate::event::{Event, Listener};
 
 /// The first segment of a new log is small, so that its first commit does not wait for a large
 /// file. Each one after it is half as large again: while one fills, the next one is filled with
@@ -398,12 +398,6 @@ impl Options {
     /// makes it.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
-    }
-
-    /// Puts a function around the listener, if there is one. For a crate that stands on the log and
-    /// calls it with locks of its own held: it can keep an event until it has let go of them.
-    pub fn wrap_listener(self, wrap: impl FnOnce(BoxedListener) -> BoxedListener) -> Self {
-        Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
 
     /// Says whether [`Options::periodic`] was asked for: a library that needs durable records

@@ -3,8 +3,7 @@
 //! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything
 //! else; each module counts its own work.
 //!
-//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`), so that the text for Prometheus and the
-//! recorder of `metrics` agree.
+//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`): the text for Prometheus has each once.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -208,7 +207,7 @@ impl Counted {
 /// A number of [`Stats`]: its name, what it means, and where it is.
 pub(crate) type Number = (&'static str, &'static str, fn(&Stats) -> u64);
 
-pub(crate) const COUNTS: &[Number] = &[
+const COUNTS: &[Number] = &[
     ("records_total", "Records appended", |stats| stats.records),
     ("record_bytes_total", "Bytes of records appended", |stats| stats.record_bytes),
     ("groups_total", "Groups made durable", |stats| stats.groups),
@@ -236,7 +235,7 @@ pub(crate) const COUNTS: &[Number] = &[
     ("rested_microseconds_total", "How long yielding did not pay", |stats| stats.rested_us),
 ];
 
-pub(crate) const GAUGES: &[Number] = &[
+const GAUGES: &[Number] = &[
     ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
     ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| {
         stats.free
@@ -247,7 +246,7 @@ pub(crate) const GAUGES: &[Number] = &[
 /// A histogram of [`Stats`].
 pub(crate) type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
 
-pub(crate) const TIMES: &[TimesOf] = &[
+const TIMES: &[TimesOf] = &[
     ("queue_seconds", "Time from a group's first record until its write began", |stats| {
         &stats.queue
     }),
@@ -258,7 +257,7 @@ pub(crate) const TIMES: &[TimesOf] = &[
 ];
 
 /// The quantiles that are published for each histogram.
-pub(crate) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Stats {
     /// The text that Prometheus reads, each line labelled with the log's name. Times are summaries,
