@@ -4,8 +4,8 @@
 //! answer as text. *May not touch*: measuring (`command::disks` does, interleaved over all places).
 
 use crate::finding::fastest_durable;
-use crate::result::{Disk, FEW_ROUNDS, Table, Verdict, Way};
-use crate::stats::relative;
+use crate::result::{Disk, Table, Verdict, Way};
+use crate::stats::relative_of_several;
 use crate::warnings::too_fast;
 
 /// What forbids a log in a place and is known before anything is measured.
@@ -29,8 +29,11 @@ pub(crate) fn judge(runs: &[Table], known: &[Known]) -> (String, Vec<Disk>) {
     if let Some(((first, best, _), rest)) = judged.split_first_mut()
         && let (None, Some(best)) = (&first.refused, best)
     {
+        let questions = rest.len();
         for (disk, other, seed) in rest.iter_mut().filter(|(disk, ..)| disk.refused.is_none()) {
-            disk.relative = other.and_then(|other| relative(&best.rounds, &other.rounds, *seed));
+            disk.relative = other.and_then(|other| {
+                relative_of_several(&best.rounds, &other.rounds, *seed, questions)
+            });
         }
     }
     let disks: Vec<Disk> = judged.into_iter().map(|(disk, ..)| disk).collect();
@@ -82,47 +85,23 @@ fn sentence(disks: &[Disk]) -> String {
         return format!("None of these should carry a log.{refused}");
     };
     let way = first.best.as_deref().unwrap_or_default();
-    let is = |disk: &Disk, verdict| disk.relative.is_some_and(|found| found.verdict == verdict);
-    let (slower, near): (Vec<&Disk>, Vec<&Disk>) =
-        others.iter().copied().partition(|disk| is(disk, Verdict::Slower));
-    let named = |disks: &[&Disk]| {
-        disks.iter().map(|disk| disk.directory.as_str()).collect::<Vec<&str>>().join(", ")
+    let beside = |disk: &&Disk| {
+        let (other, Some(found)) = (&disk.directory, disk.relative.map(|one| one.turned())) else {
+            return format!("; {} could not be compared", disk.directory);
+        };
+        let (times, interval) = (found.speedup, found.interval_words());
+        match found.verdict {
+            Verdict::Faster => format!("; {times:.2} times as fast as {other} ({interval})"),
+            Verdict::Tie => format!("; a tie with {other} ({interval})"),
+            _ => format!("; not told from {other} ({interval})"),
+        }
     };
-    let put = format!("Put the log on {}", first.directory);
-    let said = if others.is_empty() {
-        format!("{put}: no other can carry it; {:.0} us per durable commit (`{way}`).", us(first))
-    } else if near.is_empty() {
-        let factor = |disk: &Disk| {
-            let found = disk.relative?.turned();
-            let (speedup, interval) = (found.speedup, found.interval_words());
-            Some(format!("{speedup:.2} times as fast as {} ({interval})", disk.directory))
-        };
-        let factors: Vec<String> = slower.iter().filter_map(|disk| factor(disk)).collect();
-        let factors = factors.join(", ");
-        format!("{put}: {:.0} us per durable commit (`{way}`), {factors}.", us(first))
-    } else {
-        let slower = match slower.as_slice() {
-            [] => String::new(),
-            slower => format!("; slower: {}", named(slower)),
-        };
-        let interval = |disk: &&Disk| {
-            let (low, high) = disk.relative?.turned().interval()?;
-            Some(format!("[{low:.2}..{high:.2}]"))
-        };
-        let why = match near.iter().filter_map(interval).collect::<Vec<String>>() {
-            none if none.is_empty() => FEW_ROUNDS.to_owned(),
-            all => format!("the interval of the ratio is {}", all.join(", ")),
-        };
-        let all_tie = near.iter().all(|disk| is(disk, Verdict::Tie));
-        let tie = if all_tie { "tie" } else { "cannot be told apart" };
-        format!(
-            "{} and {} {tie}: {:.0} us per durable commit on the first, {why}{slower}.",
-            first.directory,
-            named(&near),
-            us(first),
-        )
-    };
-    format!("{said}{}{refused}", same_device(&usable))
+    let beside: String = others.iter().map(beside).collect();
+    let (directory, us) = (&first.directory, us(first));
+    format!(
+        "Put the log on {directory}: {us:.0} us per durable commit (`{way}`){beside}.{}{refused}",
+        same_device(&usable)
+    )
 }
 
 fn same_device(disks: &[&Disk]) -> String {
@@ -172,8 +151,8 @@ mod tests {
         assert_eq!(disks[0].directory, "/fast");
         let (sentence, _) =
             judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
-        assert!(sentence.starts_with("/a and /b tie: "), "{sentence}");
-        assert!(sentence.contains("slower: /c"), "{sentence}");
+        assert!(sentence.contains("; a tie with /b (95%"), "{sentence}");
+        assert!(sentence.contains(" times as fast as /c (95%"), "{sentence}");
         let mut same = [place("/a", 100.0), place("/b", 300.0)];
         same[1].place.device = same[0].place.device.clone();
         assert!(
@@ -188,7 +167,7 @@ mod tests {
         let open = Known { no_barriers: true, ..Known::default() };
         let runs = [place("/ram", 1.0), place("/nobarrier", 20.0), place("/disk", 500.0)];
         let (sentence, disks) = judge(&runs, &[memory, open, Known::default()]);
-        assert!(sentence.starts_with("Put the log on /disk: no other can carry it"), "{sentence}");
+        assert!(sentence.starts_with("Put the log on /disk: 50"), "{sentence}");
         assert!(sentence.contains("Not /ram: it is memory (zram0)"), "{sentence}");
         assert!(sentence.contains("Not /nobarrier: it is mounted without barriers"), "{sentence}");
         assert_eq!((disks[0].directory.as_str(), disks[1].refused.is_some()), ("/disk", true));

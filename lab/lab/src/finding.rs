@@ -21,34 +21,13 @@ use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
 use crate::writing::{Thing, Writing};
 
-/// What the table shows; `None` if there are fewer than two ways to compare.
+/// What a table of commits shows; `None` of other work, which statements are about, and if there are
+/// fewer than two ways to compare.
 pub fn finding(table: &Table) -> Option<Finding> {
     let measured = table.ways.iter().filter(|way| way.is_measured());
     let fewest = measured.clone().map(|way| way.rounds.len()).min()?;
-    if measured.clone().count() < 2 {
-        return None;
-    }
-    if table.ways.iter().any(|way| way.durable.is_some()) {
-        return Some(of_commits(table, fewest));
-    }
-    let best = best(table)?;
-    let has = value_words(table.unit, table.median(best)?);
-    let (place, name) = (place_words(&table.place), &best.name);
-    if let Some(why) = no_verdict(table, fewest) {
-        let sentence = format!("{why} On {place} `{name}` has the best median: {has}.");
-        return Some(Finding { sentence, ..Finding::default() });
-    }
-    let others = not_behind(table, best);
-    let sentence = match others.as_slice() {
-        [] => format!("On {place} `{name}` is the fastest: {has}."),
-        others => format!(
-            "On {place} no row is shown to be the fastest: `{name}` has the best median ({has}), \
-             and {} cannot be told from it.",
-            names(others)
-        ),
-    };
-    let best = others.is_empty().then(|| name.clone());
-    Some(Finding { sentence, best, ..Finding::default() })
+    let is_of_commits = table.ways.iter().any(|way| way.durable.is_some());
+    (measured.count() > 1 && is_of_commits).then(|| of_commits(table, fewest))
 }
 
 /// Why the rounds allow no verdict.
@@ -60,7 +39,7 @@ fn no_verdict(table: &Table, rounds: usize) -> Option<String> {
     }
     (rounds < ROUNDS_TO_JUDGE).then(|| {
         let plural = if rounds == 1 { "" } else { "s" };
-        format!("{rounds} round{plural} give figures and no verdict ({ROUNDS_TO_JUDGE} make one).")
+        format!("{rounds} round{plural}: figures and no verdict ({ROUNDS_TO_JUDGE} make one).")
     })
 }
 
@@ -71,16 +50,6 @@ fn names(ways: &[&Way]) -> String {
         [one] => format!("`{}`", one.name),
         [first, rest @ ..] => format!("`{}` and {} more", first.name, rest.len()),
     }
-}
-
-/// The way with the best median.
-pub(crate) fn best(table: &Table) -> Option<&Way> {
-    let value = |way: &Way| {
-        let value = table.median(way).unwrap_or(f64::NEG_INFINITY);
-        if table.unit.is_time() { -value } else { value }
-    };
-    let measured = table.ways.iter().filter(|way| way.is_measured());
-    measured.max_by(|a, b| value(a).total_cmp(&value(b)))
 }
 
 /// Other measured ways that are not shown to be slower than this one: ties, ways of which the lab
@@ -385,7 +354,6 @@ pub(crate) mod tests {
         let questions = ways.len().saturating_sub(1);
         for way in ways.iter_mut().skip(1) {
             way.relative = relative_of_several(&base, &way.rounds, 1, questions);
-            way.against.clone_from(&baseline);
         }
         let place =
             Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
@@ -523,7 +491,9 @@ pub(crate) mod tests {
         fixed.random_order = false;
         let mut few = ways(&[("new fsync", 300.0), ("reuse fsync", 100.0)]);
         few.ways.iter_mut().for_each(|way| way.rounds.truncate(11));
-        for (table, words) in [(fixed, "always ran in the same order"), (few, "11 rounds give")] {
+        for (table, words) in
+            [(fixed, "always ran in the same order"), (few, "11 rounds: figures and no")]
+        {
             let found = of(&table);
             assert!(found.best.is_none(), "{found:?}");
             assert!(found.sentence.contains(words), "{}", found.sentence);
@@ -531,29 +501,11 @@ pub(crate) mod tests {
         }
     }
 
-    /// "The pool is fastest with 8 threads (not told apart: 2 threads and 4 more)".
     #[test]
-    fn of_other_work_a_tie_has_no_fastest() {
-        let pool = |others: f64| {
-            let ways = [("2 threads", 1000.0), ("8 threads", others), ("64 threads", others)];
-            let way = |(name, us): (&str, f64)| Way {
-                durable: None,
-                file_bytes: None,
-                ..way(name, us, seen())
-            };
-            Table { unit: Unit::OperationsPerS, ..run(ways.map(way).into()) }
-        };
-        let tie = of(&pool(990.0));
-        assert!(tie.best.is_none(), "{tie:?}");
-        assert!(tie.sentence.contains("no row is shown to be the fastest"), "{}", tie.sentence);
-        let mut clear = pool(500.0);
-        clear.ways.pop();
-        let found = of(&clear);
-        assert_eq!(found.best.as_deref(), Some("8 threads"));
-        assert!(
-            found.sentence.contains("`8 threads` is the fastest: 1980 operations"),
-            "{found:?}"
-        );
+    fn of_other_work_there_is_no_sentence() {
+        let mut pool = ways(&[("2 threads", 1000.0), ("8 threads", 500.0)]);
+        pool.ways.iter_mut().for_each(|way| way.durable = None);
+        assert!(finding(&pool).is_none());
     }
 
     /// A shared machine: lognormal noise, and single rounds two to five times too slow.

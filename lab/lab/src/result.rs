@@ -204,11 +204,9 @@ pub struct Way {
     pub missing: Option<String>,
     /// Each round, in the order it ran.
     pub rounds: Vec<Round>,
-    /// Compared with the way that `against` names, paired by round: above 1 is more per second, or
-    /// less time.
+    /// Compared with the baseline, paired by round: above 1 is more per second, or less time. `None`
+    /// for the baseline, and for a write of another size.
     pub relative: Option<Relative>,
-    /// The way that it is compared with: the baseline, or what the baseline is at this size.
-    pub against: Option<String>,
     /// Times of single operations, if they were timed one by one. Of a commit: from before the
     /// write to the acknowledgement.
     pub latency: Option<Histogram>,
@@ -321,19 +319,13 @@ impl Relative {
         if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
     }
 
-    /// For a column: `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.7 [0.6..4.1] cannot tell`,
-    /// `1.15 (few rounds)`.
+    /// `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.15 (few rounds)`.
     pub fn words(&self) -> String {
-        self.column(|value| format!("{value:.2}"))
-    }
-
-    /// The same with the ratios as a table shows them.
-    pub(crate) fn column(&self, shown: impl Fn(f64) -> String) -> String {
-        let speedup = shown(self.speedup);
+        let speedup = self.speedup;
         match self.interval() {
-            None => format!("{speedup} (few rounds)"),
+            None => format!("{speedup:.2} (few rounds)"),
             Some((low, high)) => {
-                format!("{speedup} [{}..{}]{}", shown(low), shown(high), self.verdict.mark())
+                format!("{speedup:.2} [{low:.2}..{high:.2}]{}", self.verdict.mark())
             }
         }
     }
@@ -569,9 +561,7 @@ units! {
     PerMib = "per MiB";
     PerSecond = "per second";
     PerFlush = "per flush";
-    PerFile = "per file";
     Bytes = "bytes";
-    BytesPerMib = "bytes per MiB";
     Lines = "lines";
     Blocks = "blocks";
     Calls = "calls";
@@ -594,14 +584,11 @@ impl Unit {
 
     /// Whether it counts bytes.
     pub fn is_bytes(self) -> bool {
-        matches!(self, Self::BytesPerS | Self::Bytes | Self::BytesPerMib)
+        matches!(self, Self::BytesPerS | Self::Bytes)
     }
 
     /// Whether it is a count for each of something.
     pub fn is_per(self) -> bool {
-        matches!(
-            self,
-            Self::PerOp | Self::PerMib | Self::PerSecond | Self::PerFlush | Self::PerFile
-        )
+        matches!(self, Self::PerOp | Self::PerMib | Self::PerSecond | Self::PerFlush)
     }
 }

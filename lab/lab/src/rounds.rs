@@ -296,18 +296,15 @@ impl SideBySide<'_> {
 
     /// The table of these ways, each compared with the baseline.
     pub fn table(self, frame: Frame, place: &Place, turns: &Turns) -> Table {
-        let bases = bases(&self.ways, &frame.baseline);
-        let baseline = bases.iter().flatten().find(|(name, _)| *name == frame.baseline);
-        let baseline = baseline.map(|(name, _)| name.clone());
+        let measured = self.ways.iter().filter(|one| !one.way.rounds.is_empty());
+        let base = measured.clone().find(|one| one.way.name == frame.baseline);
+        let base = base.map(|one| (one.way.name.clone(), one.way.rounds.clone()));
+        let is_asked = |way: &Way| way.name != frame.baseline && is_alike(way, &frame.baseline);
         // A reader looks at all ways: their intervals hold together.
-        let is_compared = |(one, base): &(&Running<'_>, &Base)| {
-            !one.way.rounds.is_empty()
-                && base.as_ref().is_some_and(|(name, _)| *name != one.way.name)
-        };
-        let questions = self.ways.iter().zip(&bases).filter(is_compared).count();
+        let questions = measured.filter(|one| is_asked(&one.way)).count();
         let mut table = Table {
             name: frame.name.into(),
-            title: frame.title,
+            title: frame.title.clone(),
             place: place.clone(),
             x_name: frame.x_name.map(str::to_owned),
             unit: frame.unit,
@@ -316,46 +313,33 @@ impl SideBySide<'_> {
             seed: turns.seed,
             ..Table::default()
         };
-        for (mut one, base) in self.ways.into_iter().zip(bases) {
+        for mut one in self.ways {
             one.way.figures = one.figures();
             if let Some(work) = one.work.as_mut().filter(|_| !one.way.rounds.is_empty()) {
                 work.finish(&mut one.way, &mut table.notes);
             }
             let rounds = &one.way.rounds;
-            if let Some((name, base)) = base.filter(|(name, _)| *name != one.way.name) {
-                one.way.relative = relative_of_several(&base, rounds, turns.seed, questions);
-                one.way.against = one.way.relative.map(|_| name);
+            if let Some((_, base)) = base.as_ref().filter(|_| is_asked(&one.way)) {
+                one.way.relative = relative_of_several(base, rounds, turns.seed, questions);
             }
             if rounds.is_empty() && one.way.missing.is_none() {
                 one.way.missing = Some(NOT_RUN.into());
             }
             table.ways.push(one.way);
         }
-        table.baseline = baseline;
+        table.baseline = base.map(|(name, _)| name);
         table.finding = finding(&table);
         table
     }
 }
 
-/// The way that another is compared with, and its rounds.
-type Base = Option<(String, Vec<Round>)>;
-
-/// For each way the one that it is compared with: the table's baseline; of another size of write
-/// the way that differs from the baseline in that size alone, since a small write beside a large
-/// one says nothing about either way.
-fn bases(ways: &[Running<'_>], baseline: &str) -> Vec<Base> {
-    let writing = |name: &str| Writing::named(name).ok();
-    let of = |one: &Running<'_>| {
-        let name = match (writing(&one.way.name), writing(baseline)) {
-            (Some(Writing { write_bytes, .. }), Some(base)) if one.way.file_bytes.is_some() => {
-                Writing { write_bytes, ..base }.name()
-            }
-            _ => baseline.to_owned(),
-        };
-        let base = ways.iter().find(|base| base.way.name == name)?;
-        (!base.way.rounds.is_empty()).then(|| (name, base.way.rounds.clone()))
-    };
-    ways.iter().map(of).collect()
+/// Whether a way does the baseline's load: a small write beside a large one says nothing.
+fn is_alike(way: &Way, baseline: &str) -> bool {
+    let bytes = |name: &str| Writing::named(name).map(|writing| writing.write_bytes);
+    match (bytes(&way.name), bytes(baseline)) {
+        (Ok(one), Ok(other)) if way.file_bytes.is_some() => one == other,
+        _ => true,
+    }
 }
 
 /// Why a way has no figures if nothing went wrong with it.

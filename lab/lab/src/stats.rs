@@ -56,17 +56,12 @@ const TAIL: f64 = 0.025;
 /// 0.975 quantile of the normal distribution.
 const Z_975: f64 = 1.959_964;
 
-/// The quantile `q` (0 to 1) of finite values, interpolated between neighbours; `None` if there are
+/// The median of finite values, between the two middle ones if they are two; `None` if there are
 /// none. Values that are not finite are left out.
-pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
-    (!sorted.is_empty() && q.is_finite()).then(|| quantile_of_sorted(&sorted, q))
-}
-
-/// The median of finite values; `None` if there are none.
-pub fn median(values: &[f64]) -> Option<f64> {
-    quantile(values, 0.5)
+    (!sorted.is_empty()).then(|| quantile_of_sorted(&sorted, 0.5))
 }
 
 impl Table {
@@ -86,17 +81,13 @@ impl Way {
     }
 }
 
-/// Compares `way` with `baseline`: pairs are rounds of the same number. The same input and `seed`
-/// give the same answer. `None` if there is no pair.
+/// Compares `way` with `baseline`, as one of several comparisons that are read together: pairs are
+/// rounds of the same number, and the interval is so wide that all of them are right at once in 95
+/// of 100 runs (Bonferroni). The same input and `seed` give the same answer. `None` if there is no
+/// pair.
 ///
 /// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no
 /// interval.
-pub fn relative(baseline: &[Round], way: &[Round], seed: u64) -> Option<Relative> {
-    relative_of(&paired_logs(baseline, way), seed, RESAMPLES, &Level::ALONE)
-}
-
-/// As [`relative`], for one of several comparisons that are read together: the interval is so wide
-/// that all of them are right at once in 95 of 100 runs (Bonferroni).
 pub fn relative_of_several(
     baseline: &[Round],
     way: &[Round],
@@ -238,9 +229,6 @@ struct Level {
 }
 
 impl Level {
-    /// 95%.
-    const ALONE: Self = Self { tail: TAIL };
-
     fn of_several(comparisons: usize) -> Self {
         Self { tail: TAIL / comparisons.max(1) as f64 }
     }
@@ -308,6 +296,10 @@ fn normal_below(x: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn relative(baseline: &[Round], way: &[Round], seed: u64) -> Option<Relative> {
+        relative_of_several(baseline, way, seed, 1)
+    }
+
     fn round(number: u32, per_commit_ns: f64) -> Round {
         Round { number, commits: 100, total_ns: (per_commit_ns * 100.0) as u64, ..Round::default() }
     }
@@ -334,14 +326,11 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_ugly_input() {
+    fn medians_of_ugly_input() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[f64::NAN, f64::INFINITY]), None);
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[4.0, 1.0, f64::NAN, 2.0, 3.0]), Some(2.5));
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 7.0), Some(3.0));
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.25), Some(1.5));
-        assert_eq!(quantile(&[1.0], f64::NAN), None);
     }
 
     #[test]
@@ -461,9 +450,13 @@ mod tests {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
             let (base, way) = pair(&mut rng, rounds, noise, speedup);
-            let found =
-                relative_of(&paired_logs(&base, &way), rng.u64(..), resamples, &Level::ALONE)
-                    .map(|found| found.verdict);
+            let found = relative_of(
+                &paired_logs(&base, &way),
+                rng.u64(..),
+                resamples,
+                &Level::of_several(1),
+            )
+            .map(|found| found.verdict);
             found == Some(Verdict::Faster) || (speedup == 1.0 && found == Some(Verdict::Slower))
         });
         100.0 * called.count() as f64 / pairs as f64

@@ -277,7 +277,7 @@ fn failed(what: &'static str, path: &Path, error: io::Error) -> WayError {
 }
 
 /// Numbers of threads, each with a table of its own.
-const THREADS: [(&str, usize); 2] = [("text-1", 1), ("text-4", 4)];
+const THREADS: [(&str, &str, usize); 2] = [("text-1", "1 thread", 1), ("text-4", "4 threads", 4)];
 
 /// At most so many lines in a turn, by 1 and by 4 threads.
 pub(super) fn text(most: u64) -> Trial {
@@ -286,13 +286,13 @@ pub(super) fn text(most: u64) -> Trial {
     Trial::new("text", (THREADS.len() * LINE_WAYS.len(), room_bytes, 6.0), move |scene| {
         let lines = Lines::new(scene.pace.seed);
         let pace = scene.pace.part(1.0 / THREADS.len() as f64);
-        let found = THREADS.map(|(name, threads)| {
+        let found = THREADS.map(|(name, by, threads)| {
             let ways = LINE_WAYS.map(|(name, open)| {
                 let load = Load::Unpaced { lines: most };
                 Running::of(name, "lines", Writers::new(Box::new(open), load, threads, &lines))
             });
             let title = format!(
-                "Text lines of {LINE_BYTES} B by {threads} thread(s), as fast as they go, until \
+                "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until \
                  all are in the file"
             );
             let frame = Frame::of(name, title, Unit::LinesPerS, BASELINE);

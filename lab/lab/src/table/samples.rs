@@ -139,7 +139,7 @@ pub(crate) fn run() -> Table {
         for round in &mut way.rounds {
             round.total_ns += u64::from(round.number * 5 % 7) * round.total_ns / 40;
         }
-        way.relative = stats::relative(&base, &way.rounds, 1);
+        way.relative = stats::relative_of_several(&base, &way.rounds, 1, 1);
     }
     let reason = "2048 of 2048 acknowledgements before any flush".into();
     ways.push(Way {

@@ -31,7 +31,7 @@ pub(super) fn ways(table: &Table, width: usize, out: &mut String) {
         values(table, &mut grid);
     }
     let speedup = |way: &Way| match way.relative {
-        None if is_base(table, way) => "1.00 (base)".into(),
+        None if table.baseline.as_ref() == Some(&way.name) => "1.00 (base)".into(),
         None => String::new(),
         Some(found) => format!("{}{}", ratio(found.speedup), found.verdict.mark()),
     };
@@ -78,12 +78,6 @@ fn facts(table: &Table, grid: &mut Grid) {
     }
 }
 
-/// Whether others are compared with it: each size of a write has a baseline of its own.
-fn is_base(table: &Table, way: &Way) -> bool {
-    table.baseline.as_ref() == Some(&way.name)
-        || table.ways.iter().any(|other| other.against.as_ref() == Some(&way.name))
-}
-
 /// A cell for each way; empty for those that were not measured.
 fn cells(table: &Table, cell: impl Fn(&Way) -> String) -> impl Iterator<Item = String> {
     let of = move |way: &Way| if way.is_measured() { cell(way) } else { String::new() };
@@ -113,10 +107,6 @@ fn values(table: &Table, grid: &mut Grid) {
     };
     grid.column("", 1, cells(table, mark));
     latencies(&table.ways, if unit.is_time() { times } else { US }, [14, 9, 30, 31], grid);
-    if unit == Unit::NsPerCommit {
-        let rate = |way: &Way| table.median(way).map_or_else(String::new, |ns| sig3(1e9 / ns));
-        grid.column("commits/s", 12, cells(table, rate));
-    }
 }
 
 /// Columns of the times of single operations.
@@ -218,9 +208,8 @@ fn each(unit: Unit, operation: &'static str) -> &'static str {
     match unit {
         Unit::NsPerCommit => "/commit",
         Unit::NsPerOp | Unit::PerOp => operation,
-        Unit::NsPerMib | Unit::PerMib | Unit::BytesPerMib => "/MiB",
+        Unit::NsPerMib | Unit::PerMib => "/MiB",
         Unit::NsPerLine => "/line",
-        Unit::PerFile => "/file",
         Unit::PerSecond => "/s",
         _ => "",
     }
@@ -297,12 +286,7 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
             let mut all = measured().filter_map(|way| way.relative.as_ref());
             all.any(|relative| relative.interval().is_some() == is_known)
         };
-        let sizes =
-            table.ways.iter().any(|way| way.against.as_ref().is_some_and(|one| one != base));
         let mut text = format!("compared with `{base}`, round by round");
-        if sizes {
-            text.push_str("; a way of another size of write with that at its own size");
-        }
         if has(true) {
             text.push_str(
                 "; its intervals hold all at once in 95 of 100 runs; tie: the whole interval is \
