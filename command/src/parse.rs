@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inkstone_io::NamedChoice;
-use inkstone_lab::labels;
 
 /// A parser for one of the names of `T`; for an unknown name the error suggests the nearest.
 pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Value = T> {
@@ -17,23 +16,12 @@ pub(crate) fn names<T: NamedChoice + Send + Sync>() -> impl TypedValueParser<Val
 pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
     choices: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
-    let values = choices.iter().map(|choice| named(T::WHAT, choice.name(), choice.summary()));
+    let values =
+        choices.iter().map(|choice| PossibleValue::new(choice.name()).help(choice.summary()));
     PossibleValuesParser::new(values).try_map(|name| {
         T::from_name(&name)
             .ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
     })
-}
-
-/// A name with its summary, and the system calls that it stands for, from the table that a test
-/// compares with strace.
-pub(crate) fn named(
-    what: &'static str,
-    name: &'static str,
-    summary: &'static str,
-) -> PossibleValue {
-    let calls = labels::of(what, name).map(|label| label.words()).unwrap_or_default();
-    let help = if calls.is_empty() { summary.into() } else { format!("{summary} [{calls}]") };
-    PossibleValue::new(name).help(help)
 }
 
 /// A value that is wrong beside another, or in its place: only the command itself can tell. It ends

@@ -1,17 +1,46 @@
-//! Every word of a way of writing, compared with the actual system calls: `strace` against the
-//! table that the help prints.
+//! Every word of a way of writing, compared with the actual system calls, by `strace`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::{WRITE, Words as _, behind, directory, not_run, side_by_side};
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Strategy};
-use inkstone_lab::labels;
+use inkstone_io::{Access, Durability, NamedChoice, Preparation, Strategy};
+use inkstone_lab::writing::Writing;
 
 const COMMITS: u64 = 128;
 const FILE_BYTES: u64 = COMMITS * 4096;
-/// A 16th of the file.
-const STEPS: u64 = 16;
+/// A row for each word: a way that has it, with everything else as plain as possible; the flags of
+/// its open file; its calls. A call is made once for each commit (`*`), at least once for each
+/// (`+`), or so often.
+const WAYS: &str = "\
+new fdatasync | | pwrite64 *, fdatasync *
+fallocate fdatasync | | fallocate(0) 1, pwrite64 *, fdatasync *
+keep-size fdatasync | | fallocate(FALLOC_FL_KEEP_SIZE) 1, pwrite64 *, fdatasync *
+posix-fallocate fdatasync | | fallocate(0) 1, pwrite64 *, fdatasync *
+fallocate-steps fdatasync | | fallocate(0) 16, pwrite64 *, fdatasync *
+keep-size-steps fdatasync | | fallocate(FALLOC_FL_KEEP_SIZE) 16, pwrite64 *, fdatasync *
+zero-range fdatasync | | fallocate(FALLOC_FL_ZERO_RANGE) 1, pwrite64 *, fdatasync *
+sparse fdatasync | | ftruncate 1, pwrite64 *, fdatasync *
+zeros fdatasync | | fsync 1, pwrite64 129, fdatasync *
+write-zeroes fdatasync | | fallocate(FALLOC_FL_WRITE_ZEROES) 1, pwrite64 *, fdatasync *
+reuse fdatasync | | pwrite64 *, fdatasync *
+reuse seek fdatasync | | lseek *, write *, fdatasync *
+reuse direct fdatasync | O_DIRECT | pwrite64 *, fdatasync *
+reuse mmap fdatasync | | mmap(MAP_SHARED) 1, fdatasync *
+reuse stream fdatasync | | write *, fdatasync *
+reuse stream-gather no-sync | | write 8, fsync 1
+reuse no-sync | | pwrite64 *, fsync 1
+reuse fsync | | pwrite64 *, fsync *
+reuse fdatasync-fsync | | pwrite64 *, fdatasync *, fsync *
+reuse fdatasync-fsync-64 | | pwrite64 *, fdatasync *, fsync 2
+reuse o-sync | O_SYNC | pwrite64 *
+reuse o-dsync | O_DSYNC | pwrite64 *
+reuse rwf-dsync | | pwritev2(RWF_DSYNC) *
+reuse mmap msync | | mmap(MAP_SHARED) 1, msync(MS_SYNC) *
+reuse fdatasync pool | | pwrite64 *, fdatasync *
+reuse fdatasync uring | | io_uring_enter +
+reuse fdatasync uring-linked | | io_uring_enter +
+reuse direct fdatasync aio | O_DIRECT | io_submit +";
 const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,\
                       sync_file_range,msync,mmap,fallocate,ftruncate,io_uring_enter,io_submit";
 
@@ -115,61 +144,76 @@ fn an_interrupted_opening_is_found() {
     assert_eq!(seen, Seen::from([("pwrite64".to_owned(), 1)]));
 }
 
-/// What is wrong with a label.
-fn judge(strategy: &Strategy, opened: &str, seen: &Seen) -> Vec<String> {
-    let (flags, calls) = labels::calls_of(strategy, COMMITS, STEPS);
+/// What is wrong with a row.
+fn judge(flags: &str, calls: &str, (opened, seen): &(String, Seen)) -> Vec<String> {
     let mut wrong = Vec::new();
     for flag in ["O_DIRECT", "O_SYNC", "O_DSYNC"] {
         let has = opened.split(['|', ',', ')', ' ']).any(|word| word == flag);
-        if has != flags.contains(flag) {
-            wrong.push(format!(
-                "{flag}: the table has it {}, the call {has}: {opened}",
-                flags.contains(flag)
-            ));
+        if has != (flags == flag) {
+            wrong.push(format!("{flag}: the row has {flags:?}, the call {has}: {opened}"));
         }
     }
-    for (name, (least, most)) in &calls {
+    let calls: Vec<(&str, &str)> =
+        calls.split(", ").map(|call| call.rsplit_once(' ').expect("a call and a count")).collect();
+    for (name, times) in &calls {
+        let (least, most) = match *times {
+            "*" => (COMMITS, COMMITS),
+            "+" => (COMMITS, u64::MAX),
+            count => {
+                let count: u64 = count.parse().expect("a number");
+                (count, count)
+            }
+        };
         let count = seen.get(*name).copied().unwrap_or(0);
-        if !(*least..=*most).contains(&count) {
+        if !(least..=most).contains(&count) {
             wrong.push(format!("{name}: {count} times instead of {least}"));
         }
     }
-    let more = seen.keys().filter(|name| !calls.contains_key(name.as_str()));
-    wrong.extend(more.map(|name| format!("{name}: {} times, and the table has none", seen[name])));
+    let more = seen.keys().filter(|name| !calls.iter().any(|(known, _)| known == name));
+    wrong.extend(more.map(|name| format!("{name}: {} times, and the row has none", seen[name])));
     wrong
-}
-
-/// What is wrong with the labels of one kind. One that cannot be had here is said.
-fn wrong_labels<T: NamedChoice + Sync>() -> Vec<String> {
-    let wrong: Vec<Vec<String>> = side_by_side(T::ALL, |choice| {
-        let label = format!("{} {}", T::WHAT, choice.name());
-        let strategy = labels::plain_with(T::WHAT, choice.name()).expect("a strategy");
-        let place = directory();
-        match traced(place.path(), &strategy) {
-            Ok((opened, seen)) => {
-                let found = judge(&strategy, &opened, &seen);
-                found.into_iter().map(|what| format!("{label}: {what}")).collect()
-            }
-            Err(why) => {
-                not_run(&label, &why);
-                Vec::new()
-            }
-        }
-    });
-    wrong.concat()
 }
 
 #[test]
 #[ignore = "needs strace"]
-fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
-    let wrong = [
-        wrong_labels::<Preparation>(),
-        wrong_labels::<Access>(),
-        wrong_labels::<Durability>(),
-        wrong_labels::<EngineKind>(),
-    ]
-    .concat();
-    assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
+fn every_word_of_a_way_of_writing_makes_its_calls() {
+    let rows: Vec<Vec<&str>> =
+        WAYS.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    let wrong: Vec<Vec<String>> = side_by_side(&rows, |row| {
+        let [way, flags, calls] = row[..] else { panic!("{row:?}") };
+        let strategy = Writing::named(way).expect("a way").strategy;
+        let place = directory();
+        match traced(place.path(), &strategy) {
+            Ok(seen) => {
+                judge(flags, calls, &seen).iter().map(|why| format!("{way}: {why}")).collect()
+            }
+            Err(why) => {
+                not_run(way, &why);
+                Vec::new()
+            }
+        }
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "ways that do not do what they say:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_word_has_a_row() {
+    let ways: Vec<Strategy> = WAYS
+        .lines()
+        .map(|line| Writing::named(line.split(" |").next().unwrap_or_default()).expect("a way"))
+        .map(|writing| writing.strategy)
+        .collect();
+    let has = |is: &dyn Fn(&Strategy) -> bool| ways.iter().any(is);
+    for &preparation in Preparation::ALL {
+        assert!(has(&|way| way.preparation == preparation), "{preparation}");
+    }
+    for &access in Access::ALL {
+        assert!(has(&|way| way.access == access), "{access}");
+    }
+    for &durability in Durability::ALL {
+        assert!(has(&|way| way.durability == durability), "{durability}");
+    }
 }
 
 /// The practice of article 1 (`lab experiment 9`): written files of 1 MiB are overwritten in

@@ -27,7 +27,6 @@ pub mod experiment;
 pub mod finding;
 pub mod histogram;
 pub mod image;
-pub mod labels;
 pub mod log;
 pub mod machine;
 pub mod pass;
