@@ -63,7 +63,8 @@ pub(crate) struct WatchArguments {
 
 fn up_to_a_day(text: &str) -> Result<Duration, String> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    match duration(text)? {
+    let seconds = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    match seconds.map_or_else(|| duration(text), Ok)? {
         time if time.is_zero() || time > DAY => Err("take more than 0s and at most 1d".into()),
         time => Ok(time),
     }

@@ -5,6 +5,7 @@
 //! what was lost. *May not touch*: what the events mean ([`crate::trace_decode`]), and any part of
 //! tracefs but its own instance.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,8 +32,6 @@ const BUFFER_KB_PER_CPU: usize = 4096;
 /// Buffers of all CPUs together: unswappable memory of the kernel.
 const BUFFER_KB: usize = 64 * 1024;
 const BUFFER_KB_PER_CPU_MIN: usize = 512;
-/// More events than this are counted as lost: 160 MB of memory.
-const EVENTS_MAX: usize = 2_000_000;
 /// How long the reader sleeps between two rounds.
 const PAUSE: Duration = Duration::from_millis(4);
 /// The same where a program is watched that needs the processor.
@@ -58,6 +57,8 @@ pub struct Tracer {
     gathered: Arc<Mutex<Gathered>>,
     reader: Option<JoinHandle<Result<()>>>,
     cpus: Vec<String>,
+    /// The events that are switched on, or will be after a pause.
+    enabled: BTreeSet<&'static str>,
     paused_ns: Option<u64>,
     /// Removed after the reader has closed its files.
     instance: Instance,
@@ -68,11 +69,14 @@ struct Gathered {
     events: Vec<TraceEvent>,
     /// Lost according to the pages: the same events may be in the kernel's own counters.
     missed: u64,
-    /// Lost here: beyond [`EVENTS_MAX`], or in damaged pages.
+    /// Lost here: beyond [`Tracer::EVENTS_MAX`], or in damaged pages.
     dropped: u64,
 }
 
 impl Tracer {
+    /// More events than this are counted as lost: 160 MB of memory.
+    pub const EVENTS_MAX: usize = 2_000_000;
+
     /// Starts to trace what these devices get. When it returns, the next request is seen.
     ///
     /// For a partition pass both its own number and its disk's: the block layer names the first
@@ -152,7 +156,7 @@ impl Tracer {
     /// Starts an instance with the events that `choose` switches on.
     fn start_with(
         pause: Duration,
-        choose: impl FnOnce(&Instance) -> Result<Decoder>,
+        choose: impl FnOnce(&Instance) -> Result<(Decoder, BTreeSet<&'static str>)>,
     ) -> Result<Tracer> {
         let instance = Instance::create()?;
         let cpus = cpus_of(&instance)?;
@@ -161,7 +165,7 @@ impl Tracer {
             (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
         instance.write("buffer_size_kb", &buffer_kb.to_string())?;
         let layout = page_layout(&instance)?;
-        let decoder = choose(&instance)?;
+        let (decoder, enabled) = choose(&instance)?;
         let pipes =
             cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -181,8 +185,15 @@ impl Tracer {
         let reader =
             spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
-        let trace =
-            Tracer { stop, gathered, reader: Some(reader), cpus, paused_ns: None, instance };
+        let trace = Tracer {
+            stop,
+            gathered,
+            reader: Some(reader),
+            cpus,
+            enabled,
+            paused_ns: None,
+            instance,
+        };
         trace.instance.write("tracing_on", "1")?;
         Ok(trace)
     }
@@ -236,7 +247,7 @@ impl Tracer {
     ///
     /// # Errors
     /// The kernel refuses the filter.
-    pub fn show_writes(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
+    pub fn show_writes(&mut self, descriptors: &[u32], with_ends: bool) -> Result<()> {
         let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
         let fds = fds.join(" || ");
         // Ends first: a beginning is shown only if its end will be.
@@ -257,7 +268,7 @@ impl Tracer {
                 }
                 !filter.is_empty()
             };
-            self.instance.write(&format!("{event}/enable"), if is_on { "1" } else { "0" })?;
+            self.switch(spec.path, is_on)?;
         }
         Ok(())
     }
@@ -267,19 +278,20 @@ impl Tracer {
         locked(&self.gathered).events.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// The share of the room for events that is used, from 0 to 1. What comes beyond it is lost.
-    pub fn fullness(&self) -> f64 {
-        locked(&self.gathered).events.len() as f64 / EVENTS_MAX as f64
+    /// How many events there are so far. What comes beyond [`EVENTS_MAX`](Self::EVENTS_MAX) is lost.
+    pub fn count(&self) -> usize {
+        locked(&self.gathered).events.len()
     }
 
-    /// Traces nothing until [`go_on`](Self::go_on).
+    /// Traces nothing until [`go_on`](Self::go_on), and costs nothing: an event that is only not
+    /// recorded costs nearly what a recorded one does.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn pause(&mut self) -> Result<()> {
         self.instance.write("tracing_on", "0")?;
         self.paused_ns.get_or_insert(monotonic_ns());
-        Ok(())
+        self.instance.write("events/enable", "0")
     }
 
     /// Goes on after a pause, which gets an event of its own.
@@ -287,11 +299,23 @@ impl Tracer {
     /// # Errors
     /// The kernel refuses.
     pub fn go_on(&mut self) -> Result<()> {
-        if let Some(since_ns) = self.paused_ns.take() {
-            self.note_pause(since_ns);
-            self.instance.write("tracing_on", "1")?;
+        let Some(since_ns) = self.paused_ns.take() else { return Ok(()) };
+        for path in &self.enabled {
+            self.instance.write(&format!("events/{path}/enable"), "1")?;
         }
-        Ok(())
+        self.note_pause(since_ns);
+        self.instance.write("tracing_on", "1")
+    }
+
+    fn switch(&mut self, path: &'static str, is_on: bool) -> Result<()> {
+        let has_changed = match is_on {
+            true => self.enabled.insert(path),
+            false => self.enabled.remove(path),
+        };
+        if !has_changed || self.paused_ns.is_some() {
+            return Ok(());
+        }
+        self.instance.write(&format!("events/{path}/enable"), if is_on { "1" } else { "0" })
     }
 
     fn note_pause(&self, since_ns: u64) {
@@ -365,8 +389,9 @@ fn enable_events(
     specs: impl Iterator<Item = &'static EventSpec>,
     filter: &str,
     is_on: impl Fn(&EventSpec) -> bool,
-) -> Result<Decoder> {
+) -> Result<(Decoder, BTreeSet<&'static str>)> {
     let mut decoder: Option<Decoder> = None;
+    let mut enabled = BTreeSet::new();
     for spec in specs {
         let event = format!("events/{}", spec.path);
         let name = format!("{event}/format");
@@ -398,9 +423,10 @@ fn enable_events(
         }
         if is_on(spec) {
             instance.write(&format!("{event}/enable"), "1")?;
+            enabled.insert(spec.path);
         }
     }
-    decoder.ok_or_else(|| {
+    decoder.map(|decoder| (decoder, enabled)).ok_or_else(|| {
         Error::unsupported(
             "start a block trace",
             instance.file("events"),
@@ -502,7 +528,9 @@ fn take_page(
     page: &[u8],
 ) -> usize {
     let end = layout.read(page, |time_ns, bytes| match decoder.decode(time_ns, bytes) {
-        Decoded::Event(event) if gathered.events.len() < EVENTS_MAX => gathered.events.push(event),
+        Decoded::Event(event) if gathered.events.len() < Tracer::EVENTS_MAX => {
+            gathered.events.push(event)
+        }
         Decoded::NotOurs => {}
         Decoded::Event(_) | Decoded::Damaged => gathered.dropped += 1,
     });

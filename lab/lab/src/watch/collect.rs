@@ -240,7 +240,9 @@ impl Watched {
         recording.span_ns.end = end_ns;
         (recording.events, recording.lost) = (trace.events, trace.lost);
         let span = &recording.span_ns;
-        recording.events.retain(|event| span.contains(&event.time_ns));
+        recording.events.retain(|event| {
+            span.contains(&event.time_ns) || matches!(event.what, TraceKind::Pause { .. })
+        });
         let processes = self.processes.into_iter();
         Ok(Seen {
             recording,
@@ -417,10 +419,12 @@ impl Watched {
     fn add_file(&mut self, process: u32, own: &Path, link: &Path, facts: &fs::Metadata) -> usize {
         let device = DeviceNumber::from_st_dev(facts.dev());
         let (path, is_gone) = without_mark(link);
-        let parent = match (facts.is_dir(), path.parent()) {
-            (true, _) => own.to_path_buf(),
-            (false, Some(parent)) => below_root(process, parent),
-            (false, None) => PathBuf::from("/"),
+        // Of a process in a container the kernel shows its own path, of one in a chroot the whole.
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let is_it = |at: &PathBuf| fs::metadata(at).is_ok_and(|at| at.dev() == facts.dev());
+        let parent = match facts.is_dir() {
+            true => own.to_path_buf(),
+            false => Some(below_root(process, parent)).filter(is_it).unwrap_or(parent.into()),
         };
         let place = self.place(device, &parent);
         let is_known = self.recording.files.len() < FILES_MAX && !facts.is_dir();
@@ -494,7 +498,7 @@ impl Watched {
 
     fn show_writes(&mut self) -> Result<(), WatchError> {
         let writes = self.writes();
-        if let (Some(trace), true) = (&self.trace, self.writes != writes) {
+        if let (Some(trace), true) = (&mut self.trace, self.writes != writes) {
             trace.show_writes(&writes.0, writes.1)?;
             self.writes = writes;
         }
@@ -560,21 +564,24 @@ pub struct Seen {
     pub warnings: Vec<String>,
 }
 
-/// The inode of the PID namespace that the kernel's events use (PROC_PID_INIT_INO).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// The inodes of the namespaces whose numbers and times the kernel's events have (PROC_PID_INIT_INO
+/// and PROC_TIME_INIT_INO).
+const FIRST_NAMESPACES: [(&str, u64, &str); 2] =
+    [("pid", 0xEFFF_FFFC, "process numbers"), ("time", 0xEFFF_FFFA, "clocks")];
 
 /// Whether this user can see syncs here; if not, the reason.
 fn can_watch() -> Result<(), String> {
     can_trace()?;
-    // A /proc that was mounted in the container does not show the kernel's own numbers.
-    match fs::metadata("/proc/self/ns/pid").map(|facts| facts.ino()) {
-        Ok(own) if own != FIRST_PID_NAMESPACE => {
-            Err("this command runs in a container with process numbers of its own, and \
-                          the kernel counts outside of it: run it on the host"
-                .into())
+    for (name, first, what) in FIRST_NAMESPACES {
+        let own = fs::metadata(format!("/proc/self/ns/{name}")).map(|facts| facts.ino());
+        if own.is_ok_and(|own| own != first) {
+            return Err(format!(
+                "this command runs in a container with {what} of its own, and the kernel's events \
+                 have the host's: run it on the host"
+            ));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 struct Stat {

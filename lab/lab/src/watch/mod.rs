@@ -62,10 +62,12 @@ const UNCOVERED_MAX: u64 = 50;
 const TICK: Duration = Duration::from_millis(20);
 /// How often to look for new threads whose calls may be slow.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// Of the room for events, the share to be used by the end, and how far ahead of the time its use
-/// may run before the trace pauses.
-const ROOM: f64 = 0.85;
-const AHEAD: f64 = 0.05;
+/// So many events a second are recorded, since each costs the watched program some time, and in the
+/// whole time this share of those for which there is room.
+const EVENTS_PER_SECOND: f64 = 50_000.0;
+const ROOM: f64 = 0.85 * Tracer::EVENTS_MAX as f64;
+/// How far ahead of the time the count may run before the trace pauses.
+const AHEAD: f64 = 100_000.0;
 
 /// Watches a program and reports.
 ///
@@ -112,22 +114,23 @@ impl<'a> Watch<'a> {
                 slow.follow(self.watched.recording())?;
                 followed = Instant::now();
             }
-            self.sample(begun.elapsed().as_secs_f64() / self.options.time.as_secs_f64())?;
+            self.sample(begun.elapsed().as_secs_f64())?;
         }
         Ok(())
     }
 
-    /// Pauses the traces while their events use up the room for them faster than the time passes.
-    fn sample(&mut self, share_of_time: f64) -> Result<(), WatchError> {
+    /// Pauses the traces while they are ahead of the time with their events.
+    fn sample(&mut self, elapsed_s: f64) -> Result<(), WatchError> {
         let slow = self.slow.iter_mut().flat_map(SlowWatch::traces);
         let traces = || std::iter::once(self.watched.trace_of_syncs()).chain(slow);
         let mut traces: Vec<&mut Tracer> = traces().collect();
-        let used = traces.iter().map(|trace| trace.fullness()).fold(0.0, f64::max);
-        let due = ROOM * share_of_time;
-        if !self.is_paused && used > due + AHEAD {
+        let count = traces.iter().map(|trace| trace.count()).max().unwrap_or(0) as f64;
+        let per_second = EVENTS_PER_SECOND.min(ROOM / self.options.time.as_secs_f64());
+        let due = per_second * elapsed_s;
+        if !self.is_paused && count > due + AHEAD {
             traces.iter_mut().try_for_each(|trace| trace.pause())?;
             self.is_paused = true;
-        } else if self.is_paused && used < due {
+        } else if self.is_paused && count < due {
             traces.iter_mut().try_for_each(|trace| trace.go_on())?;
             self.is_paused = false;
         }
@@ -186,7 +189,7 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     let span_s = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
     if seconds < 0.99 * span_s {
         warnings.push(format!(
-            "there were more events than room for them: syncs were traced in {:.0}% of the time, \
+            "there were too many events to trace them all: syncs were traced in {:.0}% of the time, \
              and all figures are of these",
             seconds / span_s * 100.0
         ));
@@ -230,7 +233,11 @@ fn finding(report: &WatchReport, seen: &Seen, target: &Target, is_all: bool) -> 
     match (report.files.first(), target) {
         (Some(file), _) => format!("{}.", file.why),
         (None, Target::Path(path)) if seen.processes.is_empty() => {
-            format!("No program had a file below {} open.", collect::absolute(path).display())
+            format!(
+                "No program had a file below {} open by this name. One in a container has names of \
+                 its own: watch it by its number.",
+                collect::absolute(path).display()
+            )
         }
         (None, _) if seen.processes.is_empty() => "No such process was seen.".into(),
         (None, _) if !is_all => "Whether this program syncs its files could not be seen.".into(),

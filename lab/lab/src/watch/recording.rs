@@ -38,7 +38,9 @@ impl Recording {
     /// How long it was traced, in seconds, without the pauses.
     pub fn seconds(&self) -> f64 {
         let pause = |event: &TraceEvent| match event.what {
-            TraceKind::Pause { since_ns } => event.time_ns.saturating_sub(since_ns),
+            TraceKind::Pause { since_ns } => {
+                event.time_ns.min(self.span_ns.end).saturating_sub(since_ns)
+            }
             _ => 0,
         };
         let paused_ns: u64 = self.events.iter().map(pause).sum();
