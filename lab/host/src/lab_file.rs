@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use inkstone_io::engine::BlockingFile;
 use inkstone_io::transfer::{Direction, Transfer, retry};
 use inkstone_io::{
-    Access, Error, File, FileFacts, ForkMark, OpenFile, OsDirectory, OsFile, Persist, Preparation,
-    Result, SyncKind,
+    Access, Error, File, FileFacts, OpenFile, OsDirectory, OsFile, Persist, Preparation, Result,
+    SyncKind,
 };
 use rustix::{fs, mm};
 
@@ -123,7 +123,7 @@ impl LabFile {
 
     fn over(below: OsFile, how: &OpenFile) -> Result<Self> {
         let stream = |buffer_bytes| {
-            let stream = CStream::new(below.std_file(), ForkMark::new()?, buffer_bytes);
+            let stream = CStream::new(below.std_file(), buffer_bytes);
             let stream = stream.map_err(|source| Error::new("fdopen", below.path(), source))?;
             Ok::<_, Error>(Way::Stream(Mutex::new(stream)))
         };

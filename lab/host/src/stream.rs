@@ -9,19 +9,16 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use inkstone_io::ForkMark;
-
 /// A C stream over a duplicate of a file's descriptor.
 #[derive(Debug)]
 pub(crate) struct CStream {
     stream: NonNull<libc::FILE>,
     position: u64,
-    mark: ForkMark,
     /// Whether the last call was a write: C demands a seek between a write and a read, in both
     /// directions.
     was_write: bool,
     /// The buffer of the stream, if it was given one. It is in use until the stream is closed.
-    buffer: Option<Box<[u8]>>,
+    _buffer: Option<Box<[u8]>>,
 }
 
 // SAFETY: a `FILE` may be used from any thread, one at a time; `LabFile` keeps it behind a lock.
@@ -29,11 +26,7 @@ unsafe impl Send for CStream {}
 
 impl CStream {
     /// A stream with a buffer of this size, or with the C library's own.
-    pub(crate) fn new(
-        file: &File,
-        mark: ForkMark,
-        buffer_bytes: Option<usize>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, buffer_bytes: Option<usize>) -> io::Result<Self> {
         let descriptor = OwnedFd::from(file.try_clone()?);
         // SAFETY: the descriptor is open and ours; the mode is a NUL-terminated literal that fits
         // its flags.
@@ -49,7 +42,7 @@ impl CStream {
             let answer = unsafe { libc::setvbuf(stream.as_ptr(), start, libc::_IOFBF, len) };
             assert!(answer == 0, "the C library takes every buffer before the first use");
         }
-        Ok(Self { stream, position: 0, mark, was_write: true, buffer })
+        Ok(Self { stream, position: 0, was_write: true, _buffer: buffer })
     }
 
     fn seek(&mut self, offset: u64, write: bool) -> io::Result<()> {
@@ -107,12 +100,6 @@ impl CStream {
 
 impl Drop for CStream {
     fn drop(&mut self) {
-        // A child would write once more what its parent has buffered. The stream stays open, with
-        // its buffer.
-        if self.mark.is_child() {
-            std::mem::forget(self.buffer.take());
-            return;
-        }
         // SAFETY: opened by `fdopen`, closed once; it closes its duplicate of the descriptor too.
         unsafe { libc::fclose(self.stream.as_ptr()) };
     }

@@ -496,7 +496,6 @@ impl Reader {
     /// It does not read the page that is being written again and again: under load that would be
     /// one `read` for every few events, on a CPU that the measured program needs.
     fn round(&mut self) -> Result<bool> {
-        self.decoder.next_round();
         let mut has_found = false;
         for pipe in &mut self.pipes {
             loop {
@@ -510,7 +509,7 @@ impl Reader {
                 has_found = true;
                 let page = self.page.get(..length).unwrap_or_default();
                 let gathered = &mut *locked(&self.gathered);
-                let taken = take_page(&self.layout, &mut self.decoder, gathered, page);
+                let taken = take_page(&self.layout, &self.decoder, gathered, page);
                 if taken < length / 2 {
                     break;
                 }
@@ -523,7 +522,7 @@ impl Reader {
 /// Takes the events of a page; returns how many bytes of events it had.
 fn take_page(
     layout: &PageLayout,
-    decoder: &mut Decoder,
+    decoder: &Decoder,
     gathered: &mut Gathered,
     page: &[u8],
 ) -> usize {

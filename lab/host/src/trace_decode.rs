@@ -1,12 +1,10 @@
-//! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, their fields, and which
-//! events are ours.
+//! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, and their fields.
 //!
-//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It
-//! reads /proc only to tell our own threads from others.
+//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use crate::counters::{own_threads, tick_ns};
+use crate::counters::tick_ns;
 use crate::trace_event::{Call, Comm, RequestFlags, TraceEvent, TraceKind};
 use crate::trace_format::{EventFormat, Field};
 use inkstone_io::DeviceNumber;
@@ -257,24 +255,19 @@ fn ticks_to_ms(ticks: u64, tick_ns: u64) -> u64 {
 /// The result of decoding an event's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// One of ours.
     Event(TraceEvent),
-    /// Another process's, or an event of another kind.
+    /// An event of another kind.
     NotOurs,
     /// Shorter than its own format says.
     Damaged,
 }
 
-/// Knows the events of this kernel and tells ours from others'.
+/// Knows the events of this kernel.
 pub(super) struct Decoder {
     known: HashMap<u16, (&'static EventSpec, Vec<Field>)>,
     common_type: Field,
     common_pid: Field,
     tick_ns: u64,
-    /// Threads that have ended stay ours: their events may arrive later than their end.
-    threads: HashSet<u32>,
-    /// /proc is read at most once a round.
-    looked_at_threads: bool,
 }
 
 impl Decoder {
@@ -285,8 +278,6 @@ impl Decoder {
             common_type: first.field("common_type")?,
             common_pid: first.field("common_pid")?,
             tick_ns: tick_ns(),
-            threads: own_threads().into_iter().collect(),
-            looked_at_threads: false,
         })
     }
 
@@ -301,13 +292,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Allows reading /proc again.
-    pub(super) fn next_round(&mut self) {
-        self.looked_at_threads = false;
-    }
-
     /// Decodes one event's bytes.
-    pub(super) fn decode(&mut self, time_ns: u64, bytes: &[u8]) -> Decoded {
+    pub(super) fn decode(&self, time_ns: u64, bytes: &[u8]) -> Decoded {
         let number = |field: &Field| u32::try_from(field.number(bytes)?).ok();
         let (Some(id), Some(tid)) = (number(&self.common_type), number(&self.common_pid)) else {
             return Decoded::Damaged;
@@ -315,19 +301,10 @@ impl Decoder {
         let known = u16::try_from(id).ok().and_then(|id| self.known.get(&id));
         let Some((spec, fields)) = known else { return Decoded::NotOurs };
         let record = Record { bytes, fields, tick_ns: self.tick_ns };
-        let Some(what) = (spec.decode)(&record) else { return Decoded::Damaged };
-        match what {
-            TraceKind::RingPunted { .. } if !self.is_our_thread(tid) => Decoded::NotOurs,
-            what => Decoded::Event(TraceEvent { time_ns, tid, what }),
+        match (spec.decode)(&record) {
+            Some(what) => Decoded::Event(TraceEvent { time_ns, tid, what }),
+            None => Decoded::Damaged,
         }
-    }
-
-    fn is_our_thread(&mut self, tid: u32) -> bool {
-        if !self.threads.contains(&tid) && !self.looked_at_threads {
-            self.threads.extend(own_threads());
-            self.looked_at_threads = true;
-        }
-        self.threads.contains(&tid)
     }
 }
 
@@ -381,17 +358,5 @@ mod tests {
             assert_eq!(decoder.decode(5, &bytes[..length]), Decoded::Damaged, "{length}");
         }
         assert_eq!(ticks_to_ms(3, 4_000_000), 12);
-    }
-
-    #[test]
-    fn only_our_own_threads_count_as_punted() {
-        let format = format(3, "\tfield:u8 opcode;\toffset:8;\tsize:1;\tsigned:0;\n");
-        let mut decoder = Decoder::new(&format).expect("common fields");
-        decoder.add(spec("io_uring/io_uring_queue_async_work"), &format).expect("all fields");
-        let own = std::process::id();
-        let what = TraceKind::RingPunted { opcode: 3 };
-        let wanted = Decoded::Event(TraceEvent { time_ns: 1, tid: own, what });
-        assert_eq!(decoder.decode(1, &bytes_of(3, own, &[3])), wanted);
-        assert_eq!(decoder.decode(1, &bytes_of(3, 1, &[3])), Decoded::NotOurs);
     }
 }

@@ -71,8 +71,7 @@ pub enum TraceKind {
     },
     /// xfs wants its log on the device.
     XfsLogForce { device: DeviceNumber },
-    /// A thread of *this process* passed an io_uring request to a worker thread, instead of
-    /// starting it at once.
+    /// A thread passed an io_uring request to a worker thread, instead of starting it at once.
     RingPunted {
         /// The request's `IORING_OP_*`.
         opcode: u8,

@@ -12,9 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use host_support::{can_run, temporary};
-use inkstone_host::{
-    LabEngine, LabFile, Mount, alone, close_standard_descriptors, in_forked_child,
-};
+use inkstone_host::{LabEngine, LabFile, Mount};
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
     Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice,
@@ -329,53 +327,4 @@ fn a_full_file_system_is_an_error_after_a_short_write() {
         // Nothing of the engine holds the file any more.
         tmpfs.unmount().expect("not in use");
     }
-}
-
-#[test]
-fn a_childs_engines_refuse_and_do_not_hang() {
-    if !alone("a_childs_engines_refuse_and_do_not_hang") {
-        return;
-    }
-    let directory = directory();
-    let file = new_file(directory.path(), "a", Access::Buffered);
-    let block = || write(filled(4096, 1), 0, Persist::Later);
-    for kind in kinds() {
-        let mut engine = open(kind, 4);
-        run(&mut engine, &file, block()).result.expect("written");
-        let mut engine = Some(engine);
-        let child = in_forked_child(|| {
-            let is_forked =
-                |answer: inkstone_io::Result<_>| answer.is_err_and(|error| error.is_forked());
-            let mut mine = engine.take().expect("a copy");
-            let answer = mine.run(request(1, &file, block())).and_then(|answer| answer.result);
-            drop(mine);
-            // An engine of its own reads, and does not write what its parent has opened.
-            let mut own = open(kind, 4);
-            let own_write = run(&mut own, &file, block()).result;
-            let read = run(&mut own, &file, read(AlignedBuf::zeroed(4096), 0)).result;
-            u8::from(is_forked(answer))
-                + 2 * u8::from(is_forked(own_write))
-                + 4 * u8::from(read.is_ok_and(|count| count == 4096))
-        });
-        assert_eq!(child.expect("a child"), 7, "{kind}");
-        run(&mut engine.take().expect("the parent's"), &file, block()).result.expect("written");
-    }
-}
-
-#[test]
-fn no_engine_and_no_file_has_a_descriptor_of_the_first_three() {
-    let directory = directory();
-    let path = directory.path().join("a");
-    fs::write(&path, b"a").expect("written");
-    let code = in_forked_child(|| {
-        close_standard_descriptors();
-        let open_by = |access| LabFile::open(&path, &OpenFile::existing().access(access)).ok();
-        let files: Vec<_> = Access::ALL.iter().filter_map(|access| open_by(*access)).collect();
-        let engines: Vec<_> = kinds().map(|kind| open(kind, 2)).collect();
-        let is_taken = |number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok();
-        let taken = (0..3).filter(|number| is_taken(*number)).count() as u8;
-        let all = files.len() == Access::ALL.len() && engines.len() == kinds().count();
-        10 * taken + u8::from(all)
-    });
-    assert_eq!(code.expect("a child"), 1, "ten for each descriptor; 0 if a file was not opened");
 }

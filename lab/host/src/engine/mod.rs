@@ -25,20 +25,16 @@ mod queue;
 mod uring;
 
 use inkstone_io::engine::{OsEngine, check_depth};
-use inkstone_io::{
-    Completion, Engine, EngineKind, Error, LeftInChild, NamedChoice, Request, Result,
-};
+use inkstone_io::{Completion, Engine, EngineKind, Request, Result};
 
 use crate::lab_file::LabFile;
 use queue::Queue;
 
-/// An engine of any kind, for [`LabFile`]s. A forked child does not have its threads, rings and
-/// contexts, and gets an error from it ([`Error::is_forked`]); only engine `caller` can still read
-/// there.
+/// An engine of any kind, for [`LabFile`]s. No lab forks while it has one.
 #[derive(Debug)]
 pub struct LabEngine {
     kind: EngineKind,
-    inner: LeftInChild<Inner>,
+    inner: Inner,
 }
 
 #[derive(Debug)]
@@ -75,20 +71,12 @@ impl LabEngine {
                 Inner::Uring(Box::new(Queue::new(uring::Ring::open(kind, depth)?, kind, depth)))
             }
         };
-        Ok(Self { kind, inner: LeftInChild::new(inner)? })
+        Ok(Self { kind, inner })
     }
 
     /// Which engine this is.
     pub fn kind(&self) -> EngineKind {
         self.kind
-    }
-
-    fn check_not_forked(&self, operation: &'static str) -> Result<()> {
-        // Those of blocking calls know by themselves what they can still do.
-        if !matches!(*self.inner, Inner::Blocking(_)) && self.inner.is_child() {
-            return Err(Error::forked(operation, self.kind.name()));
-        }
-        Ok(())
     }
 }
 
@@ -96,22 +84,19 @@ impl Engine for LabEngine {
     type File = LabFile;
 
     fn submit(&mut self, request: Request<LabFile>) -> Result<()> {
-        self.check_not_forked("submit")?;
-        each!(&mut *self.inner, engine => engine.submit(request))
+        each!(&mut self.inner, engine => engine.submit(request))
     }
 
     fn complete(&mut self) -> Result<Option<Completion>> {
-        self.check_not_forked("complete")?;
-        each!(&mut *self.inner, engine => engine.complete())
+        each!(&mut self.inner, engine => engine.complete())
     }
 
     fn in_flight(&self) -> usize {
-        each!(&*self.inner, engine => engine.in_flight())
+        each!(&self.inner, engine => engine.in_flight())
     }
 
     // Passed on, since a ring needs only one system call for it.
     fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
-        self.check_not_forked("run")?;
-        each!(&mut *self.inner, engine => engine.run(request))
+        each!(&mut self.inner, engine => engine.run(request))
     }
 }

@@ -48,7 +48,7 @@ impl Ring {
         let failed = |source| explain(source, kind);
         let entries = u32::try_from(2 * depth)
             .map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let ring = set_up(entries).map_err(failed)?;
+        let ring = build(entries).map_err(failed)?;
         check_operations(&ring, kind)?;
         let slots = (0..depth).map(|_| Slot::default()).collect();
         Ok(Self { ring, kind, slots })
@@ -202,19 +202,6 @@ fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
     assert!(span.start + span.len <= buffer.len(), "a span outside its buffer");
     let len = u32::try_from(span.len).expect("an attempt is at most 1 GiB");
     (buffer.start().as_ptr().wrapping_add(span.start), len)
-}
-
-/// A ring whose descriptor is above the first three, as those of `inkstone-io` are: rings with low
-/// numbers keep those in use until one has another number.
-fn set_up(entries: u32) -> io::Result<IoUring> {
-    let mut low = Vec::new();
-    loop {
-        let ring = build(entries)?;
-        if ring.as_raw_fd() > libc::STDERR_FILENO {
-            return Ok(ring);
-        }
-        low.push(ring);
-    }
 }
 
 /// Asks for the flags wanted, and without the newest of them for as long as the kernel does not

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceKind};
+use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceEvent, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
@@ -74,8 +74,9 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
     whole_bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
     let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
     let durable = durable(evidence, &covers, &whole_bill);
-    let punted = |what| matches!(what, TraceKind::RingPunted { .. });
-    let punts = trace.events.iter().filter(|event| punted(event.what)).count();
+    let is_ours = |event: &&TraceEvent| threads.contains(&event.tid);
+    let punted = |event: &&TraceEvent| matches!(event.what, TraceKind::RingPunted { .. });
+    let punts = trace.events.iter().filter(is_ours).filter(punted).count();
     let bill = Bill {
         commits: commits.len() as u64,
         timeline: whole.timeline(&kinds),
