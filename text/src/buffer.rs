@@ -91,14 +91,6 @@ pub(crate) struct Part {
     pub(crate) told: Dropped,
 }
 
-/// A notice among the lines.
-#[derive(Debug, Clone, Copy)]
-struct NoticeAt {
-    end: usize,
-    bytes: u64,
-    told: Dropped,
-}
-
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: StageBuffer,
@@ -120,7 +112,8 @@ pub(crate) struct Buffer {
     ended_lines: u64,
     /// The bytes of `line_bytes` up to the end of the last of them.
     ended_bytes: u64,
-    notices: Vec<NoticeAt>,
+    /// The bytes of a notice, with which it begins then.
+    notice_bytes: usize,
 }
 
 impl Buffer {
@@ -137,7 +130,7 @@ impl Buffer {
             told: Dropped::default(),
             ended_lines: 0,
             ended_bytes: 0,
-            notices: Vec::new(),
+            notice_bytes: 0,
         }
     }
 
@@ -196,7 +189,7 @@ impl Buffer {
 
     fn clear(&mut self) {
         (self.ended_lines, self.ended_bytes) = (0, 0);
-        self.notices.clear();
+        self.notice_bytes = 0;
         self.sum = Sum::default();
         self.memory.clear();
     }
@@ -206,9 +199,8 @@ impl Buffer {
         if to >= self.len() {
             return Part { lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
         }
+        let told = if to < self.notice_bytes { Dropped::default() } else { self.told };
         let (lines, bytes) = self.ended_before(to);
-        let told = self.notices.iter().filter(|notice| notice.end <= to);
-        let told = told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told));
         Part { lines, bytes, told }
     }
 
@@ -217,27 +209,16 @@ impl Buffer {
     /// buffers. The last line may have no end (the input ended). If another line has not exactly
     /// one line end, none of the lines counts.
     fn ended_before(&self, to: usize) -> (u64, u64) {
-        let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
-        let mut last = b'\n';
-        let notices =
-            self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
-        for (until, next) in notices.chain([(self.len(), self.len())]) {
-            for (end, _) in
-                self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n')
-            {
-                let end = at + end + 1;
-                all += 1;
-                if end <= to {
-                    (before, bytes) = (all, (end - skipped) as u64);
-                }
-            }
-            last = self.bytes()[at..until].last().copied().unwrap_or(last);
-            skipped += next - until;
-            at = next;
-        }
+        let bytes = &self.bytes()[self.notice_bytes..];
+        let is_end = |byte: &&u8| **byte == b'\n';
         let has_ended = self.ended_bytes == self.line_bytes;
-        let without_end = u64::from(has_ended && last != b'\n');
-        if all + without_end == self.ended_lines { (before, bytes) } else { (0, 0) }
+        let without_end = has_ended && bytes.last().is_some_and(|last| *last != b'\n');
+        if bytes.iter().filter(is_end).count() as u64 + u64::from(without_end) != self.ended_lines {
+            return (0, 0);
+        }
+        let before = &bytes[..to.saturating_sub(self.notice_bytes)];
+        let end = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        (before.iter().filter(is_end).count() as u64, end as u64)
     }
 
     /// Frees it: its contents count no more.
@@ -336,11 +317,10 @@ impl Buffer {
         self.memory.publish(self.sum.mark());
     }
 
-    /// Puts a notice of dropped lines.
+    /// Begins with a notice of dropped lines.
     pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
         self.put(notice, self.sum_of(notice));
         self.publish();
-        self.notices.push(NoticeAt { end: self.memory.len(), bytes: notice.len() as u64, told });
-        self.told = self.told.plus(told);
+        (self.notice_bytes, self.told) = (notice.len(), told);
     }
 }

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
@@ -39,12 +38,8 @@ pub struct Builder {
     pub(crate) rotation: Rotation,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
-    pub(crate) latest: Option<String>,
     pub(crate) notice: Notice,
     pub(crate) events: Events,
-    pub(crate) flag: Option<Arc<AtomicBool>>,
-    #[cfg(feature = "sighup")]
-    pub(crate) on_sighup: bool,
     pub(crate) drain_timeout: Duration,
     pub(crate) clock: Clock,
     pub(crate) file_mode: u32,
@@ -70,12 +65,8 @@ impl Builder {
             rotation: Rotation::default(),
             keep: Keep::default(),
             compression: Compression::default(),
-            latest: None,
             notice: Notice::default(),
             events: Events::default(),
-            flag: None,
-            #[cfg(feature = "sighup")]
-            on_sighup: false,
             drain_timeout: DRAIN_TIMEOUT,
             clock: Clock::default(),
             file_mode: FILE_MODE,
@@ -148,13 +139,6 @@ impl Builder {
         Self { compression, ..self }
     }
 
-    /// Keeps a symbolic link of this name beside the file, which points to it. If it cannot be
-    /// created, that is an event ([`Event::HousekeepingFailed`]), and the next opening tries again.
-    #[must_use]
-    pub fn latest(self, link: impl Into<String>) -> Self {
-        Self { latest: Some(link.into()), ..self }
-    }
-
     /// Sets the form of the notice in the log that lines were dropped ([`Notice::Text`]).
     #[must_use]
     pub fn notice(self, notice: Notice) -> Self {
@@ -168,20 +152,6 @@ impl Builder {
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
-    }
-
-    /// Reopens the file by its name within a second after this flag was set, and clears the flag.
-    #[must_use]
-    pub fn reopen_when(self, flag: Arc<AtomicBool>) -> Self {
-        Self { flag: Some(flag), ..self }
-    }
-
-    /// Reopens the file by its name within a second after the process got a SIGHUP (which no longer
-    /// ends the process).
-    #[cfg(feature = "sighup")]
-    #[must_use]
-    pub fn reopen_on_sighup(self) -> Self {
-        Self { on_sighup: true, ..self }
     }
 
     /// Sets how long closing retries a failing disk (10 s), how long opening retries a full one if
@@ -230,13 +200,6 @@ impl Builder {
         };
         OsDirectory::create_in_parent(folder, self.file_mode)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
-        if let Some(link) = &self.latest
-            && (link.is_empty() || link.contains('/') || link == name)
-        {
-            return Err(refused(
-                "the link to the latest file needs a name of its own, without a slash",
-            ));
-        }
         let folder = Folder::open(folder, name, self.file_mode)?;
         let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
         if name.len() > most {
@@ -263,23 +226,6 @@ impl Builder {
             buffer_bytes,
             buffers: (self.buffers_bytes / buffer_bytes).max(2),
         }
-    }
-
-    #[cfg(feature = "sighup")]
-    pub(crate) fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
-        if !self.on_sighup {
-            return Ok(self.flag.clone());
-        }
-        let flag = self.flag.clone().unwrap_or_default();
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&flag))
-            .map_err(|error| Error::new("listen for SIGHUP for", &self.path, error))?;
-        Ok(Some(flag))
-    }
-
-    #[cfg(not(feature = "sighup"))]
-    #[allow(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
-    pub(crate) fn reopen_flag(&self) -> Result<Option<Arc<AtomicBool>>> {
-        Ok(self.flag.clone())
     }
 }
 

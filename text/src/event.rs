@@ -7,7 +7,6 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, Messages};
@@ -88,7 +87,7 @@ pub enum Event<'a> {
         /// Its new name.
         to: &'a str,
     },
-    /// Rotating, compressing, removing or creating the link failed, or there is no memory for all
+    /// Rotating, compressing or removing failed, or there is no memory for all
     /// the buffers that were asked for. Lines are written
     /// anyway. Sent once for each cause: again only if the cause changes, or comes back after a
     /// success.
@@ -126,12 +125,6 @@ pub enum Event<'a> {
         /// Lines that were dropped since the last notice in the file.
         dropped: Dropped,
     },
-    /// A hook panicked, and the default was used instead. A panic of the event hook itself is only
-    /// counted ([`Stats::hook_panics`](crate::Stats::hook_panics)).
-    HookPanicked {
-        /// Which hook: `notice`.
-        hook: &'static str,
-    },
 }
 
 impl fmt::Display for Event<'_> {
@@ -145,12 +138,11 @@ impl fmt::Display for Event<'_> {
                 write!(f, "housekeeping of log files failed: {error}")
             }
             Event::Recovered(recovery) => write!(f, "{recovery}"),
-            Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
+            Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes } } => write!(
                 f,
                 "the log is closed: {unwritten_lines} lines were not written, {lines} lines \
                  ({bytes} bytes) were dropped without a notice in the file"
             ),
-            Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
             Event::StageRenewed => f.write_str(
                 "the log's stage was removed, or the log is in another directory now; a new stage \
                  was created",
@@ -217,8 +209,6 @@ type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     hook: Option<Arc<Hook>>,
-    /// Calls of hooks that panicked.
-    panics: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Events {
@@ -229,7 +219,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     pub(crate) fn to(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        Self { hook: Some(Arc::new(hook)), panics: Arc::default() }
+        Self { hook: Some(Arc::new(hook)) }
     }
 
     /// Calls the hook; without one, failures go to stderr.
@@ -237,9 +227,7 @@ impl Events {
         if let Some(hook) = &self.hook {
             // A hook that panics must not end this thread; nor may the drop of what it panicked
             // with.
-            if catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget).is_err() {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-            }
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget);
             return;
         }
         // The result of closing says what is lost at the end.
@@ -260,17 +248,6 @@ impl Events {
     /// Whether there is a hook; it gets every event.
     pub(crate) fn has_hook(&self) -> bool {
         self.hook.is_some()
-    }
-
-    /// Counts and reports a panic of the caller's hook.
-    pub(crate) fn panicked(&self, hook: &'static str) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
-        self.tell(&Event::HookPanicked { hook });
-    }
-
-    /// How often a hook panicked.
-    pub(crate) fn panics(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.panics)
     }
 }
 

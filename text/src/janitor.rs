@@ -262,8 +262,6 @@ impl Sweep<'_> {
             Compression::None => has_same_bytes(plain, packed)?,
             #[cfg(feature = "gzip")]
             Compression::Gzip => has_same_bytes(plain, flate2::read::MultiGzDecoder::new(packed))?,
-            #[cfg(feature = "zstd")]
-            Compression::Zstd => has_same_bytes(plain, zstd::Decoder::new(packed)?)?,
         };
         if is_same {
             compressed.sync_all()?;
@@ -290,12 +288,6 @@ impl Sweep<'_> {
             Compression::Gzip => {
                 let level = flate2::Compression::default();
                 let mut encoder = flate2::write::GzEncoder::new(&mut buffered, level);
-                io::copy(&mut source, &mut encoder)?;
-                encoder.finish()?;
-            }
-            #[cfg(feature = "zstd")]
-            Compression::Zstd => {
-                let mut encoder = zstd::Encoder::new(&mut buffered, 3)?;
                 io::copy(&mut source, &mut encoder)?;
                 encoder.finish()?;
             }

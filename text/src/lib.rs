@@ -54,16 +54,14 @@
 //! every call is an error (it may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads
-//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock.
-//! Panics there are caught: after a panic in the notice hook the default notice is written, one in
-//! the event hook is counted ([`Stats::hook_panics`]), one in the disk ends the log and every
-//! writer gets an error. Code that does not return blocks the log. A hook may write to the log, but
+//! A hook, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock.
+//! Panics there are caught: after one in the hook the log goes on, and one in the disk ends the log,
+//! and every writer gets an error. Code that does not return blocks the log. A hook may write to the log, but
 //! not wait for it: flushing and closing are errors there, and a log that a hook closes ends by
 //! itself.
 //!
 //! # Features
-//! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`:
-//! `Builder::reopen_on_sighup`.
+//! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`: [`Compression`].
 //!
 //! *Owns*: text lines, their files, rotation. *May not touch*: the log of records; system calls
 //! ([`inkstone_io`] makes them).

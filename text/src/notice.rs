@@ -2,8 +2,6 @@
 //!
 //! *Owns*: the counters and their meaning, the notice's text. *May not touch*: counting.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::time;
@@ -24,14 +22,6 @@ pub struct Stats {
     pub dropped_lines: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// How many of those lines were too long for all buffers together.
-    pub too_long_lines: u64,
-    /// Their bytes.
-    pub too_long_bytes: u64,
-    /// How many of the dropped lines a notice in the log has counted.
-    pub told_lines: u64,
-    /// Their bytes.
-    pub told_bytes: u64,
     /// Accepted lines that were not written to their last byte before the writer was closed. With
     /// `Survive::Kill` the next start appends them.
     pub unwritten_lines: u64,
@@ -50,8 +40,6 @@ pub struct Stats {
     pub sync_errors: u64,
     /// Files rotated.
     pub rotations: u64,
-    /// Calls of hooks (events, notice) that panicked.
-    pub hook_panics: u64,
 }
 
 /// What was dropped since the last notice.
@@ -62,89 +50,46 @@ pub struct Dropped {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many of those lines were too long for all buffers together: no disk is fast enough for
-    /// them.
-    pub too_long_lines: u64,
-    /// Their bytes.
-    pub too_long_bytes: u64,
 }
 
 impl Dropped {
-    fn with(self, other: Self, each: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            lines: each(self.lines, other.lines),
-            bytes: each(self.bytes, other.bytes),
-            too_long_lines: each(self.too_long_lines, other.too_long_lines),
-            too_long_bytes: each(self.too_long_bytes, other.too_long_bytes),
-        }
-    }
-
     pub(crate) fn plus(self, other: Self) -> Self {
-        self.with(other, |one, two| one + two)
+        Self { lines: self.lines + other.lines, bytes: self.bytes + other.bytes }
     }
 
     pub(crate) fn minus(self, other: Self) -> Self {
-        self.with(other, |one, two| one - two)
-    }
-
-    fn why(self) -> String {
-        let Self { lines, too_long_lines, too_long_bytes, .. } = self;
-        match too_long_lines {
-            0 => "the disk did not keep up".into(),
-            all if all == lines => "too long for the buffers".into(),
-            some => format!(
-                "the disk did not keep up; {some} ({too_long_bytes} bytes) were too long for the \
-                 buffers"
-            ),
-        }
+        Self { lines: self.lines - other.lines, bytes: self.bytes - other.bytes }
     }
 }
-
-type Formatter = dyn Fn(Dropped, &mut Vec<u8>) + Send + Sync;
 
 /// The form of the notice.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Notice {
-    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did
-    /// not keep up`
+    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): no room
+    /// in the buffers`
     #[default]
     Text,
-    /// One JSON object with `timestamp`, `level`, `target`, `message`, `too_long_lines`,
-    /// `dropped_lines`, `dropped_bytes`.
+    /// One JSON object with `timestamp`, `level`, `target`, `message`, `dropped_lines`,
+    /// `dropped_bytes`.
     Json,
-    /// A function writes it into the empty vector, line end included. It runs in the output thread.
-    By(Arc<Formatter>),
-}
-
-impl fmt::Debug for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Notice::Text => "Text",
-            Notice::Json => "Json",
-            Notice::By(_) => "By",
-        })
-    }
 }
 
 impl Notice {
-    /// Empties `line` and writes the notice into it.
-    pub(crate) fn format(&self, now: SystemTime, dropped: Dropped, line: &mut Vec<u8>) {
-        line.clear();
+    /// The line.
+    pub(crate) fn line(self, now: SystemTime, dropped: Dropped) -> String {
         let when = time::rfc3339(time::seconds(now));
-        let Dropped { lines, bytes, too_long_lines, .. } = dropped;
-        let why = dropped.why();
-        let text = match self {
-            Notice::By(format) => return format(dropped, line),
+        let Dropped { lines, bytes } = dropped;
+        let why = "no room in the buffers";
+        match self {
             Notice::Text => format!(
                 "{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): {why}\n"
             ),
             Notice::Json => format!(
                 "{{\"timestamp\":\"{when}\",\"level\":\"WARN\",\"target\":\"inkstone_appender\",\
-                 \"message\":\"lines dropped: {why}\",\"too_long_lines\":{too_long_lines},\
-                 \"dropped_lines\":{lines},\"dropped_bytes\":{bytes}}}\n"
+                 \"message\":\"lines dropped: {why}\",\"dropped_lines\":{lines},\
+                 \"dropped_bytes\":{bytes}}}\n"
             ),
-        };
-        line.extend_from_slice(text.as_bytes());
+        }
     }
 }

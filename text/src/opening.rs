@@ -10,8 +10,7 @@
 //! 3. Append what a killed process left to the file that it was for. Up to here the opening may be
 //!    refused, and then it has changed nothing else. Only on a full disk are files above the limits
 //!    removed, since it needs their room.
-//! 4. Start a new file if one is due; create the link. From here on failures are events, and lines
-//!    are written.
+//! 4. Start a new file if one is due. From here on failures are events, and lines are written.
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 
 use std::path::PathBuf;
@@ -21,8 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    Directory as _, Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer,
-    buffers_in_memory, start_thread,
+    Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer, buffers_in_memory,
+    start_thread,
 };
 
 use crate::buffer::Buffer;
@@ -91,8 +90,8 @@ impl Builder {
     /// The directory or the file cannot be opened or created; another writer, in this process or
     /// another one, has the log and does not end within the time that [`Builder::drain_timeout`]
     /// says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed
-    /// process cannot be written (they are kept). If a new file is due and cannot be created, or
-    /// the link cannot, that is an event and not an error: lines go to the old file.
+    /// process cannot be written (they are kept). If a new file is due and cannot be created,
+    /// that is an event and not an error: lines go to the old file.
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)
     }
@@ -170,7 +169,6 @@ fn open_output(
     stage: &mut Option<Stage>,
 ) -> Result<(LogWriter, Guard)> {
     let fork = ForkMark::new()?;
-    let flag = builder.reopen_flag()?;
     let is_kept = stage.is_some();
     let (buffers, recovery) = bring_back(&builder, &mut output, seen, stage)?;
     let buffers = buffers.into_iter().map(|memory| Buffer::new(memory, is_kept));
@@ -179,8 +177,7 @@ fn open_output(
         state.not_durable(&error);
         builder.events.tell(&Event::SyncFailed(&error));
     }
-    let panics = builder.events.panics();
-    let shared = Shared::new(fork, builder.when_full, output.is_durable, is_kept, panics, state);
+    let shared = Shared::new(fork, builder.when_full, output.is_durable, is_kept, state);
     let shared = Arc::new(shared);
     let chores = Chores {
         folder: Arc::clone(&output.folder),
@@ -204,8 +201,8 @@ fn open_output(
     let run = move || given.recv().expect("it is given just below").run();
     let thread = start_thread("log writer", run);
     let thread = thread.map_err(|error| Error::new("start the output thread of", &log, error))?;
-    let options = (builder.notice, flag);
-    let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing, options);
+    let notice = builder.notice;
+    let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing, notice);
     let _ = give.send(taken);
     let writer = LogWriter { shared: Arc::clone(&shared) };
     let has_hook = builder.events.has_hook();
@@ -250,30 +247,5 @@ fn bring_back(
     // It is synced, or its sync failed: neither is repeated.
     output.is_dirty = false;
     output.remove_next(&directory);
-    if let Some(link) = &builder.latest
-        && let Err(error) = point(&directory, link, &output.name)
-    {
-        builder.events.tell(&Event::HousekeepingFailed(&error));
-    }
     Ok((buffers, recovery))
-}
-
-/// Replaces the link atomically; leaves a file of that name alone if it is not a link.
-fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
-    let advice = "lines are written anyway; the next start creates the link";
-    let made = || {
-        if directory.look(link)?.is_some_and(|named| !named.is_link) {
-            let path = directory.path().join(link);
-            return Err(Error::invalid(
-                "symlink",
-                path,
-                "a file of that name exists and is not a link",
-            ));
-        }
-        let new = format!(".{link}.inkstone-new");
-        let _ = directory.remove(&new);
-        directory.make_link(&new, name)?;
-        directory.rename(&new, link).inspect_err(|_| drop(directory.remove(&new)))
-    };
-    made().map_err(|error: Error| error.advise(advice))
 }

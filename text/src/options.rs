@@ -13,13 +13,8 @@ pub enum WhenFull {
     /// It waits until there is room. Nothing is lost.
     #[default]
     Block,
-    /// It waits this long, then its line is dropped. If the disk has taken nothing for this long
-    /// and for a second, lines are dropped at once until it takes something.
-    BlockFor(Duration),
-    /// Its line is dropped.
-    DropNewest,
-    /// The oldest buffer that is not being written is dropped, with every line in it.
-    DropOldest,
+    /// It waits this long, then its line is dropped; with no time at all, at once.
+    DropAfter(Duration),
 }
 
 /// What accepted lines survive before they are in the file.
@@ -133,9 +128,6 @@ pub enum Compression {
     /// gzip, level 6: `.gz`.
     #[cfg(feature = "gzip")]
     Gzip,
-    /// zstd, level 3: `.zst`.
-    #[cfg(feature = "zstd")]
-    Zstd,
 }
 
 impl Compression {
@@ -145,8 +137,6 @@ impl Compression {
             Compression::None => None,
             #[cfg(feature = "gzip")]
             Compression::Gzip => Some("gz"),
-            #[cfg(feature = "zstd")]
-            Compression::Zstd => Some("zst"),
         }
     }
 }

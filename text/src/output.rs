@@ -503,10 +503,8 @@ impl Output {
         let mut place = if now > self.last.0 { Some((now, 0)) } else { rotated::after(self.last) };
         while let Some((seconds, number)) = place {
             let name = rotated::plain(&self.name, seconds, number);
-            let taken = |extension: &str| {
-                directory.look(&format!("{name}.{extension}")).is_ok_and(|named| named.is_some())
-            };
-            let renamed = if taken("gz") || taken("zst") {
+            let compressed = format!("{name}.gz");
+            let renamed = if directory.look(&compressed).is_ok_and(|named| named.is_some()) {
                 None
             } else {
                 match directory.rename_new(&self.name, &name) {

@@ -6,7 +6,7 @@
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const RETRY_FIRST_AFTER: Duration = Duration::from_millis(10);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How often the janitor makes room on a full disk.
 const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
-/// How soon it notices a set flag or a removed stage while no lines come.
+/// How soon it notices a removed stage while no lines come.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 
 pub(crate) struct OutputThread {
@@ -39,7 +39,7 @@ pub(crate) struct OutputThread {
     /// Keeps the buffers if this process is killed.
     pub(crate) stage: Option<Stage>,
     is_stage_gone: bool,
-    /// When the stage and the flag were last checked.
+    /// When the stage was last checked.
     looked_around: Instant,
     /// An interval has passed without a line: nothing is due until the next one.
     may_idle: bool,
@@ -47,10 +47,7 @@ pub(crate) struct OutputThread {
     last_sync: Instant,
     notice: Notice,
     events: Events,
-    /// Set by the caller to have the file reopened.
-    flag: Option<Arc<AtomicBool>>,
     tick: Instant,
-    scratch: Vec<u8>,
     /// Since when writing fails, and with which error.
     failing: Option<(Instant, ErrorKind)>,
     closed_at: Option<Instant>,
@@ -78,8 +75,8 @@ pub(crate) struct Timing {
 pub(crate) struct Ended {
     /// Why some lines are not written or not durable.
     pub(crate) result: Result<()>,
-    /// To be removed, unless it holds lines.
-    pub(crate) stage: Option<Stage>,
+    /// The stage has the lines that are not written.
+    pub(crate) is_kept: bool,
     pub(crate) lost: Lost,
 }
 
@@ -90,14 +87,13 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
-/// Gives the stage to the thread that waits for the end of the log. If no thread waits, removes the
-/// stage here, unless it holds lines.
-fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
-    if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
-        return stage;
+/// Removes the stage, unless it holds lines; whether it does. A failed sync is no reason to keep it.
+fn end_stage(stage: Option<Stage>, lost: Lost, result: Result<()>) -> (Result<()>, bool) {
+    match stage {
+        Some(stage) if lost.unwritten_lines > 0 => (result, !stage.is_gone()),
+        Some(stage) => (result.and(stage.remove()), false),
+        None => (result, false),
     }
-    let _ = stage.map_or(Ok(()), Stage::remove);
-    None
 }
 
 /// The next thing to do, found under the lock.
@@ -114,7 +110,7 @@ impl OutputThread {
         output: Output,
         stage: Option<Stage>,
         timing: Timing,
-        (notice, flag): (Notice, Option<Arc<AtomicBool>>),
+        notice: Notice,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -129,9 +125,7 @@ impl OutputThread {
             timing,
             last_sync: now,
             notice,
-            flag,
             tick: later(now, timing.flush_every),
-            scratch: Vec::with_capacity(256),
             failing: None,
             closed_at: None,
             asked_for_room: now,
@@ -153,10 +147,11 @@ impl OutputThread {
             Ok(result) => {
                 let stage = thread.stage.take();
                 let lost = thread.tell_loss();
+                let (result, is_kept) = end_stage(stage, lost, result);
                 // Whatever dropping the caller's objects does: all lines are written by now.
                 let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(thread)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
-                return Ended { result, stage: keep(&shared, stage, lost), lost };
+                return Ended { result, is_kept, lost };
             }
             Err(panic) => panic,
         };
@@ -173,7 +168,8 @@ impl OutputThread {
         catch_unwind(AssertUnwindSafe(|| thread.output.janitor.stop()))
             .unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.
-        Ended { result: Err(error), stage: thread.stage.take(), lost: thread.tell_loss() }
+        let is_kept = thread.stage.as_ref().is_some_and(|stage| !stage.is_gone());
+        Ended { result: Err(error), is_kept, lost: thread.tell_loss() }
     }
 
     /// What is lost at the end. The hook gets it too, since the caller may ignore the result of
@@ -326,14 +322,13 @@ impl OutputThread {
             self.timing.sync_every.is_some() && state.flush_to > state.durable_to;
         // A file ends only at the end of a line; the thread that ends the line wakes this one.
         let may_end_file = !state.is_within_line();
-        let has_wish = may_end_file && self.wants_to_reopen();
+        let has_wish = may_end_file && self.shared.reopen.load(Ordering::Acquire);
         let has_notice = state.untold().lines > 0 && !state.free.is_empty();
         let has_notice = has_notice && state.turn == Turn::Free;
         let looks = later(self.looked_around, LOOK_AROUND).saturating_duration_since(now);
         let ticks = self.tick.saturating_duration_since(now).max(Duration::from_millis(1));
         let next = [
             (!is_idle).then_some(ticks),
-            self.flag.as_ref().map(|_| LOOK_AROUND),
             self.stage.as_ref().map(|_| looks),
             self.output.due_in().filter(|_| may_end_file),
             sync_in,
@@ -343,14 +338,8 @@ impl OutputThread {
         (!is_due).then_some(next)
     }
 
-    fn wants_to_reopen(&self) -> bool {
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        is_set(&self.shared.reopen) || self.flag.as_deref().is_some_and(is_set)
-    }
-
     fn take_wish_to_reopen(&self) -> bool {
-        let asked = self.shared.reopen.swap(false, Ordering::AcqRel);
-        self.flag.as_ref().is_some_and(|flag| flag.swap(false, Ordering::AcqRel)) || asked
+        self.shared.reopen.swap(false, Ordering::AcqRel)
     }
 
     /// Reopens the file if that is due; within a line it waits for the line's end.
@@ -385,23 +374,15 @@ impl OutputThread {
     fn tell_dropped(&mut self) {
         let state = self.shared.lock();
         let untold = state.untold();
-        let most = state.current.capacity();
         if untold.lines == 0 || state.free.is_empty() {
             return;
         }
         drop(state);
         // The log's own clock, as in its file names.
         let now = self.output.clock.now();
-        let dropped = AssertUnwindSafe(|| self.notice.format(now, untold, &mut self.scratch));
-        let is_formed = catch_unwind(dropped).map_err(std::mem::forget).is_ok();
-        if !is_formed {
-            self.events.panicked("notice");
-        }
-        if !is_formed || self.scratch.len() > most {
-            Notice::Text.format(now, untold, &mut self.scratch);
-        }
+        let notice = self.notice.line(now, untold);
         // If the room is gone by now, it tries again later.
-        self.shared.lock().put_notice(&self.scratch, untold);
+        self.shared.lock().put_notice(notice.as_bytes(), untold);
     }
 
     /// Makes what was written durable, and notifies threads that flush.

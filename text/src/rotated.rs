@@ -1,6 +1,6 @@
 //! Rotated files: their names, and which of them are removed.
 //!
-//! *Owns*: `NAME.STAMP.N`, followed by `.gz` or `.zst` when compressed, and by `.part` while that
+//! *Owns*: `NAME.STAMP.N`, followed by `.gz` when compressed, and by `.part` while that
 //! is not whole yet; the limits of [`Keep`], and removing the files above them. *May not touch*:
 //! the current file; compressing. A name that this does not parse is not ours, and its file is left
 //! alone.
@@ -18,11 +18,8 @@ use crate::event::{Cause, Event, Events};
 use crate::options::Keep;
 use crate::time::{self, Clock};
 
-/// Extensions of compressed files.
-pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
-
 /// How many bytes the longest name of a rotated file has behind the log's own.
-pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.zst.part".len();
+pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.gz.part".len();
 
 /// A name that this crate gave.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +28,7 @@ pub(crate) struct Rotated {
     pub(crate) seconds: u64,
     /// Its number within that second.
     pub(crate) number: u32,
-    /// `gz`, `zst`, with `.part`; empty for plain text.
+    /// `gz`, with `.part`; empty for plain text.
     pub(crate) extension: String,
 }
 
@@ -77,7 +74,7 @@ pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
     let rest = name.strip_prefix(log)?.strip_prefix('.')?;
     let (stamp, rest) = rest.split_once('.')?;
     let (number, extension) = rest.split_once('.').unwrap_or((rest, ""));
-    let known = ["", "gz", "zst", "gz.part", "zst.part"];
+    let known = ["", "gz", "gz.part"];
     let rotated = Rotated {
         seconds: time::parse(stamp)?,
         number: number.parse().ok()?,
@@ -169,11 +166,7 @@ impl Retention {
     fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
         let _forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
         let plain = plain(&self.name, rotated.seconds, rotated.number);
-        let mut result = remove(directory, &plain);
-        for extension in EXTENSIONS {
-            result = result.and(remove(directory, &format!("{plain}.{extension}")));
-        }
-        result
+        remove(directory, &plain).and(remove(directory, &format!("{plain}.gz")))
     }
 }
 
@@ -230,7 +223,7 @@ pub(crate) mod tests {
 
     #[test]
     fn names_are_known_again_and_nothing_else_is() {
-        for (number, extension) in [(0, ""), (7, "gz"), (12, "zst"), (3, "gz.part")] {
+        for (number, extension) in [(0, ""), (7, "gz"), (3, "gz.part")] {
             let rotated = Rotated { seconds: 1_795_277_133, number, extension: extension.into() };
             assert_eq!(parse("app.log", &rotated.name("app.log")), Some(rotated));
         }

@@ -10,8 +10,8 @@
 use std::cell::Cell;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,6 @@ use crate::notice::Stats;
 use crate::options::WhenFull;
 use crate::state::{Activity, Life, State, Turn};
 
-/// After so long without a free buffer, `BlockFor` drops lines at once until there is one.
-const DEAD_AFTER: Duration = Duration::from_secs(1);
-
 #[derive(Debug)]
 pub(crate) struct Shared {
     fork: ForkMark,
@@ -32,9 +29,6 @@ pub(crate) struct Shared {
     is_durable: bool,
     /// Lines survive a kill.
     is_kept: bool,
-    /// Calls of hooks that panicked. Not the hooks themselves: a hook that logs has a handle, and
-    /// would keep itself alive.
-    hook_panics: Arc<AtomicU64>,
     state: Mutex<State>,
     /// The output thread sleeps here.
     pub(crate) work: Condvar,
@@ -63,7 +57,6 @@ impl Shared {
         when_full: WhenFull,
         is_durable: bool,
         is_kept: bool,
-        hook_panics: Arc<AtomicU64>,
         state: State,
     ) -> Self {
         Self {
@@ -71,7 +64,6 @@ impl Shared {
             when_full,
             is_durable,
             is_kept,
-            hook_panics,
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -166,8 +158,7 @@ impl Shared {
         }
         let mut held = Held { shared: self, state: Some(state) };
         let mut patience = Patience::new(self.when_full);
-        let wants_turn = line.len() > capacity
-            && matches!(self.when_full, WhenFull::Block | WhenFull::BlockFor(_));
+        let wants_turn = line.len() > capacity;
         let mut is_mine = false;
         let result = loop {
             if held.life != Life::Open {
@@ -189,7 +180,7 @@ impl Shared {
                 }
             }
             if !held.make_room(&mut patience) {
-                held.drop_line(line);
+                held.drop_line(line.len() as u64);
                 break Ok(());
             }
         };
@@ -275,7 +266,6 @@ impl Shared {
     /// builder's drain timeout.
     pub(crate) fn close(&self, at_most: Option<Duration>) {
         let mut state = self.lock();
-        state.is_left_alone = self.is_own_thread();
         state.drain_timeout = at_most;
         if state.life == Life::Open {
             state.life = Life::Closed;
@@ -313,10 +303,7 @@ impl Shared {
 
     /// All zeros in a forked child.
     pub(crate) fn stats(&self) -> Stats {
-        if self.is_child() {
-            return Stats::default();
-        }
-        Stats { hook_panics: self.hook_panics.load(Ordering::Relaxed), ..self.lock().stats }
+        if self.is_child() { Stats::default() } else { self.lock().stats }
     }
 
     pub(crate) fn trouble(&self) -> Option<Error> {
@@ -363,26 +350,13 @@ impl<'a> Held<'a> {
         if self.shared.is_own_thread() {
             return false;
         }
-        match self.shared.when_full {
-            WhenFull::DropNewest => false,
-            WhenFull::DropOldest => self.drop_oldest(),
-            WhenFull::Block | WhenFull::BlockFor(_) => {
-                // A disk that has taken nothing for so long is not waited for by each line: the
-                // program would stand still.
-                let full_for = self.full_since.get_or_insert_with(Instant::now).elapsed();
-                let is_dead = patience.at_most.is_some_and(|most| full_for >= most.max(DEAD_AFTER));
-                if is_dead {
-                    return false;
-                }
-                patience.count(&mut self.stats);
-                let left = patience.left();
-                let may_wait = left != Some(Duration::ZERO);
-                if may_wait {
-                    self.wait_for_room(left);
-                }
-                may_wait
-            }
+        let left = patience.left();
+        let may_wait = left != Some(Duration::ZERO);
+        if may_wait {
+            patience.count(&mut self.stats);
+            self.wait_for_room(left);
         }
+        may_wait
     }
 
     fn wait_for_room(&mut self, at_most: Option<Duration>) {
@@ -504,7 +478,7 @@ impl<'a> LongLine<'a> {
         } else if held.life != Life::Open {
             return held.refuse();
         } else if self.bytes > 0 {
-            held.drop_too_long(self.bytes);
+            held.drop_line(self.bytes);
         }
         held.end_turn(self.is_taken);
         Ok(())
@@ -526,7 +500,7 @@ struct Patience {
 impl Patience {
     fn new(when_full: WhenFull) -> Self {
         let at_most = match when_full {
-            WhenFull::BlockFor(at_most) => Some(at_most),
+            WhenFull::DropAfter(at_most) => Some(at_most),
             _ => None,
         };
         Self { at_most, since: None }

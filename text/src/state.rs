@@ -1,6 +1,6 @@
 //! The buffers under the lock, and the counts that go with them.
 //!
-//! *Owns*: which buffer is being filled, waits, or is free; dropping. *May not touch*: waiting and
+//! *Owns*: which buffer is being filled, waits, or is free; counts. *May not touch*: waiting and
 //! waking; files.
 //!
 //! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with
@@ -8,7 +8,7 @@
 //! numbers rise, so they are the total order of lines.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_io::Error;
 
@@ -52,8 +52,6 @@ pub(crate) struct State {
     pub(crate) activity: Activity,
     /// How long closing retries a failing disk, if not the builder's drain timeout.
     pub(crate) drain_timeout: Option<Duration>,
-    /// No thread waits for the output thread's end: it cleans up itself.
-    pub(crate) is_left_alone: bool,
     /// The last line of the current buffer is not complete yet.
     pub(crate) goes_on: bool,
     pub(crate) current: Buffer,
@@ -81,8 +79,6 @@ pub(crate) struct State {
     pub(crate) trouble: Option<Error>,
     /// Why there are fewer buffers than were asked for, until it is said.
     pub(crate) no_memory: Option<Error>,
-    /// Since when a writer has found no free buffer.
-    pub(crate) full_since: Option<Instant>,
     pub(crate) stats: Stats,
     told: Dropped,
 }
@@ -115,7 +111,6 @@ impl State {
             turn: Turn::Free,
             activity: Activity::Busy,
             drain_timeout: None,
-            is_left_alone: false,
             goes_on: false,
             current,
             queue: VecDeque::with_capacity(count),
@@ -131,7 +126,6 @@ impl State {
             sync_failure: None,
             trouble: None,
             no_memory: None,
-            full_since: None,
             stats: Stats::default(),
             told: Dropped::default(),
         }
@@ -197,7 +191,6 @@ impl State {
     fn release(&mut self, mut buffer: Buffer) {
         buffer.release();
         self.free.push(buffer);
-        self.full_since = None;
     }
 
     /// The oldest buffer that is not written (and may never be); everything before it is in the
@@ -266,64 +259,9 @@ impl State {
         self.stats.bytes += line.len() as u64;
     }
 
-    pub(crate) fn drop_line(&mut self, line: &[u8]) {
-        self.stats.dropped_lines += 1;
-        self.stats.dropped_bytes += line.len() as u64;
-    }
-
-    /// Drops a line that is longer than all buffers together.
-    pub(crate) fn drop_too_long(&mut self, bytes: u64) {
+    pub(crate) fn drop_line(&mut self, bytes: u64) {
         self.stats.dropped_lines += 1;
         self.stats.dropped_bytes += bytes;
-        self.stats.too_long_lines += 1;
-        self.stats.too_long_bytes += bytes;
-    }
-
-    /// Drops the oldest buffer that is not being written, and those that continue its last line;
-    /// false if that is impossible, because the rest continues a line whose beginning is being
-    /// written.
-    pub(crate) fn drop_oldest(&mut self) -> bool {
-        let begins = self.queue.iter().position(Buffer::begins);
-        let Some(at) = begins else {
-            let is_all = self.queue.is_empty() && self.current.begins() && !self.current.is_empty();
-            return is_all && self.empty_current();
-        };
-        let mut next = self.queue.remove(at);
-        while let Some(buffer) = next {
-            self.count_dropped(buffer.lines, buffer.line_bytes, buffer.told);
-            self.release(buffer);
-            let goes_on = self.queue.get(at).is_some_and(|next| !next.begins());
-            next = if goes_on { self.queue.remove(at) } else { None };
-        }
-        // The line may end in the current buffer.
-        if at == self.queue.len() && !self.current.begins() {
-            self.empty_current();
-        }
-        true
-    }
-
-    fn empty_current(&mut self) -> bool {
-        let (lines, bytes, told) = (self.current.lines, self.current.line_bytes, self.current.told);
-        self.count_dropped(lines, bytes, told);
-        self.current.claim(self.next_number, First::Line);
-        self.next_number += 1;
-        true
-    }
-
-    fn count_dropped(&mut self, lines: u64, bytes: u64, told: Dropped) {
-        self.stats.dropped_lines += lines;
-        self.stats.dropped_bytes += bytes;
-        self.untell(told);
-    }
-
-    /// A notice was dropped with the lines around it: the next notice must count its lines again.
-    fn untell(&mut self, told: Dropped) {
-        self.set_told(self.told.minus(told));
-    }
-
-    fn set_told(&mut self, told: Dropped) {
-        self.told = told;
-        (self.stats.told_lines, self.stats.told_bytes) = (told.lines, told.bytes);
     }
 
     /// Frees a written buffer.
@@ -372,80 +310,25 @@ impl State {
         let queued = queue.iter().map(|buffer| (buffer.lines, buffer.told));
         for (lines, told) in writing.into_iter().chain(queued).chain([current]) {
             self.stats.unwritten_lines += lines;
-            self.untell(told);
+            // The next notice, if there is one, must count them again.
+            self.told = self.told.minus(told);
         }
         self.stats.unwritten_lines -= in_file.lines;
     }
 
     /// Dropped lines that no notice counts yet.
     pub(crate) fn untold(&self) -> Dropped {
-        let Stats { dropped_lines, dropped_bytes, too_long_lines, too_long_bytes, .. } = self.stats;
-        Dropped { lines: dropped_lines, bytes: dropped_bytes, too_long_lines, too_long_bytes }
-            .minus(self.told)
+        let Stats { dropped_lines: lines, dropped_bytes: bytes, .. } = self.stats;
+        Dropped { lines, bytes }.minus(self.told)
     }
 
     /// Puts a notice where the next line would go; false if there is no room now.
     pub(crate) fn put_notice(&mut self, notice: &[u8], told: Dropped) -> bool {
-        if self.turn != Turn::Free || notice.len() > self.current.room() && !self.hand_over() {
-            return false;
-        }
-        if notice.len() > self.current.room() {
+        if self.turn != Turn::Free || !self.current.is_empty() && !self.hand_over() {
             return false;
         }
         self.current.push_notice(notice, told);
-        self.set_told(self.told.plus(told));
+        self.told = self.told.plus(told);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use inkstone_io::{StageLayout, buffers_in_memory};
-
-    fn state(buffers: usize) -> State {
-        let layout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers };
-        let memory = buffers_in_memory(layout).expect("memory");
-        State::new(memory.into_iter().map(|memory| Buffer::new(memory, false)).collect())
-    }
-
-    #[test]
-    fn a_long_line_is_dropped_whole_with_those_behind_it_in_its_last_buffer() {
-        let mut state = state(5);
-        state.put_line(b"first\n", Sum::default());
-        assert!(state.hand_over());
-        state.put_pieces(&[b'x'; 9000]);
-        state.put_line(b"behind\n", Sum::default());
-        assert_eq!((state.queue.len(), state.free.len()), (3, 1));
-        assert!(state.drop_oldest());
-        assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (1, 6));
-        assert!(state.drop_oldest());
-        assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (3, 6 + 9000 + 7));
-        assert_eq!((state.queue.len(), state.free.len(), state.current.len()), (0, 4, 0));
-        assert_eq!(state.oldest(), state.newest() + 1);
-    }
-
-    #[test]
-    fn the_rest_of_a_line_that_is_being_written_is_never_dropped() {
-        let mut state = state(5);
-        state.put_pieces(&[b'x'; 12_000]);
-        state.take_next().expect("its first piece");
-        assert!(!state.drop_oldest());
-        assert_eq!(state.stats.dropped_lines, 0);
-        state.queue.pop_front().expect("its second piece");
-        assert!(!state.drop_oldest(), "its last piece is in the current buffer");
-    }
-
-    #[test]
-    fn a_notice_that_is_dropped_is_told_again() {
-        let mut state = state(2);
-        state.drop_line(b"gone\n");
-        state.drop_too_long(7);
-        let dropped = Dropped { lines: 2, bytes: 12, too_long_lines: 1, too_long_bytes: 7 };
-        assert_eq!(state.untold(), dropped);
-        assert!(state.put_notice(b"2 dropped\n", dropped));
-        assert_eq!(state.untold(), Dropped::default());
-        assert!(state.drop_oldest());
-        assert_eq!((state.untold(), state.stats.dropped_lines), (dropped, 2));
     }
 }

@@ -15,7 +15,6 @@ use crate::event::Recovery;
 use crate::notice::{Dropped, Stats};
 use crate::output_thread::{Ended, Lost};
 use crate::shared::{LongLine, Shared};
-use crate::stage::Stage;
 use crate::state::Turn;
 
 /// `io::Write::flush` waits at most this long.
@@ -213,39 +212,27 @@ impl Guard {
                        closed, and ends by itself";
             return Err(io::Error::other(why));
         }
-        let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
+        let Ended { result, is_kept, lost } = thread.join().unwrap_or_else(|_| {
             let why = "it ended without a result";
             let result = Err(Error::invalid("write log", "the output thread", why));
-            Ended { result, stage: None, lost: Lost::default() }
+            Ended { result, is_kept: false, lost: Lost::default() }
         });
-        match result {
-            Ok(()) => stage
-                .map_or(Ok(()), Stage::remove)
-                .map_err(|error| io::Error::new(error.kind(), error)),
-            Err(error) => {
-                let Lost { unwritten_lines: lines, untold } = lost;
-                let has_stage = stage.as_ref().is_some_and(|stage| !stage.is_gone());
-                // A stage with lines stays for the next start; a failed sync is no reason to keep
-                // it.
-                if lines == 0 {
-                    let _ = stage.map_or(Ok(()), Stage::remove);
-                }
-                if lines == 0 && untold.lines == 0 {
-                    return Err(io::Error::new(error.kind(), error));
-                }
-                let mut text = format!("{lines} lines were not written: {error}");
-                if lines > 0 && has_stage {
-                    text += "; they stay in memory, and the next opening appends them";
-                }
-                if untold.lines > 0 {
-                    let Dropped { lines, bytes, .. } = untold;
-                    text += &format!(
-                        "; {lines} lines ({bytes} bytes) were dropped without a notice in the file"
-                    );
-                }
-                Err(io::Error::new(error.kind(), text))
-            }
+        let Err(error) = result else { return Ok(()) };
+        let Lost { unwritten_lines: lines, untold } = lost;
+        if lines == 0 && untold.lines == 0 {
+            return Err(io::Error::new(error.kind(), error));
         }
+        let mut text = format!("{lines} lines were not written: {error}");
+        if lines > 0 && is_kept {
+            text += "; they stay in memory, and the next opening appends them";
+        }
+        if untold.lines > 0 {
+            let Dropped { lines, bytes } = untold;
+            text += &format!(
+                "; {lines} lines ({bytes} bytes) were dropped without a notice in the file"
+            );
+        }
+        Err(io::Error::new(error.kind(), text))
     }
 }
 

@@ -15,7 +15,7 @@ use inkstone_appender::{
 };
 
 use super::told;
-use crate::parse::{WrongValue, duration, kept_size, size};
+use crate::parse::{duration, kept_size, size};
 use crate::place;
 
 const EXAMPLES: &str = "\
@@ -24,7 +24,7 @@ Examples:
   service | inkstone tee service.log --rotate-every day --keep-days 30
   service | inkstone tee service.log --rotate-size 1GiB --compress gzip --survive kill
   service | inkstone tee service.log --stamp local --rotate-time local
-  service | inkstone tee service.log --when-full drop-oldest   never stops the service
+  service | inkstone tee service.log --drop-after 0s   never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
 
@@ -60,22 +60,17 @@ pub(crate) struct TeeArguments {
     /// Keep the newest rotated files that have this much together: 1GiB
     #[arg(long, value_name = "SIZE", value_parser = kept_size)]
     keep_bytes: Option<u64>,
-    /// Compress rotated files; zstd only if the command was built with the feature of that name
-    #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS).try_map(is_built))]
+    /// Compress rotated files
+    #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS))]
     compress: Option<Compression>,
     /// Permissions of the first file, in octal (0640); later files copy those of the previous one
     /// [default: 0666 less the umask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     file_mode: Option<u32>,
-    /// Keep a link of this name, beside the file, that points to it
-    #[arg(long, value_name = "NAME", value_parser = link_name)]
-    latest: Option<String>,
-    /// What to do when every buffer is full because the disk is too slow
-    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(POLICIES))]
-    when_full: WhenFull,
-    /// How long --when-full block-for blocks
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
-    block_for: Duration,
+    /// When every buffer is full because the disk is too slow, drop a line after it has waited this
+    /// long; 0s drops it at once [default: it waits until there is room]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    drop_after: Option<Duration>,
     /// Form of the notice in the log that lines were dropped
     #[arg(long, value_name = "FORM", default_value = "text", value_parser = one_of(NOTICES))]
     notice: Notice,
@@ -118,28 +113,11 @@ pub(crate) struct TeeArguments {
     pub(super) pid_file: Option<PathBuf>,
 }
 
-const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the \
-                       command with it in a clone of the repository: `cargo install --locked \
-                       --path command --features zstd`";
-
 /// More than any machine of today has for a log; less than an address space.
 const BUFFERS_BYTES_MAX: u64 = 1 << 40;
 
 const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
-const COMPRESSIONS: &[(&str, Option<Compression>)] = &[
-    ("gzip", Some(Compression::Gzip)),
-    #[cfg(feature = "zstd")]
-    ("zstd", Some(Compression::Zstd)),
-    #[cfg(not(feature = "zstd"))]
-    ("zstd", None),
-];
-/// `--block-for` has the time of the second.
-const POLICIES: &[(&str, WhenFull)] = &[
-    ("block", WhenFull::Block),
-    ("block-for", WhenFull::BlockFor(Duration::ZERO)),
-    ("drop-newest", WhenFull::DropNewest),
-    ("drop-oldest", WhenFull::DropOldest),
-];
+const COMPRESSIONS: &[(&str, Compression)] = &[("gzip", Compression::Gzip)];
 const NOTICES: &[(&str, Notice)] = &[("text", Notice::Text), ("json", Notice::Json)];
 /// `--sync-every` has the time of the last two.
 const SURVIVES: &[(&str, (Survive, bool))] = &[
@@ -192,29 +170,13 @@ fn buffers_size(text: &str) -> Result<u64, String> {
     }
 }
 
-fn link_name(text: &str) -> Result<String, &'static str> {
-    let is_name = !["", ".", ".."].contains(&text) && !text.contains('/');
-    is_name
-        .then(|| text.to_owned())
-        .ok_or("take a name without a slash: the link is beside the log")
-}
-
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
 }
 
-/// The C library of zstd is part of the command only where it is asked for.
-fn is_built(how: Option<Compression>) -> Result<Compression, &'static str> {
-    how.ok_or(NO_ZSTD)
-}
-
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
-        if let Some(link) = self.latest.as_deref().filter(|link| self.file().ends_with(link)) {
-            let why = format!("--latest {link} is the log itself: name the link otherwise");
-            return Err(WrongValue(why).into());
-        }
         let rotation = Rotation::new().zone(self.rotate_time);
         let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
         let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
@@ -223,10 +185,7 @@ impl TeeArguments {
         let keep = self.keep_files.map_or(keep, |files| keep.files(files));
         let keep = self.keep_days.map_or(keep, |days| keep.days(days));
         let keep = self.keep_bytes.map_or(keep, |bytes| keep.bytes(bytes));
-        let when_full = match self.when_full {
-            WhenFull::BlockFor(_) => WhenFull::BlockFor(self.block_for),
-            other => other,
-        };
+        let when_full = self.drop_after.map_or(WhenFull::Block, WhenFull::DropAfter);
         let survive = match self.survive() {
             Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),
             other => other,
@@ -240,7 +199,7 @@ impl TeeArguments {
             .when_full(when_full)
             .survive(survive)
             .stage_directory(&self.stage_directory)
-            .notice(self.notice.clone())
+            .notice(self.notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
                 // `run.rs` reports lost lines at the end.
@@ -252,9 +211,6 @@ impl TeeArguments {
         }
         if let Some(mode) = self.file_mode {
             builder = builder.file_mode(mode);
-        }
-        if let Some(link) = &self.latest {
-            builder = builder.latest(link);
         }
         Ok(builder)
     }

@@ -413,7 +413,7 @@ impl End<'_> {
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
             let (lines, bytes) = (stats.dropped_lines, stats.dropped_bytes);
-            say(format_args!("{lines} lines were dropped ({bytes} bytes), as --when-full says"));
+            say(format_args!("{lines} lines were dropped ({bytes} bytes), as --drop-after says"));
         }
         let mut is_good = self.tell_unwritten(read, stats);
         if stats.vanished_bytes > 0 {

@@ -12,14 +12,13 @@ use crate::with_tee::{all_text, place, put, start, tee, text};
 fn every_byte_of_stdin_is_in_the_files_in_order() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("logs/a.log");
-    let arguments = ["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"];
+    let arguments = ["--rotate-size", "64KiB", "--buffers", "256KiB"];
     let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
     let all = lines + "and an end without a line end";
     let output = fed(start(&file, &arguments), all.as_bytes());
     assert_eq!((code_and_words(&output), output.stdout), ((Some(0), String::new()), vec![]));
     let texts = all_text(&file);
     assert!(texts.len() >= 3 && texts.concat() == all, "{} files", texts.len());
-    assert!(all.ends_with(&text(&file.with_file_name("latest"))));
 }
 
 /// The value of `TZ` for a zone this many minutes ahead of UTC.
@@ -79,11 +78,11 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
     }
     // One that is dropped is counted with its stamp.
     let (_directory, file) = place();
-    let arguments = ["--stamp", "utc", "--when-full", "drop-newest", "--buffers", "8KiB"];
+    let arguments = ["--stamp", "utc", "--drop-after", "0s", "--buffers", "8KiB"];
     let line = format!("{}\n", "x".repeat(600_000));
     let (code, told) = code_and_words(&fed(start(&file, &arguments), line.as_bytes()));
     let bytes = line.len() + "2026-11-21T16:05:33.123456Z ".len();
-    let expected = format!("1 lines were dropped ({bytes} bytes), as --when-full says");
+    let expected = format!("1 lines were dropped ({bytes} bytes), as --drop-after says");
     assert!(code == Some(0) && told.contains(&expected) && !text(&file).contains("xx"), "{told}");
 }
 

@@ -1,20 +1,21 @@
 //! A disk that does not keep up: nobody waits while there is room, then the policy applies, and
 //! reported == lost.
 
-use std::io::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{
-    LINE, LONG, MS, Mood, MoodyDisk, line, lines, numbers_of, place, put, quick, read, say, small,
-    threads_of, wait_until,
+    LINE, MS, Mood, MoodyDisk, line, lines, numbers_of, place, put, read, say, small, threads_of,
+    wait_until,
 };
-use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
+use inkstone_appender::{Builder, Event, Guard, LogWriter, Notice, Stats, WhenFull};
 
 /// Longer than all buffers together.
 static TOO_LONG: [u8; 100_000] = [b'x'; 100_000];
+
+const AT_ONCE: WhenFull = WhenFull::DropAfter(Duration::ZERO);
 
 /// A log on a disk that has stopped.
 struct Scene {
@@ -58,7 +59,6 @@ impl Scene {
         let lost = (put - found.len() as u64, lines(0..put).len() as u64 - kept);
         assert_eq!((stats.dropped_lines, stats.dropped_bytes), lost, "{stats:?}");
         assert_eq!(told(&notices), lost, "{notices:?}");
-        assert_eq!((stats.told_lines, stats.told_bytes), lost);
         assert_eq!((stats.written_lines, stats.written_bytes), (found.len() as u64, kept));
         (found, notices, stats)
     }
@@ -93,8 +93,8 @@ fn while_there_is_room_nobody_waits_and_nothing_is_lost() {
 }
 
 #[test]
-fn drop_newest_keeps_what_was_there_first() {
-    let scene = dropping(WhenFull::DropNewest);
+fn dropping_at_once_keeps_what_was_there_first() {
+    let scene = dropping(AT_ONCE);
     scene.put(0..2000);
     let stats = scene.log.stats();
     assert!(stats.dropped_lines > 1000 && stats.waits == 0, "{stats:?}");
@@ -104,22 +104,8 @@ fn drop_newest_keeps_what_was_there_first() {
 }
 
 #[test]
-fn drop_oldest_keeps_what_came_last() {
-    let scene = scene(|builder| builder.when_full(WhenFull::DropOldest).flush_every(LONG));
-    scene.put(0..100);
-    // The disk is writing one buffer, which can no longer be dropped.
-    scene.disk.wait_for_calls(1);
-    scene.put(100..2000);
-    let (lines, _, stats) = scene.prove(2000);
-    assert_eq!(lines.first(), Some(&0), "what is being written is not dropped");
-    assert_eq!(lines.last(), Some(&1999));
-    assert!(stats.dropped_lines > 1000 && stats.waits == 0, "{stats:?}");
-    assert_eq!(lines.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count(), 1, "one hole");
-}
-
-#[test]
-fn block_for_waits_and_then_drops() {
-    let scene = dropping(WhenFull::BlockFor(2 * MS));
+fn a_line_that_has_waited_is_dropped() {
+    let scene = dropping(WhenFull::DropAfter(2 * MS));
     scene.put(0..560);
     let stats = scene.log.stats();
     assert!(stats.waits > 0 && stats.waits == stats.dropped_lines, "{stats:?}");
@@ -141,9 +127,7 @@ fn block_waits_and_loses_nothing() {
 /// Whatever the disk does and whoever writes: reported == lost.
 #[test]
 fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
-    for when_full in
-        [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::BlockFor(Duration::from_micros(50))]
-    {
+    for when_full in [AT_ONCE, WhenFull::DropAfter(Duration::from_micros(50))] {
         let scene = scene(|builder| builder.when_full(when_full).flush_every(MS));
         let length = |_, number: u64| if number % 500 == 499 { 10_000 } else { LINE };
         std::thread::scope(|threads| {
@@ -169,29 +153,6 @@ fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
     }
 }
 
-#[test]
-fn a_notice_says_which_of_the_lines_were_too_long() {
-    // The disk keeps up: dropped for its length alone.
-    let scene = dropping(WhenFull::DropOldest);
-    scene.put(0..3);
-    say(&scene.log, TOO_LONG);
-    assert_eq!(scene.log.stats().dropped_bytes, 100_000);
-    let (lines, notices, _) = scene.end();
-    assert_eq!((lines, told(&notices)), (vec![0, 1, 2], (1, 100_000)));
-    assert!(notices[0].ends_with("(100000 bytes): too long for the buffers"), "{notices:?}");
-    // And one that does not.
-    let scene = dropping(WhenFull::DropNewest);
-    scene.put(0..2000);
-    say(&scene.log, TOO_LONG);
-    let stats = scene.log.stats();
-    assert_eq!((stats.too_long_lines, stats.too_long_bytes), (1, 100_000));
-    let (_, notices, last) = scene.end();
-    assert_eq!(told(&notices).0, stats.dropped_lines, "{notices:?}");
-    let why = "the disk did not keep up; 1 (100000 bytes) were too long for the buffers";
-    assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
-    assert_eq!((last.told_lines, last.told_bytes), (last.dropped_lines, last.dropped_bytes));
-}
-
 /// The result of the closing and the events report what the file does not.
 #[test]
 fn dropped_lines_are_told_when_closing_fails() {
@@ -199,7 +160,7 @@ fn dropped_lines_are_told_when_closing_fails() {
         let lost = Arc::new(Mutex::new(None));
         let theirs = Arc::clone(&lost);
         let scene = scene(|builder| {
-            let builder = builder.when_full(WhenFull::DropNewest).drain_timeout(Duration::ZERO);
+            let builder = builder.when_full(AT_ONCE).drain_timeout(Duration::ZERO);
             builder.on_event(move |event| {
                 if let Event::Lost { unwritten_lines, dropped, .. } = event {
                     let counted = (*unwritten_lines, dropped.lines, dropped.bytes);
@@ -221,14 +182,12 @@ fn dropped_lines_are_told_when_closing_fails() {
         }
         let expected = (lines, dropped_lines, dropped_bytes);
         assert_eq!(*lost.lock().expect("no panic"), Some(expected));
-        let stats = scene.log.stats();
-        assert_eq!((stats.told_lines, stats.told_bytes), (0, 0), "no notice is in the file");
     }
 }
 
 #[test]
 fn a_notice_does_not_wait_for_the_next_line() {
-    let scene = scene(|builder| builder.when_full(WhenFull::DropNewest).flush_every(MS));
+    let scene = scene(|builder| builder.when_full(AT_ONCE).flush_every(MS));
     scene.disk.set(Mood::Works);
     // Long enough for the output thread to fall asleep.
     std::thread::sleep(20 * MS);
@@ -238,53 +197,19 @@ fn a_notice_does_not_wait_for_the_next_line() {
 }
 
 #[test]
-fn the_notice_can_be_json_or_anybodys() {
-    let own = Notice::By(Arc::new(|Dropped { lines, bytes, .. }, out: &mut Vec<u8>| {
-        writeln!(out, "gone: {lines} {bytes}").expect("memory");
-    }));
-    // Longer than a buffer: then the usual one.
-    let long = Notice::By(Arc::new(|_, out: &mut Vec<u8>| out.resize(5000, b'x')));
-    let usual = "1 lines dropped (100000 bytes): too long for the buffers";
-    for (notice, time, expected) in [
-        (Notice::Json, "2001-09-09T01:46:40Z", "\"dropped_lines\":1,\"dropped_bytes\":100000}"),
-        (own, "", "gone: 1 100000"),
-        (long, "2001-09-09T01:46:40Z", usual),
+fn the_notice_is_text_or_json_and_has_the_time_of_the_logs_clock() {
+    for (notice, expected) in [
+        (
+            Notice::Text,
+            "WARN inkstone_appender: 1 lines dropped (100000 bytes): no room in the buffers",
+        ),
+        (Notice::Json, "\"dropped_lines\":1,\"dropped_bytes\":100000}"),
     ] {
         let clock = || std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let scene =
-            scene(|builder| builder.when_full(WhenFull::DropNewest).notice(notice).clock(clock));
+        let scene = scene(|builder| builder.when_full(AT_ONCE).notice(notice).clock(clock));
         say(&scene.log, TOO_LONG);
         let notices = scene.end().1;
-        assert!(notices[0].contains(time), "the log's clock: {notices:?}");
+        assert!(notices[0].contains("2001-09-09T01:46:40Z"), "{notices:?}");
         assert!(notices.len() == 1 && notices[0].ends_with(expected), "{notices:?}");
     }
-}
-
-/// A program whose disk is dead would stand still if each line waited. Counted in waits: a line
-/// that is dropped at once is none.
-#[test]
-fn lines_wait_no_more_for_a_disk_that_takes_nothing_and_wait_again_when_it_does() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::Stopped);
-    let builder = quick(&path).0.when_full(WhenFull::BlockFor(MS));
-    let builder = builder.buffer_bytes(4096).buffers_bytes(8192);
-    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
-    let mut number = 0;
-    let mut put_some = |count: u64| {
-        put(&log, number..number + count);
-        number += count;
-        log.stats()
-    };
-    // Some fill the buffers, the others wait and are dropped.
-    wait_until("a line that waited", || put_some(10).dropped_lines > 0);
-    std::thread::sleep(1100 * MS);
-    let before = log.stats();
-    let after = put_some(1000);
-    assert_eq!((after.waits, after.dropped_lines), (before.waits, before.dropped_lines + 1000));
-    disk.set(Mood::Works);
-    guard.flush(LONG).expect("flushed");
-    disk.set(Mood::Stopped);
-    wait_until("a line that waits", || put_some(10).waits > before.waits);
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
 }

@@ -14,7 +14,7 @@ use inkstone_appender::{LogWriter, WhenFull};
 #[test]
 fn lines_of_several_threads_are_whole_and_in_order_whatever_their_length() {
     let lengths = [LINE, 9000, LINE, 32 << 10, LINE, LINE, 4096, 4097, LINE, 100_000];
-    for when_full in [WhenFull::Block, WhenFull::BlockFor(LONG)] {
+    for when_full in [WhenFull::Block, WhenFull::DropAfter(LONG)] {
         // One that is longer than all buffers is dropped unless writers block.
         let count = if when_full == WhenFull::Block { lengths.len() } else { lengths.len() - 1 };
         let length = |thread: usize, number: u64| lengths[(number as usize + thread) % count];
