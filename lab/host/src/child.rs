@@ -97,6 +97,16 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
+/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For
+/// a separate process of a test, whose standard library writes to stderr by its number only.
+pub fn close_standard_descriptors() {
+    for number in 0..3 {
+        // SAFETY: no memory is passed. No value owns the three: the standard library uses their
+        // numbers, and expects that they may be closed.
+        unsafe { libc::close(number) };
+    }
+}
+
 /// The user and group that have no rights, on every Linux.
 const NOBODY: libc::c_uint = 65534;
 

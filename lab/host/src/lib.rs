@@ -45,8 +45,8 @@ mod tracefs;
 mod workdir;
 
 pub use child::{
-    ForkedChild, Only, Refusal, alone, fork_child, give_up_root, give_up_root_on_this_thread,
-    in_forked_child, refuse, without_descriptors,
+    ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,
+    give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
 pub use counters::{
     BlockStat, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,

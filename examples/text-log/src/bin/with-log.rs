@@ -34,8 +34,9 @@ impl Log for Logger {
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("the log's path is missing")?;
-    // This program would rather lose its oldest lines than wait; the log itself will say how many.
-    let (writer, guard) = LogWriter::builder(path).when_full(WhenFull::DropOldest).open()?;
+    // This program would rather lose lines than wait; the log itself will say how many.
+    let (writer, guard) =
+        LogWriter::builder(path).when_full(WhenFull::DropAfter(Duration::ZERO)).open()?;
     log::set_boxed_logger(Box::new(Logger(writer)))?;
     log::set_max_level(LevelFilter::Info);
     for request in 0..1000 {
