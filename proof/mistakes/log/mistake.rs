@@ -89,10 +89,6 @@ inkstone_io::named_choice! {
             "a reader beside a writer shows whole groups that nothing promises yet";
         HeaderBelieved = "header-believed",
             "a reader believes the header of a cut's segment before it is durable";
-        VanishedForgotten = "vanished-forgotten",
-            "a reader does not list again although a listed segment has vanished";
-        LastAskedFirst = "last-asked-first",
-            "a reader asks whether the head is the last segment before it walks it";
         UnsettledKept = "unsettled-kept",
             "a reader goes on behind the last whole group, not behind the last durable one";
         ObservedOnce = "observed-once",

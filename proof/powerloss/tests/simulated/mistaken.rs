@@ -102,11 +102,7 @@ fn by(mistake: Mistake) -> By {
                 "reading_ahead_without_sums_shows_what_was_never_appended",
             );
         }
-        M::HeaderBelieved
-        | M::VanishedForgotten
-        | M::LastAskedFirst
-        | M::UnsettledKept
-        | M::ObservedOnce => {
+        M::HeaderBelieved | M::UnsettledKept | M::ObservedOnce => {
             return By::Test(
                 "simulated/meddled.rs",
                 "a_reader_that_looks_too_little_is_caught_between_two_of_its_steps",
