@@ -197,18 +197,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn when_a_yield_is_late_is_the_callers_choice() {
-        for (late_us, again) in [(50, false), (500, true)] {
-            let yielding = AdaptiveYielding::late_after(Duration::from_micros(late_us));
-            for us in [1000, 1100] {
-                let now = Duration::from_micros(us);
-                assert_eq!(yielding.yielded(now, Duration::from_micros(60)), again, "{late_us} us");
-            }
-            assert_eq!(yielding.pays(Duration::from_micros(1101)), again, "{late_us} us");
-        }
-    }
-
     #[derive(Debug)]
     enum Step {
         /// A thread begins to wait: it is to yield first, or not.

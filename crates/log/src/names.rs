@@ -68,29 +68,3 @@ pub(crate) fn free(number: SegmentNumber) -> String {
 pub(crate) fn new(number: SegmentNumber) -> String {
     format!("{:020}.new", number.get())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_leads_back_to_what_it_means() {
-        for number in [1, 7, u64::MAX].map(|number| SegmentNumber::new(number).expect("not 0")) {
-            assert_eq!(parse(&segment(number)), Some(FileName::Segment(number)));
-            assert_eq!(parse(&free(number)), Some(FileName::Free(number)));
-            assert_eq!(parse(&new(number)), Some(FileName::New(number)));
-        }
-        for name in [
-            "",
-            "1.ink",
-            "00000000000000000000.ink",
-            "99999999999999999999.ink",
-            LOCK,
-            ROOM,
-            INCOMPLETE,
-            "a.b.ink",
-        ] {
-            assert_eq!(parse(name), None, "{name}");
-        }
-    }
-}
