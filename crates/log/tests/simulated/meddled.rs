@@ -344,8 +344,8 @@ fn check_crashes(scene: &Scene, seed: u64, last: u64) {
     }
 }
 
-/// A log of several segments, one of which a cut has begun: the one before it has more records, which
-/// are gone. And its writer, if it is to live.
+/// A log of several segments, one of which a cut has begun: the one before it has more records,
+/// which are gone. And its writer, if it is to live.
 fn scene(seed: u64, options: &Options, is_living: bool) -> (Scene, Records) {
     let disk = DiskOptions { writeback_ppm: 0, ..DiskOptions::default() };
     let scene = Scene::new(seed, disk, options.clone());
