@@ -154,7 +154,7 @@ export function claims(result) {
     band,
     verdict,
     found: found && { value: found[0], low: found[1], high: found[2], unit: found[3] || "times",
-      of: "new fsync : reuse fdatasync" },
+      of: "new fsync : reuse fdatasync", place: "ext4" },
     reason: reason || null,
   });
   return { ...copy(result), command: "inkstone lab claims --json claims.json", claims: [

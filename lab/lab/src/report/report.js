@@ -148,7 +148,8 @@ function says(node, lines) {
 // options: { scale, dots, reference }
 function rowsChart(width, rows, { scale, dots, reference }) {
   const narrow = width < 540;
-  const longest = Math.max(4, ...rows.map((row) => row.name.length)) * CHARACTER + 14;
+  // Capitals are wider.
+  const longest = Math.max(4, ...rows.map((row) => row.name.length)) * (CHARACTER + 1.5) + 14;
   const left = narrow ? 2 : Math.min(longest, width * 0.42);
   const step = narrow ? 42 : 27;
   // Figures stand where a bar ends, and in a column of their own beside dots and parts.
