@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inkstone_host::LabFile;
-use inkstone_io::{Access, AlignedBuf, EngineKind, File, OpenFile, Persist, SyncKind};
+use inkstone_io::{Access, AlignedBuf, EngineKind, File, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
 use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
@@ -24,44 +24,34 @@ use super::scratch::{
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "pool";
-const GROWING: &str = "pool-growing";
 /// The largest share of a turn's time for the writes; as many reads take little time.
 const WRITES_SHARE: f64 = 0.8;
 
 /// The load by pools of so many threads and as many requests in flight, of at most so many writes a
-/// turn and as many reads; as published (`growing`) it also writes files that grow from nothing.
+/// turn and as many reads; as published the file grows from nothing in each turn.
 pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) -> Trial {
     let file_bytes = operations * BLOCK_BYTES;
-    let room_bytes = file_bytes * if growing { 2 } else { 1 };
-    let count = threads.len() * if growing { 3 } else { 2 };
-    Trial::new("pool", (count, room_bytes, 40.0), move |scene| {
+    Trial::new("pool", (2 * threads.len(), file_bytes, 40.0), move |scene| {
         let session = scene.session;
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
         let file = Arc::new(file);
         let mut ways = Vec::new();
-        let mut add = |name, series, count: usize, kind, file: &Arc<LabFile>| {
+        let mut add = |name, series, count: usize, kind| {
             let flights = if kind == EngineKind::Caller {
                 flights(count, kind, 1, BLOCK_BYTES as usize)
             } else {
                 flights(1, kind, count, BLOCK_BYTES as usize)
             };
-            let (file, is_new) = (Arc::clone(file), series == "pool, growing");
-            let way = flights.map(|flights| Mixed { flights, file, operations, growing: is_new });
+            let file = Arc::clone(&file);
+            let way = flights.map(|flights| Mixed { flights, file, operations, growing });
             ways.push(Running::new(name, series, Some(count as f64), way));
         };
-        if growing {
-            let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
-            for &count in threads {
-                let name = format!("growing, {}", pool_name(count));
-                add(name, "pool, growing", count, EngineKind::Caller, &grown);
-            }
-        }
         for &count in threads {
-            add(pool_name(count), "pool", count, EngineKind::Caller, &file);
+            add(pool_name(count), "pool", count, EngineKind::Caller);
         }
         for &count in threads {
             let name = format!("io_uring, {count} in flight");
-            add(name, "io_uring", count, EngineKind::UringLinked, &file);
+            add(name, "io_uring", count, EngineKind::UringLinked);
         }
         let frame = Frame::of(
             "pool",
@@ -77,16 +67,14 @@ pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) ->
              with each fsync linked to its write"
                 .into(),
             "as published, the rate is writes and reads over the time of both, and the reads come \
-             from the page cache; the file's blocks are written before, so no way grows the file, \
-             except those named growing: their file is truncated before each turn (O_TRUNC), as \
-             published"
+             from the page cache; as published (--published) the file is truncated before each \
+             turn, and grows; otherwise its blocks are written before"
                 .into(),
             "io_uring hands each fsync to a kernel thread, which counts as a thread of this \
              process"
                 .into(),
         ];
         session.clear(FILE)?;
-        session.clear(GROWING)?;
         Ok(vec![found])
     })
 }
@@ -100,6 +88,7 @@ struct Mixed {
     flights: Vec<Flight>,
     file: Arc<LabFile>,
     operations: u64,
+    /// Whether the file grows from nothing: then each durable write changes metadata.
     growing: bool,
 }
 

@@ -354,7 +354,7 @@ mod tests {
                 .all(|writing| (writing.file_bytes, writing.pause_ms) == (1 << 30, 10_000))
         );
         assert_eq!(parts("e4")[1].files_bytes(), 10 << 30);
-        assert_eq!(parts("e7")[0].files_bytes(), 2 * 500_000 * 4096);
+        assert_eq!(parts("e7")[0].files_bytes(), 500_000 * 4096);
         for experiment in EXPERIMENTS {
             for size in [Size::Small, Size::Published] {
                 assert!(!(experiment.parts)(size).is_empty(), "{}", experiment.name);
