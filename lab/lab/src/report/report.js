@@ -126,16 +126,19 @@ function shortened(words, pixels) {
   const room = Math.max(4, Math.floor(pixels / CHARACTER));
   return words.length <= room ? words : `${words.slice(0, room - 1)}…`;
 }
-// The ticks of a horizontal axis, also at its edges inside the chart.
-const across = (scale, top, bottom, width) =>
-  scale.ticks.flatMap(([value, words]) => {
+// The ticks of a horizontal axis, also at its edges inside the chart; a number that would lie on the
+// one before is left out.
+const across = (scale, top, bottom, width) => {
+  let free = -Infinity;
+  return scale.ticks.flatMap(([value, words]) => {
     const half = words.length * 3.4 + 1;
     const middle = Math.max(half, Math.min(width - half, scale.at(value)));
-    return [
-      line(scale.at(value), top, scale.at(value), bottom, "grid"),
-      label(middle, bottom + 16, words, "tick", "middle"),
-    ];
+    const grid = line(scale.at(value), top, scale.at(value), bottom, "grid");
+    if (middle - half < free) return [grid];
+    free = middle + half + 8;
+    return [grid, label(middle, bottom + 16, words, "tick", "middle")];
   });
+};
 
 // A mark says its values under the pointer; the tables below the charts say them without one.
 function says(node, lines) {
