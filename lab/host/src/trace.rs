@@ -216,21 +216,6 @@ impl Tracer {
         Ok(Trace { events, lost: lost?.max(missed).saturating_add(dropped) })
     }
 
-    /// Traces the requests of these devices from now on.
-    ///
-    /// # Errors
-    /// The kernel refuses the filter.
-    pub fn set_devices(&self, devices: &[DeviceNumber]) -> Result<()> {
-        let filter = filter_of(devices);
-        for spec in EVENTS.iter().chain(SYNC_EVENTS).filter(|spec| spec.has_device()) {
-            let name = format!("events/{}/filter", spec.path);
-            if fs::exists(self.instance.file(&name)).unwrap_or(false) {
-                self.instance.write(&name, &filter)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Traces these threads, too.
     ///
     /// # Errors
@@ -278,7 +263,8 @@ impl Tracer {
         locked(&self.gathered).events.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// How many events there are so far. What comes beyond [`EVENTS_MAX`](Self::EVENTS_MAX) is lost.
+    /// How many events there are so far. What comes beyond [`EVENTS_MAX`](Self::EVENTS_MAX) is
+    /// lost.
     pub fn count(&self) -> usize {
         locked(&self.gathered).events.len()
     }

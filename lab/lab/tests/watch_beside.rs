@@ -458,8 +458,11 @@ fn each_row_is_what_the_kernels_own_text_counts_or_cannot_tell() {
             let is_forbidden = is_forbidden(&kind, &report);
             let is_mistaken = is_mistaken(&kind, name, &report);
             if report.lost_events > 0 || differs.is_some() || is_forbidden || is_mistaken {
-                let files = &report.files;
-                wrong.push(format!("{} {name}: {differs:?} {is_forbidden} {files:#?}", kind.name));
+                let WatchReport { files, warnings, .. } = &report;
+                wrong.push(format!(
+                    "{} {name}: {differs:?} {is_forbidden} {warnings:?} {files:#?}",
+                    kind.name
+                ));
             }
         }
         made.remove();

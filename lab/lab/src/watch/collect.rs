@@ -443,7 +443,8 @@ impl Watched {
         index
     }
 
-    /// The file system with this device number; `None` if it is not on a single disk.
+    /// The file system with this device number; `None` if it is not on a single disk, or was not
+    /// known when the trace of the disks began.
     fn place(&mut self, device: DeviceNumber, directory: &Path) -> Option<usize> {
         if let Some(place) = self.places.get(&device) {
             return *place;
@@ -458,24 +459,11 @@ impl Watched {
         let known = found
             .as_ref()
             .and_then(|place| self.recording.places.iter().position(|known| same(place, known)));
-        let place = known.or_else(|| found.map(|place| self.add_place(place)));
+        let new = found.filter(|_| known.is_none() && self.trace.is_none());
+        let place = known.or(new.is_some().then_some(self.recording.places.len()));
+        self.recording.places.extend(new);
         self.places.insert(device, place);
         place
-    }
-
-    /// A disk that appears while the program is watched is traced from then on.
-    fn add_place(&mut self, place: Place) -> usize {
-        self.recording.places.push(place);
-        if let Some(trace) = &self.trace {
-            let set = trace.set_devices(&self.devices());
-            let place = self.recording.places.last_mut().expect("it was added");
-            place.since_ns = if set.is_ok() { monotonic_ns() } else { u64::MAX };
-            self.warnings.insert(format!(
-                "files on {} were opened after the start: their syncs count from then on",
-                place.layer.device
-            ));
-        }
-        self.recording.places.len() - 1
     }
 
     /// The descriptors whose writes are traced, and whether writes to one of them are durable
@@ -584,14 +572,14 @@ fn can_watch() -> Result<(), String> {
     Ok(())
 }
 
-struct Stat {
-    name: String,
+pub(super) struct Stat {
+    pub(super) name: String,
     parent: u32,
     started: u64,
     is_kernels: bool,
 }
 
-fn stat_of(process: u32) -> Option<Stat> {
+pub(super) fn stat_of(process: u32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     let (before, after) = text.rsplit_once(") ")?;
@@ -612,7 +600,7 @@ fn program_of(process: u32) -> String {
 }
 
 /// The process of a thread.
-fn process_of(thread: u32) -> Option<u32> {
+pub(super) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
@@ -672,7 +660,6 @@ fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
     Some(Place {
         device,
         layer,
-        since_ns: 0,
         copy_on_write: facts.copy_on_write,
         options: facts.mount.options.clone().unwrap_or_default(),
         loop_backing: disk.loop_backing.clone(),

@@ -64,10 +64,10 @@ const TICK: Duration = Duration::from_millis(20);
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// So many events a second are recorded, since each costs the watched program some time, and in the
 /// whole time this share of those for which there is room.
-const EVENTS_PER_SECOND: f64 = 50_000.0;
+const EVENTS_PER_SECOND: f64 = 40_000.0;
 const ROOM: f64 = 0.85 * Tracer::EVENTS_MAX as f64;
 /// How far ahead of the time the count may run before the trace pauses.
-const AHEAD: f64 = 100_000.0;
+const AHEAD: f64 = 60_000.0;
 
 /// Watches a program and reports.
 ///
@@ -189,8 +189,8 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     let span_s = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
     if seconds < 0.99 * span_s {
         warnings.push(format!(
-            "there were too many events to trace them all: syncs were traced in {:.0}% of the time, \
-             and all figures are of these",
+            "there were too many events to trace them all: syncs were traced in {:.0}% of the \
+             time, and all figures are of these",
             seconds / span_s * 100.0
         ));
     }
@@ -219,13 +219,12 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     report.warnings.extend(place_warnings(recording, &used));
     if syncs.unnamed > 0 {
         report.warnings.push(format!(
-            "{} calls synced what has no row: everything (`sync`), a device, or a file that was \
-             open for reading only",
+            "{} calls synced what has no row: all files (`sync`, `syncfs`), a device, or a file \
+             that was open for reading only",
             syncs.unnamed
         ));
     }
-    let is_all = syncs.unnamed == 0 && recording.places.iter().all(|place| place.since_ns == 0);
-    report.finding = finding(&report, seen, &options.target, is_all);
+    report.finding = finding(&report, seen, &options.target, syncs.unnamed == 0);
     report
 }
 
@@ -384,17 +383,14 @@ impl One<'_> {
             return said("events were lost");
         }
         let Some(at) = place else {
-            return said("its file system is on no disk of its own, or came after the start");
+            return said(
+                "its file system is on no disk of its own, or its first file was opened after the \
+                 start (then watch again)",
+            );
         };
         if self.tallied.is_passed_on[at] {
             return said(
                 "its disk has no queue of its own and passes requests on (device mapper, md, zram)",
-            );
-        }
-        if matches!(how, How::Syncfs | How::SyncAll) {
-            return said(
-                "a sync of a whole file system writes what all programs left, and the trace does \
-                 not show whose that is",
             );
         }
         let bill = &tally.bill;

@@ -165,8 +165,6 @@ pub struct Place {
     pub device: DeviceNumber,
     /// The disk, and the areas on it.
     pub layer: Layer,
-    /// When its trace began: later than the start if its first file was opened later.
-    pub since_ns: u64,
     /// Whether overwriting moves data.
     pub copy_on_write: CopyOnWrite,
     /// Options of the mount.

@@ -13,6 +13,7 @@ use inkstone_io::{Capabilities, Result};
 
 use crate::bill::Layer;
 
+use super::collect::{process_of, stat_of};
 use super::recording::Recording;
 use super::slow::{Slow, explain};
 use super::slow_report::SlowReport;
@@ -64,7 +65,8 @@ impl SlowWatch {
         for event in events {
             let TraceKind::Waking { thread, by_interrupt: false } = event.what else { continue };
             if self.journals.contains(&thread) && !self.names.contains_key(&event.tid) {
-                self.names.extend(program_of(event.tid).map(|name| (event.tid, name)));
+                let program = process_of(event.tid).and_then(stat_of);
+                self.names.extend(program.map(|program| (event.tid, program.name)));
             }
         }
         Ok(())
@@ -127,12 +129,4 @@ fn host(recording: &Recording) -> Result<Option<(Tracer, String)>> {
     };
     let numbers: Vec<_> = layer.disks.iter().flat_map(|disk| disk.numbers.clone()).collect();
     Ok(Some((Tracer::of_disks(&numbers)?, layer.device)))
-}
-
-/// The name of a thread's program.
-fn program_of(thread: u32) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim();
-    let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
-    Some(name.trim().to_owned())
 }

@@ -455,19 +455,6 @@ impl<'a> Finder<'a> {
         file
     }
 
-    /// One row for all files of a file system.
-    fn file_system_of(&mut self, file: usize) -> Option<usize> {
-        let at = self.found.files[file].place?;
-        let device = self.recording.places[at].device;
-        if let Some(&known) = self.found.by_inode.get(&(Some(device), 0)) {
-            return Some(known);
-        }
-        let target = self.recording.places[at].layer.target.clone()?;
-        let all = self.unseen(SeenFile::named(device, 0, target, Some(at)));
-        self.found.by_inode.insert((Some(device), 0), all);
-        Some(all)
-    }
-
     fn unseen(&mut self, file: SeenFile) -> usize {
         self.found.files.push(SeenFile { is_new: true, ..file });
         self.found.files.len() - 1
@@ -490,10 +477,9 @@ impl<'a> Finder<'a> {
             // The descriptor has another file by now, opened in another way.
             return;
         }
-        let file = match how {
-            How::Syncfs => seen.and_then(|seen| self.file_system_of(seen.file)),
-            _ => open.file.or(seen.map(|seen| seen.file)),
-        };
+        // What a sync of all files writes is of all programs.
+        let of_one = !matches!(how, How::Syncfs | How::SyncAll);
+        let file = open.file.or(seen.map(|seen| seen.file)).filter(|_| of_one);
         let sync = open.ended(how, file.unwrap_or(UNKNOWN), (end_ns, failed));
         self.found.syncs.push(sync);
     }
@@ -535,10 +521,6 @@ impl<'a> Finder<'a> {
         let all = self.found.syncs.len();
         self.found.syncs.retain(|sync| sync.file != UNKNOWN);
         self.found.unnamed = (all - self.found.syncs.len()) as u64;
-        let (files, places) = (&self.found.files, &self.recording.places);
-        self.found.syncs.retain(|sync| {
-            files[sync.file].place.is_none_or(|at| places[at].since_ns <= sync.start_ns)
-        });
         self.found.syncs.sort_by_key(|sync| sync.start_ns);
         self.found
     }

@@ -98,7 +98,6 @@ pub(super) fn recording(before: Option<FileState>, after: Option<FileState>) -> 
             has_barriers: true,
             ..Layer::default()
         },
-        since_ns: 0,
         copy_on_write: CopyOnWrite::Never,
         options: "rw".into(),
         loop_backing: None,
