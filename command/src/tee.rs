@@ -7,7 +7,6 @@ mod echo;
 mod pid_file;
 mod read;
 mod run;
-mod told;
 
 use std::process::ExitCode;
 

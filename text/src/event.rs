@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use inkstone_io::{Error, Messages};
+use inkstone_io::{Error, say};
 
 use crate::notice::Dropped;
 
@@ -110,13 +110,6 @@ pub enum Event<'a> {
     /// Another writer has the log. The opening waits for its end, for
     /// [`Builder::drain_timeout`](crate::Builder::drain_timeout) and two seconds.
     OtherWriter(&'a Error),
-    /// The log's disk was away and came back without bytes that had been written: they had not
-    /// reached the medium.
-    Vanished {
-        /// How many bytes of lines; also counted in
-        /// [`Stats::vanished_bytes`](crate::Stats::vanished_bytes).
-        bytes: u64,
-    },
     /// The log was closed before all its lines could be written.
     Lost {
         /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends
@@ -151,13 +144,6 @@ impl fmt::Display for Event<'_> {
             Event::Damaged(error) => {
                 write!(f, "lines of a killed process cannot be read: {error}")
             }
-            Event::Vanished { bytes } => {
-                write!(
-                    f,
-                    "the log's disk came back without {bytes} bytes of lines that had been written \
-                     to it"
-                )
-            }
             Event::OtherWriter(error) => {
                 write!(f, "waiting for another writer of the log to end: {error}")
             }
@@ -170,21 +156,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// How long the log waits for a message to be on stderr: the process may end next.
-const MOMENT: Duration = Duration::from_millis(100);
-/// So much may wait for a reader of stderr; messages beyond that are only counted.
-const WAITING_BYTES_MAX: usize = 64 << 10;
 const PROGRAM: &str = "inkstone-appender";
-
-fn tell_stderr(event: &Event<'_>) {
-    // Where no thread can be had, nothing is said.
-    let Ok(messages) = Messages::here() else { return };
-    // Once stderr stands still, no other message is waited for.
-    if messages.say(PROGRAM, event, WAITING_BYTES_MAX) {
-        let since = Instant::now();
-        messages.finish(PROGRAM, || since.elapsed() < MOMENT);
-    }
-}
 
 /// Why something fails now. An event is sent when the failure begins, when its cause changes, and
 /// when it comes back after a success; not at each attempt.
@@ -232,7 +204,7 @@ impl Events {
         }
         // The result of closing says what is lost at the end.
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
-            tell_stderr(event);
+            say(PROGRAM, event, Duration::ZERO);
         }
     }
 

@@ -5,12 +5,12 @@
 //! Files above the limits are removed first, and not only by this thread
 //! ([`rotated`](crate::rotated)): a slow or failing compression does not delay that. A compressed
 //! file is whole before it has its name, and durable before the plain file is removed. A kill
-//! leaves a `.part`, which the next start removes, or both files; then the next start removes the
-//! plain one if both hold the same.
+//! leaves a `.part`, which the next start removes, or both files; then the plain one has everything,
+//! and is compressed again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
-use std::io::{self, BufRead as _, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,11 +18,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use inkstone_io::{
-    AppendFacts, AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner,
-    Result, let_others_go_first, start_thread,
+    AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner, Result,
+    let_others_go_first, start_thread,
 };
 
-use crate::event::{Cause, Event, Events};
+use crate::event::{Cause, Events};
 use crate::folder::Folder;
 use crate::options::Compression;
 use crate::rotated::{Retention, remove, rotated_files};
@@ -88,9 +88,6 @@ impl Janitor {
 struct Failing {
     removing_parts: Cause,
     compressing: Cause,
-    /// Files with the name of a compressed form that are something else: reported, and checked
-    /// again when they change.
-    foreign: BTreeMap<String, AppendFacts>,
 }
 
 impl Chores {
@@ -114,7 +111,7 @@ impl Chores {
         let Ok(directory) = self.folder.get() else { return };
         let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
         // Removing first: it makes the room that the others need.
-        self.retention.make_room(&directory, None);
+        self.retention.make_room(&directory, false);
         let removed = sweep.remove_parts();
         self.events.tell_failure(&mut sweep.failing.removing_parts, &removed);
         sweep.compress_all();
@@ -165,28 +162,27 @@ impl Sweep<'_> {
     fn compress_all(&mut self) {
         let Some(extension) = self.chores.compression.extension() else { return };
         let log = self.chores.folder.log();
-        let mut tried = BTreeSet::new();
+        let (mut tried, mut all) = (BTreeSet::new(), Ok(()));
         while !self.is_stopped() {
             let files = rotated_files(self.directory, log).unwrap_or_default();
             let mut plain = files.iter().filter(|rotated| rotated.extension.is_empty());
-            let Some(next) = plain.find(|rotated| tried.insert(rotated.place())) else { return };
+            let Some(next) = plain.find(|rotated| tried.insert(rotated.place())) else { break };
             let done = self.compress(&next.name(log), extension);
-            self.chores.events.tell_failure(&mut self.failing.compressing, &done);
+            let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
+            all = all.and(done);
             // The next rotation tries again.
-            if done.is_err_and(|error| error.kind() == ErrorKind::StorageFull) {
-                return;
+            if is_full {
+                break;
             }
-            self.chores.retention.make_room(self.directory, None);
+            self.chores.retention.make_room(self.directory, false);
         }
+        // Once, though several may have failed.
+        self.chores.events.tell_failure(&mut self.failing.compressing, &all);
     }
 
-    fn compress(&mut self, name: &str, extension: &str) -> Result<()> {
+    fn compress(&self, name: &str, extension: &str) -> Result<()> {
         let whole = format!("{name}.{extension}");
-        let may_go = match self.directory.look(&whole)? {
-            Some(there) => self.is_its_form(name, &whole, there.facts)?,
-            None => self.make_form(name, &whole)?,
-        };
-        if !may_go {
+        if !self.make_form(name, &whole)? {
             return Ok(());
         }
         match self.directory.sync() {
@@ -201,76 +197,24 @@ impl Sweep<'_> {
 
     /// Compresses a file; false if the file or the janitor is gone by then.
     fn make_form(&self, name: &str, whole: &str) -> Result<bool> {
-        let stays = |error: Error| error.advise("the plain file stays");
         let part = format!("{whole}.part");
-        let made = match self.compress_into(name, &part) {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = self.directory.remove(&part);
-                if self.is_over(name)? {
-                    return Ok(false);
-                }
-                return Err(stays(Error::new("compress", self.directory.path().join(name), error)));
+        if let Err(error) = self.compress_into(name, &part) {
+            let _ = self.directory.remove(&part);
+            if self.is_over(name)? {
+                return Ok(false);
             }
-        };
+            let error = Error::new("compress", self.directory.path().join(name), error);
+            return Err(error.advise("the plain file stays"));
+        }
         // Unless the file was removed meanwhile.
-        let forms = self.chores.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let _forms = self.chores.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
         if self.directory.look(name)?.is_none() {
             return remove(self.directory, &part).map(|()| false);
         }
-        self.directory.rename_new(&part, whole)?;
-        drop(forms);
-        let named = self.directory.look(whole)?;
-        if named.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
-            return Ok(true);
-        }
-        let why = "another file has that name by now";
-        Err(stays(Error::invalid("compress", self.directory.path().join(whole), why)))
+        self.directory.rename(&part, whole).map(|()| true)
     }
 
-    /// Whether the file with the name of the compressed form is that form, so that the plain one
-    /// may go: an earlier process may have been killed before it removed the plain one. A file with
-    /// other contents is reported once.
-    fn is_its_form(&mut self, name: &str, whole: &str, facts: AppendFacts) -> Result<bool> {
-        if self.failing.foreign.get(whole) == Some(&facts) {
-            return Ok(false);
-        }
-        let same = self.has_text_of(name, whole);
-        if matches!(same, Ok(true)) || self.is_over(name)? {
-            return Ok(same.unwrap_or(false));
-        }
-        self.failing.foreign.insert(whole.to_owned(), facts);
-        let why = match same {
-            Err(error) => error.to_string(),
-            Ok(_) => "it holds something else".to_owned(),
-        };
-        let why = format!("{whole} exists and is not its compressed form: {why}");
-        let error = Error::invalid("compress", self.directory.path().join(name), why);
-        let error = error.advise("both stay; move one of them away");
-        self.chores.events.tell(&Event::HousekeepingFailed(&error));
-        Ok(false)
-    }
-
-    /// Whether the compressed file is a regular file with exactly the contents of the plain one. If
-    /// so, makes it durable, too.
-    fn has_text_of(&self, name: &str, whole: &str) -> io::Result<bool> {
-        let open = |name| self.open(name).map_err(io::Error::other);
-        let (plain, compressed) = (open(name)?, open(whole)?);
-        let plain = Stoppable { file: &plain, stop: self.stop };
-        let packed = Stoppable { file: &compressed, stop: self.stop };
-        let is_same = match self.chores.compression {
-            Compression::None => has_same_bytes(plain, packed)?,
-            #[cfg(feature = "gzip")]
-            Compression::Gzip => has_same_bytes(plain, flate2::read::MultiGzDecoder::new(packed))?,
-        };
-        if is_same {
-            compressed.sync_all()?;
-        }
-        Ok(is_same)
-    }
-
-    /// Returns the device and the inode of the compressed file.
-    fn compress_into(&self, name: &str, part: &str) -> io::Result<(u64, u64)> {
+    fn compress_into(&self, name: &str, part: &str) -> io::Result<()> {
         let source = self.open(name).map_err(io::Error::other)?;
         let mut source = Stoppable { file: &source, stop: self.stop };
         let target = AppendFile::create_private(self.directory, part).map_err(io::Error::other)?;
@@ -295,26 +239,7 @@ impl Sweep<'_> {
         io::Write::flush(&mut buffered)?;
         // It is as old as its lines. A file system without times is none for `Keep::days` either.
         let _ = source.file.metadata().and_then(|facts| target.set_modified(facts.modified()?));
-        target.sync_all()?;
-        let made = target.metadata()?;
-        Ok((made.dev(), made.ino()))
-    }
-}
-
-/// Whether both have the same bytes up to their ends.
-fn has_same_bytes(one: impl Read, other: impl Read) -> io::Result<bool> {
-    let (mut one, mut other) = (io::BufReader::new(one), io::BufReader::new(other));
-    loop {
-        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
-        let count = left.len().min(right.len());
-        if count == 0 {
-            return Ok(left.is_empty() && right.is_empty());
-        }
-        if left[..count] != right[..count] {
-            return Ok(false);
-        }
-        one.consume(count);
-        other.consume(count);
+        target.sync_all()
     }
 }
 
@@ -347,11 +272,10 @@ mod tests {
     use crate::time::Clock;
     use std::fs;
     use std::path::Path;
-    use std::sync::Mutex;
 
     fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
         let folder = Arc::new(Folder::open(folder.into(), "a.log", FILE_MODE).expect("held"));
-        let events = Events::to(|_: &Event<'_>| {});
+        let events = Events::to(|_| {});
         let retention = Arc::new(Retention::new("a.log", keep, Clock::default(), events.clone()));
         Chores { folder, retention, compression, events }
     }
@@ -381,56 +305,21 @@ mod tests {
         assert_eq!(left(folder), expected);
     }
 
-    fn gzip(text: &str) -> Vec<u8> {
-        use std::io::Write as _;
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(text.as_bytes()).expect("in memory");
-        encoder.finish().expect("in memory")
-    }
-
+    /// As a kill leaves them, or anybody: the plain one has everything.
     #[test]
-    fn a_plain_file_does_not_go_for_something_that_is_not_its_compressed_form() {
+    fn a_plain_file_goes_only_for_its_own_compressed_form() {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
-        let plain = |second: u64| plain("a.log", 1_795_277_133 + second, 0);
-        let whole = |second: u64| folder.join(format!("{}.gz", plain(second)));
-        for second in 0..9 {
-            fs::write(folder.join(plain(second)), format!("line {second}\n")).expect("written");
-        }
-        fs::write(whole(1), "no gzip at all").expect("written");
-        fs::write(whole(2), gzip("line 3\n")).expect("written");
-        fs::write(whole(3), gzip("line 3\nand more\n")).expect("written");
-        fs::write(whole(4), gzip("line")).expect("written");
-        fs::create_dir(whole(5)).expect("made");
-        fs::write(folder.join("elsewhere"), gzip("line 6\n")).expect("written");
-        std::os::unix::fs::symlink("elsewhere", whole(6)).expect("a link");
-        fs::write(whole(7), [gzip("line 7\n"), b"and no gzip".to_vec()].concat()).expect("written");
-        fs::write(whole(8), gzip("line 8\n")).expect("written");
-        let before = left(folder);
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let theirs = Arc::clone(&told);
-        let mut chores = chores(folder, Keep::new(), Compression::Gzip);
-        chores.events =
-            Events::to(move |event| theirs.lock().expect("no panic").push(event.to_string()));
-        let mut failing = Failing::default();
-        for _ in 0..2 {
-            chores.sweep(&AtomicBool::new(false), &mut failing);
-        }
-        let mut expected = before;
-        // The eighth is what it says; the first had none yet.
-        expected.retain(|name| ![plain(0), plain(8)].contains(name));
-        expected.push(format!("{}.gz", plain(0)));
-        expected.sort_unstable();
-        assert_eq!(left(folder), expected);
-        let told = told.lock().expect("no panic").clone();
-        assert_eq!(told.len(), 7, "each once: {told:#?}");
-        for second in 1..8 {
-            assert!(told.iter().any(|told| told.contains(&plain(second))), "{second}: {told:#?}");
-        }
-        // Put right by hand: it is done then.
-        fs::remove_file(whole(1)).expect("removed");
-        chores.sweep(&AtomicBool::new(false), &mut failing);
-        assert!(whole(1).exists() && !folder.join(plain(1)).exists());
+        let name = plain("a.log", 1_795_277_133, 0);
+        let whole = folder.join(format!("{name}.gz"));
+        fs::write(folder.join(&name), "line\n").expect("written");
+        fs::write(&whole, "no gzip at all").expect("written");
+        sweep(&chores(folder, Keep::new(), Compression::Gzip));
+        assert_eq!(left(folder), [format!("{name}.gz")]);
+        let mut text = String::new();
+        let file = File::open(whole).expect("there");
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("whole");
+        assert_eq!(text, "line\n");
     }
 
     #[test]

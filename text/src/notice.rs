@@ -25,9 +25,6 @@ pub struct Stats {
     /// Accepted lines that were not written to their last byte before the writer was closed. With
     /// `Survive::Kill` the next start appends them.
     pub unwritten_lines: u64,
-    /// Bytes of written lines that were not in the file any more when its disk, which had been
-    /// away, came back.
-    pub vanished_bytes: u64,
     /// Calls refused because the writer was closed.
     pub refused_lines: u64,
     /// Calls that had to wait for room.

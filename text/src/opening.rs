@@ -220,12 +220,11 @@ fn bring_back(
     let directory = output.folder.get()?;
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
     let is_due = is_old || builder.rotation.at_start;
-    let arriving =
-        seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
+    let is_arriving = is_due && seen.is_some_and(|named| named.facts.len_bytes > 0);
     // The lines of a killed process are worth some waiting.
     let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
     let at_most = if has_lines { builder.drain_timeout } else { Duration::ZERO };
-    let mut patience = Patience::new(at_most, arriving);
+    let mut patience = Patience::new(at_most, is_arriving);
     let facts = loop {
         match output.ready() {
             Ok(facts) => break facts,

@@ -54,8 +54,7 @@ impl Rotation {
 
     /// Before a file would become larger than this, which is at least [`Rotation::BYTES_MIN`]:
     /// opening refuses less. Files end between buffers, so each may be a buffer smaller; a buffer
-    /// is at most a quarter of this. Only a line longer than a buffer can make a file larger. A
-    /// limit on the size of files (`ulimit -f`) ends a file earlier, with any rotation.
+    /// is at most a quarter of this. Only a line longer than a buffer can make a file larger.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..self }
@@ -90,7 +89,6 @@ impl Rotation {
 pub struct Keep {
     pub(crate) files: Option<usize>,
     pub(crate) age: Option<Duration>,
-    pub(crate) bytes: Option<u64>,
 }
 
 impl Keep {
@@ -109,12 +107,6 @@ impl Keep {
     #[must_use]
     pub fn days(self, days: u32) -> Self {
         Self { age: Some(Duration::from_secs(u64::from(days) * 86_400)), ..self }
-    }
-
-    /// Keeps the newest that have this many bytes together, besides the current file.
-    #[must_use]
-    pub fn bytes(self, bytes: u64) -> Self {
-        Self { bytes: Some(bytes), ..self }
     }
 }
 

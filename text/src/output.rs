@@ -44,8 +44,6 @@ pub(crate) struct Output {
     /// When the last file was rotated, and its number within that second.
     pub(crate) last: (u64, u32),
     pub(crate) rotations: u64,
-    /// Bytes that had been written and were not there when the disk came back.
-    pub(crate) vanished_bytes: u64,
     /// The owner of the file, for the next one.
     owner: Option<Owner>,
     /// The event that a link is not rotated was sent.
@@ -55,9 +53,6 @@ pub(crate) struct Output {
     written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
-    /// Where the log had left the file when its disk went away, and that it has been opened again
-    /// since.
-    pub(crate) away: Option<Place>,
     /// When the disk was looked for after a failure.
     looked_for: Option<Instant>,
     /// Something was written since the last sync.
@@ -72,8 +67,6 @@ struct Failing {
     rotating: Cause,
     giving: Cause,
     removing_next: Cause,
-    /// No failure, but the limit that ends files early.
-    limit: Cause,
 }
 
 impl Output {
@@ -100,13 +93,11 @@ impl Output {
             not_before: None,
             last: (0, 0),
             rotations: 0,
-            vanished_bytes: 0,
             owner: None,
             is_link_told: false,
             failing: Failing::default(),
             written_to: None,
             lost: None,
-            away: None,
             looked_for: None,
             is_dirty: false,
             failed_sync: None,
@@ -301,7 +292,7 @@ impl Output {
         }
         self.file = None;
         self.alone.let_go();
-        self.away = self.away.or(self.written_to.take());
+        self.written_to = None;
         if self.is_durable && std::mem::take(&mut self.is_dirty) {
             self.failed_sync = Some(error.clone());
         }
@@ -405,26 +396,6 @@ impl Output {
         self.not_before.is_some_and(|at| Instant::now() < at)
     }
 
-    /// Whether the file may not grow further, though others may (`ulimit -f`).
-    pub(crate) fn is_limit(error: &Error) -> bool {
-        error.kind() == ErrorKind::FileTooLarge
-    }
-
-    /// Starts a new file when this one may not grow further, if files are rotated at all; false if
-    /// it did not. Reported once, since files are smaller than intended.
-    pub(crate) fn end_at_limit(&mut self, error: &Error, facts: AppendFacts) -> bool {
-        if self.rotation == Rotation::new() || facts.len_bytes == 0 || self.is_too_soon() {
-            return false;
-        }
-        self.rotate_or_tell(facts, false);
-        let is_another = |now: AppendFacts| !is_same(now, facts);
-        let is_done = self.file.as_ref().is_some_and(|file| file.facts().is_ok_and(is_another));
-        if is_done {
-            self.events.tell_failure(&mut self.failing.limit, &Err(error.clone()));
-        }
-        is_done
-    }
-
     fn rotate_or_tell(&mut self, facts: AppendFacts, is_past: bool) {
         if facts.len_bytes > 0 {
             let rotated = self.rotate(facts);
@@ -462,7 +433,7 @@ impl Output {
             && is_same(named.facts, facts)
         {
             self.owner = Some(named.owner);
-            self.retention.make_room(&directory, Some(facts.len_bytes));
+            self.retention.make_room(&directory, true);
             // Everything that needs room comes before the rename: after it a failure would leave
             // lines without a file.
             self.make_next(&directory)?;
@@ -473,8 +444,6 @@ impl Output {
                 self.remove_next(&directory);
             }
             let name = renamed?;
-            // Removes a file that alone exceeds a limit.
-            self.retention.make_room(&directory, None);
             self.rotations += 1;
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();

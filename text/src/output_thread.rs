@@ -434,7 +434,6 @@ impl OutputThread {
             state.written(buffer);
         }
         state.stats.rotations = self.output.rotations;
-        state.stats.vanished_bytes = self.output.vanished_bytes;
         state.trouble = None;
         self.shared.tell_progress(state);
         Ok(())

@@ -29,14 +29,14 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     until: Option<Instant>,
-    /// A file of this many bytes is about to be rotated.
-    arriving: Option<u64>,
+    /// A file is about to be rotated.
+    is_arriving: bool,
     has_looked: bool,
 }
 
 impl Patience {
-    pub(crate) fn new(at_most: Duration, arriving: Option<u64>) -> Self {
-        Self { until: Some(later(Instant::now(), at_most)), arriving, has_looked: false }
+    pub(crate) fn new(at_most: Duration, is_arriving: bool) -> Self {
+        Self { until: Some(later(Instant::now(), at_most)), is_arriving, has_looked: false }
     }
 
     /// Whether to try again after this error. Removes files above the limits first, but only if
@@ -51,7 +51,7 @@ impl Patience {
             thread::sleep(TRY_AGAIN_AFTER);
         }
         if let Ok(directory) = output.folder.get() {
-            output.retention.make_room(&directory, self.arriving);
+            output.retention.make_room(&directory, self.is_arriving);
         }
         true
     }
@@ -130,7 +130,8 @@ impl Run<'_> {
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
         {
-            done += self.append_to(file, &buffer.bytes()[done..])?;
+            self.append_to(file, &buffer.bytes()[done..])?;
+            done = buffer.len();
         }
         let place = found.map(|(_, facts)| Place { offset, ..Place::end_of(facts) });
         let mut passage = Passage::at(place, elsewhere, done);
@@ -149,22 +150,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Appends to a file that has moved away and ends with the beginning of these bytes. Returns
-    /// how many bytes it took: all, unless it may not grow further.
-    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<usize> {
+    /// Appends to a file that has moved away and ends with the beginning of these bytes.
+    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<()> {
         let opened = self.output.disk.open(&self.directory, file)?;
         let mut done = 0;
         while done < bytes.len() {
             match opened.append(&bytes[done..]) {
                 Ok(count) => done += count,
                 Err(error) if self.patience.awaits_room(self.output, &error) => {}
-                Err(error) if Output::is_limit(&error) => break,
                 Err(error) => return Err(stays(error)),
             }
         }
         self.bytes += done as u64;
         self.output.sync_other(&*opened);
-        Ok(done)
+        Ok(())
     }
 
     /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer

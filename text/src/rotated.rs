@@ -107,13 +107,13 @@ impl Retention {
         self.keep == Keep::new()
     }
 
-    /// Removes files above the limits. `arriving`: a file of this many bytes is about to be
-    /// rotated, and counts. A file that cannot be removed is an event; the rotation continues.
-    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
+    /// Removes files above the limits. `is_arriving`: a file is about to be rotated, and counts. A
+    /// file that cannot be removed is an event; the rotation continues.
+    pub(crate) fn make_room(&self, directory: &OsDirectory, is_arriving: bool) {
         if self.keeps_all() {
             return;
         }
-        let removed = match self.excess(directory, arriving) {
+        let removed = match self.excess(directory, is_arriving) {
             // Nothing was to be removed: it is unknown whether an earlier failure persists.
             Ok(excess) if excess.is_empty() => return,
             // Oldest first: if this ends early, the remaining files have no gap.
@@ -131,9 +131,9 @@ impl Retention {
     }
 
     /// Newest first.
-    fn excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<Vec<Rotated>> {
+    fn excess(&self, directory: &OsDirectory, is_arriving: bool) -> Result<Vec<Rotated>> {
         // The time in a name only gives the order: the clock may have been wrong then.
-        let (mut there, mut times, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut there, mut times) = (Vec::new(), Vec::new());
         let files = rotated_files(directory, &self.name)?;
         for forms in files.chunk_by(|one, other| one.place() == other.place()) {
             let whole = forms.iter().filter(|form| !form.is_part());
@@ -145,20 +145,11 @@ impl Retention {
             };
             there.push(forms[0].clone());
             times.push(modified);
-            sizes.push(named.iter().map(|named| named.facts.len_bytes).sum::<u64>());
         }
         let young = |age| kept_by_age(&times, age, self.clock.now());
         let mut most = self.keep.age.map_or(there.len(), young);
         if let Some(files) = self.keep.files {
-            most = most.min(files.saturating_sub(usize::from(arriving.is_some())));
-        }
-        if let Some(bytes) = self.keep.bytes {
-            let mut sum = arriving.unwrap_or(0);
-            let fits = |size: &&u64| {
-                sum = sum.saturating_add(**size);
-                sum <= bytes
-            };
-            most = most.min(sizes.iter().take_while(fits).count());
+            most = most.min(files.saturating_sub(usize::from(is_arriving)));
         }
         Ok(there.split_off(most.min(there.len())))
     }
@@ -270,15 +261,13 @@ pub(crate) mod tests {
             ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
         let now = SystemTime::now();
         let seconds = time::seconds(now);
-        for (keep, arriving, expected) in [
-            (Keep::new(), None, vec![0, 1, 2, 3]),
-            (Keep::new().files(2), None, vec![0, 1]),
-            (Keep::new().files(2), Some(10), vec![0]),
-            (Keep::new().bytes(25), None, vec![0, 1]),
-            (Keep::new().bytes(25), Some(10), vec![0]),
-            (Keep::new().days(2), None, vec![0, 1, 2]),
-            (Keep::new().days(2).files(1), None, vec![0]),
-            (Keep::new().files(0), None, vec![]),
+        for (keep, is_arriving, expected) in [
+            (Keep::new(), false, vec![0, 1, 2, 3]),
+            (Keep::new().files(2), false, vec![0, 1]),
+            (Keep::new().files(2), true, vec![0]),
+            (Keep::new().days(2), false, vec![0, 1, 2]),
+            (Keep::new().days(2).files(1), false, vec![0]),
+            (Keep::new().files(0), false, vec![]),
         ] {
             let directory = tempfile::tempdir().expect("a directory");
             let folder = directory.path();
@@ -291,7 +280,7 @@ pub(crate) mod tests {
             }
             fs::create_dir(folder.join(plain("a.log", 0, 0))).expect("a directory of such a name");
             let held = OsDirectory::open(folder).expect("held");
-            retention(keep, now).make_room(&held, arriving);
+            retention(keep, now).make_room(&held, is_arriving);
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
             assert_eq!(kept, expected, "{keep:?}");
             let others = left(folder).len() - kept.len();
@@ -312,9 +301,9 @@ pub(crate) mod tests {
         }
         let held = OsDirectory::open(folder).expect("held");
         let now = SystemTime::now();
-        retention(Keep::new().files(2), now).make_room(&held, None);
+        retention(Keep::new().files(2), now).make_room(&held, false);
         assert_eq!(left(folder).len(), 3);
-        retention(Keep::new().files(1), now).make_room(&held, None);
+        retention(Keep::new().files(1), now).make_room(&held, false);
         assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
     }
 

@@ -14,8 +14,8 @@ use inkstone_appender::{
     Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
 };
 
-use super::told;
-use crate::parse::{duration, kept_size, size};
+use super::run::{LAST_WORDS, say};
+use crate::parse::{duration, size};
 use crate::place;
 
 const EXAMPLES: &str = "\
@@ -57,9 +57,6 @@ pub(crate) struct TeeArguments {
     /// Keep rotated files for this many days
     #[arg(long, value_name = "N")]
     keep_days: Option<u32>,
-    /// Keep the newest rotated files that have this much together: 1GiB
-    #[arg(long, value_name = "SIZE", value_parser = kept_size)]
-    keep_bytes: Option<u64>,
     /// Compress rotated files
     #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS))]
     compress: Option<Compression>,
@@ -184,7 +181,6 @@ impl TeeArguments {
         let keep = Keep::new();
         let keep = self.keep_files.map_or(keep, |files| keep.files(files));
         let keep = self.keep_days.map_or(keep, |days| keep.days(days));
-        let keep = self.keep_bytes.map_or(keep, |bytes| keep.bytes(bytes));
         let when_full = self.drop_after.map_or(WhenFull::Block, WhenFull::DropAfter);
         let survive = match self.survive() {
             Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),
@@ -204,7 +200,7 @@ impl TeeArguments {
             .on_event(|event| match event {
                 // `run.rs` reports lost lines at the end.
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
-                event => told::say_event(event),
+                event => say(event, Duration::ZERO),
             });
         if self.survive.1 {
             builder = builder.must_survive();
@@ -220,7 +216,7 @@ impl TeeArguments {
         // Behind a link is the directory that matters.
         let file = self.file().canonicalize().unwrap_or_else(|_| self.file().to_path_buf());
         if let (Survive::PowerLoss(_), Some(directory)) = (self.survive(), file.parent()) {
-            place::warnings(directory).iter().for_each(told::say);
+            place::warnings(directory).iter().for_each(|warning| say(warning, LAST_WORDS));
         }
         Ok(opened)
     }

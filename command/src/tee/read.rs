@@ -184,7 +184,7 @@ impl Way<'_> {
             from = to;
         }
         if let Some(echo) = self.echo.filter(|_| from > 0) {
-            echo.offer(&self.lines.bytes[..from], self.lines.ends.len() as u64);
+            echo.offer(&self.lines.bytes[..from]);
         }
         self.lines.take(from);
         Ok(())
@@ -205,7 +205,7 @@ impl Way<'_> {
         if log.write_all(rest).is_ok()
             && let Some(echo) = self.echo
         {
-            echo.offer(rest, 1);
+            echo.offer(rest);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! the echo. [`OVERTIME`] after it everything has ended, the final messages too, unless a slow disk
 //! still takes something.
 
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -23,10 +24,9 @@ use inkstone_io::{Input, InputStop};
 use signal_hook::consts::SIGHUP;
 
 use super::arguments::{TeeArguments, refuse_own_input};
-use super::echo::{Echo, Missing};
+use super::echo::Echo;
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
-use super::told::{self, LAST_WORDS, say};
 use crate::code_of;
 use crate::signals::{self, ENDED};
 use crate::threads;
@@ -44,8 +44,8 @@ const LATE: Duration = Duration::from_millis(750);
 const READ_STILL: Duration = Duration::from_millis(500);
 /// After that the disk is waited for while it takes anything within this time.
 const DISK_STILL: Duration = Duration::from_millis(250);
-/// The final messages get at least this long.
-const WORDS_LEAST: Duration = Duration::from_millis(100);
+/// At the end, a reader of stderr that reads nothing is waited for this long.
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// One read of a full pipe.
 const READ_BYTES: usize = 256 << 10;
 /// One page of a pipe: a kill loses no more than this, besides the pipe.
@@ -104,13 +104,19 @@ struct Run {
 pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
     // First, while there is one thread: so no signal is lost.
     let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
-    told::start()?;
     let code = run.work(arguments).unwrap_or_else(|error| {
-        say(format_args!("{error:#}"));
+        say(format_args!("{error:#}"), LAST_WORDS);
         code_of(&error)
     });
-    run.end_words();
+    inkstone_io::say_what_was_left_out(PROGRAM, LAST_WORDS);
     Ok(code)
+}
+
+const PROGRAM: &str = "inkstone";
+
+/// Prints a message on stderr, if there is room for it within this time.
+pub(super) fn say(what: impl fmt::Display, at_most: Duration) {
+    inkstone_io::say(PROGRAM, what, at_most);
 }
 
 impl Run {
@@ -128,7 +134,7 @@ impl Run {
             return Ok(ExitCode::from(ENDED));
         };
         if let Some(recovery) = guard.recovery() {
-            say(recovery);
+            say(recovery, LAST_WORDS);
         }
         let write = |path| PidFile::write(path, arguments.file());
         let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
@@ -357,7 +363,7 @@ impl Run {
         }
     }
 
-    fn end_echo(&mut self, echo: &Echo) -> Option<Missing> {
+    fn end_echo(&mut self, echo: &Echo) -> Option<String> {
         let called_at = Instant::now();
         // Without a signal only the echo's reader waits for this process.
         echo.finish(|| {
@@ -370,20 +376,11 @@ impl Run {
             self.behind_deadline(LATE)
         })
     }
+}
 
-    /// Waits until stderr has taken the final messages, at most for a second or what the deadline
-    /// leaves of it; another signal ends the wait.
-    fn end_words(&mut self) {
-        let now = Instant::now();
-        let end = self
-            .behind_deadline(OVERTIME)
-            .map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
-        let until = end.max(now + WORDS_LEAST);
-        told::finish(until, || match self.events.try_recv() {
-            Ok(Event::Signal(signal)) => !self.is_wish(signal),
-            _ => true,
-        });
-    }
+/// Prints a part of the final report.
+fn tell(what: impl fmt::Display) {
+    say(what, LAST_WORDS);
 }
 
 /// The data of the final report.
@@ -392,7 +389,8 @@ struct End<'a> {
     log: &'a LogWriter,
     count: &'a Count,
     closed: Option<io::Result<()>>,
-    missing: Option<Missing>,
+    /// Why something was not echoed.
+    missing: Option<String>,
 }
 
 impl End<'_> {
@@ -408,28 +406,20 @@ impl End<'_> {
             && !read.is_all
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-            say(format_args!("{name}: stdin did not end in time, and its rest was not read"));
+            tell(format_args!("{name}: stdin did not end in time, and its rest was not read"));
         }
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
             let (lines, bytes) = (stats.dropped_lines, stats.dropped_bytes);
-            say(format_args!("{lines} lines were dropped ({bytes} bytes), as --drop-after says"));
+            tell(format_args!("{lines} lines were dropped ({bytes} bytes), as --drop-after says"));
         }
         let mut is_good = self.tell_unwritten(read, stats);
-        if stats.vanished_bytes > 0 {
-            is_good = false;
-            let bytes = stats.vanished_bytes;
-            say(format_args!(
-                "{bytes} bytes that were written are missing: the disk came back without them"
-            ));
-        }
         if let Some(Err(error)) = &input {
             is_good = false;
-            say(format_args!("{error:#}"));
+            tell(format_args!("{error:#}"));
         }
-        if let Some(Missing { amount, why }) = &self.missing {
-            let (lines, bytes) = (amount.lines, amount.bytes);
-            say(format_args!("{lines} lines were not echoed to stdout ({bytes} bytes): {why}"));
+        if let Some(why) = &self.missing {
+            tell(format_args!("some lines were not echoed to stdout: {why}"));
         }
         match signal {
             _ if !is_good || self.missing.is_some() => ExitCode::FAILURE,
@@ -457,14 +447,14 @@ impl End<'_> {
             let is_kept = self.arguments.survive() != Survive::Nothing;
             let kept =
                 if is_kept { "; the next start writes those that the log has taken" } else { "" };
-            say(format_args!(
+            tell(format_args!(
                 "of {} lines that were read, {lines} were not written ({bytes} bytes): {why}{kept}",
                 read.lines
             ));
             return false;
         }
         if let Some(why) = &why {
-            say(why);
+            tell(why);
         }
         matches!(self.closed, Some(Ok(())))
     }

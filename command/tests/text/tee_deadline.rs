@@ -117,8 +117,8 @@ fn a_signal_ends_the_echo_also_when_the_input_and_the_log_have_ended() {
     over.send(()).expect("it reads still");
     let echoed = reader.join().expect("the reader") as u64;
     let (code, told) = code_and_words(&tee.wait_with_output().expect("its end"));
-    let missing = numbers(&told, "were not echoed")[1];
-    assert_eq!((code, missing + echoed), (Some(1), all.len() as u64), "{told}");
+    let is_said = told.contains("some lines were not echoed");
+    assert!(code == Some(1) && is_said && echoed < all.len() as u64, "{told}");
 }
 
 #[test]

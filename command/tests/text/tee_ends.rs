@@ -165,22 +165,22 @@ fn lines(count: usize) -> String {
 
 #[test]
 fn a_reader_of_the_echo_that_stands_still_stops_no_line_of_the_log() {
-    for full in ["block", "drop-oldest", "drop-newest", "block-for"] {
+    for full in [&[][..], &["--drop-after", "0s"]] {
         let (_directory, file) = place();
         // With room for all of them, so that no policy drops a line for the disk's sake.
-        let mut tee = start(&file, &["--echo", "--when-full", full, "--buffers", "64MiB"]);
+        let mut tee = start(&file, &[&["--echo", "--buffers", "64MiB"], full].concat());
         let all = lines(300_000);
         put(&mut tee, &all);
         // Nobody has read a byte of it so far.
         let mut out = tee.stdout.take().expect("a pipe");
         let (code, told) = code_and_words(&fed(tee, b""));
-        assert!(text(&file) == all, "{full}: {} of {} bytes", text(&file).len(), all.len());
+        assert!(text(&file) == all, "{full:?}: {} of {} bytes", text(&file).len(), all.len());
         let mut echoed = String::new();
         out.read_to_string(&mut echoed).expect("what is in the pipe");
         assert!(code == Some(1) && told.contains("did not keep up"), "{told}");
-        let missing = numbers(&told, "were not echoed");
-        let found = [echoed.matches('\n').count() as u64, echoed.len() as u64];
-        assert_eq!([missing[0] + found[0], missing[1] + found[1]], [300_000, all.len() as u64]);
+        // Whole lines are left out, and those that are there are in order.
+        let found: Vec<u64> = echoed.lines().map(|line| line.parse().expect("whole")).collect();
+        assert!(found.is_sorted() && found.len() < 300_000 && !found.is_empty(), "{told}");
     }
 }
 
@@ -199,12 +199,9 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
     let into_full = tee(&file, &["--echo"]).stdout(full).spawn().expect("inkstone");
     let failed = fed(into_full, b"one\ntwo");
     assert!(text(&file) == all + "one\ntwo");
-    for (output, missing, why) in
-        [(output, [100_000, 10_000_000], "its reader closed it"), (failed, [2, 7], "No space left")]
-    {
+    for (output, why) in [(output, "its reader closed it"), (failed, "No space left")] {
         let (code, told) = code_and_words(&output);
         assert!(code == Some(1) && told.contains(why), "{told}");
-        assert_eq!(numbers(&told, "were not echoed")[..2], missing);
     }
 }
 
@@ -219,7 +216,7 @@ fn a_signal_does_not_hide_that_something_was_not_echoed() {
     // After it has handled the signal, by which it would have ended with 130.
     until("the signal is taken", || !has_pending(tee.id()));
     let output = fed(tee, b"");
-    assert!(said(&output).contains("1 lines were not echoed"), "{}", said(&output));
+    assert!(said(&output).contains("some lines were not echoed"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -241,12 +238,11 @@ fn a_line_is_echoed_to_a_reader_that_reads_unless_it_is_too_long_for_memory() {
     }
     let (echoed, code, told) = echo_of(33 << 20, &[]);
     assert_eq!((echoed, code), (vec![5, 4, 0], Some(1)), "{told}");
-    let amount = format!("1 lines were not echoed to stdout ({} bytes)", (33 << 20) + 1);
-    assert!(told.contains(&amount) && told.contains("longer than 32 MiB"), "{told}");
+    assert!(told.contains("longer than 32 MiB"), "{told}");
 }
 
 #[test]
-fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later() {
+fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_how_many_were_left_out() {
     let directory = tempfile::tempdir().expect("a directory");
     let logs = directory.path().join("logs");
     let file = logs.join("s.log");
@@ -271,7 +267,5 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     assert_eq!(tee.wait().expect("its end").code(), Some(0));
     assert_eq!(text(&file), "two\nthree\n");
     let told = told.join().expect("a thread").expect("text");
-    for words in ["cannot be written", "written again"] {
-        assert!(told.contains(words), "{}", told.trim());
-    }
+    assert!(told.contains("messages left out here"), "{}", told.trim());
 }

@@ -92,12 +92,10 @@ pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reu
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
-#[cfg(feature = "text-log")]
-pub use text_log::outlet::{Amount, Outlet, OutletState};
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::stage_file::StageFile;
 #[cfg(feature = "text-log")]
-pub use text_log::stderr::Messages;
+pub use text_log::stderr::{say, say_what_was_left_out};
 #[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
 pub use yielding::AdaptiveYielding;

@@ -6,7 +6,6 @@
 pub(crate) mod append_file;
 #[cfg(target_os = "linux")]
 pub(crate) mod memory;
-pub(crate) mod outlet;
 #[cfg(target_os = "linux")]
 pub(crate) mod stage_file;
 pub(crate) mod stderr;

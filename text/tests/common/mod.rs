@@ -31,7 +31,6 @@ pub(crate) const BOUND: u64 = 1000;
 
 pub(crate) const EIO: i32 = 5;
 pub(crate) const EACCES: i32 = 13;
-pub(crate) const EFBIG: i32 = 27;
 pub(crate) const ENOSPC: i32 = 28;
 
 /// One test at a time: a forked child must find no lock that another test holds.

@@ -14,7 +14,7 @@ use crate::common::{
     ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
     stages_in, turn, wait_until,
 };
-use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
+use inkstone_appender::{Builder, LogWriter, Survive};
 
 /// With buffers of which one alone is more than a bounded file takes, and its events.
 fn builder(path: &Path) -> (Builder, Told) {
@@ -138,19 +138,6 @@ fn limited() {
             let error = builder.survive(Survive::Kill).open().expect_err("the log is too large");
             is_limit(error.to_string());
         }
-        // The file has no room for even one byte; the next one has.
-        "rotation" | "bringing-back-rotated" => {
-            let told = Told::default();
-            let builder = builder.survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));
-            let (log, guard) = builder.on_event(told.hook()).open().expect("opened");
-            say(&log, "behind\n");
-            guard.flush(LONG).expect("it goes on in the next file");
-            guard.close().expect("closed");
-            assert_eq!(log.stats().rotations, 1);
-            assert_eq!(told.count("File too large"), 1);
-            let expected = if word == "rotation" { "behind\n" } else { "line\nbehind\n" };
-            assert_eq!(read(path), expected);
-        }
         other => panic!("{other}?"),
     }
 }
@@ -158,8 +145,7 @@ fn limited() {
 #[test]
 fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
     let Some(_turn) = turn("a limit and a stage") else { return };
-    let mut words =
-        vec!["output-thread", "stage", "rotation", "bringing-back-rotated", "bringing-back"];
+    let mut words = vec!["output-thread", "stage", "bringing-back"];
     words.extend(cfg!(feature = "gzip").then_some("janitor"));
     for word in words {
         let (directory, path) = place();
@@ -168,7 +154,7 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
             let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
             builder.survive(Survive::Kill).stage_directory(memory.path())
         };
-        if word.starts_with("bringing-back") {
+        if word == "bringing-back" {
             killed(kept(), MoodyDisk::new(Mood::Fails(28)), |log| say(log, "line\n"));
         }
         let full = |path: &Path| {

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{
-    DAY, EACCES, EFBIG, EIO, ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, Told, append, error, line,
-    memory, names, say, set_modified, small, stage_in, stages_in, turn, wait_until,
+    DAY, EACCES, EIO, ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, Told, append, error, line, memory,
+    names, say, set_modified, small, stage_in, stages_in, turn, wait_until,
 };
 use fastrand::Rng;
 use inkstone_appender::{
@@ -32,13 +32,12 @@ use inkstone_io::AppendFile;
 /// A rotated file that is too old, where files are kept for ten days.
 const TOO_OLD: &str = "a.log.20200101T000000Z.0";
 const LEFT: [&str; 2] = [".a.log.inkstone-next", "a.log.20200101T000001Z.0.gz.part"];
-const SOME_MOODS: [Mood; 7] = [
+const SOME_MOODS: [Mood; 6] = [
     Mood::Works,
     Mood::Fails(ENOSPC),
     Mood::Fails(EIO),
     Mood::FailsHalfway(ENOSPC),
     Mood::FailsHalfway(EIO),
-    Mood::FailsBeyond(EFBIG),
     Mood::FailsBeyond(ENOSPC),
 ];
 
@@ -323,8 +322,7 @@ impl World {
         };
         let (mut steps, mut mood) = (Vec::new(), Mood::Works);
         for _ in 0..random.usize(1..9) {
-            let is_limit = mood == Mood::FailsBeyond(EFBIG) && rotation != Rotation::new();
-            let flows = mood == Mood::Works || is_limit;
+            let flows = mood == Mood::Works;
             let step = match random.u8(..16) {
                 0..=5 => {
                     let first = self.lines;
@@ -430,13 +428,12 @@ impl World {
         let stats = log.stats();
         assert_eq!(stats.lines, stats.written_lines + stats.unwritten_lines, "{stats:?}");
         assert!(closed.is_ok() == (stats.unwritten_lines == 0), "{closed:?} {stats:?}");
-        // A file at its limit is ended, if files are rotated, and nothing else is in the way.
         let is_plain = |step: &Step| match step {
             Step::Put(_) | Step::LoseStage(_) => true,
-            Step::Mood(mood) => matches!(mood, Mood::Works | Mood::FailsBeyond(EFBIG)),
+            Step::Mood(mood) => *mood == Mood::Works,
             _ => false,
         };
-        if life.rotation != Rotation::new() && life.steps.iter().all(is_plain) {
+        if life.steps.iter().all(is_plain) {
             assert!(closed.is_ok(), "{closed:?}");
         }
         if let Err(error) = closed {

@@ -154,11 +154,10 @@ fn a_value_that_cannot_be_formatted_is_an_error_within_another_too() {
 /// A log whose janitor has an event as soon as it starts, for which the hook does this. Without
 /// gzip the janitor has none.
 fn with_janitor(path: &Path, hook: impl Fn() + Send + Sync + 'static) -> Builder {
-    // The compressed form of this one is something else.
-    for (ending, text) in [("", "a line\n"), (".gz", "something else")] {
-        let name = format!("a.log.20261121T160537Z.0{ending}");
-        std::fs::write(path.with_file_name(name), text).expect("written");
-    }
+    // Nothing can be written where the compressed form of this one is to be written.
+    let name = "a.log.20261121T160537Z.0";
+    std::fs::write(path.with_file_name(name), "a line\n").expect("written");
+    std::fs::create_dir(path.with_file_name(format!("{name}.gz.part"))).expect("made");
     let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10);
     #[cfg(feature = "gzip")]
     let builder = builder.compress(inkstone_appender::Compression::Gzip);
