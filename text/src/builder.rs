@@ -42,7 +42,6 @@ pub struct Builder {
     pub(crate) events: Events,
     pub(crate) drain_timeout: Duration,
     pub(crate) clock: Clock,
-    pub(crate) file_mode: u32,
 }
 
 impl fmt::Debug for Builder {
@@ -69,7 +68,6 @@ impl Builder {
             events: Events::default(),
             drain_timeout: DRAIN_TIMEOUT,
             clock: Clock::default(),
-            file_mode: FILE_MODE,
         }
     }
 
@@ -163,13 +161,6 @@ impl Builder {
         Self { drain_timeout: at_most, ..self }
     }
 
-    /// Sets the mode of the first file, less the umask (0666); its owner may always write. Each
-    /// later file has owner, group and mode of the previous one.
-    #[must_use]
-    pub fn file_mode(self, mode: u32) -> Self {
-        Self { file_mode: mode & 0o777 | 0o200, ..self }
-    }
-
     /// Sets the clock (the system's) that decides when a file is due, names rotated files and finds
     /// those that are too old. It runs in the log's threads.
     #[must_use]
@@ -198,9 +189,9 @@ impl Builder {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        OsDirectory::create_in_parent(folder, self.file_mode)?;
+        OsDirectory::create_in_parent(folder, FILE_MODE)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
-        let folder = Folder::open(folder, name, self.file_mode)?;
+        let folder = Folder::open(folder, name)?;
         let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
         if name.len() > most {
             let bytes = name.len();

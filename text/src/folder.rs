@@ -35,8 +35,6 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// The name of the log's file.
     log: String,
-    /// Mode of the files created in it.
-    file_mode: u32,
     held: Mutex<Held>,
 }
 
@@ -47,9 +45,9 @@ enum Held {
 }
 
 impl Folder {
-    pub(crate) fn open(path: PathBuf, log: &str, file_mode: u32) -> Result<Self> {
-        let held = Mutex::new(Held::Here(Arc::new(OsDirectory::open(&path)?.file_mode(file_mode))));
-        Ok(Self { path, log: log.to_owned(), file_mode, held })
+    pub(crate) fn open(path: PathBuf, log: &str) -> Result<Self> {
+        let held = Mutex::new(Held::Here(Arc::new(OsDirectory::open(&path)?.file_mode(FILE_MODE))));
+        Ok(Self { path, log: log.to_owned(), held })
     }
 
     pub(crate) fn log(&self) -> &str {
@@ -84,7 +82,7 @@ impl Folder {
     /// if there is none.
     pub(crate) fn look_again(&self) {
         if let Ok(found) = OsDirectory::open(&self.path) {
-            let found = found.file_mode(self.file_mode);
+            let found = found.file_mode(FILE_MODE);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Held::Here(Arc::new(found));
         }
     }
@@ -119,7 +117,7 @@ impl Folder {
 
     /// The directory that the path leads to now, if it has the log's file.
     fn find(&self) -> Result<OsDirectory> {
-        let found = OsDirectory::open(&self.path)?.file_mode(self.file_mode);
+        let found = OsDirectory::open(&self.path)?.file_mode(FILE_MODE);
         found.open(&self.log, &OpenFile::existing().read_only()).map_err(|error| {
             if error.kind() != ErrorKind::NotFound {
                 return error;

@@ -9,7 +9,7 @@
 //! and is compressed again.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,18 +143,12 @@ impl Sweep<'_> {
         cloned.map_err(|error| Error::new("open log", self.directory.path().join(name), error))
     }
 
-    /// Removes what a killed process has not finished; keeps files that a living process is making:
-    /// these are locked, and a kill releases the lock.
+    /// Removes what a killed process has not finished: no other one has the log.
     fn remove_parts(&self) -> Result<()> {
         let log = self.chores.folder.log();
-        let is_being_made = |part: &String| {
-            let locked = self.open(part).map(|file| file.try_lock());
-            matches!(locked, Ok(Err(TryLockError::WouldBlock)))
-        };
         let files = rotated_files(self.directory, log)?;
         let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
-        let left = parts.filter(|part| !is_being_made(part));
-        left.map(|part| remove(self.directory, &part)).fold(Ok(()), Result::and)
+        parts.map(|part| remove(self.directory, &part)).fold(Ok(()), Result::and)
     }
 
     /// Newest first, since these are likely to stay. Lists the files again after each: others are
@@ -218,9 +212,6 @@ impl Sweep<'_> {
         let source = self.open(name).map_err(io::Error::other)?;
         let mut source = Stoppable { file: &source, stop: self.stop };
         let target = AppendFile::create_private(self.directory, part).map_err(io::Error::other)?;
-        // Other processes leave it alone while it is locked; without working locks they may remove
-        // it, and it is made again.
-        let _ = target.std_file().try_lock();
         // The owner of the file that is read: another may have its name by now. If the owner cannot
         // be set, the rotation has already reported that.
         let _ = target.give_to(Owner::of(&source.file.metadata()?));
@@ -265,7 +256,6 @@ impl Read for Stoppable<'_> {
 #[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
-    use crate::folder::FILE_MODE;
     use crate::options::Keep;
     use crate::rotated::plain;
     use crate::rotated::tests::left;
@@ -274,7 +264,7 @@ mod tests {
     use std::path::Path;
 
     fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
-        let folder = Arc::new(Folder::open(folder.into(), "a.log", FILE_MODE).expect("held"));
+        let folder = Arc::new(Folder::open(folder.into(), "a.log").expect("held"));
         let events = Events::to(|_| {});
         let retention = Arc::new(Retention::new("a.log", keep, Clock::default(), events.clone()));
         Chores { folder, retention, compression, events }
@@ -320,21 +310,5 @@ mod tests {
         let file = File::open(whole).expect("there");
         flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("whole");
         assert_eq!(text, "line\n");
-    }
-
-    #[test]
-    fn what_a_living_process_is_making_stays() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let folder = directory.path();
-        let parts = [0, 1].map(|number| format!("a.log.20261121T160533Z.{number}.gz.part"));
-        let [living, _killed] =
-            parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
-        living.try_lock().expect("nobody else has it");
-        let chores = chores(folder, Keep::new(), Compression::None);
-        sweep(&chores);
-        assert_eq!(left(folder), parts[..1]);
-        drop(living);
-        sweep(&chores);
-        assert_eq!(left(folder), [""; 0]);
     }
 }

@@ -25,8 +25,8 @@
 //! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer`
 //! takes: `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, which
 //! returns a writer and a guard as before. The guard must live until the end of `main`. Lines are
-//! not dropped unless [`WhenFull`] says so. `examples/text-log` is a whole example, with one for
-//! the `log` facade and one without either. (A logger that calls `flush` for every record, as
+//! not dropped unless [`WhenFull`] says so. `examples/text-log` is a whole example, with another
+//! for the `log` facade. (A logger that calls `flush` for every record, as
 //! env_logger does with a piped target, gets a real flush for every record.)
 //!
 //! # How it works

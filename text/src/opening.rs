@@ -219,8 +219,7 @@ fn bring_back(
     let memory = if stage.is_some() { None } else { Some(buffers_in_memory(builder.layout())?) };
     let directory = output.folder.get()?;
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
-    let is_due = is_old || builder.rotation.at_start;
-    let is_arriving = is_due && seen.is_some_and(|named| named.facts.len_bytes > 0);
+    let is_arriving = is_old && seen.is_some_and(|named| named.facts.len_bytes > 0);
     // The lines of a killed process are worth some waiting.
     let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
     let at_most = if has_lines { builder.drain_timeout } else { Duration::ZERO };

@@ -40,7 +40,6 @@ pub struct Rotation {
     pub(crate) bytes: Option<u64>,
     pub(crate) every: Option<Duration>,
     pub(crate) zone: Zone,
-    pub(crate) at_start: bool,
 }
 
 impl Rotation {
@@ -74,12 +73,6 @@ impl Rotation {
     #[must_use]
     pub fn zone(self, zone: Zone) -> Self {
         Self { zone, ..self }
-    }
-
-    /// When the log is opened.
-    #[must_use]
-    pub fn at_start(self) -> Self {
-        Self { at_start: true, ..self }
     }
 }
 

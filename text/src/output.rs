@@ -373,11 +373,7 @@ impl Output {
             // In the past, until there is a new file.
             self.boundary = Some(UNIX_EPOCH);
         }
-        if self.rotation.at_start && facts.len_bytes > 0 {
-            self.rotate_or_tell(facts, is_old);
-        } else {
-            self.rotate_if_due(facts, 0);
-        }
+        self.rotate_if_due(facts, 0);
         self.sync_quietly();
     }
 

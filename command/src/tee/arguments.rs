@@ -48,9 +48,6 @@ pub(crate) struct TeeArguments {
     /// rotated files are in UTC)
     #[arg(long, value_name = "CLOCK", default_value = "utc", value_parser = one_of(TIMES))]
     rotate_time: Zone,
-    /// Start a new file now
-    #[arg(long)]
-    rotate_at_start: bool,
     /// Keep this many rotated files
     #[arg(long, value_name = "N")]
     keep_files: Option<usize>,
@@ -60,10 +57,6 @@ pub(crate) struct TeeArguments {
     /// Compress rotated files
     #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS))]
     compress: Option<Compression>,
-    /// Permissions of the first file, in octal (0640); later files copy those of the previous one
-    /// [default: 0666 less the umask]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
-    file_mode: Option<u32>,
     /// When every buffer is full because the disk is too slow, drop a line after it has waited this
     /// long; 0s drops it at once [default: it waits until there is room]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -167,17 +160,11 @@ fn buffers_size(text: &str) -> Result<u64, String> {
     }
 }
 
-fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
-}
-
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
         let rotation = Rotation::new().zone(self.rotate_time);
         let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
         let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
-        let rotation = if self.rotate_at_start { rotation.at_start() } else { rotation };
         let keep = Keep::new();
         let keep = self.keep_files.map_or(keep, |files| keep.files(files));
         let keep = self.keep_days.map_or(keep, |days| keep.days(days));
@@ -204,9 +191,6 @@ impl TeeArguments {
             });
         if self.survive.1 {
             builder = builder.must_survive();
-        }
-        if let Some(mode) = self.file_mode {
-            builder = builder.file_mode(mode);
         }
         Ok(builder)
     }
@@ -268,12 +252,6 @@ pub(super) fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modes() {
-        assert_eq!((mode("640"), mode("0640")), (Ok(0o640), Ok(0o640)));
-        assert!(mode("1777").is_err() && mode("rw").is_err() && mode("8").is_err());
-    }
 
     #[test]
     fn periods() {

@@ -314,10 +314,9 @@ impl World {
     fn plan_life(&mut self) -> Life {
         let random = &mut self.random;
         let survive = if random.bool() { Survive::Kill } else { Survive::PowerLoss(LONG) };
-        let rotation = match random.u8(..4) {
+        let rotation = match random.u8(..3) {
             0 => Rotation::new().at_bytes(16 << 10),
             1 => Rotation::new().every(DAY),
-            2 => Rotation::new().at_start(),
             _ => Rotation::new(),
         };
         let (mut steps, mut mood) = (Vec::new(), Mood::Works);
@@ -606,7 +605,6 @@ impl World {
                 set_modified(&self.log(), SystemTime::now() - 3 * DAY);
                 builder.rotate(Rotation::new().every(DAY)).open_on(disk.clone())
             }
-            3 => builder.rotate(Rotation::new().at_start()).open_on(disk.clone()),
             _ => builder.open_on(disk.clone()),
         };
         let (_log, guard) = opened.unwrap_or_else(|error| panic!("{error}"));
@@ -621,7 +619,7 @@ impl World {
         }
         assert_eq!(guard.close().is_err(), is_durable && has_bytes && what == 0);
         // They were put before it was due.
-        if (what == 2 && is_there || what == 3) && has_bytes {
+        if what == 2 && is_there && has_bytes {
             assert_eq!(crate::common::read(&self.log()), "");
         }
         let names = names(&self.at());

@@ -158,7 +158,7 @@ fn rotation_keeps_owner_and_mode() {
     let expected = give_away(&path);
     // The second finds what the first has left.
     for _ in 0..2 {
-        let builder = rotating(&path).rotate(Rotation::new().at_bytes(16 << 10).at_start());
+        let builder = rotating(&path).rotate(Rotation::new().at_bytes(16 << 10));
         #[cfg(feature = "gzip")]
         let builder = builder.compress(inkstone_appender::Compression::Gzip);
         let (log, guard) = builder.open().expect("opened");
@@ -213,19 +213,6 @@ fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
         assert!(!path.is_symlink() && !next.is_symlink());
         assert_eq!(fs::metadata(&path).expect("there").nlink(), 1, "{what}");
         assert_eq!(owner(&path), expected, "{what}");
-    }
-}
-
-#[test]
-fn the_mode_of_the_first_file_can_be_chosen() {
-    for (mode, expected) in [(0o600, 0o600), (0o440, 0o640)] {
-        let (directory, path) = place();
-        let (log, guard) = rotating(&path).file_mode(mode).open().expect("opened");
-        put(&log, 0..1000);
-        guard.close().expect("closed");
-        for name in names(directory.path()) {
-            assert_eq!(owner(&directory.path().join(&name)).2, expected, "{name}");
-        }
     }
 }
 
