@@ -91,7 +91,7 @@ struct Files {
 }
 
 /// A file, or the directory of a server.
-pub fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
+fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
         ino: INodeNo(inode),

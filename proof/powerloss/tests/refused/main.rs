@@ -1,8 +1,8 @@
-//! What a log does where something that it asks of the system is refused: by a sandbox, by a file
-//! system, by a disk that is dying. One program, which walks the tables.
+//! What a log does where something that it asks of the system is refused: by a sandbox, by a disk
+//! that is dying. One program, which walks the tables.
 //!
 //! *Owns*: the story that is told in each such place. *May not touch*: how something is refused
-//! (`sandbox.rs`, `odd.rs`, `dying.rs`).
+//! (`sandbox.rs`, `dying.rs`).
 //!
 //! In each place: what has a substitute goes on; what is needed is an error that says what to do.
 //! Nothing acknowledged is lost, and nothing becomes impossible to open.
@@ -13,7 +13,6 @@
 mod host_support;
 
 mod dying;
-mod odd;
 mod sandbox;
 
 use std::path::Path;
