@@ -14,13 +14,13 @@ use clap::Args;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
-use inkstone_powerloss::medium::{PowerCut, Which};
+use inkstone_powerloss::medium::{Choice, Medium as _, Place, PowerCut};
 use inkstone_powerloss::replay::Recorded;
 
 const EXAMPLES: &str = "\
 Examples:
   sudo inkstone powerloss strategies --fs xfs --strategy write-only --keep .     keeps a recording
-  sudo inkstone powerloss replay one.rec                          checks states at every cut
+  sudo inkstone powerloss replay one.rec                          checks 100 states
   sudo inkstone powerloss replay one.rec --entry 200 --subset all    checks one state
   inkstone powerloss show one.rec --entries                       lists what reached the disk";
 
@@ -29,15 +29,14 @@ Examples:
 pub(crate) struct ReplayArguments {
     /// A recording
     file: PathBuf,
-    /// Cut after this many entries [default: everywhere]
-    #[arg(long, value_name = "N")]
+    /// Cut after this many entries [default: at any moment]
+    #[arg(long, value_name = "N", requires = "subset")]
     entry: Option<usize>,
     /// Which of the sectors in flight reached the disk: none, all, bits:N or drawn:SEED
-    /// [default: some of each kind]
     #[arg(long, value_name = "SUBSET", requires = "entry", value_parser = str::parse::<Subset>)]
     subset: Option<Subset>,
-    /// States for each cut
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// States, cut at any moment
+    #[arg(long, value_name = "N", default_value_t = 100)]
     states: usize,
     /// Cut the power again while each state is judged
     #[arg(long)]
@@ -73,11 +72,25 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     can_run(recorded.kind())?;
     say!("{}", recording.head().unwrap_or_default());
     let &ReplayArguments { entry, subset, states, again, seed, .. } = arguments;
-    let which = Which { entry, subset, states, again, seed };
+    let range = recorded.range();
+    if let Some(entry) = entry.filter(|entry| !range.contains(entry)) {
+        let (first, last) = range.into_inner();
+        bail!("entry {entry}: it was written in entries {first}..={last}");
+    }
+    let place = entry.zip(subset).map(|(entry, subset)| Place { entry, subset });
+    let choice = Choice {
+        sampled: states,
+        from: *range.start(),
+        again_every: u64::from(again),
+        place,
+        seed,
+        ..Choice::default()
+    };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let (mut states, mut broken) = (0, 0);
     let mut medium = PowerCut::new(&machine, recorded.kind());
-    let shown = medium.replay(&recording, recorded.range(), &which, &mut |state| {
+    medium.recording = recording;
+    let shown = medium.states(&choice, &mut |state| {
         states += 1;
         if let Err(why) = recorded.judge(state) {
             broken += 1;

@@ -102,11 +102,7 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
 fn the_power_finds_what_a_kill_cannot() {
     for kind in here("the_power_finds_what_a_kill_cannot", &[FsKind::Ext4, FsKind::Xfs]) {
         for (sync, code, words) in [
-            (
-                "sync items",
-                0,
-                &["every promise held", "right behind a line, nothing unflushed kept"][..],
-            ),
+            ("sync items", 0, &["every promise held", "behind a line"][..]),
             ("true", 1, &["is missing"]),
         ] {
             let directory = directory();

@@ -65,37 +65,25 @@ pub fn run(
     Ok(result)
 }
 
-/// What starts the clock of the kill.
+/// When a writer is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trigger {
-    /// The writer was started: it is killed while it opens the log. The delay is in thousandths of
-    /// a recent opening's time.
-    Start,
-    Open,
-    /// This many acknowledgements were reported.
-    Acknowledgements(u32),
-    /// The writer is about to close the log.
+enum Moment {
+    /// While it starts or opens the log: after so many thousandths of a recent opening's time.
+    Opening(u64),
+    /// After so many acknowledgements; `is_stopped`: it is stopped first, while a second opening
+    /// and a reader are tried.
+    InUse { acknowledged: u64, is_stopped: bool },
+    /// It is about to close the log.
     Closing,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Kill,
-    /// Stopped, while a second opening and a reader are tried, and killed without being continued.
-    Stop,
-    /// Stopped likewise, continued for this long, and killed.
-    StopAndGoOn(Duration),
 }
 
 /// What one round does, from its seed.
 #[derive(Debug, Clone)]
 struct Round {
     usage: Usage,
-    trigger: Trigger,
-    /// After the trigger, in microseconds; after [`Trigger::Start`] in thousandths of a recent
-    /// opening's time.
-    delay: u64,
-    manner: Manner,
+    moment: Moment,
+    /// Then this time passes.
+    delay: Duration,
 }
 
 impl Round {
@@ -104,7 +92,12 @@ impl Round {
         let mut rng = fastrand::Rng::with_seed(
             campaign.seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
-        let mut usage = Usage {
+        let moment = match rng.u8(..16) {
+            0..=2 => Moment::Opening(rng.u64(..1100)),
+            3 | 4 => Moment::Closing,
+            turn => Moment::InUse { acknowledged: rng.u64(..200), is_stopped: turn < 7 },
+        };
+        let usage = Usage {
             threads: [1, 2, 8][rng.usize(..3)],
             seed: rng.u64(..),
             life: number,
@@ -112,36 +105,12 @@ impl Round {
             kind: None,
             way: [None, None, Some(Way::BufferedFdatasync)][rng.usize(..3)],
             length: None,
-            ends_after: None,
+            ends_after: (moment == Moment::Closing).then(|| rng.u32(..100)),
             mistake: campaign.mistake,
         };
-        let (mut trigger, mut manner, mut delay) = (Trigger::Open, Manner::Kill, rng.u64(..30_000));
-        match rng.u8(..16) {
-            0..=2 => (trigger, delay) = (Trigger::Start, rng.u64(..1100)),
-            3 | 4 => {
-                (trigger, delay) = (Trigger::Closing, rng.u64(..600));
-                usage.ends_after = Some(rng.u32(..100));
-            }
-            5 => manner = Manner::Stop,
-            6 => manner = Manner::StopAndGoOn(Duration::from_micros(rng.u64(..5000))),
-            7..=11 => {
-                trigger = Trigger::Acknowledgements(1 + rng.u32(..200));
-                delay = rng.u64(..400);
-            }
-            _ => {}
-        }
-        Self { usage, trigger, delay, manner }
-    }
-
-    fn class(&self) -> &'static str {
-        match (self.trigger, self.manner) {
-            (_, Manner::Stop) => "killed while stopped",
-            (_, Manner::StopAndGoOn(_)) => "killed after it was stopped and continued",
-            (Trigger::Start, _) => "killed while starting or opening",
-            (Trigger::Closing, _) => "killed while closing",
-            (Trigger::Acknowledgements(_), _) => "killed after a number of acknowledgements",
-            (Trigger::Open, _) => "killed after a time",
-        }
+        // Mostly a kill comes within a call; now and then the log is at rest.
+        let most = if rng.bool() { 600 } else { 30_000 };
+        Self { usage, moment, delay: Duration::from_micros(rng.u64(..most)) }
     }
 }
 
@@ -183,11 +152,12 @@ impl Kill<'_> {
     fn await_trigger(&mut self, process: &Process, began: Instant) -> Result<(), Halt> {
         let mut last = None;
         loop {
-            let is_reached = match self.round.trigger {
-                Trigger::Start => true,
-                Trigger::Open => self.is_open,
-                Trigger::Acknowledgements(count) => self.judging.acknowledged >= u64::from(count),
-                Trigger::Closing => matches!(last, Some(Line::Began(_, Call::Close))),
+            let is_reached = match self.round.moment {
+                Moment::Opening(_) => true,
+                Moment::InUse { acknowledged, .. } => {
+                    self.is_open && self.judging.acknowledged >= acknowledged
+                }
+                Moment::Closing => matches!(last, Some(Line::Began(_, Call::Close))),
             };
             if is_reached {
                 return Ok(());
@@ -238,26 +208,21 @@ impl Kill<'_> {
         let words = self.round.usage.to_string();
         let mut process = Process::of(&self.campaign.program, path, &words)?;
         self.await_trigger(&process, began)?;
-        std::thread::sleep(match self.round.trigger {
-            Trigger::Start => self.opening.mul_f64(self.round.delay as f64 / 1000.0),
-            _ => Duration::from_micros(self.round.delay),
+        std::thread::sleep(match self.round.moment {
+            Moment::Opening(part) => self.opening.mul_f64(part as f64 / 1000.0),
+            _ => self.round.delay,
         });
         let mut seen = None;
-        if self.round.manner != Manner::Kill && self.is_open {
+        if let Moment::InUse { is_stopped: true, .. } = self.round.moment {
             process.signal(Signal::Stop)?;
             seen = Some(self.beside(path, &process)?);
-        }
-        if let Manner::StopAndGoOn(time) = self.round.manner {
-            process.signal(Signal::Continue)?;
-            std::thread::sleep(time);
         }
         process.kill();
         while let Heard::Line(line) = process.hear(SILENT_FOR) {
             self.take(&line)?;
         }
         process.end(SILENT_FOR).ok_or_else(|| "the writer does not end".to_owned())?;
-        // Of one that went on, what was seen may be truncated.
-        if let Some(seen) = seen.filter(|_| self.round.manner == Manner::Stop) {
+        if let Some(seen) = seen {
             let seen = self.judging.seen(&seen);
             seen.map_err(|broken| Halt::Broken(format!("beside the stopped writer: {broken}")))?;
         }
@@ -285,11 +250,9 @@ impl Lab<Killed> for Kill<'_> {
         self.is_open = false;
         let path = medium.ground("kill")?.directory;
         let lived = self.live(&path);
-        let is_cut_short = self.round.trigger == Trigger::Start && self.is_open;
-        let class = if is_cut_short { "killed after a time" } else { self.round.class() };
-        self.counts.add(class, 1);
         self.counts.add("kills", 1);
-        self.counts.add("of these before the log was open", u64::from(!self.is_open));
+        self.counts.add("before the log was open", u64::from(!self.is_open));
+        self.counts.add("while it was closed", u64::from(self.round.moment == Moment::Closing));
         self.counts.add("acknowledgements", self.judging.acknowledged);
         match lived {
             Ok(()) => {
@@ -311,7 +274,7 @@ impl Lab<Killed> for Kill<'_> {
     }
 
     fn words(&self) -> String {
-        format!("round {}, {}", self.round.usage.life, self.round.class())
+        format!("round {}, {:?}", self.round.usage.life, self.round.moment)
     }
 
     fn again(&self) -> String {

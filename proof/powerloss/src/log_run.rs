@@ -120,11 +120,11 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
         let broken = recorded.failed.iter().map(|why| format!("the writer itself failed: {why}"));
         let broken = broken.collect();
         let choice = Choice {
-            plainest: 0,
             sampled: share(wanted.mounted, self.histories, round) as usize,
             from: *recorded.range.start(),
             again_every: AGAIN_EVERY,
             seed,
+            ..Choice::default()
         };
         self.recorded = Some(recorded);
         Ok(Written { choice: Some(choice), broken })

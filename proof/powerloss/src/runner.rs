@@ -95,7 +95,7 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
             medium.states(&choice, &mut |state| {
                 let judged = lab.judge(state)?;
                 result.count(state.class, 1);
-                broken.extend(judged.err().map(|why| (why, state.place.clone())));
+                broken.extend(judged.err().map(|why| (why, state.place)));
                 let count = result.violations.len() + broken.len();
                 let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

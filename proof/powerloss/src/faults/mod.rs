@@ -384,7 +384,6 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         }
         // Without the fault a state is no evidence of what the log does about it.
         self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
-        self.count("repaired first", u64::from(state.is_repaired));
         Ok(judged)
     }
 

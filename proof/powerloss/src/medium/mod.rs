@@ -66,25 +66,14 @@ pub struct Choice {
     pub from: usize,
     /// One state in so many is cut again while it is judged; 0: none.
     pub again_every: u64,
-    pub seed: u64,
-}
-
-/// Which states of a recording are meant.
-#[derive(Debug, Clone)]
-pub struct Which {
-    /// Cut after so many entries; `None`: everywhere.
-    pub entry: Option<usize>,
-    /// Which of the sectors in flight are there; `None`: some of each kind.
-    pub subset: Option<Subset>,
-    pub states: usize,
-    /// Each is cut again while it is judged.
-    pub again: bool,
+    /// This one only.
+    pub place: Option<Place>,
     pub seed: u64,
 }
 
 /// What leads back to a state: the requests before the cut, and which of the unflushed sectors are
 /// there. As text it is what `replay` takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub entry: usize,
     pub subset: Subset,
@@ -107,10 +96,6 @@ pub struct State<'a> {
     pub heard: usize,
     /// What kind of state it is; the result counts them by this name.
     pub class: &'static str,
-    /// Whether it is one of [`Choice::plainest`].
-    pub is_plainest: bool,
-    /// Whether the file system mounted only after a repair.
-    pub is_repaired: bool,
     pub place: Option<Place>,
     /// It was cut again, while a judge looked at another state, after so many of that judge's
     /// marks.
@@ -122,16 +107,7 @@ pub struct State<'a> {
 impl State<'_> {
     /// One that is right for a medium that shows no more of it.
     fn of(class: &'static str, heard: usize, directory: PathBuf) -> Self {
-        Self {
-            directory: Ok(directory),
-            heard,
-            class,
-            is_plainest: false,
-            is_repaired: false,
-            place: None,
-            again: None,
-            disk: None,
-        }
+        Self { directory: Ok(directory), heard, class, place: None, again: None, disk: None }
     }
 
     /// The directory, or the broken promise that there is none.

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Choice, Ground, Judge, Medium, Place, RunError, State, Which};
+use super::{Choice, Ground, Judge, Medium, Place, RunError, State};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::machine::{FsKind, Machine, Running, run};
@@ -120,11 +119,11 @@ impl<'m> PowerCut<'m> {
         Ok(self.made.insert(made).clone())
     }
 
-    /// Mounts a state. Also says whether it had to be repaired first.
-    fn boot(&self, disk: &Disk) -> Result<(Running, bool), String> {
+    /// Mounts a state.
+    fn boot(&self, disk: &Disk) -> Result<Running, String> {
         let why = match self.machine.boot(disk, self.kind) {
             Err(why) if self.repairs => why,
-            booted => return booted.map(|running| (running, false)),
+            booted => return booted,
         };
         let device = self.machine.attach(disk)?;
         match self.kind {
@@ -133,7 +132,7 @@ impl<'m> PowerCut<'m> {
             _ => run("e2fsck", &["-fy"], device.path(), |_| true)?,
         }
         device.detach().map_err(|error| error.to_string())?;
-        let again = self.machine.boot(disk, self.kind).map(|running| (running, true));
+        let again = self.machine.boot(disk, self.kind);
         again.map_err(|again| format!("{why}; nor after a repair: {again}"))
     }
 
@@ -147,14 +146,14 @@ impl<'m> PowerCut<'m> {
     ) -> Result<ControlFlow<()>, RunError> {
         let disk = Disk::new("state", image.clone());
         disk.record();
-        let (running, is_repaired) = match self.boot(&disk) {
+        let running = match self.boot(&disk) {
             Ok(booted) => booted,
             Err(why) => {
                 let directory = Err(format!("the file system does not mount: {why}"));
                 return judge(&State { directory, ..state });
             }
         };
-        let state = State { is_repaired, disk: Some(&disk), ..state };
+        let state = State { disk: Some(&disk), ..state };
         let goes_on = judge(&state)?;
         let second = disk.take_recording();
         running.shut_down()?;
@@ -168,35 +167,41 @@ impl<'m> PowerCut<'m> {
         // None or all: part of it may be half a superblock, of which no log can say anything.
         let kept = choose(&cut.units, 1, rng.u64(..)).pop().map(|(_, kept)| kept);
         let kept = kept.unwrap_or_default();
-        let class = "cut again while it was judged";
+        let class = "cut again";
         let state = State { again: Some(marks), class, ..state };
         self.show(cut.state(&kept), None, state, judge)
     }
 
-    /// Shows states of a recording: those that are chosen of each of these cuts.
+    /// Shows the states of a recording that are chosen.
     fn show_each(
         &mut self,
         recording: &Recording,
-        entries: impl Iterator<Item = usize>,
-        (again_every, seed): (u64, u64),
-        chosen: &mut dyn FnMut(&Cut) -> Result<Vec<Chosen>, String>,
+        choice: &Choice,
         judge: &mut Judge<'_>,
     ) -> Result<(), RunError> {
+        let Choice { again_every, seed, place, .. } = *choice;
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x6375_7473);
+        let places = match place {
+            Some(place) => BTreeMap::from([(place.entry, Wanted::default())]),
+            None => places(recording, choice, &mut rng),
+        };
         let lines = recording.lines();
         let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
-        for entry in entries {
+        for (entry, wanted) in places {
             player.play(entry);
             let cut = player.cut();
             let heard = lines.partition_point(|line| *line <= entry);
-            for Chosen { is_plainest, subset, kept } in chosen(&cut)? {
+            let chosen = match place {
+                Some(Place { subset, .. }) => {
+                    vec![Chosen::of((subset, keep(&cut.units, subset)))]
+                }
+                None => subsets(&cut, wanted, rng.u64(..)),
+            };
+            for Chosen { is_plainest, subset, kept } in chosen {
                 let place = Place { entry, subset };
-                let class = if is_plainest {
-                    "right behind a line, nothing unflushed kept"
-                } else {
-                    "any moment, any part of the unflushed sectors kept"
-                };
+                let class = if is_plainest { "behind a line" } else { "at any moment" };
                 let state = State::of(class, heard, self.directory());
-                let state = State { place: Some(place), is_plainest, ..state };
+                let state = State { place: Some(place), ..state };
                 let number = self.shown;
                 self.shown += 1;
                 let is_again = again_every > 0 && number.is_multiple_of(again_every);
@@ -239,48 +244,13 @@ impl Medium for PowerCut<'_> {
     fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         self.crash()?;
         let recording = std::mem::take(&mut self.recording);
-        let mut rng = fastrand::Rng::with_seed(choice.seed ^ 0x6375_7473);
-        let places = places(&recording, choice, &mut rng);
-        let mut chosen = |cut: &Cut| Ok(subsets(cut, places[&cut.entry], rng.u64(..)));
-        let (entries, again) = (places.keys().copied(), (choice.again_every, choice.seed));
-        let done = self.show_each(&recording, entries, again, &mut chosen, judge);
+        let done = self.show_each(&recording, choice, judge);
         self.recording = recording;
         done
     }
 
     fn recording(&self) -> Option<&Recording> {
         Some(&self.recording)
-    }
-}
-
-impl PowerCut<'_> {
-    /// Shows states of a recording by their places.
-    pub fn replay(
-        &mut self,
-        recording: &Recording,
-        range: RangeInclusive<usize>,
-        which: &Which,
-        judge: &mut Judge<'_>,
-    ) -> Result<(), RunError> {
-        let entries = match which.entry {
-            Some(entry) if !range.contains(&entry) => {
-                let (first, last) = range.into_inner();
-                let why = format!("entry {entry}: it was written in entries {first}..={last}");
-                return Err(why.into());
-            }
-            Some(entry) => entry..=entry,
-            None => range,
-        };
-        let mut chosen = |cut: &Cut| match &which.subset {
-            Some(subset) => Ok(vec![Chosen::of((*subset, keep(&cut.units, *subset)))]),
-            None => {
-                let seed = which.seed ^ ((cut.entry as u64) << 20);
-                let chosen = choose(&cut.units, which.states, seed);
-                Ok(chosen.into_iter().map(Chosen::of).collect())
-            }
-        };
-        let again = (u64::from(which.again), which.seed);
-        self.show_each(recording, entries, again, &mut chosen, judge)
     }
 }
 
@@ -391,7 +361,7 @@ mod tests {
     fn the_newest_lines_come_plainly_and_no_state_comes_twice() {
         let recording = recording();
         assert_eq!(recording.lines(), [2, 4, 7]);
-        let choice = Choice { plainest: 2, sampled: 30, from: 2, again_every: 0, seed: 1 };
+        let choice = Choice { plainest: 2, sampled: 30, from: 2, seed: 1, ..Choice::default() };
         let mut rng = fastrand::Rng::with_seed(1);
         let mut player = Player::new(&recording, Image::new(1 << 20));
         let (mut states, mut plainest) = (Vec::new(), Vec::new());

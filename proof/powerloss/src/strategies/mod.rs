@@ -95,7 +95,7 @@ fn one(
     let (sampled, seed) = (states - plainest, trial.seed);
     let choice = Choice { plainest, sampled, from, seed, ..Choice::default() };
     medium.states(&choice, &mut |state| {
-        row.add(seed, state.place.clone(), left(&trial, state));
+        row.add(seed, state.place, left(&trial, state));
         let is_over = stop.load(Ordering::Relaxed);
         Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;

@@ -244,6 +244,27 @@ fn records_of_two_callers_are_in_the_order_of_each() {
     assert_eq!(judged(&[b, c, a, d, d]), Err(BEYOND));
 }
 
+/// A caller whose call failed, and who goes on: what failed may be missing, and is not looked for
+/// behind what came later.
+#[test]
+fn what_failed_may_be_left_out() {
+    let mut past = Past::new(Callers::Many);
+    let mut begin = || {
+        let call = Op::Append(50).plan(&past);
+        past.began(1, &call);
+        call.records()[0]
+    };
+    let (failed, next) = (begin(), begin());
+    let judged = |records: &[Record]| {
+        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
+        (1..).zip(records).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
+        past.clone().check(&shown).map_err(|broken| broken.clause)
+    };
+    assert_eq!(judged(&[failed, next]), Ok(()));
+    assert_eq!(judged(&[next]), Ok(()));
+    assert_eq!(judged(&[next, failed]), Err(BEYOND));
+}
+
 /// What is said of a poison is said by every later call, too.
 #[test]
 fn a_poisoned_log_goes_on_saying_so() {

@@ -455,8 +455,11 @@ impl Taken {
                 continue;
             }
             let records = doubt.call.records();
-            let from =
-                self.next[index]..if is_front { records.len() } else { self.next[index] + 1 };
+            let from = self.next[index]..if is_front {
+                records.len()
+            } else {
+                self.next[index].saturating_add(1)
+            };
             let is_it = |at: &usize| records.get(*at).is_some_and(|one| one.payload() == bytes);
             let Some(at) = from.into_iter().find(is_it) else { continue };
             // A caller does one thing after the other: what failed before this one is not there.
