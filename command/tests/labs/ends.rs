@@ -23,7 +23,7 @@ const LONG_AS_ROOT: &[&str] = &[
     "powerloss run --fs ext4 --mounted 100000",
     "powerloss strategies --fs ext4 --states 100000",
     "powerloss faults --fs ext4 --rounds 100000",
-    "powerloss replay strategy-ext4-write-only-1-0.log-writes --states 100000",
+    "powerloss replay strategy-ext4-write-only-1-0.recording --states 100000",
 ];
 /// Prints what it has appended, and continues after what is there.
 const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n \

@@ -74,15 +74,15 @@ fn a_recording_is_kept_shown_and_looked_at() {
     let at = directory.path();
     for (asked, code, words) in [
         ("strategies --fs ext4 --strategy write-only --states 4 --seed 3 --keep .", 0, ""),
-        ("show strategy-ext4-write-only-3-0.log-writes --entries", 0, "mark  ack 5"),
-        ("replay strategy-ext4-write-only-3-0.log-writes --states 20", 1, " broken"),
+        ("show strategy-ext4-write-only-3-0.recording --entries", 0, "mark  ack 5"),
+        ("replay strategy-ext4-write-only-3-0.recording --states 20", 1, " broken"),
         (
-            "replay strategy-ext4-write-only-3-0.log-writes --entry 0 --subset all",
+            "replay strategy-ext4-write-only-3-0.recording --entry 0 --subset all",
             1,
             "it was written in entries",
         ),
         // Nothing looked at is no promise held.
-        ("replay strategy-ext4-write-only-3-0.log-writes --states 0", 1, "0 states"),
+        ("replay strategy-ext4-write-only-3-0.recording --states 0", 1, "0 states"),
     ] {
         let output = run(at, format!("powerloss {asked}"));
         assert_eq!(output.status.code(), Some(code), "{asked}: {}", told(&output));

@@ -2,8 +2,7 @@
 //!
 //! *Owns*: the lines, and parsing them. *May not touch*: what they mean for a log.
 //!
-//! A line is short enough for one atomic write to a pipe, so a kill leaves whole lines; and for a
-//! mark of a recording.
+//! A line is short enough for one atomic write to a pipe, so a kill leaves whole lines.
 
 use inkstone_subject::log::words::{Call, Ends, How, Told};
 use inkstone_subject::{Broken, Outcome, Told as _, Who};
@@ -55,28 +54,5 @@ pub(crate) fn acknowledges(call: &Call) -> bool {
         Call::Append { how, .. } => *how != How::LetGo,
         Call::Sync | Call::Prepare => true,
         Call::TruncateBefore(_) | Call::TruncateAfter(_) | Call::Close => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use inkstone_subject::log::record::Record;
-    use inkstone_subject::log::words::Answer;
-
-    use super::*;
-    use crate::kernel::recording::MARK_BYTES_MAX;
-
-    #[test]
-    fn the_longest_line_of_a_history_fits_into_a_mark() {
-        let largest = Record { number: u32::MAX, bytes: u32::MAX, has_more: false };
-        let began = Call::Append { records: vec![largest; 5], how: How::Several };
-        let answer = Answer::Done(Some((u64::MAX, u64::MAX)));
-        let ends = Some(Ends { first: u64::MAX, last: u64::MAX, durable: u64::MAX });
-        let ended = Told { answer, ends, back: None };
-        for line in [Line::Began(u32::MAX, began), Line::Ended(u32::MAX, ended)] {
-            let text = line.to_text();
-            assert!(text.len() <= MARK_BYTES_MAX, "{text}");
-            assert_eq!(Line::parse(&text), Ok(line));
-        }
     }
 }
