@@ -124,32 +124,20 @@ struct Kill<'a> {
     counts: Counts,
 }
 
-/// Why a round goes no further: the lab cannot, or a promise is broken.
-enum Halt {
-    Lab(String),
-    Broken(String),
-}
-
-impl From<String> for Halt {
-    fn from(why: String) -> Self {
-        Self::Lab(why)
-    }
-}
-
 impl Kill<'_> {
-    fn take(&mut self, line: &[u8]) -> Result<Option<Line>, Halt> {
+    fn take(&mut self, line: &[u8]) -> Result<Option<Line>, String> {
         let Some(line) = whole(line) else { return Ok(None) };
         if line == END {
             return Ok(None);
         }
         let (line, told) = self.judging.hear(&line)?;
-        told.map_err(|broken| Halt::Broken(format!("before the kill: {broken}")))?;
+        told.map_err(|broken| broken.at("before the kill"))?;
         self.is_open |= matches!(line, Line::Opened(..));
         Ok(Some(line))
     }
 
     /// Hears the writer until the kill's clock starts.
-    fn await_trigger(&mut self, process: &Process, began: Instant) -> Result<(), Halt> {
+    fn await_trigger(&mut self, process: &Process, began: Instant) -> Result<(), String> {
         let mut last = None;
         loop {
             let is_reached = match self.round.moment {
@@ -164,9 +152,9 @@ impl Kill<'_> {
             }
             last = match process.hear(SILENT_FOR) {
                 Heard::Line(line) => self.take(&line)?,
-                Heard::Ended => return Err("the writer ended by itself".to_owned().into()),
+                Heard::Ended => return Err("the writer ended by itself".into()),
                 Heard::Silent => {
-                    return Err(format!("the writer hangs: no line for {SILENT_FOR:?}").into());
+                    return Err(format!("the writer hangs: no line for {SILENT_FOR:?}"));
                 }
             };
             if matches!(last, Some(Line::Opened(..))) {
@@ -177,23 +165,21 @@ impl Kill<'_> {
 
     /// What other processes see of the log of a stopped writer: a second writer gets an error that
     /// names the first, a reader reads.
-    fn beside(&mut self, path: &Path, process: &Process) -> Result<Shown, Halt> {
+    fn beside(&mut self, path: &Path, process: &Process) -> Result<Shown, String> {
         while let Heard::Line(line) = process.hear(QUIET_AFTER) {
             self.take(&line)?;
         }
         let (writer, options) = (process.id(), self.round.usage.options());
         match Log::open(path, options.clone()) {
-            Ok(_) => return Err(Halt::Broken("a second writer could open the log".into())),
+            Ok(_) => return Err("a second writer could open the log".into()),
             Err(Error::Locked { holder, .. }) if holder.contains(&writer.to_string()) => {}
             Err(error) => {
-                let why = format!("a second writer was refused with the wrong message: {error}");
-                return Err(Halt::Broken(why));
+                return Err(format!("a second writer was refused with the wrong message: {error}"));
             }
         }
         self.counts.add("second writers refused", 1);
-        let reader = Reader::open(path, &options).map_err(|error| {
-            Halt::Broken(format!("a reader beside the stopped writer failed: {error}"))
-        })?;
+        let reader = Reader::open(path, &options)
+            .map_err(|error| format!("a reader beside the stopped writer failed: {error}"))?;
         // How much is durable only the writer knows.
         let by = By::Beside { durable: u64::MAX };
         let mut shown = Shown::new(by, reader.first().get(), reader.durable().get());
@@ -203,11 +189,9 @@ impl Kill<'_> {
         Ok(shown)
     }
 
-    fn live(&mut self, path: &Path) -> Result<(), Halt> {
-        let began = Instant::now();
-        let words = self.round.usage.to_string();
-        let mut process = Process::of(&self.campaign.program, path, &words)?;
-        self.await_trigger(&process, began)?;
+    /// From the writer's start to its end.
+    fn live(&mut self, path: &Path, mut process: Process) -> Result<(), String> {
+        self.await_trigger(&process, Instant::now())?;
         std::thread::sleep(match self.round.moment {
             Moment::Opening(part) => self.opening.mul_f64(part as f64 / 1000.0),
             _ => self.round.delay,
@@ -221,10 +205,10 @@ impl Kill<'_> {
         while let Heard::Line(line) = process.hear(SILENT_FOR) {
             self.take(&line)?;
         }
-        process.end(SILENT_FOR).ok_or_else(|| "the writer does not end".to_owned())?;
+        process.end(SILENT_FOR).ok_or("the writer does not end")?;
         if let Some(seen) = seen {
             let seen = self.judging.seen(&seen);
-            seen.map_err(|broken| Halt::Broken(format!("beside the stopped writer: {broken}")))?;
+            seen.map_err(|broken| broken.at("beside the stopped writer"))?;
         }
         Ok(())
     }
@@ -249,21 +233,17 @@ impl Lab<Killed> for Kill<'_> {
         self.judging = Judging::new(self.round.usage, past);
         self.is_open = false;
         let path = medium.ground("kill")?.directory;
-        let lived = self.live(&path);
+        let words = self.round.usage.to_string();
+        let process = Process::of(&self.campaign.program, &path, &words)?;
+        let lived = self.live(&path, process);
         self.counts.add("kills", 1);
         self.counts.add("before the log was open", u64::from(!self.is_open));
         self.counts.add("while it was closed", u64::from(self.round.moment == Moment::Closing));
         self.counts.add("acknowledgements", self.judging.acknowledged);
-        match lived {
-            Ok(()) => {
-                (0..self.judging.heard()).for_each(|_| medium.heard(""));
-                Ok(Written { choice: Some(Choice::default()), broken: Vec::new() })
-            }
-            Err(Halt::Broken(what)) => {
-                Ok(Written { choice: None, broken: vec![self.kept(&path, &what)] })
-            }
-            Err(Halt::Lab(why)) => Err(RunError::Other(format!("round {number}: {why}"))),
-        }
+        (0..self.judging.heard()).for_each(|_| medium.heard(""));
+        let choice = lived.is_ok().then(Choice::default);
+        let broken = lived.err().map(|what| self.kept(&path, &what));
+        Ok(Written { choice, broken: broken.into_iter().collect() })
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {

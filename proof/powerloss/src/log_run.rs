@@ -119,8 +119,10 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
             .map_err(|why| format!("{usage}: {why}"))?;
         let broken = recorded.failed.iter().map(|why| format!("the writer itself failed: {why}"));
         let broken = broken.collect();
+        // They add up to what is wanted.
+        let so_far = |rounds| wanted.mounted * rounds / self.histories;
         let choice = Choice {
-            sampled: share(wanted.mounted, self.histories, round) as usize,
+            sampled: (so_far(round + 1) - so_far(round)) as usize,
             from: *recorded.range.start(),
             again_every: AGAIN_EVERY,
             seed,
@@ -142,25 +144,5 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
 
     fn again(&self) -> String {
         self.campaign.command.clone()
-    }
-}
-
-/// The part of `all` that falls to number `number` of `parts`, so that they add up.
-fn share(all: u64, parts: u64, number: u64) -> u64 {
-    let parts = parts.max(1);
-    all / parts + u64::from(number % parts < all % parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::share;
-
-    #[test]
-    fn shares_add_up() {
-        for (all, parts) in [(0, 3), (10, 3), (9, 3), (2, 5), (100_000, 1001)] {
-            let shares: Vec<_> = (0..parts).map(|number| share(all, parts, number)).collect();
-            assert_eq!(shares.iter().sum::<u64>(), all);
-            assert!(shares.iter().max().expect("some") - shares.iter().min().expect("some") <= 1);
-        }
     }
 }

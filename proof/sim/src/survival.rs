@@ -89,11 +89,6 @@ impl<R> Must<R> {
         here.or_else(|| self.told.get(&number))
     }
 
-    /// The last number whose record is known without a gap.
-    pub fn known_to(&self) -> u64 {
-        self.from + self.records.len() as u64 - 1
-    }
-
     /// Whether a row may begin and end there.
     ///
     /// # Errors

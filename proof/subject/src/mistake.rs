@@ -3,12 +3,9 @@
 //! *Owns*: what a mistake is in either build, and building it in. *May not touch*: what a mistake
 //! does (`proof/mistakes/` at the root of the repository), which lab catches it.
 
-use std::sync::Arc;
-
+use inkstone::Options;
 #[cfg(inkstone_mistakes)]
 pub use inkstone::mistake::Mistake;
-use inkstone::{Directory, Log, Options};
-use inkstone_raft::RaftLog;
 #[cfg(not(inkstone_mistakes))]
 pub use none::Mistake;
 
@@ -37,25 +34,6 @@ mod none {
             ))
         }
     }
-}
-
-/// Opens a log that makes the mistake, if there is one.
-pub fn open_in(
-    directory: impl Directory,
-    options: Options,
-    mistake: Option<Mistake>,
-) -> inkstone::Result<Log> {
-    Log::open_in(Arc::new(directory), build_in(options, mistake))
-}
-
-/// Opens a raft log on a log that makes the mistake, if there is one.
-pub fn open_raft_in(
-    directory: impl Directory,
-    log: Options,
-    options: fn(Options) -> inkstone_raft::Options,
-    mistake: Option<Mistake>,
-) -> inkstone_raft::Result<RaftLog> {
-    RaftLog::open_in(Arc::new(directory), options(build_in(log, mistake)))
 }
 
 /// The same options, with the mistake built in if there is one.

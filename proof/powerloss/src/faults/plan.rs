@@ -45,11 +45,6 @@ impl Fault {
             WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth
         )
     }
-
-    /// Whether the disk itself fails (and not the file system above it).
-    pub fn is_below(self) -> bool {
-        self != Self::FileSystemFull
-    }
 }
 
 /// Which sectors hold the files of the log in `directory` now.
@@ -163,7 +158,7 @@ mod tests {
             };
             assert_eq!(wrong, expected, "{fault}");
             assert_eq!(done[0] == Err(Failure::NoSpace), fault == Fault::DiskFull, "{fault}");
-            assert_eq!(mend(&disk) > 0, fault.is_below(), "{fault}");
+            assert_eq!(mend(&disk) > 0, fault != Fault::FileSystemFull, "{fault}");
             assert_eq!(
                 (disk.write(20 * 512, &[2; 512]), disk.flush()),
                 (Ok(()), Ok(())),
