@@ -15,12 +15,12 @@
 //! | [`result`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
 //! | [`words`], [`writer`] | what a writer of ours does, as words; the process that does it |
-//! | [`log_run`] | lab: histories of a log under real file systems |
-//! | [`in_use`], [`kill`], [`faults`] | labs: a log in use by threads, killed; on a disk that fails |
+//! | [`in_use`] | a process that uses a log and says so, told to the judge |
+//! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
 //! | [`any`] | lab: any writer and reader |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
-//! | [`raft`] | a raft log, which is not a subject yet |
+//! | [`raft`] | the model of a raft log, for the tests of `inkstone-raft` |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 

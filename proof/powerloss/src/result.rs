@@ -41,14 +41,8 @@ pub struct RunResult {
 pub struct Class {
     /// For example `torn-512`.
     pub name: String,
-    /// What was counted in it, in words.
-    #[serde(default)]
-    pub details: String,
     /// States that were opened, read and compared.
     pub states: u64,
-    /// Core seconds spent, where they were measured.
-    #[serde(default)]
-    pub core_seconds: Option<f64>,
 }
 
 /// Counts by what they count, in the order in which that came first.
@@ -105,7 +99,7 @@ impl RunResult {
         match self.classes.iter_mut().find(|class| class.name == name) {
             Some(class) => class.states += states,
             None => {
-                self.classes.push(Class { name: name.into(), states, ..Class::default() });
+                self.classes.push(Class { name: name.into(), states });
             }
         }
     }

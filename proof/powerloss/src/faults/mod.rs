@@ -194,10 +194,11 @@ impl Met {
 /// EUCLEAN.
 const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
 
-/// Whether a cause names a file in this directory, and the kernel's number.
+/// Whether a cause names an operation, a file in this directory, and the kernel's number.
 fn is_named(cause: &str, directory: &str) -> bool {
     let number = |errno: &i32| cause.contains(&format!("(os error {errno})"));
-    cause.contains(directory) && ERRNOS.iter().any(number)
+    let operation = cause.split_once(directory).map(|(operation, _)| operation.trim());
+    operation.is_some_and(|words| !words.is_empty()) && ERRNOS.iter().any(number)
 }
 
 struct Faults<'a> {
@@ -405,5 +406,22 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
             words += &format!(" --strategy {way}");
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named;
+
+    #[test]
+    fn a_cause_names_operation_file_and_number() {
+        for (cause, is_it) in [
+            ("fdatasync /mnt/log/1.ink: Input/output error (os error 5)", true),
+            ("fdatasync 1.ink: Input/output error (os error 5)", false),
+            ("fdatasync /mnt/log/1.ink: Input/output error", false),
+            ("/mnt/log/1.ink: Input/output error (os error 5)", false),
+        ] {
+            assert_eq!(is_named(cause, "/mnt"), is_it, "{cause}");
+        }
     }
 }

@@ -303,18 +303,5 @@ impl Plan {
 pub const ALL_OF: usize = 16;
 
 fn class_of(class: FaultClass, turns: &Turns) -> Class {
-    let Turns { seeds, spent, looked: tally, .. } = turns;
-    let mut details = format!("{}; {seeds} seeds", class.summary());
-    if class == FaultClass::Recycled {
-        details += &format!("; old bytes after the log's end in {} states", tally.beneath);
-    }
-    if class == FaultClass::Recovery {
-        details += &format!("; {:?} states by depth", tally.depths);
-    }
-    Class {
-        name: class.name().to_owned(),
-        details,
-        states: tally.states,
-        core_seconds: Some(spent.as_secs_f64()),
-    }
+    Class { name: class.name().to_owned(), states: turns.looked.states }
 }
