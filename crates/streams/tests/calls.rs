@@ -232,44 +232,6 @@ fn many_threads_write_and_read_while_records_are_moved() {
 }
 
 #[test]
-fn a_follower_gets_each_record_when_it_is_durable_and_learns_of_the_end() {
-    let directory = directory();
-    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
-    streams.create(1, 1).unwrap().wait().unwrap();
-    let mut own = streams.reader().read(1, 1);
-    let mut other = StreamsReader::open(directory.path(), &options()).unwrap().read(1, 1);
-    assert_eq!(own.next().unwrap(), None);
-    assert_eq!(own.next_within(Duration::from_millis(10)).unwrap(), None);
-    let writer = {
-        let streams = Arc::clone(&streams);
-        std::thread::spawn(move || {
-            for number in 1..=50_u64 {
-                streams.append(1, &number.to_le_bytes()).unwrap().wait().unwrap();
-            }
-        })
-    };
-    for number in 1..=50_u64 {
-        for cursor in [&mut own, &mut other] {
-            let found = cursor.next_within(Duration::from_secs(60)).unwrap().unwrap();
-            assert_eq!((found.number, found.bytes), (number, number.to_le_bytes().to_vec()));
-        }
-    }
-    writer.join().unwrap();
-    let follower = std::thread::spawn(move || {
-        let ended = own.next_within(Duration::from_secs(600));
-        (own, ended)
-    });
-    std::thread::sleep(Duration::from_millis(50));
-    streams.close().unwrap();
-    let (mut own, ended) = follower.join().unwrap();
-    assert_eq!(own.next().unwrap(), None);
-    // One that does not wait learns of it too.
-    for ended in [ended, own.next_within(Duration::ZERO)] {
-        assert!(matches!(ended, Err(Error::Log(inkstone::Error::Closed))), "{ended:?}");
-    }
-}
-
-#[test]
 fn a_lone_writer_pays_one_group_for_each_change_whatever_the_housekeeping_does() {
     let directory = directory();
     let streams = Streams::open(directory.path(), options()).unwrap();
@@ -563,27 +525,6 @@ fn the_housekeeping_fits_the_smallest_records_that_are_allowed() {
 }
 
 #[test]
-fn a_follower_that_asks_often_is_remembered_once() {
-    struct Nobody;
-    impl std::task::Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
-    }
-    let directory = directory();
-    let streams = Streams::open(directory.path(), options()).unwrap();
-    streams.create(1, 1).unwrap().wait().unwrap();
-    let mut cursor = streams.reader().read(1, 1);
-    let nobody = Arc::new(Nobody);
-    let waker = Arc::clone(&nobody).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    for _ in 0..100 {
-        // The futures are dropped, as those of a `select!`.
-        let mut future = std::pin::pin!(cursor.next_async());
-        assert!(future.as_mut().poll(&mut context).is_pending());
-    }
-    assert!(Arc::strong_count(&nobody) <= 4, "{}", Arc::strong_count(&nobody));
-}
-
-#[test]
 fn tiny_records_of_many_streams_do_not_outrun_their_directories() {
     let directory = directory();
     let options = Options::new().section_bytes(64 << 10).own_mover(false);
@@ -701,33 +642,6 @@ fn a_callback_may_close_the_streams_while_the_mover_waits_for_the_log() {
         }
         wait.recv_timeout(Duration::from_secs(60)).expect("closed").unwrap();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-    }
-}
-
-#[test]
-fn a_follower_sees_all_that_was_waited_for_before_it_is_told_of_the_end() {
-    for round in 0..10 {
-        let directory = directory();
-        let options = options().section_bytes(16 << 10);
-        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
-        let last = Arc::default();
-        let threads = moving(&streams, true, &last);
-        let mut cursor = streams.reader().read(1, 1);
-        let follower = std::thread::spawn(move || {
-            let end = loop {
-                match cursor.next_within(Duration::from_secs(60)) {
-                    Ok(record) => assert!(record.is_some(), "nothing came"),
-                    Err(error) => break error,
-                }
-            };
-            assert!(matches!(end, Error::Log(inkstone::Error::Closed)), "{end}");
-            cursor.next_number()
-        });
-        std::thread::sleep(Duration::from_millis(40 + round));
-        streams.close().unwrap();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let next = follower.join().unwrap();
-        assert!(next > last.load(Ordering::SeqCst), "{next} {last:?}");
     }
 }
 

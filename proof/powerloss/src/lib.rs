@@ -20,7 +20,6 @@
 //! | [`any`] | lab: any writer and reader |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
-//! | [`raft`] | the model of a raft log, for the tests of `inkstone-raft` |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 
@@ -34,7 +33,6 @@ pub mod kill;
 pub mod log_run;
 pub mod medium;
 pub mod process;
-pub mod raft;
 pub mod replay;
 pub mod result;
 pub(crate) mod runner;

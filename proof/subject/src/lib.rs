@@ -17,6 +17,9 @@ use inkstone_io::AnyDirectory;
 
 pub mod log;
 pub mod mistake;
+pub mod raft;
+pub mod states;
+pub mod streams;
 
 /// Who calls: a thread, of one life of a process. One thing at a time.
 pub type Who = u32;

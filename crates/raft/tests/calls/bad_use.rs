@@ -134,35 +134,6 @@ fn indexes_and_terms_at_their_limits() {
     raft.close().unwrap();
 }
 
-/// Entries from 2 on, and then a purge up to 1: it is noted, and entries that contradict the
-/// snapshot go.
-#[test]
-fn a_purge_right_before_the_first_entry_is_noted_or_refused() {
-    for (term, left) in [(1, 3), (3, 3), (4, 0)] {
-        let directory = tempfile::tempdir().unwrap();
-        let raft = RaftLog::open(directory.path().join("raft"), small()).unwrap();
-        append(&raft, 3, 2..=4).unwrap();
-        let hole = raft.purge_to_snapshot(&id(term, 0));
-        assert!(matches!(hole, Err(Error::HoleBehindPurge { upto: 0, first: 2 })), "{hole:?}");
-        assert_eq!(raft.bounds().unwrap().purged, None, "nothing has changed");
-        raft.purge_to_snapshot(&id(term, 1)).unwrap();
-        raft.close().unwrap();
-        let raft = RaftLog::open(directory.path().join("raft"), small()).unwrap();
-        assert_eq!(raft.bounds().unwrap().purged, Some(id(term, 1)));
-        assert!(matches!(raft.entry(1), Err(Error::IsPurged { index: 1, first: 2 })));
-        assert_eq!(raft.entries(2..100, 1000).unwrap().len(), left);
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let raft = RaftLog::open(directory.path().join("raft"), small()).unwrap();
-    append(&raft, 3, 2..=4).unwrap();
-    raft.save_committed(3).unwrap();
-    for refused in [raft.purge(&id(4, 1)), raft.purge_to_snapshot(&id(4, 1))] {
-        assert!(matches!(refused, Err(Error::LeaderGoesBack { index: 2, .. })), "{refused:?}");
-    }
-    raft.purge(&id(2, 1)).unwrap();
-    assert_eq!(raft.bounds().unwrap().purged, Some(id(2, 1)));
-}
-
 /// Every file of a directory with its bytes.
 fn image(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(path)

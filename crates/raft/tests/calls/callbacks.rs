@@ -1,5 +1,5 @@
-//! Callbacks: in order, once, when the entries are durable; also of truncated entries, in a
-//! callback, at the end, after a failure.
+//! Callbacks that write, that block, that end the raft log; a listener. That callbacks come in
+//! order, once, when the entries are durable, is in `proof/powerloss/tests/things` and the explorer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,69 +35,6 @@ fn told_of(told: &Told) -> Vec<(u64, bool)> {
     told.lock().unwrap().clone()
 }
 
-#[test]
-fn they_come_when_the_entries_are_durable_and_in_order() {
-    let (disk, told) = (disk(), Told::default());
-    let raft = on(&disk);
-    for index in 1..=3 {
-        append(&raft, &told, index).unwrap();
-        assert_eq!(raft.entry(index).unwrap().unwrap().payload[0], index as u8, "readable at once");
-    }
-    raft.append(&[], {
-        let told = Arc::clone(&told);
-        move |result| told.lock().unwrap().push((0, result.is_ok()))
-    })
-    .unwrap();
-    assert_eq!(told_of(&told), [], "nothing has been flushed");
-    raft.save_vote(&Vote::new(Leader::of_term(2))).unwrap();
-    assert_eq!(
-        told_of(&told),
-        [(1, true), (2, true), (3, true), (0, true)],
-        "the vote's flush covers them"
-    );
-    raft.append(&[], {
-        let told = Arc::clone(&told);
-        move |_| told.lock().unwrap().push((9, true))
-    })
-    .unwrap();
-    assert_eq!(
-        told_of(&told).last(),
-        Some(&(9, true)),
-        "everything is durable: an empty append is at once"
-    );
-    raft.close().unwrap();
-}
-
-/// On the thread that commits, and on one that waits; while another thread appends.
-#[test]
-fn a_callback_may_use_the_raft_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let options = Options::new().log(inkstone::Options::small());
-    let raft = Arc::new(RaftLog::open(directory.path().join("raft"), options).unwrap());
-    let (done, wait) = channel();
-    chain(&raft, 1, done);
-    wait.recv_timeout(Duration::from_secs(60)).expect("the chain went to its end");
-    assert_eq!(raft.bounds().unwrap().next, 201);
-    assert_eq!(raft.vote().unwrap().unwrap().leader.term, 200);
-    raft.close().unwrap();
-}
-
-fn chain(raft: &Arc<RaftLog>, index: u64, done: Sender<()>) {
-    if index > 200 {
-        done.send(()).unwrap();
-        return;
-    }
-    let leader = Leader::of_term(index);
-    let entry = NewEntry { leader: &leader, index, payload: &[1; 9000] };
-    let again = Arc::clone(raft);
-    let appended = raft.append(&[entry], move |result| {
-        result.unwrap();
-        again.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
-        chain(&again, index + 1, done);
-    });
-    appended.unwrap();
-}
-
 /// One thread fills the buffers, whose callbacks vote: the thread that makes room must not wait for
 /// the thread that needs room.
 #[test]
@@ -121,107 +58,6 @@ fn a_callback_that_writes_does_not_hold_up_the_thread_that_makes_room() {
     for index in 1..=300 {
         assert_eq!(wait.recv_timeout(Duration::from_secs(60)), Ok(index));
     }
-    raft.close().unwrap();
-}
-
-#[test]
-fn after_a_failure_every_call_says_so_and_memory_is_not_believed() {
-    for operation in [OperationKind::Write, OperationKind::Sync] {
-        let (disk, told) = (disk(), Told::default());
-        let raft = on(&disk);
-        append(&raft, &told, 1).unwrap();
-        raft.sync().unwrap();
-        append(&raft, &told, 2).unwrap();
-        append(&raft, &told, 3).unwrap();
-        let effect = match operation {
-            OperationKind::Write => Effect::Error(errno::EIO),
-            _ => Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew),
-        };
-        disk.inject(Fault::new(effect).on(operation));
-        let vote = raft.save_vote(&Vote::new(Leader::of_term(5)));
-        assert!(matches!(vote, Err(Error::Log(inkstone::Error::Poisoned(_)))), "{vote:?}");
-        assert_eq!(
-            told_of(&told),
-            [(1, true), (2, false), (3, false)],
-            "in order, with the failure"
-        );
-        let said = |result: Result<()>| {
-            let text = result.expect_err("it is poisoned").to_string();
-            assert!(text.contains("poisoned") && text.contains("open the log again"), "{text}");
-        };
-        said(append(&raft, &told, 4));
-        said(raft.append(&[], |_| {}).and(raft.bounds().map(drop)));
-        said(raft.save_vote(&Vote::new(Leader::of_term(6))));
-        said(raft.truncate_from(3));
-        said(raft.save_committed(1));
-        said(raft.purge(&inkstone_raft::EntryId::new(Leader::of_term(1), 1)));
-        said(raft.sync());
-        said(raft.entry(1).map(drop));
-        said(raft.vote().map(drop));
-        said(raft.reader().id_of(1).map(drop));
-        said(raft.close());
-        drop(raft);
-        let raft = on(&disk);
-        assert_eq!(raft.vote().unwrap(), None, "it was never durable");
-        assert_eq!(raft.bounds().unwrap().next, 2);
-        raft.close().unwrap();
-    }
-}
-
-/// In one order with those of appends, and one flush for all; readers see the vote when it is
-/// durable.
-#[test]
-fn those_of_votes_and_truncations_have_their_turn_too() {
-    let (disk, told) = (disk(), Told::default());
-    let raft = on(&disk);
-    let note = |what: u64| {
-        let told = Arc::clone(&told);
-        move |result: Result<()>| told.lock().unwrap().push((what, result.is_ok()))
-    };
-    for index in 1..=3 {
-        append(&raft, &told, index).unwrap();
-    }
-    let vote = Vote::new(Leader::of_term(2));
-    let before = disk.counters();
-    // Again while the first still waits: it is not waited for, and has its own turn.
-    for twice in [0, 10] {
-        raft.save_vote_then(&vote, note(100 + twice)).unwrap();
-        raft.truncate_from_then(3, note(200 + twice)).unwrap();
-    }
-    append(&raft, &told, 3).unwrap();
-    assert_eq!(
-        (told_of(&told), raft.vote().unwrap()),
-        (Vec::new(), None),
-        "nothing has been flushed"
-    );
-    let hole = append(&raft, &told, 5);
-    assert!(matches!(hole, Err(Error::Hole { expected: 4, came: 5 })), "{hole:?}");
-    raft.sync().unwrap();
-    let after = disk.counters();
-    assert_eq!(
-        (after.writes - before.writes, after.flushes - before.flushes),
-        (1, 1),
-        "one write and one flush for all"
-    );
-    assert_eq!(told_of(&told), [1, 2, 3, 100, 200, 110, 210, 3].map(|what| (what, true)));
-    assert_eq!(raft.vote().unwrap(), Some(vote.clone()));
-    raft.save_vote_then(&vote, note(101)).unwrap();
-    raft.truncate_from_then(4, note(201)).unwrap();
-    assert_eq!(told_of(&told)[8..], [(101, true), (201, true)], "both were done already");
-    assert_eq!(disk.counters().writes, after.writes);
-    let lower = raft.save_vote_then(&Vote::new(Leader::of_term(1)), note(102));
-    assert!(matches!(lower, Err(Error::VoteGoesBack { .. })), "{lower:?}");
-    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
-    raft.save_vote_then(&Vote::new(Leader::of_term(9)), note(103)).unwrap();
-    assert!(raft.sync().is_err());
-    assert_eq!(
-        told_of(&told)[10..],
-        [(103, false)],
-        "a refused call calls nothing back, a failed one does"
-    );
-    drop(raft);
-    let raft = on(&disk);
-    assert_eq!((raft.vote().unwrap(), raft.bounds().unwrap().next), (Some(vote), 4));
     raft.close().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Many groups in one log: handles, callbacks, bad use, other logs.
+//! Many groups in one log: one flush, callbacks, readers, other logs.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -31,46 +31,6 @@ fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
 
 fn told(error: Result<(), Error>) -> String {
     error.unwrap_err().to_string()
-}
-
-#[test]
-fn two_handles_are_one_raft_log_and_the_last_one_that_goes_loses_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    let (one, two) = (groups.group(7).unwrap(), groups.group(7).unwrap());
-    append(&one, 3, 5..9);
-    assert_eq!(two.bounds().unwrap().next, 9);
-    assert_eq!(two.entries(0..100, usize::MAX).unwrap().len(), 4);
-    two.save_vote(&Vote::granted(Leader::new(4, *b"node"))).unwrap();
-    two.save_committed(6).unwrap();
-    let refused = one.truncate_from(6);
-    assert!(matches!(refused.as_ref().unwrap_err().cause(), Error::IsCommitted { .. }));
-    assert!(told(refused).starts_with("raft group 7: index 6 cannot change"));
-    drop((one, two));
-    for round in 0..2 {
-        let again = groups.group(7).unwrap();
-        assert_eq!(again.vote().unwrap(), Some(Vote::granted(Leader::new(4, *b"node"))));
-        assert_eq!(again.bounds().unwrap().committed, Some(EntryId::new(Leader::of_term(3), 6)));
-        append(&again, 5 + round, 9 + round..10 + round);
-    }
-    // Closed, it is opened again from the log.
-    let last = groups.group(7).unwrap();
-    let other = groups.group(7).unwrap();
-    let bounds = last.bounds().unwrap();
-    last.close().unwrap();
-    assert!(matches!(other.bounds(), Err(Error::Closed)));
-    assert!(matches!(other.sync(), Err(Error::Closed)));
-    assert_eq!(groups.group(7).unwrap().bounds().unwrap(), bounds);
-    groups.close().unwrap();
-    assert!(matches!(groups.group(7), Err(Error::Closed)));
-    assert!(matches!(groups.remove(7), Err(Error::Closed)));
-
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    let again = groups.group(7).unwrap();
-    assert_eq!(again.bounds().unwrap(), bounds);
-    let terms = again.entries(5..11, usize::MAX).unwrap();
-    let terms: Vec<_> = terms.iter().map(|entry| entry.id.leader.term).collect();
-    assert_eq!(terms, [3, 3, 3, 3, 5, 6]);
 }
 
 #[test]
@@ -127,67 +87,6 @@ fn a_callback_may_do_anything_with_any_group() {
         assert_eq!(groups.group(3).unwrap().bounds().unwrap().next, 200);
         assert_eq!(groups.ids().unwrap().len(), 202);
         groups.close().unwrap();
-    }
-}
-
-#[test]
-fn a_group_that_was_removed_is_gone_and_its_handles_say_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let groups = Groups::open(directory.path(), small()).unwrap();
-    let held = groups.group(1).unwrap();
-    let reader = held.reader();
-    append(&held, 3, 1..9);
-    groups.group(2).unwrap().save_vote(&Vote::new(Leader::of_term(7))).unwrap();
-    groups.remove(1).unwrap();
-    assert!(matches!(held.bounds(), Err(Error::Closed)));
-    assert!(matches!(reader.entries(1..9, 100), Err(Error::Closed)));
-    let leader = Leader::of_term(9);
-    assert!(matches!(held.save_vote(&Vote::new(leader.clone())), Err(Error::InGroup { .. })));
-    let again = groups.group(1).unwrap();
-    assert_eq!((again.vote().unwrap(), again.bounds().unwrap().next), (None, 0));
-    append(&again, 1, 100..101);
-    assert!(matches!(held.append(&[entry(&leader, 9)], |_| {}), Err(Error::InGroup { .. })));
-    drop(held);
-    assert_eq!(groups.group(1).unwrap().bounds().unwrap().next, 101);
-    assert_eq!(told(groups.remove(5)), "there is no raft group 5 in the log");
-    assert_eq!(groups.ids().unwrap(), [1, 2]);
-}
-
-#[test]
-fn extremes_are_taken_or_refused_and_read_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let longest = Leader::new(u64::MAX, vec![0xff; 255]);
-    let ids = [0, u64::MAX];
-    for id in ids {
-        let groups = Groups::open(directory.path(), small()).unwrap();
-        let raft = groups.group(id).unwrap();
-        raft.save_vote(&Vote::granted(longest.clone())).unwrap();
-        raft.append(&[entry(&longest, 0)], |_| {}).unwrap();
-        raft.save_committed(0).unwrap();
-        raft.purge(&EntryId::new(longest.clone(), 0)).unwrap();
-        raft.purge_to_snapshot(&EntryId::new(longest.clone(), u64::MAX - 3)).unwrap();
-        raft.append(&[entry(&longest, u64::MAX - 2)], |_| {}).unwrap();
-        raft.append(&[entry(&longest, u64::MAX - 1)], |_| {}).unwrap();
-        raft.save_committed(u64::MAX - 2).unwrap();
-        assert!(told(raft.append(&[entry(&longest, u64::MAX)], |_| {})).contains("cannot be used"));
-        let upto = EntryId::new(longest.clone(), u64::MAX);
-        assert!(told(raft.purge_to_snapshot(&upto)).contains("cannot be used"));
-        let name = Leader::new(u64::MAX, vec![0xff; 256]);
-        assert!(told(raft.append(&[entry(&name, 1)], |_| {})).starts_with("raft group "));
-        let large = vec![1; 40 << 10];
-        let large = NewEntry { leader: &longest, index: u64::MAX - 1, payload: &large };
-        raft.truncate_from(u64::MAX - 1).unwrap();
-        let refused = raft.append(&[large], |_| panic!("it was refused"));
-        assert!(matches!(refused, Err(Error::Log(inkstone::Error::TooLarge { .. }))));
-        let bounds = raft.bounds().unwrap();
-        groups.close().unwrap();
-
-        let groups = Groups::open(directory.path(), small()).unwrap();
-        let raft = groups.group(id).unwrap();
-        assert_eq!(raft.bounds().unwrap(), bounds);
-        assert_eq!(raft.vote().unwrap(), Some(Vote::granted(longest.clone())));
-        let all = raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap();
-        assert_eq!(all.len(), 1);
     }
 }
 
@@ -268,40 +167,4 @@ fn a_reader_shows_what_later_handles_of_its_group_do() {
     groups.remove(7).unwrap();
     assert!(told(reader.bounds().map(|_| ())).contains("closed"));
     groups.close().unwrap();
-}
-
-/// What is taken before the end has its own outcome: it is there afterwards, and said to be.
-#[test]
-fn no_callback_gets_an_error_for_entries_that_a_close_made_durable() {
-    for round in 0..10 {
-        let directory = tempfile::tempdir().unwrap();
-        let groups = Arc::new(Groups::open(directory.path(), small()).unwrap());
-        let threads = [1_u64, 2].map(|id| {
-            let group = groups.group(id).unwrap();
-            std::thread::spawn(move || {
-                let (told, outcomes) = channel();
-                let leader = Leader::of_term(1);
-                for index in 1.. {
-                    let told = told.clone();
-                    let callback = move |outcome| told.send((index, outcome)).unwrap();
-                    if group.append(&[entry(&leader, index)], callback).is_err() {
-                        break;
-                    }
-                }
-                drop((told, group));
-                let failed = outcomes.iter().filter(|(_, outcome)| outcome.is_err());
-                (id, failed.map(|(index, _)| index).min())
-            })
-        });
-        std::thread::sleep(Duration::from_millis(10 + round));
-        groups.close().unwrap();
-        let failed = threads.map(|thread| thread.join().unwrap());
-        let groups = Groups::open(directory.path(), small()).unwrap();
-        for (id, index) in failed {
-            if let Some(index) = index {
-                let found = groups.group(id).unwrap().entry(index).unwrap();
-                assert_eq!(found, None, "group {id}: entry {index} was called lost");
-            }
-        }
-    }
 }

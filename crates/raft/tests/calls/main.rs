@@ -2,8 +2,8 @@
 //! program: the log's code is made for it once.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-raft --test
-//! calls -- callbacks::` runs one file. The whole contract is in `model.rs`, what is counted in
-//! `counted.rs`.
+//! calls -- callbacks::` runs one file. What is counted is in `counted.rs`, the whole contract in
+//! `proof/powerloss/tests/things`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

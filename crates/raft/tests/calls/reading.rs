@@ -1,5 +1,5 @@
-//! Reading: limited, and after purges. That the model reads the same from memory and from disk is
-//! in `model.rs`; beside other threads, in the explorer.
+//! Reading: limited, and after purges. That the same is read from memory and from disk is in
+//! `proof/powerloss/tests/things`; beside other threads, in the explorer.
 
 use crate::entries::id;
 use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};

@@ -1,4 +1,5 @@
-//! What a cursor reports: truncations of records that it has passed, the end of the log, errors.
+//! What a cursor reports: truncations to who waits, errors. That it reports each cut is in
+//! `proof/powerloss/tests/things`.
 //!
 //! *Owns*: cursors in the writer's process, and cursors of readers as in another process. *May not
 //! touch*: the crate's insides.
@@ -71,125 +72,6 @@ fn shown(cursor: &mut StreamCursor) -> (Vec<String>, Option<Error>) {
     }
 }
 
-#[track_caller]
-fn is_told(cursor: &mut StreamCursor, at: u64, goes_on_at: u64) {
-    let told = cursor.next();
-    assert!(
-        matches!(told, Err(Error::TruncatedAfter { stream: 1, number, next })
-            if (number, next) == (at, goes_on_at)),
-        "{told:?}"
-    );
-    assert_eq!(cursor.next_number(), goes_on_at);
-}
-
-#[test]
-fn a_cursor_that_has_shown_records_is_told_when_they_are_cut() {
-    let (_held, directory) = real();
-    let streams = streams_with(&directory, 9);
-    for is_beside in [false, true] {
-        let mut cursor = cursor(&directory, &streams, is_beside, 1);
-        assert_eq!(shown(&mut cursor).0.len(), 9);
-        // Their numbers come again, and more of them.
-        streams.truncate_after(1, 6).unwrap().wait().unwrap();
-        streams.truncate_after(1, 4).unwrap().wait().unwrap();
-        (5..=12).for_each(|number| append(&streams, 1, &format!("new {number}")));
-        is_told(&mut cursor, 10, 5);
-        let (records, error) = shown(&mut cursor);
-        assert_eq!((records.len(), &*records[0], error.is_none()), (8, "5: new 5", true));
-        streams.truncate_after(1, 3).unwrap().wait().unwrap();
-        is_told(&mut cursor, 13, 4);
-        (4..=9).for_each(|number| append(&streams, 1, &format!("old {number}")));
-    }
-}
-
-#[test]
-fn a_cursor_before_the_cut_shows_what_is_there_now_and_is_told_nothing() {
-    let (_held, directory) = real();
-    let streams = streams_with(&directory, 9);
-    let mut cursor = streams.reader().read(1, 1);
-    // The others are read ahead.
-    assert_eq!(cursor.next().unwrap().unwrap().number, 1);
-    streams.truncate_after(1, 3).unwrap().wait().unwrap();
-    append(&streams, 1, "new 4");
-    assert_eq!(shown(&mut cursor).0, ["2: old 2", "3: old 3", "4: new 4"]);
-    // At the cut itself.
-    streams.truncate_after(1, 4).unwrap().wait().unwrap();
-    assert!(shown(&mut cursor).1.is_none());
-}
-
-/// A restart is like a truncation from its number on, then of the records before. A reader that has
-/// not looked since then learns of the cut when the cursor is made.
-#[test]
-fn a_cursor_is_told_nothing_of_what_was_cut_before_it_was_made() {
-    for is_beside in [false, true] {
-        let (_held, directory) = real();
-        let streams = streams_with(&directory, 3);
-        let beside = StreamsReader::open_in(directory.clone(), &options()).unwrap();
-        let reader = if is_beside { &beside } else { &streams.reader() };
-        streams.truncate_after(1, 1).unwrap().wait().unwrap();
-        append(&streams, 1, "new 2");
-        assert_eq!(reader.read(1, 3).next().unwrap(), None);
-        streams.remove(1).unwrap().wait().unwrap();
-        streams.create(1, 1).unwrap().wait().unwrap();
-        append(&streams, 1, "another 1");
-        assert_eq!(reader.read(1, 1).next().unwrap().unwrap().bytes, b"another 1");
-    }
-}
-
-#[test]
-fn a_restart_is_told_where_numbers_come_again_or_are_left_out() {
-    let (_held, directory) = real();
-    let streams = streams_with(&directory, 9);
-    for is_beside in [false, true] {
-        let mut cursor = cursor(&directory, &streams, is_beside, 1);
-        assert_eq!(shown(&mut cursor).0.len(), 9);
-        streams.restart_at(1, 4).unwrap().wait().unwrap();
-        (4..=20).for_each(|number| append(&streams, 1, &format!("new {number}")));
-        is_told(&mut cursor, 10, 4);
-        assert_eq!(shown(&mut cursor).0.len(), 17);
-        streams.restart_at(1, 30).unwrap().wait().unwrap();
-        let (_, error) = shown(&mut cursor);
-        assert!(matches!(error, Some(Error::Truncated { first: 30, .. })), "{error:?}");
-        cursor.seek(30);
-        // Numbers right after those that were shown.
-        streams.restart_at(1, 30).unwrap().wait().unwrap();
-        append(&streams, 1, "newest");
-        assert_eq!(shown(&mut cursor).0, ["30: newest"]);
-        streams.restart_at(1, 1).unwrap().wait().unwrap();
-        (1..=9).for_each(|number| append(&streams, 1, &format!("old {number}")));
-    }
-}
-
-#[test]
-fn a_stream_that_is_removed_and_created_again_is_another_one() {
-    let (_held, directory) = real();
-    let streams = streams_with(&directory, 9);
-    // Also where its first record has the number that would come next.
-    for (first, count) in [(1, 9), (10, 3), (1, 30), (100, 2), (1, 9)] {
-        for (is_beside, is_seen_away) in
-            [(false, false), (false, true), (true, false), (true, true)]
-        {
-            let at = streams.bounds(1).unwrap().next;
-            let mut cursor = cursor(&directory, &streams, is_beside, at);
-            assert_eq!(shown(&mut cursor).0.len(), 0);
-            if is_seen_away {
-                streams.remove(1).unwrap().wait().unwrap();
-                for _ in 0..2 {
-                    let (_, error) = shown(&mut cursor);
-                    assert!(matches!(error, Some(Error::NoStream { stream: 1 })), "{error:?}");
-                }
-                streams.create(1, first).unwrap().wait().unwrap();
-            } else {
-                let mut batch = Batch::new();
-                streams.apply(batch.remove(1).create(1, first)).unwrap().wait().unwrap();
-            }
-            (0..count).for_each(|number| append(&streams, 1, &format!("{number}")));
-            is_told(&mut cursor, at, first);
-            assert_eq!(shown(&mut cursor).0.len(), count);
-        }
-    }
-}
-
 /// What a follower on a thread of its own gets next: one that blocks, and one that is awaited.
 fn follow(cursors: impl IntoIterator<Item = StreamCursor>) -> Vec<Receiver<Option<Error>>> {
     let follow = |(mut cursor, is_async): (StreamCursor, bool)| {
@@ -236,32 +118,6 @@ fn a_follower_that_waits_is_woken_by_a_cut_and_by_a_removal() {
     streams.remove(1).unwrap().wait().unwrap();
     for error in told(followers) {
         assert!(matches!(error, Error::NoStream { stream: 1 }), "{error}");
-    }
-}
-
-/// No thread appends to the stream that they follow, nor to any other after the failure.
-#[test]
-fn a_follower_of_an_idle_stream_ends_when_the_log_fails_or_is_closed() {
-    for fails in [true, false] {
-        let disk = disk();
-        let streams = streams_with(&directory_of(&disk), 1);
-        streams.create(2, 1).unwrap().wait().unwrap();
-        let followers = follow([streams.reader().read(1, 2), streams.reader().read(1, 2)]);
-        std::thread::sleep(Duration::from_millis(50));
-        if fails {
-            disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
-            streams.append(2, b"x").unwrap().wait().unwrap_err();
-        } else {
-            streams.close().unwrap();
-        }
-        for error in told(followers) {
-            let is_right = match error {
-                Error::Log(inkstone::Error::Poisoned(_)) => fails,
-                Error::Log(inkstone::Error::Closed) => !fails,
-                _ => false,
-            };
-            assert!(is_right, "{error}");
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! records, runs.
 
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
-use inkstone_sim::survival::Thing;
+
+use crate::states::Thing;
 
 /// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -171,8 +172,10 @@ impl Model {
                     next.first = upto.index + 1;
                     next.purged = Some(upto.clone());
                     next.committed = self.committed.max(Some(upto.index));
+                    next.recorded = self.recorded.max(Some(upto.index));
                 }
-                is_new
+                // On a full disk segments may go instead, and say no more than that.
+                false
             }
             Op::Sync => false,
         };

@@ -1,0 +1,86 @@
+//! The walks catch these mutations, and the same histories are sound without them. The explorer
+//! (`proof/explore`) and `forged.rs` of the streams catch others.
+//!
+//! *Owns*: which mutations, and counting states. *May not touch*: what one does
+//! (`proof/mistakes/`).
+
+use std::fmt::Display;
+use std::panic::catch_unwind;
+
+use inkstone_raft::mistake::{Mistake as RaftMistake, set as set_of_raft};
+use inkstone_streams::mistake::{Mistake as StreamsMistake, set as set_of_streams};
+
+use super::*;
+
+/// Walks seeds until a promise is seen broken; says how, and after how many states. A check of the
+/// crate that ends the program catches a mistake, too.
+fn caught<M: Display + Copy>(
+    mistake: M,
+    set: fn(Option<M>),
+    classes: &[Class],
+    make: fn(Class, u64) -> (Tally, Result<(), String>),
+) {
+    let mut states = 0;
+    let histories = (0..200).flat_map(|seed| classes.iter().map(move |class| (*class, seed)));
+    for (class, seed) in histories {
+        set(Some(mistake));
+        let walked = catch_unwind(|| make(class, seed));
+        set(None);
+        let why = match walked {
+            Ok((tally, found)) => {
+                states += tally.states;
+                let Err(why) = found else { continue };
+                why
+            }
+            Err(_) => "a panic".to_owned(),
+        };
+        println!("{mistake}: {states} states: {}", why.lines().last().unwrap_or_default());
+        make(class, seed).1.expect("the same history without the mistake");
+        return;
+    }
+    panic!("{mistake} was not caught in {states} states");
+}
+
+#[test]
+fn of_streams() {
+    use StreamsMistake as M;
+    for mistake in [
+        M::SourceRemovedEarly,
+        M::DirectoryLeavesOut,
+        M::NoteApart,
+        M::RemovedComesBack,
+        M::TableForgets,
+        M::TableBelievedEarly,
+        M::FrontBehindOpening,
+        M::CutNotMarked,
+    ] {
+        caught(mistake, set_of_streams, &[Class::Cut, Class::Fails], streams);
+    }
+}
+
+const OF_RAFT: [RaftMistake; 7] = [
+    RaftMistake::VoteNotSynced,
+    RaftMistake::CallbackEarly,
+    RaftMistake::CallbackOutOfOrder,
+    RaftMistake::TruncationNotSynced,
+    RaftMistake::CommittedBeyondEnd,
+    RaftMistake::ServedAboveTruncation,
+    RaftMistake::LeadersNotTruncated,
+];
+
+#[test]
+fn of_a_raft_log() {
+    let alone = |class, seed| raft(None, class, seed);
+    for mistake in OF_RAFT {
+        caught(mistake, set_of_raft, &[Class::Cut], alone);
+    }
+    caught(RaftMistake::KeptIsFreed, set_of_raft, &[Class::Full], alone);
+}
+
+#[test]
+fn of_raft_groups() {
+    let three = |class, seed| raft(Some(3), class, seed);
+    for mistake in OF_RAFT {
+        caught(mistake, set_of_raft, &[Class::Cut], three);
+    }
+}
