@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     // tracing_appender::non_blocking(tracing_appender::rolling::daily("logs", "app.log"));
     let (writer, guard) = LogWriter::builder(path)
         .rotate(Rotation::new().at_bytes(64 << 20).every(std::time::Duration::from_secs(86_400)))
-        .keep(Keep::new().files(10).bytes(1 << 30))
+        .keep(Keep::new().files(10))
         .survive(Survive::Kill)
         .open()?;
     tracing_subscriber::fmt().with_writer(writer.clone()).with_ansi(false).init();
