@@ -7,6 +7,7 @@ mod echo;
 mod pid_file;
 mod read;
 mod run;
+mod words;
 
 use std::process::ExitCode;
 

@@ -25,9 +25,9 @@
 //! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer`
 //! takes: `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, which
 //! returns a writer and a guard as before. The guard must live until the end of `main`. Lines are
-//! not dropped unless [`WhenFull`] says so. `examples/text-log` is a whole example, with another
-//! for the `log` facade. (A logger that calls `flush` for every record, as
-//! env_logger does with a piped target, gets a real flush for every record.)
+//! not dropped unless [`WhenFull`] says so. `examples/text-log` is a whole example. (A logger that
+//! calls `flush` for every record, as env_logger does with a piped target, gets a real flush for
+//! every record.)
 //!
 //! # How it works
 //! A line is copied into the current buffer under a short lock: no allocation, no system call. A

@@ -14,7 +14,7 @@ use inkstone_appender::{
     Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
 };
 
-use super::run::{LAST_WORDS, say};
+use super::words::{say, say_event};
 use crate::parse::{duration, size};
 use crate::place;
 
@@ -187,7 +187,7 @@ impl TeeArguments {
             .on_event(|event| match event {
                 // `run.rs` reports lost lines at the end.
                 Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
-                event => say(event, Duration::ZERO),
+                event => say_event(event),
             });
         if self.survive.1 {
             builder = builder.must_survive();
@@ -200,7 +200,7 @@ impl TeeArguments {
         // Behind a link is the directory that matters.
         let file = self.file().canonicalize().unwrap_or_else(|_| self.file().to_path_buf());
         if let (Survive::PowerLoss(_), Some(directory)) = (self.survive(), file.parent()) {
-            place::warnings(directory).iter().for_each(|warning| say(warning, LAST_WORDS));
+            place::warnings(directory).iter().for_each(say);
         }
         Ok(opened)
     }

@@ -11,7 +11,6 @@
 //! the echo. [`OVERTIME`] after it everything has ended, the final messages too, unless a slow disk
 //! still takes something.
 
-use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -27,6 +26,7 @@ use super::arguments::{TeeArguments, refuse_own_input};
 use super::echo::Echo;
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
+use super::words::{say, say_what_was_left_out};
 use crate::code_of;
 use crate::signals::{self, ENDED};
 use crate::threads;
@@ -44,8 +44,6 @@ const LATE: Duration = Duration::from_millis(750);
 const READ_STILL: Duration = Duration::from_millis(500);
 /// After that the disk is waited for while it takes anything within this time.
 const DISK_STILL: Duration = Duration::from_millis(250);
-/// At the end, a reader of stderr that reads nothing is waited for this long.
-pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// One read of a full pipe.
 const READ_BYTES: usize = 256 << 10;
 /// One page of a pipe: a kill loses no more than this, besides the pipe.
@@ -105,18 +103,11 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
     // First, while there is one thread: so no signal is lost.
     let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
     let code = run.work(arguments).unwrap_or_else(|error| {
-        say(format_args!("{error:#}"), LAST_WORDS);
+        say(format_args!("{error:#}"));
         code_of(&error)
     });
-    inkstone_io::say_what_was_left_out(PROGRAM, LAST_WORDS);
+    say_what_was_left_out();
     Ok(code)
-}
-
-const PROGRAM: &str = "inkstone";
-
-/// Prints a message on stderr, if there is room for it within this time.
-pub(super) fn say(what: impl fmt::Display, at_most: Duration) {
-    inkstone_io::say(PROGRAM, what, at_most);
 }
 
 impl Run {
@@ -134,7 +125,7 @@ impl Run {
             return Ok(ExitCode::from(ENDED));
         };
         if let Some(recovery) = guard.recovery() {
-            say(recovery, LAST_WORDS);
+            say(recovery);
         }
         let write = |path| PidFile::write(path, arguments.file());
         let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
@@ -378,11 +369,6 @@ impl Run {
     }
 }
 
-/// Prints a part of the final report.
-fn tell(what: impl fmt::Display) {
-    say(what, LAST_WORDS);
-}
-
 /// The data of the final report.
 struct End<'a> {
     arguments: &'a TeeArguments,
@@ -406,20 +392,20 @@ impl End<'_> {
             && !read.is_all
         {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-            tell(format_args!("{name}: stdin did not end in time, and its rest was not read"));
+            say(format_args!("{name}: stdin did not end in time, and its rest was not read"));
         }
         let stats = self.log.stats();
         if stats.dropped_lines > 0 {
             let (lines, bytes) = (stats.dropped_lines, stats.dropped_bytes);
-            tell(format_args!("{lines} lines were dropped ({bytes} bytes), as --drop-after says"));
+            say(format_args!("{lines} lines were dropped ({bytes} bytes), as --drop-after says"));
         }
         let mut is_good = self.tell_unwritten(read, stats);
         if let Some(Err(error)) = &input {
             is_good = false;
-            tell(format_args!("{error:#}"));
+            say(format_args!("{error:#}"));
         }
         if let Some(why) = &self.missing {
-            tell(format_args!("some lines were not echoed to stdout: {why}"));
+            say(format_args!("some lines were not echoed to stdout: {why}"));
         }
         match signal {
             _ if !is_good || self.missing.is_some() => ExitCode::FAILURE,
@@ -447,14 +433,14 @@ impl End<'_> {
             let is_kept = self.arguments.survive() != Survive::Nothing;
             let kept =
                 if is_kept { "; the next start writes those that the log has taken" } else { "" };
-            tell(format_args!(
+            say(format_args!(
                 "of {} lines that were read, {lines} were not written ({bytes} bytes): {why}{kept}",
                 read.lines
             ));
             return false;
         }
         if let Some(why) = &why {
-            tell(why);
+            say(why);
         }
         matches!(self.closed, Some(Ok(())))
     }

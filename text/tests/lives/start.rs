@@ -300,6 +300,38 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
     assert_eq!(read(&path), LINES);
 }
 
+/// In an overlay without `xino` a directory has another number at each mount, so no start would find
+/// the stage: the log says so and goes on, or is refused if lines must survive.
+#[test]
+#[ignore = "needs root"]
+fn where_a_directory_has_no_lasting_identity_it_is_said_or_refused() {
+    const TEST: &str = "an overlay without xino";
+    let Some((lower, _mount)) = small_memory(TEST, 1 << 20) else { return };
+    let (made, memory) = (tempfile::tempdir().expect("a directory"), memory());
+    let [upper, work, merged] = ["upper", "work", "merged"].map(|name| made.path().join(name));
+    [&upper, &work, &merged].into_iter().for_each(|path| fs::create_dir(path).expect("made"));
+    let [below, above, work] = [lower.path(), &upper, &work].map(|path| path.display());
+    let options = format!("xino=off,lowerdir={below},upperdir={above},workdir={work}");
+    let mounted = Mount::new(Path::new("overlay"), &merged, "overlay", &options);
+    let Ok(mount) = mounted else {
+        return eprintln!("NOT RUN: {TEST}: {:?}", mounted.err());
+    };
+    let path = merged.join("a.log");
+    let (builder, told) = quick(&path);
+    let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
+    let (log, guard) = builder.open().expect("opened");
+    say(&log, LINES);
+    guard.close().expect("closed");
+    assert_eq!((read(&path).as_str(), stages_in(memory.path())), (LINES, vec![]));
+    let told = told.all();
+    assert!(told.len() == 1 && told[0].contains("a kill would lose lines"), "{told:?}");
+    let refused = kept(&path).stage_directory(memory.path()).must_survive().open();
+    let refused = refused.expect_err("they must survive").to_string();
+    assert!(refused.contains("no identity that lasts"), "{refused}");
+    drop(log);
+    mount.unmount().expect("nobody has it open");
+}
+
 /// A small file system in memory.
 fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
     let directory = tempfile::tempdir().expect("a directory");

@@ -305,7 +305,7 @@ mod tests {
         let Some(made) = in_memory("stages of others") else { return };
         let path = StageFile::path_in(made.path(), "a");
         drop(StageFile::create(&path).expect("created"));
-        assert_eq!(StageFile::list(made.path()).expect("listed"), [path.clone()]);
+        assert_eq!(StageFile::list(made.path()).expect("listed"), std::slice::from_ref(&path));
         for (mode, is_taken) in [(0o644, true), (0o620, false), (0o602, false)] {
             let mode = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&path, mode).expect("mode");
