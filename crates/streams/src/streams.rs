@@ -354,11 +354,6 @@ impl Streams {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     /// The log below, for its statistics. Do not append to it or truncate it.
     #[doc(hidden)]
     pub fn log(&self) -> &Log {
