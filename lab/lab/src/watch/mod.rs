@@ -383,10 +383,7 @@ impl One<'_> {
             return said("events were lost");
         }
         let Some(at) = place else {
-            return said(
-                "its file system is on no disk of its own, or its first file was opened after the \
-                 start (then watch again)",
-            );
+            return said("its file system is on no disk of its own");
         };
         if self.tallied.is_passed_on[at] {
             return said(
