@@ -55,10 +55,10 @@
 //!
 //! # Your code in its threads
 //! A hook, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock.
-//! Panics there are caught: after one in the hook the log goes on, and one in the disk ends the log,
-//! and every writer gets an error. Code that does not return blocks the log. A hook may write to the log, but
-//! not wait for it: flushing and closing are errors there, and a log that a hook closes ends by
-//! itself.
+//! Panics there are caught: after one in the hook the log goes on; one in the disk or the clock ends
+//! the log, and every writer gets an error. Code that does not return blocks the log. A hook may
+//! write to the log, but not wait for it: flushing and closing are errors there, and a log that a
+//! hook closes ends by itself.
 //!
 //! # Features
 //! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`: [`Compression`].

@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use crate::time::Zone;
-
 /// What a writer does when every buffer is full because the disk is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -39,7 +37,6 @@ pub enum Survive {
 pub struct Rotation {
     pub(crate) bytes: Option<u64>,
     pub(crate) every: Option<Duration>,
-    pub(crate) zone: Zone,
 }
 
 impl Rotation {
@@ -59,20 +56,11 @@ impl Rotation {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// At each multiple of this since 1970 (a day: at midnight) in UTC or as [`Rotation::zone`]
-    /// says, also if nothing is written then; an empty file is not rotated. A line written within
+    /// At each multiple of this since 1970 (a day: at midnight) in UTC, also if nothing is written then; an empty file is not rotated. A line written within
     /// the flush interval before may be in the later file.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every: Some(every.max(Duration::from_secs(1))), ..self }
-    }
-
-    /// Sets the time by which [`Rotation::every`] counts ([`Zone::Utc`]). By local time a day has
-    /// 23 or 25 hours when clocks change, and begins when they jump if its midnight is left out.
-    /// Names of rotated files are in UTC all the same, since they only rise.
-    #[must_use]
-    pub fn zone(self, zone: Zone) -> Self {
-        Self { zone, ..self }
     }
 }
 

@@ -341,9 +341,7 @@ impl Output {
             return false;
         };
         let now = self.clock.now();
-        if boundary.duration_since(now).is_ok_and(|left| left > every)
-            && self.next_boundary(now).is_none_or(|next| boundary > next)
-        {
+        if boundary.duration_since(now).is_ok_and(|left| left > every) {
             self.set_boundary();
             return false;
         }
@@ -412,7 +410,7 @@ impl Output {
 
     /// When the period of this time ends; a boundary that no clock can show is none.
     fn next_boundary(&self, time: SystemTime) -> Option<SystemTime> {
-        self.rotation.zone.end_of_period(time, self.rotation.every?)
+        time::end_of_period(time, self.rotation.every?)
     }
 
     /// Whether a file with this modification time belongs to an earlier period.

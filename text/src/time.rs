@@ -5,7 +5,6 @@
 //! of 400 years.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,18 +29,8 @@ impl Clock {
         Self(Some(Arc::new(clock)))
     }
 
-    /// The time; the system's if the caller's clock panics.
     pub(crate) fn now(&self) -> SystemTime {
-        let own =
-            self.0.as_ref().and_then(|clock| match catch_unwind(AssertUnwindSafe(|| clock())) {
-                Ok(now) => Some(now),
-                Err(payload) => {
-                    // Dropping the panic's payload runs the caller's code as well.
-                    std::mem::forget(payload);
-                    None
-                }
-            });
-        own.unwrap_or_else(SystemTime::now)
+        self.0.as_ref().map_or_else(SystemTime::now, |clock| clock())
     }
 }
 
@@ -105,7 +94,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     (stamp(seconds) == text).then_some(seconds)
 }
 
-/// By which time periods and stamps count.
+/// By which time stamps count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Zone {
     /// UTC.
@@ -145,37 +134,17 @@ impl Zone {
         }
         stamp
     }
-
-    /// The first moment behind `time` that is a multiple of `every`; `None` if no clock can show
-    /// it.
-    pub(crate) fn end_of_period(self, time: SystemTime, every: Duration) -> Option<SystemTime> {
-        let every = i64::try_from(every.as_secs().max(1)).ok()?;
-        let now = i64::try_from(seconds(time)).ok()?;
-        let end = end_of_period(now, every, |second| self.ahead(second))?;
-        UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(end).ok()?))
-    }
 }
 
-/// As [`Zone::end_of_period`], in seconds, where `ahead` says how far local time is ahead of UTC.
-fn end_of_period(now: i64, every: i64, ahead: impl Fn(i64) -> i64) -> Option<i64> {
-    let local = |second: i64| second + ahead(second);
-    let wanted = local(now).checked_add(every - local(now).rem_euclid(every))?;
-    let straight = wanted.checked_sub(ahead(now))?;
-    if local(straight).rem_euclid(every) == 0 {
-        return Some(straight);
-    }
-    // Clocks change before it.
-    let changed = wanted.checked_sub(ahead(straight))?;
-    // A local time that is left out has passed when clocks jump over it.
-    Some(if changed > now && local(changed) == wanted { changed } else { straight.max(changed) })
+/// The first moment behind `time` that is a multiple of `every`; `None` if no clock can show it.
+pub(crate) fn end_of_period(time: SystemTime, every: Duration) -> Option<SystemTime> {
+    let (now, every) = (seconds(time), every.as_secs().max(1));
+    UNIX_EPOCH.checked_add(Duration::from_secs((now - now % every).checked_add(every)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const HOUR: i64 = 3600;
-    const DAYS: i64 = 24 * HOUR;
 
     #[test]
     fn known_dates_and_every_day_of_two_centuries() {
@@ -210,41 +179,6 @@ mod tests {
         }
     }
 
-    /// The ends of periods of a zone where local time is `before` hours ahead until `change` and
-    /// `after` hours then, from the second `from` on, in hours since `from`.
-    fn ends(from: i64, every: i64, change: i64, (before, after): (i64, i64)) -> [i64; 4] {
-        let mut now = from;
-        [(); 4].map(|()| {
-            let ahead = |second| if second < change { before * HOUR } else { after * HOUR };
-            now = end_of_period(now, every, ahead).expect("in range");
-            assert_eq!((now - from) % HOUR, 0);
-            (now - from) / HOUR
-        })
-    }
-
-    #[test]
-    fn days_have_23_and_25_hours_when_clocks_change_and_hours_are_hours() {
-        // Midnight in Berlin, at +02:00 and +01:00; clocks change at 01:00 UTC.
-        let (summer, winter) = (100 * DAYS - 2 * HOUR, 100 * DAYS - HOUR);
-        assert_eq!(ends(summer, DAYS, 100 * DAYS + HOUR, (2, 1)), [25, 49, 73, 97]);
-        assert_eq!(ends(winter, DAYS, 100 * DAYS + HOUR, (1, 2)), [23, 47, 71, 95]);
-        assert_eq!(ends(summer, HOUR, 100 * DAYS + HOUR, (2, 1)), [1, 2, 3, 4]);
-        assert_eq!(ends(winter, HOUR, 100 * DAYS + HOUR, (1, 2)), [1, 2, 3, 4]);
-        assert_eq!(ends(winter, 6 * HOUR, 100 * DAYS + HOUR, (1, 2)), [5, 11, 17, 23]);
-    }
-
-    #[test]
-    fn a_midnight_that_is_left_out_or_comes_twice_begins_one_day() {
-        // Midnight of the day before, at +02:00: clocks jump from 00:00 to 01:00, or from 01:00 to
-        // 00:00.
-        let from = 99 * DAYS - 2 * HOUR;
-        assert_eq!(ends(from, DAYS, from + DAYS, (2, 3)), [24, 47, 71, 95]);
-        assert_eq!(ends(from, DAYS, from + DAYS + HOUR, (2, 1)), [24, 49, 73, 97]);
-        // West of UTC.
-        let west = 99 * DAYS + 5 * HOUR;
-        assert_eq!(ends(west, DAYS, west + DAYS, (-5, -4)), [24, 47, 71, 95]);
-    }
-
     #[test]
     fn stamps_have_microseconds() {
         let time = UNIX_EPOCH + Duration::new(1_795_277_133, 123_456_789);
@@ -256,10 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_period_longer_than_time_has_no_end() {
-        assert_eq!(Zone::Utc.end_of_period(SystemTime::now(), Duration::MAX), None);
-        let longest = Duration::from_secs(i64::MAX.unsigned_abs());
-        assert_eq!(end_of_period(5 * HOUR, i64::MAX, |_| -HOUR), None);
-        let _ = Zone::Local.end_of_period(SystemTime::now(), longest);
+    fn a_period_ends_at_its_next_multiple_if_a_clock_can_show_it() {
+        let time = UNIX_EPOCH + Duration::from_secs(3 * DAY + 5);
+        let ends = |every| end_of_period(time, every).map(seconds);
+        assert_eq!(ends(Duration::from_secs(DAY)), Some(4 * DAY));
+        assert_eq!(ends(Duration::from_secs(900)), Some(3 * DAY + 900));
+        assert_eq!(ends(Duration::MAX), None);
     }
 }

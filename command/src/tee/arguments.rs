@@ -23,7 +23,7 @@ Examples:
   service 2>&1 | inkstone tee app.log --rotate-size 64MiB --keep-files 10
   service | inkstone tee service.log --rotate-every day --keep-days 30
   service | inkstone tee service.log --rotate-size 1GiB --compress gzip --survive kill
-  service | inkstone tee service.log --stamp local --rotate-time local
+  service | inkstone tee service.log --stamp local
   service | inkstone tee service.log --drop-after 0s   never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
@@ -40,14 +40,9 @@ pub(crate) struct TeeArguments {
     /// Start a new file before the current one would exceed this; at least 16KiB
     #[arg(long, value_name = "SIZE", value_parser = rotate_size)]
     rotate_size: Option<u64>,
-    /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour,
-    /// day, or 15m
+    /// Start a new file at each multiple of this, in UTC: minute, hour, day, or 15m
     #[arg(long, value_name = "TIME", value_parser = period)]
     rotate_every: Option<Duration>,
-    /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of
-    /// rotated files are in UTC)
-    #[arg(long, value_name = "CLOCK", default_value = "utc", value_parser = one_of(TIMES))]
-    rotate_time: Zone,
     /// Keep this many rotated files
     #[arg(long, value_name = "N")]
     keep_files: Option<usize>,
@@ -162,7 +157,7 @@ fn buffers_size(text: &str) -> Result<u64, String> {
 
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
-        let rotation = Rotation::new().zone(self.rotate_time);
+        let rotation = Rotation::new();
         let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
         let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
         let keep = Keep::new();

@@ -1,7 +1,6 @@
-//! `inkstone tee` as a user starts it: every byte, long lines, stamps and local days. What it
+//! `inkstone tee` as a user starts it: every byte, long lines, stamps. What it
 //! refuses: `cases/tee.txt`.
 
-use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -84,25 +83,4 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
     let bytes = line.len() + "2026-11-21T16:05:33.123456Z ".len();
     let expected = format!("1 lines were dropped ({bytes} bytes), as --drop-after says");
     assert!(code == Some(0) && told.contains(&expected) && !text(&file).contains("xx"), "{told}");
-}
-
-#[test]
-fn a_local_day_begins_at_local_midnight() {
-    const MINUTES: u64 = 24 * 60;
-    let now = SystemTime::now();
-    let minute = now.duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60 % MINUTES;
-    // 10 minutes after local midnight, and at noon.
-    for (since_midnight, texts) in
-        [(10, &["yesterday\n", "today\n"][..]), (720, &["yesterday\ntoday\n"])]
-    {
-        let (_directory, file) = place();
-        std::fs::write(&file, "yesterday\n").expect("written");
-        let written = File::options().write(true).open(&file).expect("open");
-        written.set_modified(now - Duration::from_secs(30 * 60)).expect("dated");
-        let zone = zone((since_midnight + MINUTES - minute) % MINUTES);
-        let mut tee = tee(&file, &["--rotate-every", "day", "--rotate-time", "local"]);
-        let output = fed(tee.env("TZ", &zone).spawn().expect("inkstone"), b"today\n");
-        assert_eq!(code_and_words(&output), (Some(0), String::new()));
-        assert_eq!(all_text(&file), texts, "{zone}");
-    }
 }
