@@ -25,41 +25,40 @@ const INODE: usize = 4;
 const OFFSET: usize = 5;
 const ELSEWHERE: usize = 6;
 /// Bytes that are summed at once.
-const PIECE: usize = 128;
+const WORD: usize = 4;
 
-/// The sum of some bytes, by which a start sees that they are those that were put. A thread makes
-/// it of its own line, before it takes the lock: then the place of the line is enough to add it to
-/// that of the buffer. Any one byte that is changed changes it.
+/// The sum of some bytes, by which a start sees that they are those that were put: the Internet's,
+/// of words of four bytes, whose carry goes around. So a thread can make it of its own line, before
+/// it takes the lock, wherever the line comes to stand: behind so many bytes it is turned by those.
+/// Any one byte that is changed changes it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sum {
-    plain: u32,
-    /// Each byte times its place, from 1.
-    placed: u32,
-}
+pub(crate) struct Sum(u32);
 
 impl Sum {
+    #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        let mut sum = Self::default();
-        // In short pieces, whose sums fit into the processor's wide registers.
-        for (at, piece) in bytes.chunks(PIECE).enumerate() {
-            let (mut plain, mut placed) = (0_u32, 0_u32);
-            for (place, byte) in (1_u32..).zip(piece) {
-                plain += u32::from(*byte);
-                placed += place * u32::from(*byte);
-            }
-            sum = sum.then(at * PIECE, Self { plain, placed });
-        }
-        sum
+        let (words, rest) = bytes.as_chunks::<WORD>();
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        let words = words.iter().chain([&last]).map(|word| u64::from(u32::from_le_bytes(*word)));
+        Self::folded(words.sum())
     }
 
-    /// With those that begin behind so many.
+    /// That of these bytes, which are so many, and the next.
+    #[inline]
     fn then(self, len: usize, next: Self) -> Self {
-        let moved = (len as u32).wrapping_mul(next.plain).wrapping_add(next.placed);
-        Self { plain: self.plain.wrapping_add(next.plain), placed: self.placed.wrapping_add(moved) }
+        let turned = next.0.rotate_left((len % WORD * 8) as u32);
+        Self::folded(u64::from(self.0) + u64::from(turned))
+    }
+
+    #[inline]
+    fn folded(sum: u64) -> Self {
+        let sum = (sum >> 32) + (sum & u64::from(u32::MAX));
+        Self(((sum >> 32) + (sum & u64::from(u32::MAX))) as u32)
     }
 
     pub(crate) fn mark(self) -> u32 {
-        self.placed
+        self.0
     }
 }
 
@@ -322,5 +321,23 @@ impl Buffer {
         self.put(notice, self.sum_of(notice));
         self.publish();
         (self.notice_bytes, self.told) = (notice.len(), told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_that_of_its_parts_and_of_no_other_bytes() {
+        let bytes: Vec<u8> = (0..300_u32).map(|at| (at * at % 251) as u8).collect();
+        let whole = Sum::of(&bytes).mark();
+        for at in 0..bytes.len() {
+            let (first, rest) = bytes.split_at(at);
+            assert_eq!(Sum::of(first).then(at, Sum::of(rest)).mark(), whole);
+            let mut other = bytes.clone();
+            other[at] ^= 1 << (at % 8);
+            assert_ne!(Sum::of(&other).mark(), whole);
+        }
     }
 }
