@@ -69,7 +69,12 @@ impl SimFile {
             let name = self.write_name(persist);
             return Err(Error::new(name, &self.path, os_error(errno::EBADF)).at(offset));
         }
-        Ok(state.write(&self.target(offset, bytes), bytes))
+        let target = self.target(offset, bytes);
+        if target.direct && state.options.refuses_direct_writes {
+            let name = self.write_name(persist);
+            return Err(Error::new(name, &self.path, os_error(errno::EINVAL)).at(offset));
+        }
+        Ok(state.write(&target, bytes))
     }
 
     /// The second half: what `persist` and the open flags require. `cover` is for the sync that

@@ -83,6 +83,8 @@ pub struct DiskOptions {
     pub has_fua: bool,
     /// Whether the file system has `O_DIRECT`.
     pub has_direct: bool,
+    /// A file that was opened with `O_DIRECT` takes no writes (`EINVAL`).
+    pub refuses_direct_writes: bool,
     /// How often, in parts per million of operations, the kernel writes a dirty range back by
     /// itself.
     pub writeback_ppm: u32,
@@ -109,6 +111,7 @@ impl Default for DiskOptions {
             flush_is_global: true,
             has_fua: true,
             has_direct: true,
+            refuses_direct_writes: false,
             writeback_ppm: 50_000,
             directory_order: DirectoryOrder::Any,
             new_blocks: NewBlocks::Zeros,

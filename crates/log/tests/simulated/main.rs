@@ -36,6 +36,7 @@ mod mistaken;
 mod naming;
 mod padding;
 mod reading;
+mod refused_direct;
 mod signatures;
 mod steady;
 mod tail;
