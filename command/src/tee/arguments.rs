@@ -163,6 +163,9 @@ impl TeeArguments {
         let keep = Keep::new();
         let keep = self.keep_files.map_or(keep, |files| keep.files(files));
         let keep = self.keep_days.map_or(keep, |days| keep.days(days));
+        if keep != Keep::new() && rotation == Rotation::new() {
+            say("no file is rotated, so none is removed: add --rotate-size or --rotate-every");
+        }
         let when_full = self.drop_after.map_or(WhenFull::Block, WhenFull::DropAfter);
         let survive = match self.survive() {
             Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),

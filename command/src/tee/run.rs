@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_appender::{Guard, LogWriter, Stats, Survive};
 use inkstone_io::{Input, InputStop};
-use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::arguments::{TeeArguments, refuse_own_input};
 use super::echo::Echo;
@@ -87,6 +87,8 @@ struct Run {
     /// A SIGHUP came before there was a log to reopen: the file may have been opened before it was
     /// moved.
     is_hangup_due: bool,
+    /// After the first signal the input is read on.
+    reads_on: bool,
     /// The input did not end in the time that a signal leaves it.
     is_late: bool,
     /// The log, once it is open.
@@ -133,7 +135,7 @@ impl Run {
         let count = Count::default();
         // Only the writer of a pipe or socket loses something that is not read: a file stays, and a
         // person sits at a terminal.
-        let is_read_on = input.is_stream();
+        self.reads_on = input.is_stream() && !self.grace.is_zero();
         let is_kept = arguments.survive() != Survive::Nothing;
         let reader = Reader {
             input,
@@ -145,7 +147,7 @@ impl Run {
             stamp: arguments.stamp,
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
-        self.wait_for_input(&log, &count, stop, is_read_on)?;
+        self.wait_for_input(&log, &count, stop)?;
         self.close(&closer, guard, &log)?;
         let missing = echo.and_then(|echo| self.end_echo(&echo));
         let signal = self.last.map(|(signal, _)| signal);
@@ -171,6 +173,7 @@ impl Run {
             first: None,
             last: None,
             is_hangup_due: false,
+            reads_on: false,
             is_late: false,
             log: None,
             guard: None,
@@ -269,8 +272,18 @@ impl Run {
                     Some(log) => log.reopen(),
                     None => self.is_hangup_due = true,
                 },
-                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => {
-                    return Ok(Waited::Asked);
+                Some(Event::Signal(signal)) if self.is_wish(signal) => {
+                    if self.signals > 1 {
+                        return Ok(Waited::Asked);
+                    }
+                    // A person waits for the end.
+                    if signal == SIGINT && self.reads_on && self.input.is_none() {
+                        let at_most = self.grace;
+                        say(format_args!(
+                            "SIGINT: stdin is read to its end, for at most {at_most:?}; a second \
+                             Ctrl-C ends reading"
+                        ));
+                    }
                 }
                 Some(_) => {}
             }
@@ -299,9 +312,8 @@ impl Run {
         log: &LogWriter,
         count: &Count,
         stop: InputStop,
-        is_read_on: bool,
     ) -> anyhow::Result<()> {
-        let is_read_on = is_read_on && !self.grace.is_zero();
+        let is_read_on = self.reads_on;
         let until = |run: &Self| if is_read_on { run.deadline() } else { run.first };
         let has_ended = |run: &Self| run.input.is_some();
         let waited = self.wait(until, has_ended)?;

@@ -23,8 +23,10 @@ fn a_second_signal_ends_reading() {
         tee.try_wait().expect("asked").is_some()
     });
     let output = tee.wait_with_output().expect("its end");
-    // Nothing had run out of time: the user wanted it.
-    assert_eq!(code_and_words(&output), (Some(130), String::new()));
+    // Nothing had run out of time: the user wanted it, and was told how.
+    let (code, told) = code_and_words(&output);
+    let words = "for at most 3600s; a second Ctrl-C ends reading\n";
+    assert!(code == Some(130) && told.ends_with(words) && told.lines().count() == 1, "{told}");
     assert_eq!(text(&file), "one\ntwo");
 }
 
