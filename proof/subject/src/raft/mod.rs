@@ -107,7 +107,7 @@ impl Called for Models {
         if first <= before.first || first > upto.index + 1 {
             return None;
         }
-        half[*raft] = before.after(&RaftOp::Purge(before.id_of(first - 1)?));
+        half[*raft] = before.purged_unrecorded(&before.id_of(first - 1)?);
         Some(half)
     }
 }
@@ -169,7 +169,20 @@ impl Rafts {
     fn carry_out(&self, call: &Call) -> Result<()> {
         let callback = self.calls.next();
         match (call, &self.groups) {
-            (Call::Of(raft, op), _) => self.with(*raft, |raft| carry_out(raft, op, callback)),
+            (Call::Of(raft, op), _) => self.with(*raft, |raft| match op {
+                RaftOp::Purge(upto) | RaftOp::Snapshot(upto) => {
+                    let purged = raft.bounds()?.purged;
+                    let is_new = purged.is_none_or(|purged| purged.index < upto.index);
+                    let last = *raft.records().end();
+                    carry_out(raft, op, callback)?;
+                    // On a full disk segments went instead, and say less than a record does.
+                    if is_new && *raft.records().end() == last {
+                        return Err(inkstone::Error::Invalid("it has no record".into()).into());
+                    }
+                    Ok(())
+                }
+                _ => carry_out(raft, op, callback),
+            }),
             (Call::Probe(op), _) => {
                 self.with(0, |raft| carry_out(raft, op, callback).and_then(|()| raft.sync()))
             }

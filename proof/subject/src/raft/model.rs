@@ -172,10 +172,8 @@ impl Model {
                     next.first = upto.index + 1;
                     next.purged = Some(upto.clone());
                     next.committed = self.committed.max(Some(upto.index));
-                    next.recorded = self.recorded.max(Some(upto.index));
                 }
-                // On a full disk segments may go instead, and say no more than that.
-                false
+                is_new
             }
             Op::Sync => false,
         };
@@ -184,6 +182,15 @@ impl Model {
             next.said_recorded = next.said.clone();
         }
         next
+    }
+
+    /// After a purge up to an entry that is here, of which nothing has a record but that the
+    /// entries before are gone.
+    pub fn purged_unrecorded(&self, upto: &EntryId) -> Self {
+        let mut purged = self.after(&Op::Purge(upto.clone()));
+        purged.recorded = self.recorded.max(Some(upto.index));
+        purged.said_recorded.clone_from(&self.said_recorded);
+        purged
     }
 
     /// What a raft log shows.

@@ -120,8 +120,10 @@ fn words() -> String {
     "words".into()
 }
 
-/// Each breaks this clause.
-fn liars() -> Vec<(&'static str, fn() -> Judged)> {
+/// The clause that it breaks.
+type Liar = (&'static str, fn() -> Judged);
+
+fn liars() -> Vec<Liar> {
     vec![
         (OPENS, || shows(Shown::Opened(Err(Flaw::Shut(words()))))),
         (FALSE_CORRUPT, || shows(Shown::Opened(Err(Flaw::Corrupt(words()))))),
