@@ -44,6 +44,8 @@ pub enum Kind {
     /// Callbacks came in another order than they must, or inside each other, or one twice.
     OutOfOrder,
     Uncalled,
+    /// This clause of a subject.
+    Broken(&'static str),
 }
 
 #[derive(Debug, Clone)]

@@ -12,7 +12,6 @@ compile_error!(
 
 mod disk;
 mod ear;
-mod groups;
 mod ledger;
 #[cfg(inkstone_mistakes)]
 mod mistakes;
@@ -45,13 +44,12 @@ use scheduler::{Seeds, seed};
 /// that never comes to an end.
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
-const HELP: &str =
-    "usage: inkstone-explore [--raft|--streams|--groups] [--schedules N] [--from SEED] \
+const HELP: &str = "usage: inkstone-explore [--raft|--streams] [--schedules N] [--from SEED] \
      [--threads N] [--seconds N] [--mistake NAME]
-       inkstone-explore [--raft|--streams|--groups] --seed SEED [--mistake NAME]
+       inkstone-explore [--raft|--streams] --seed SEED [--mistake NAME]
                                                                 one schedule, and what happens in it
        inkstone-explore --mistakes [NAME,NAME...]               each is to be found
---raft: a raft log, --streams: a log with streams, --groups: many raft logs in one log; none: a log.
+--raft: a raft log, or several in one log, --streams: a log with streams; none: a log.
 The log has mistakes in the copy alone that `.ci/mistaken` makes.";
 
 fn config() -> Config {
@@ -127,7 +125,6 @@ impl Progress {
             runner.run(move || match plan.subject {
                 Subject::Log => run::one(seed(), plan),
                 Subject::Raft => raft::one(seed(), plan),
-                Subject::Groups => groups::one(seed(), plan),
                 Subject::Streams => streams::one(seed(), plan),
             })
         }));
@@ -254,7 +251,6 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         let subject = match argument.as_str() {
             "--raft" => Some(Subject::Raft),
-            "--groups" => Some(Subject::Groups),
             "--streams" => Some(Subject::Streams),
             _ => None,
         };

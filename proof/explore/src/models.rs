@@ -1,73 +1,54 @@
-//! Things with one owner each: what a thing may be is a list of models, one after each change of
-//! its owner.
+//! Things with one owner each, as `inkstone_subject` judges them: streams and raft logs.
 //!
-//! *Owns*: these lists, what of them has returned and is certain, the power cuts that were taken,
-//! judging what each has left. *May not touch*: what a model is, which answers one explains
-//! (`groups.rs`, `streams.rs`, `raft/`). Nothing in it is a scheduling point.
-//!
-//! A power cut leaves one of the models from the last certain one on. A question is answered by one
-//! of the models from the last one on whose change had returned when it was asked.
+//! *Owns*: what each owner was promised, the power cuts that were taken. *May not touch*: what a
+//! promise is. Nothing in it is a scheduling point.
 
 use std::fmt::{Debug, Display};
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrand::Rng;
-use inkstone_sim::survival::{Thing, is_left_of};
 use inkstone_sim::{SimDirectory, SimDisk};
-use shuttle::thread;
+use inkstone_subject::states::Called;
+use inkstone_subject::states::past::Past;
+use inkstone_subject::states::words::{Answer, Shown, Told};
+use inkstone_subject::{Broken, Past as _, SOLE};
 
 use crate::disk::PATH;
 use crate::ledger::{Kind, Shots, fail};
 use crate::plan::Plan;
 
-#[derive(Debug)]
-pub struct Owned<M> {
-    pub models: Vec<M>,
-    /// The last one whose change has returned, and the first that a power cut may leave.
-    pub returned: usize,
-    pub certain: usize,
-    /// The model of the last callback.
-    called_back: usize,
-}
-
-impl<M> Owned<M> {
-    /// What the last change has led to, whether it has returned or not.
-    pub fn last(&self) -> &M {
-        &self.models[self.models.len() - 1]
-    }
-}
-
-/// See the head of this file; `more` is what else the subject knows.
-pub struct Ledger<M, X = ()> {
+/// See the head of this file.
+pub struct Ledger<M: Called> {
     disk: SimDisk,
     rng: Rng,
-    pub owned: Vec<Owned<M>>,
-    shots: Shots<Vec<Range<usize>>>,
+    pub pasts: Vec<Past<M>>,
+    shots: Shots<Vec<Past<M>>>,
     /// A fault was planned.
     pub may_fail: bool,
     pub is_closing: bool,
     records: u32,
     talks: bool,
-    pub more: X,
 }
 
-impl<M: Thing, X> Ledger<M, X> {
+/// The schedule ends if a promise is broken.
+pub fn judge(owner: usize, judged: Result<(), Broken>) {
+    if let Err(Broken { clause, what }) = judged {
+        fail!(Kind::Broken(clause), "{owner}: {what}");
+    }
+}
+
+impl<M: Called> Ledger<M> {
     /// Of things that are this; the power may go at moments that `rng` decides.
-    pub fn new(disk: &SimDisk, rng: &mut Rng, plan: Plan, first: Vec<M>, more: X) -> Self {
-        let owned = |model| Owned { models: vec![model], returned: 0, certain: 0, called_back: 0 };
-        let owned = first.into_iter().map(owned).collect();
+    pub fn new(disk: &SimDisk, rng: &mut Rng, plan: Plan, first: Vec<M>) -> Self {
         let mut ledger = Self {
             disk: disk.clone(),
             rng: rng.fork(),
-            owned,
+            pasts: first.into_iter().map(Past::threaded).collect(),
             shots: Shots::new(),
             may_fail: false,
             is_closing: false,
             records: 0,
             talks: plan.talks,
-            more,
         };
         ledger.shots.most = rng.usize(..3);
         ledger
@@ -79,64 +60,48 @@ impl<M: Thing, X> Ledger<M, X> {
         }
     }
 
-    /// The numbers of so many new records.
-    pub fn new_records(&mut self, count: u64) -> Range<u32> {
-        let first = self.records + 1;
-        self.records += count as u32;
-        first..self.records + 1
-    }
-
-    fn possible(&self) -> Vec<Range<usize>> {
-        self.owned.iter().map(|owned| owned.certain..owned.models.len()).collect()
-    }
-
-    /// Of each owner, the last model that has returned.
-    pub fn returned(&self) -> Vec<usize> {
-        self.owned.iter().map(|owned| owned.returned).collect()
+    /// The number of a new record.
+    pub fn new_record(&mut self) -> u32 {
+        self.records += 1;
+        self.records
     }
 
     fn shoot(&mut self) {
         if !self.shots.is_full() && self.rng.u8(..4) == 0 {
-            let possible = self.possible();
-            self.shots.take(&self.disk, possible);
+            self.shots.take(&self.disk, self.pasts.clone());
         }
     }
 
-    /// The owner's thing becomes this; returns which model it is.
-    pub fn will_be(&mut self, owner: usize, model: M) -> usize {
+    /// A call of the owner's begins; returns which one it is.
+    pub fn began(&mut self, owner: usize, call: &M::Call) -> usize {
+        self.say(|| format!("{owner}: {call:?}"));
+        self.pasts[owner].began(SOLE, call);
         self.shoot();
-        self.owned[owner].models.push(model);
-        self.owned[owner].models.len() - 1
+        self.pasts[owner].calls()
     }
 
-    pub fn is_certain(&mut self, owner: usize, model: usize) {
-        let owned = &mut self.owned[owner];
-        owned.certain = owned.certain.max(model);
+    pub fn ended(&mut self, owner: usize, answer: Answer, is_excused: bool) {
+        self.say(|| format!("{owner}: {answer:?}"));
+        judge(owner, self.pasts[owner].ended(SOLE, &Told::new(answer), is_excused));
         self.shoot();
     }
 
-    /// A change has returned; `waits`: when it was durable.
-    pub fn has_returned(&mut self, owner: usize, model: usize, waits: bool) {
-        self.owned[owner].returned = model;
-        if waits {
-            self.is_certain(owner, model);
-        }
+    pub fn called(&mut self, owner: usize, call: usize, is_durable: bool) {
+        self.say(|| format!("{owner}: the callback of call {call}: {is_durable}"));
+        judge(owner, self.pasts[owner].called(call, is_durable));
+        self.shoot();
+    }
+
+    /// Of each owner, the moment of its last call that has returned.
+    pub fn returned(&self) -> Vec<usize> {
+        self.pasts.iter().map(|past| past.since().0).collect()
     }
 
     /// All was closed, and said `Ok`: what had returned by then is certain.
-    pub fn are_certain(&mut self, returned: &[usize]) {
-        (0..).zip(returned).for_each(|(owner, model)| self.is_certain(owner, *model));
-    }
-
-    /// Callbacks come in the order of their changes, each once.
-    pub fn called_back(&mut self, owner: usize, model: usize) {
-        let before = std::mem::replace(&mut self.owned[owner].called_back, model);
-        if before >= model {
-            fail!(
-                Kind::OutOfOrder,
-                "{owner}: the callback of model {model} after that of {before}"
-            );
-        }
+    pub fn are_durable(&mut self, returned: &[usize]) {
+        let all = self.pasts.iter_mut().zip(returned);
+        all.for_each(|(past, moment)| past.is_durable(*moment));
+        self.shoot();
     }
 
     /// An error, and whether something has caused it.
@@ -147,35 +112,20 @@ impl<M: Thing, X> Ledger<M, X> {
         self.say(|| format!("{by}: {error}"));
     }
 
-    /// What each power cut left, as `found` opens and reads it, is one of the models that could be
-    /// found then.
+    /// What each power cut left, as `found` opens and reads it.
     pub fn look_at_what_is_left<E: Display>(
         &mut self,
         found: impl Fn(Arc<SimDirectory>) -> Result<Vec<M>, E>,
     ) {
-        let (last, disk) = (self.possible(), self.disk.clone());
-        self.shots.take(&disk, last);
-        for (disk, possible) in self.shots.found(&mut self.rng) {
+        self.shots.take(&self.disk, self.pasts.clone());
+        for (disk, pasts) in self.shots.found(&mut self.rng) {
             let found = match found(Arc::new(disk.directory(PATH))) {
                 Ok(found) => found,
                 Err(error) => fail!(Kind::FalseCorrupt, "after a power cut: {error}"),
             };
-            for ((owned, possible), found) in self.owned.iter().zip(possible).zip(&found) {
-                if let Err(why) = is_left_of(&owned.models[possible], found) {
-                    fail!(Kind::Lost, "after a power cut {why}");
-                }
+            for ((owner, mut past), found) in pasts.into_iter().enumerate().zip(found) {
+                judge(owner, past.check(&Shown::Opened(Ok(found))));
             }
         }
-    }
-}
-
-/// No callback is left uncalled. The log's own thread may be calling the last ones.
-pub fn none_is_uncalled(uncalled: &AtomicU32) {
-    let mut patience = 0..2000;
-    while uncalled.load(Ordering::Relaxed) > 0 {
-        if patience.next().is_none() {
-            fail!(Kind::Uncalled, "{} callbacks", uncalled.load(Ordering::Relaxed));
-        }
-        thread::yield_now();
     }
 }

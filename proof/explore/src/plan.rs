@@ -9,7 +9,6 @@ pub enum Subject {
     Log,
     Raft,
     Streams,
-    Groups,
 }
 
 /// What one run has to do beside its seed.

@@ -1,24 +1,25 @@
 //! One schedule of a log with streams: two threads that change streams of their own, the mover, a
 //! thread that reads by number, and a follower that looks again and again, or that waits.
 //!
-//! *Owns*: drawing what each thread does from the seed, doing it, the models of the streams, and
-//! judging every answer by them. *May not touch*: which thread goes on.
+//! *Owns*: drawing what each thread does from the seed, doing it, telling the ledger. *May not
+//! touch*: which thread goes on, what streams may show (`inkstone_subject`).
 //!
-//! Each stream has one owner (`models.rs`), and a model has all streams of an owner. A reader must
-//! show what one of the models has that held while it read.
+//! Each stream has one owner (`models.rs`), and a model has all streams of an owner.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
-use inkstone_sim::survival::Thing;
 use inkstone_sim::{DiskOptions, Fault, SimDisk};
-use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
+use inkstone_streams::{Error, Options, Streams, StreamsReader};
+use inkstone_subject::states::words::Answer;
+use inkstone_subject::streams::model::{Model, Step, Stream, batch};
+use inkstone_subject::streams::{Call, How};
 use shuttle::thread;
 
 use crate::disk::{PATH, stepped};
-use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
-use crate::models::Ledger as Models;
+use crate::ledger::{Kind, end_if_broken, fail, payload};
+use crate::models::{Ledger as Things, judge};
 use crate::plan::Plan;
 use crate::run::join;
 use crate::setup::{End, fault};
@@ -41,6 +42,47 @@ enum Op {
     Restart(bool),
     RemoveAndCreate,
     Sync,
+}
+
+impl Op {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Append(bytes, _) => bytes,
+            _ => 100,
+        }
+    }
+
+    /// The call that it is for a stream as it is now; `records` are new ones.
+    fn call(self, stream: u64, now: &Stream, records: [Arc<[u8]>; 2]) -> Call {
+        let [one, two] = records;
+        let mut how = How::Wait;
+        let steps = match self {
+            Self::Append(_, waits) => {
+                how = if waits { How::Wait } else { How::LetGo };
+                vec![Step::Append(stream, one)]
+            }
+            Self::Batch(waits) => {
+                how = if waits { How::Wait } else { How::LetGo };
+                let note = Step::Note(stream, one.to_vec());
+                vec![Step::Append(stream, one), Step::Append(stream ^ 1, two), note]
+            }
+            Self::Before(keep) => {
+                let first = now.next().saturating_sub(keep).max(now.first);
+                vec![Step::TruncateBefore(stream, first)]
+            }
+            Self::After(less) => {
+                let next = now.next().saturating_sub(less).max(now.first).max(1);
+                vec![Step::TruncateAfter(stream, next - 1)]
+            }
+            Self::Restart(is_back) => {
+                let first = if is_back { now.first } else { now.next() + 10 };
+                vec![Step::Restart(stream, first)]
+            }
+            Self::RemoveAndCreate => vec![Step::Remove(stream), Step::Create(stream, 1)],
+            Self::Sync => return Call::Sync,
+        };
+        Call::Batch(steps, how)
+    }
 }
 
 #[derive(Debug)]
@@ -82,45 +124,7 @@ impl Setup {
     }
 }
 
-/// What the streams of one owner hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Model(BTreeMap<u64, Stream>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Stream {
-    first: u64,
-    records: Vec<u32>,
-    note: Option<u32>,
-}
-
-impl Stream {
-    fn next(&self) -> u64 {
-        self.first + self.records.len() as u64
-    }
-
-    fn get(&self, number: u64) -> Option<u32> {
-        self.records.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
-    }
-}
-
-impl Thing for Model {
-    fn may_be_shown_as(&self, shown: &Self) -> bool {
-        self == shown
-    }
-
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-type Ledger = Models<Model>;
-
-impl Ledger {
-    /// An error that a fault may have caused.
-    fn refused(&self, error: &Error, by: &str) {
-        self.must_be_explained(error, by, self.may_fail);
-    }
-}
+type Ledger = Things<Model>;
 
 #[derive(Clone)]
 struct World {
@@ -157,112 +161,59 @@ impl World {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn refused(&self, error: &Error, by: &str) {
+        let ledger = self.ledger();
+        ledger.must_be_explained(error, by, ledger.may_fail);
+    }
+
     fn carry_out(&self, streams: &Streams, stream: u64, op: Op) {
         let owner = (stream / 2) as usize;
-        let mut batch = Batch::new();
-        let mut bytes = Vec::new();
-        let (model, waits) = {
+        let call = {
             let mut ledger = self.ledger();
-            ledger.say(|| format!("stream {stream}: {op:?}"));
-            let mut model = ledger.owned[owner].last().clone();
-            let mut waits = true;
-            let own = [stream, stream ^ 1];
-            let appended = match op {
-                Op::Append(len, wait) => (1, len, wait),
-                Op::Batch(wait) => (2, 100, wait),
-                _ => (0, 0, true),
-            };
-            let numbers = ledger.new_records(appended.0);
-            for (stream, number) in own.iter().zip(numbers) {
-                bytes.push((number, payload(number, appended.1)));
-                waits = appended.2;
-                if let Some(found) = model.0.get_mut(stream) {
-                    found.records.push(number);
-                }
-            }
-            if let (Op::Batch(_), Some(found)) = (op, model.0.get_mut(&stream)) {
-                found.note = Some(bytes[0].0);
-            }
-            bytes.iter().zip(own).for_each(|((_, bytes), stream)| {
-                batch.append(stream, bytes);
-            });
-            if let Op::Batch(_) = op {
-                batch.note(stream, &bytes[0].1);
-            }
-            let Some(found) = model.0.get_mut(&stream) else { return };
-            match op {
-                Op::Append(..) | Op::Batch(_) | Op::Sync => {}
-                Op::Before(keep) => {
-                    let first = found.next().saturating_sub(keep).max(found.first);
-                    found.records.drain(..(first - found.first) as usize);
-                    found.first = first;
-                    batch.truncate_before(stream, first);
-                }
-                Op::After(less) => {
-                    let next = found.next().saturating_sub(less).max(found.first).max(1);
-                    found.records.truncate((next - found.first) as usize);
-                    batch.truncate_after(stream, next - 1);
-                }
-                Op::Restart(is_back) => {
-                    found.first = if is_back { found.first } else { found.next() + 10 };
-                    found.records.clear();
-                    batch.restart_at(stream, found.first);
-                }
-                Op::RemoveAndCreate => {
-                    *found = Stream { first: 1, ..Stream::default() };
-                    batch.remove(stream).create(stream, 1);
-                }
-            }
-            (ledger.will_be(owner, model), waits)
+            let mut record = |bytes| Arc::<[u8]>::from(payload(ledger.new_record(), bytes));
+            let records = [record(op.bytes()), record(op.bytes())];
+            let Some(found) = ledger.pasts[owner].now().0.get(&stream) else { return };
+            let call = op.call(stream, found, records);
+            ledger.began(owner, &call);
+            call
         };
-        let done = match op {
-            Op::Sync => streams.sync(),
-            _ => streams
-                .apply(&batch)
-                .and_then(|written| if waits { written.wait() } else { Ok(()) }),
+        let done = match &call {
+            Call::Batch(steps, how) => streams.apply(&batch(steps)).and_then(|written| match how {
+                How::Wait => written.wait(),
+                _ => Ok(()),
+            }),
+            _ => streams.sync(),
         };
-        match done {
-            Ok(()) if waits => self.ledger().is_certain(owner, model),
-            Ok(()) => {}
-            Err(error) => self.ledger().refused(&error, "a change"),
-        }
+        let failed = |error: Error| Answer::Refused(error.to_string());
+        let answer = done.map_or_else(failed, |()| Answer::Done);
+        let mut ledger = self.ledger();
+        let may_fail = ledger.may_fail;
+        ledger.ended(owner, answer, may_fail);
     }
 
     /// Reads one record: what is shown, or that it is not there, must hold in one of the models
     /// that were possible meanwhile.
     fn read(&self, stream: u64, back: u64) {
         let owner = (stream / 2) as usize;
-        let (from, number) = {
+        let (since, number) = {
             let ledger = self.ledger();
-            let owned = &ledger.owned[owner];
-            let next = owned.last().0.get(&stream).map_or(1, Stream::next);
-            (owned.certain, next.saturating_sub(back))
+            let past = &ledger.pasts[owner];
+            let next = past.now().0.get(&stream).map_or(1, Stream::next);
+            (past.since().1, next.saturating_sub(back))
         };
-        let shown = self.reader.get(stream, number);
-        let ledger = self.ledger();
-        let models = ledger.owned[owner].models[from..].iter();
-        let mut at = models.map(|model| model.0.get(&stream).and_then(|found| found.get(number)));
-        match shown {
-            Ok(bytes) => {
-                let Some(record) = number_in(&bytes) else {
-                    fail!(Kind::Wrong, "{number} of stream {stream}: bytes that nobody appended");
-                };
-                if !at.any(|expected| expected == Some(record)) {
-                    fail!(Kind::Back, "{number} of stream {stream} shows record {record}");
-                }
-            }
-            Err(Error::NoStream { .. } | Error::Truncated { .. } | Error::NotYet { .. }) => {
-                if at.all(|expected| expected.is_some()) {
-                    fail!(Kind::NotShown, "{number} of stream {stream} is durable, not shown");
-                }
-            }
-            Err(error) => ledger.refused(&error, "get"),
-        }
+        let shown = match self.reader.get(stream, number) {
+            Ok(bytes) => Some(bytes),
+            Err(Error::NoStream { .. } | Error::Truncated { .. } | Error::NotYet { .. }) => None,
+            Err(error) => return self.refused(&error, "get"),
+        };
+        let what = || format!("{number} of stream {stream} shows {shown:?}");
+        let is_it = |model: &Model| record(model, stream, number) == shown.as_deref();
+        judge(owner, self.ledger().pasts[owner].seen(since, false, what, is_it));
     }
 
     /// Follows a stream: every record was appended there. One that waits follows it until the log
     /// ends, and returns what it has been shown by then without what it was told to forget.
-    fn follow(&self, stream: u64, waits: bool) -> Option<BTreeMap<u64, u32>> {
+    fn follow(&self, stream: u64, waits: bool) -> Option<BTreeMap<u64, Vec<u8>>> {
         let mut cursor = self.reader.read(stream, 1);
         let mut shown = BTreeMap::new();
         let mut looks = 0;
@@ -275,20 +226,15 @@ impl World {
             };
             match next {
                 Ok(Some(record)) => {
-                    let number = number_in(&record.bytes);
                     let ledger = self.ledger();
-                    ledger.say(|| {
-                        format!("a follower of {stream} gets {} {number:?}", record.number)
-                    });
-                    let mut models = ledger.owned[(stream / 2) as usize].models.iter();
-                    let is_known = models.any(|model| {
-                        let found = model.0.get(&stream).and_then(|found| found.get(record.number));
-                        number.is_some() && found == number
-                    });
-                    if !is_known {
-                        fail!(Kind::Wrong, "a follower gets {number:?} as {}", record.number);
+                    ledger.say(|| format!("a follower of {stream} gets {record:?}"));
+                    let is_it = |model: &Model| {
+                        self::record(model, stream, record.number) == Some(&record.bytes)
+                    };
+                    if !ledger.pasts[(stream / 2) as usize].was(is_it) {
+                        fail!(Kind::Wrong, "a follower of {stream} gets {record:?}");
                     }
-                    shown.insert(record.number, number.unwrap_or_default());
+                    shown.insert(record.number, record.bytes);
                 }
                 Ok(None) => thread::yield_now(),
                 Err(Error::Truncated { first, .. }) => cursor.seek(first),
@@ -296,7 +242,7 @@ impl World {
                 Err(Error::NoStream { .. }) => return None,
                 Err(Error::Log(inkstone::Error::Closed)) => return waits.then_some(shown),
                 Err(error) => {
-                    self.ledger().refused(&error, "follow");
+                    self.refused(&error, "follow");
                     return None;
                 }
             }
@@ -314,7 +260,7 @@ impl World {
         }
         let next = {
             let ledger = self.ledger();
-            ledger.owned[(stream / 2) as usize].last().0.get(&stream).map_or(1, Stream::next)
+            ledger.pasts[(stream / 2) as usize].now().0.get(&stream).map_or(1, Stream::next)
         };
         // One that finds nothing at its first look says nothing.
         if next > 1 {
@@ -323,15 +269,13 @@ impl World {
     }
 
     /// Who was told of every cut has what the stream has.
-    fn must_be_last(&self, stream: u64, shown: &BTreeMap<u64, u32>) {
+    fn must_be_last(&self, stream: u64, shown: &BTreeMap<u64, Vec<u8>>) {
         let ledger = self.ledger();
-        let Some(found) = ledger.owned[(stream / 2) as usize].last().0.get(&stream) else { return };
-        let is_it = |(number, record): (&u64, &u32)| {
-            *number < found.first || found.get(*number) == Some(*record)
-        };
-        if !shown.iter().all(is_it)
-            || !(found.first..found.next()).all(|at| shown.contains_key(&at))
-        {
+        let now = ledger.pasts[(stream / 2) as usize].now();
+        let Some(found) = now.0.get(&stream) else { return };
+        let there = (found.first..).zip(found.records.iter().map(|bytes| &**bytes));
+        let has = shown.range(found.first..).map(|(number, bytes)| (*number, &**bytes));
+        if !there.eq(has) {
             fail!(Kind::CutUntold, "a follower of {stream} has {shown:?}, the stream {found:?}");
         }
     }
@@ -345,23 +289,21 @@ fn options(own_mover: bool) -> Options {
 /// One record of each stream in a section that is full and sealed, and of which nothing else lives.
 fn prepare(disk: &SimDisk) -> Result<Vec<Model>, Error> {
     let streams = Streams::open_in(Arc::new(disk.directory(PATH)), options(false))?;
-    let mut batch = Batch::new();
-    let first: Vec<_> = (0..STREAMS).map(|stream| payload(1000 + stream as u32, 30)).collect();
-    for (stream, bytes) in (0..STREAMS).zip(&first) {
-        batch.create(stream, 1).append(stream, bytes);
-    }
-    streams.apply(batch.create(FILLER, 1))?.wait()?;
+    let steps = (0..STREAMS).flat_map(|stream| {
+        let bytes = payload(1000 + stream as u32, 30).into();
+        [Step::Create(stream, 1), Step::Append(stream, bytes)]
+    });
+    let (steps, mut model) = (steps.collect::<Vec<_>>(), Model::default());
+    let are_made = steps.iter().all(|step| model.make(step));
+    assert!(are_made, "new streams break no rule");
+    streams.apply(batch(&steps).create(FILLER, 1))?.wait()?;
     for _ in 0..26 {
         let filler = [7; 900];
         streams.append(FILLER, &filler)?.wait()?;
     }
     streams.remove(FILLER)?.wait()?;
     streams.close()?;
-    let stream = |stream: u64| {
-        let records = vec![1000 + stream as u32];
-        (stream, Stream { first: 1, records, note: None })
-    };
-    Ok([0, 2].map(|first| Model([stream(first), stream(first + 1)].into())).into())
+    Ok(by_owner(model))
 }
 
 /// One schedule.
@@ -373,7 +315,7 @@ pub fn one(seed: u64, plan: Plan) {
         Ok(first) => first,
         Err(error) => fail!(Kind::WrongError, "preparing: {error}"),
     };
-    let mut ledger = Ledger::new(&disk, &mut rng, plan, first, ());
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, first);
     ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
     #[cfg(inkstone_mistakes)]
@@ -396,10 +338,11 @@ pub fn one(seed: u64, plan: Plan) {
     #[cfg(inkstone_mistakes)]
     inkstone_streams::mistake::set(None);
     world.ledger().look_at_what_is_left(|directory| {
-        let streams = Streams::open_in(directory, options(false))?;
-        let found = vec![shown(&streams.reader(), 0)?, shown(&streams.reader(), 1)?];
+        let streams =
+            Streams::open_in(directory, options(false)).map_err(|error| error.to_string())?;
+        let found = Model::of(&streams.reader());
         streams.abandon();
-        Ok::<_, Error>(found)
+        found.map(by_owner)
     });
     end_if_broken();
 }
@@ -417,7 +360,7 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
     threads.push(thread::spawn(move || {
         for _ in 0..moves {
             if let Err(error) = mover.move_some() {
-                theirs.ledger().refused(&error, "a move");
+                theirs.refused(&error, "a move");
             }
         }
     }));
@@ -439,11 +382,11 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
         (End::Close, Ok(streams)) => match streams.close() {
             Ok(()) => {
                 let mut ledger = world.ledger();
-                let last = [0, 1].map(|owner| ledger.owned[owner].models.len() - 1);
-                ledger.are_certain(&last);
+                let returned = ledger.returned();
+                ledger.are_durable(&returned);
                 is_closed = !ledger.may_fail;
             }
-            Err(error) => world.ledger().refused(&error, "close"),
+            Err(error) => world.refused(&error, "close"),
         },
         (_, streams) => drop(streams),
     }
@@ -452,21 +395,15 @@ fn history(setup: &Setup, world: &World, streams: Arc<Streams>) {
     }
 }
 
-fn shown(reader: &StreamsReader, owner: u64) -> Result<Model, Error> {
-    let mut model = Model::default();
-    for stream in [2 * owner, 2 * owner + 1] {
-        let first = match reader.bounds(stream) {
-            Ok(bounds) => bounds.first,
-            Err(Error::NoStream { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        let mut found = Stream { first, ..Stream::default() };
-        for record in reader.records(stream, first) {
-            found.records.push(number_in(&record?.bytes).unwrap_or(u32::MAX));
-        }
-        let note = reader.note(stream)?;
-        found.note = (!note.is_empty()).then(|| number_in(&note).unwrap_or(u32::MAX));
-        model.0.insert(stream, found);
-    }
-    Ok(model)
+/// What the streams of each owner hold.
+fn by_owner(mut all: Model) -> Vec<Model> {
+    let second = Model(all.0.split_off(&2));
+    vec![all, second]
+}
+
+/// A record of a stream.
+fn record(model: &Model, stream: u64, number: u64) -> Option<&[u8]> {
+    let stream = model.0.get(&stream)?;
+    let at = usize::try_from(number.checked_sub(stream.first)?).ok()?;
+    stream.records.get(at).map(|bytes| &**bytes)
 }

@@ -1,7 +1,7 @@
 //! What must be found after a crash and what may be, for what is no subject yet (`proof/subject`).
 //!
-//! *Owns*: the rule, for records in a row ([`Must`]), and for calls that each lead to a state
-//! ([`Past`]). *May not touch*: logs, disks, how something came to be found.
+//! *Owns*: the rule, for records in a row ([`Must`]). *May not touch*: logs, disks, how something
+//! came to be found.
 //!
 //! The rule is always the same. What was acknowledged or shown must be there, in order, whole,
 //! once. What was begun may be there. Nothing else may be.
@@ -110,82 +110,6 @@ impl<R> Must<R> {
     }
 }
 
-/// A thing of which a call changes more than a row of records.
-pub trait Thing {
-    /// Whether a thing that shows this may be what is left of it.
-    fn may_be_shown_as(&self, shown: &Self) -> bool;
-
-    fn brief(&self) -> String;
-}
-
-impl<T: Thing> Thing for Vec<T> {
-    fn may_be_shown_as(&self, shown: &Self) -> bool {
-        let mut all = self.iter().zip(shown);
-        self.len() == shown.len() && all.all(|(one, shown)| one.may_be_shown_as(shown))
-    }
-
-    fn brief(&self) -> String {
-        self.iter().map(T::brief).collect::<Vec<_>>().join(" | ")
-    }
-}
-
-/// Whether what is shown may be what is left of one of these.
-///
-/// # Errors
-/// All of them, in words.
-pub fn is_left_of<T: Thing>(may: &[T], shown: &T) -> Result<(), String> {
-    if may.iter().any(|thing| thing.may_be_shown_as(shown)) {
-        return Ok(());
-    }
-    let may: Vec<_> = may.iter().map(|thing| format!("; {}", thing.brief())).collect();
-    Err(format!("it shows {}, which is none of {}", shown.brief(), may.concat()))
-}
-
-/// What a thing was after each call, where a call changes more than a row of records. A crash
-/// leaves what some call has led to: at the earliest the last one that is certain.
-#[derive(Debug, Clone)]
-pub struct Past<S> {
-    /// The first is what the last certain call has led to.
-    states: Vec<S>,
-}
-
-impl<S> Past<S> {
-    /// Nothing was called yet.
-    pub fn new(first: S) -> Self {
-        Self { states: vec![first] }
-    }
-
-    /// A call leads to this.
-    pub fn push(&mut self, state: S) {
-        self.states.push(state);
-    }
-
-    /// What the last call has led to.
-    pub fn now(&self) -> &S {
-        self.states.last().expect("it began with one")
-    }
-
-    /// How many calls are not certain.
-    pub fn calls(&self) -> usize {
-        self.states.len() - 1
-    }
-
-    /// So many calls more are certain.
-    pub fn is_certain(&mut self, calls: usize) {
-        self.states.drain(..calls.min(self.calls()));
-    }
-
-    /// What may be found when so many calls are certain.
-    pub fn after(&self, certain: usize) -> &[S] {
-        &self.states[certain.min(self.calls())..]
-    }
-
-    /// What may be found.
-    pub fn states(&self) -> &[S] {
-        &self.states
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,16 +129,5 @@ mod tests {
         ] {
             assert_eq!(must.ends(first, last).err(), how, "{first}..={last}");
         }
-    }
-
-    #[test]
-    fn a_past_forgets_what_is_certain() {
-        let mut past = Past::new(0);
-        (1..=3).for_each(|state| past.push(state));
-        past.is_certain(1);
-        assert_eq!(
-            (past.states(), past.after(1), past.calls(), *past.now()),
-            (&[1, 2, 3][..], &[2, 3][..], 2, 3)
-        );
     }
 }
