@@ -85,8 +85,9 @@
 // | `builder`, `writer`, `opening` | what can be chosen; the handle and the guard; the order of an opening |
 //
 // Invariants: a buffer's length is stored after its bytes, and its place before its first byte is
-// written there, since a kill may come between any two stores. No thread holds the lock during I/O
-// or while a hook runs. All that a rotation needs room for comes before its rename. After the log
+// written there, since a kill may come between any two stores. No thread holds the lock while a hook
+// runs, or during I/O but for the stage's: a buffer gets its memory under it, once, and a stage that
+// was removed is made again under it. All that a rotation needs room for comes before its rename. After the log
 // is closed the output thread looks for lines once more. A line counts as written when its last
 // byte is in a file. The number of the first abandoned buffer stays: no flush and no sync goes past
 // it.
