@@ -53,8 +53,9 @@ fn append_until_full(log: &Log) -> u64 {
             Ok(lsn) => assert_eq!(lsn.get(), next),
             Err(error) => {
                 assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+                // Of the smallest segment that holds the record.
                 assert!(
-                    error.is_retryable() && error.to_string().contains("no room for 4194304 bytes"),
+                    error.is_retryable() && error.to_string().contains("no room for 81920 bytes"),
                     "{error}"
                 );
                 return next - 1;
