@@ -13,15 +13,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::{Resource, getrlimit};
+
+use crate::size_signal::limit_of;
 
 /// The first number that is not stdin's, stdout's or stderr's.
 pub(crate) const FIRST_NUMBER: RawFd = 3;
 
 /// How many descriptors this process may have open now (`ulimit -n`).
 pub fn descriptors_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
-    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    // SAFETY: `limit_of` gives a place for the limit.
+    let limit = limit_of(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) });
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Moves a new descriptor to a number above the first three. Costs a system call only if it has one

@@ -7,10 +7,10 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::Path;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, fstat};
 use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
@@ -66,9 +66,9 @@ impl Likeness {
     /// # Errors
     /// The file system refuses it.
     pub(crate) fn give(&self, file: &File, path: &Path, with_mode: bool) -> Result<()> {
-        let now = file.metadata().map_err(|source| Error::new("fstat", path, source))?;
-        let user = self.user.filter(|user| *user != now.uid());
-        let group = Some(self.group).filter(|group| *group != now.gid());
+        let now = fstat(file).map_err(|source| Error::new("fstat", path, source))?;
+        let user = self.user.filter(|user| *user != now.st_uid);
+        let group = Some(self.group).filter(|group| *group != now.st_gid);
         let has_given_up_root = user.is_some() && !geteuid().is_root();
         if !has_given_up_root && (user.is_some() || group.is_some()) {
             retry(|| fchown(file, user, group)).map_err(|source| {
@@ -77,7 +77,7 @@ impl Likeness {
             })?;
         }
         // Last: a change of the owner clears some bits.
-        if with_mode && now.mode() & MODE != self.mode {
+        if with_mode && now.st_mode & MODE != self.mode {
             retry(|| file.set_permissions(Permissions::from_mode(self.mode)))
                 .map_err(|source| Error::new("fchmod", path, source))?;
         }

@@ -14,10 +14,16 @@ use crate::sys;
 /// refuses writes beyond it even over existing bytes. Where a sandbox forbids to ask, there is no
 /// limit that is known: the write shows it.
 pub fn file_bytes_max() -> u64 {
+    // SAFETY: `limit_of` gives a place for the limit.
+    limit_of(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
+}
+
+/// A limit of this process; the largest number if there is none, or a sandbox does not tell.
+pub(crate) fn limit_of(ask: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> u64 {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: the limit lives through the call, and zeros are a value of it, should the call fail.
-    let (answer, limit) =
-        unsafe { (libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()), limit.assume_init()) };
+    let answer = ask(limit.as_mut_ptr());
+    // SAFETY: zeros are a limit, should the call have failed.
+    let limit = unsafe { limit.assume_init() };
     if answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { u64::MAX }
 }
 

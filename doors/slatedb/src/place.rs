@@ -149,7 +149,11 @@ pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, 
         let is_other = |name: &String| name != UNFINISHED && !name.ends_with(".lock");
         let others: Vec<String> = directory.list()?.into_iter().filter(is_other).collect();
         for name in &others {
-            directory.remove(name)?;
+            match directory.remove(name) {
+                // It is not the log's.
+                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {}
+                removed => removed?,
+            }
         }
         directory.sync()?;
         Ok(others)

@@ -82,7 +82,7 @@ pub fn experiments(
     let needed = parts.iter().map(Part::room_bytes).max().unwrap_or(0);
     let begin = Instant::now();
     in_directory(options.directory.as_deref(), needed, context, |open, started, context| {
-        let kept = open.site.directory.list().unwrap_or_default();
+        let kept = open.site.directory.plain_files().unwrap_or_default();
         for index in 0..parts.len() {
             if context.interrupted() {
                 break;

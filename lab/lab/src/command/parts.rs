@@ -143,7 +143,7 @@ fn steps(part: &Part, pace: &Pace, site: &Site) -> u64 {
 /// Removes the files of one part, so that the next does not reuse them. `kept` were there before
 /// the first part (the lock is one).
 pub(super) fn clear(open: &OpenSite, kept: &[String]) {
-    for name in open.site.directory.list().unwrap_or_default() {
+    for name in open.site.directory.plain_files().unwrap_or_default() {
         if !kept.contains(&name) {
             // The removal of the working directory takes what cannot be removed here.
             let _ = open.site.directory.remove(&name);

@@ -231,7 +231,7 @@ impl TakesTurns for Plain {
             drop(jobs);
             counted
         });
-        for name in session.directory.list()? {
+        for name in session.directory.plain_files()? {
             if name.starts_with("practice-") {
                 session.remove(&name)?;
             }

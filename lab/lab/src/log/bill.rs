@@ -99,7 +99,7 @@ pub fn by_trace(
 /// All files of a directory; of a log: segments, files that are ready or free.
 fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), WayError> {
     let opened = inkstone_io::OsDirectory::open(directory)?;
-    for name in opened.list()? {
+    for name in opened.plain_files()? {
         // Skips files removed or renamed meanwhile: the next call finds their blocks under the new
         // name.
         if let Ok(file) = opened.open(&name, &OpenFile::existing().read_only())

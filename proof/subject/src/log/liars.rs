@@ -265,6 +265,20 @@ fn what_failed_may_be_left_out() {
     assert_eq!(judged(&[next, failed]), Err(BEYOND));
 }
 
+/// A cut may end inside a batch, and a reader beside the writer may see that before the call ends.
+#[test]
+fn a_reader_beside_a_cut_may_see_half_a_batch() {
+    let mut scene = Scene::new().done(&Op::Batch(vec![60, 70, 80]));
+    let half = |scene: &Scene| {
+        let mut shown = Shown::new(By::Beside { durable: 3 }, 1, 2);
+        (1..).zip(&scene.row[..2]).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
+        scene.past.clone().check(&shown).map_err(|broken| broken.clause)
+    };
+    assert_eq!(half(&scene), Err(SPLIT));
+    scene.past.began(SOLE, &Call::TruncateAfter(2));
+    assert_eq!(half(&scene), Ok(()));
+}
+
 /// What is said of a poison is said by every later call, too.
 #[test]
 fn a_poisoned_log_goes_on_saying_so() {

@@ -595,7 +595,10 @@ impl crate::Past for Past {
         Self::check_poison(&shown.by)?;
         // Beside a writer a reader may be behind.
         let is_beside = matches!(shown.by, By::Beside { .. });
-        let is_cut = !is_beside && self.check_ends(shown.first, shown.last)?;
+        let is_cut = match is_beside {
+            true => self.may_be_cut_to(shown.last),
+            false => self.check_ends(shown.first, shown.last)?,
+        };
         let new = self.check_records(shown, is_cut)?;
         self.check_again(shown, &new)?;
         self.promise(shown, new);
