@@ -1,4 +1,4 @@
-//! Descriptors: how many a process may have, and that none of ours has the number 0, 1 or 2.
+//! Descriptors never have the numbers 0, 1 or 2.
 //!
 //! *Owns*: that one step of every opening. *May not touch*: what is opened.
 //!
@@ -14,17 +14,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::fcntl_dupfd_cloexec;
 
-use crate::size_signal::limit_of;
-
 /// The first number that is not stdin's, stdout's or stderr's.
 pub(crate) const FIRST_NUMBER: RawFd = 3;
-
-/// How many descriptors this process may have open now (`ulimit -n`).
-pub fn descriptors_max() -> usize {
-    // SAFETY: `limit_of` gives a place for the limit.
-    let limit = limit_of(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) });
-    usize::try_from(limit).unwrap_or(usize::MAX)
-}
 
 /// Moves a new descriptor to a number above the first three. Costs a system call only if it has one
 /// of them.

@@ -315,6 +315,7 @@ impl File for OsFile {
         sys::size(self.file.as_fd()).map_err(|error| Error::new(sys::GET_FACTS, &self.path, error))
     }
 
+    #[allow(clippy::useless_conversion, reason = "other systems have other types here")]
     fn facts(&self) -> Result<FileFacts> {
         // Not `statx`, which a sandbox may refuse.
         let facts = fstat(&self.file).map_err(|source| Error::new("fstat", &self.path, source))?;

@@ -34,6 +34,7 @@ mod fork;
 mod growing;
 mod held;
 mod likeness;
+mod limits;
 mod local_time;
 mod lock;
 mod lock_table;
@@ -65,7 +66,6 @@ pub use capability::{
 pub use clock::{CoarseInstant, TICK};
 pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
-pub use descriptor::descriptors_max;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use directory_lock::DirectoryLock;
@@ -74,6 +74,7 @@ pub use file::OsFile;
 pub use file_ages::kept_by_age;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
+pub use limits::{descriptors_max, file_bytes_max};
 pub use local_time::ahead_of_utc;
 pub use lock::OsLock;
 pub use mount_table::{MountPoint, mount_points};
@@ -86,7 +87,7 @@ pub use seam::{
 };
 #[cfg(target_os = "linux")]
 pub use shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
-pub use size_signal::{NoSizeSignal, file_bytes_max};
+pub use size_signal::NoSizeSignal;
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 #[cfg(feature = "text-log")]
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};

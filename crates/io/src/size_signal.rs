@@ -1,31 +1,13 @@
 //! The signal of a write beyond the limit on file sizes (SIGXFSZ, `ulimit -f`): it ends the process
 //! unless it is blocked.
 //!
-//! *Owns*: blocking it in one thread; the limit. *May not touch*: what the process does with its
-//! signals.
+//! *Owns*: blocking it in one thread. *May not touch*: what the process does with its signals.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use crate::sys;
-
-/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel
-/// refuses writes beyond it even over existing bytes. Where a sandbox forbids to ask, there is no
-/// limit that is known: the write shows it.
-pub fn file_bytes_max() -> u64 {
-    // SAFETY: `limit_of` gives a place for the limit.
-    limit_of(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
-}
-
-/// A limit of this process; the largest number if there is none, or a sandbox does not tell.
-pub(crate) fn limit_of(ask: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> u64 {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    let answer = ask(limit.as_mut_ptr());
-    // SAFETY: zeros are a limit, should the call have failed.
-    let limit = unsafe { limit.assume_init() };
-    if answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { u64::MAX }
-}
 
 /// Blocks SIGXFSZ in the calling thread until it is dropped there: a write beyond the limit is only
 /// an error (`EFBIG`).

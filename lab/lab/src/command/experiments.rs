@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Directory, is_root};
+use inkstone_io::is_root;
 
 use crate::claims::answers;
 use crate::experiment::part::{Part, Places, ROUNDS, Size, Work};
