@@ -14,6 +14,7 @@ use inkstone_sim::shrink::shrink;
 use super::class::{FaultClass, Look, Unit};
 use super::tally::Tally;
 use crate::result::{Class, RunResult, Violation};
+use inkstone_subject::Broken;
 use inkstone_subject::log::history::Step;
 use inkstone_subject::mistake::Mistake;
 
@@ -84,7 +85,7 @@ struct Board {
     units: u64,
     /// Threads that still take seeds.
     busy: usize,
-    failed: Option<(Unit, String)>,
+    failed: Option<(Unit, Broken)>,
 }
 
 /// How many turns a class has had, and what they have checked.
@@ -189,13 +190,12 @@ impl Shared<'_> {
 }
 
 /// Runs a unit; a panic is a failure like any other.
-pub fn attempt(unit: &Unit, steps: &[Step]) -> (Tally, Result<(), String>) {
+pub fn attempt(unit: &Unit, steps: &[Step]) -> (Tally, Result<(), Broken>) {
     let ran = catch_unwind(AssertUnwindSafe(|| unit.run(steps)));
-    let ran = ran.map(|(tally, result)| (tally, result.map_err(String::from)));
     ran.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        (Tally::default(), Err(format!("a panic: {words}")))
+        (Tally::default(), Err(Broken::new("panic", format!("a panic: {words}"))))
     })
 }
 
@@ -215,7 +215,7 @@ impl Plan {
     }
 
     /// Shortens a failure, and describes it with the command that repeats it.
-    fn violation(&self, unit: &Unit, why: String, stop: &AtomicBool) -> Violation {
+    fn violation(&self, unit: &Unit, why: Broken, stop: &AtomicBool) -> Violation {
         let unit = Unit { stop: Arc::default(), ..unit.clone() };
         let all = unit.history();
         let mut numbers = self.operations.clone().unwrap_or_else(|| (0..all.len()).collect());

@@ -1,9 +1,11 @@
 //! Every mistake of the log is caught: by a class of faults within some states, by a test that was
-//! made for it, or by the explorer. `.ci/mistaken table` prints which, and after how many states.
+//! made for it, or by the explorer. `.ci/mistaken table` prints which, after how many states, and
+//! which promise of docs/durability.md was seen broken; then, of each promise, what saw it.
 //!
 //! *Owns*: what catches which mistake. *May not touch*: how a mistake is built in (`mistake.rs`),
 //! what a class is about (`sim/class.rs`).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +13,7 @@ use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::sim::class::{FaultClass, Look, Unit};
 use inkstone_powerloss::sim::lab::attempt;
+use inkstone_subject::log::clauses::{PROMISES, promise};
 
 /// A class that sees no broken promise in so many states does not catch the mistake.
 const STATES_MAX: u64 = 60_000;
@@ -131,16 +134,16 @@ fn by(mistake: Mistake) -> By {
     })
 }
 
-/// States that the class opens, from seed 1 on, until it sees a broken promise.
-fn hunt(class: FaultClass, mistake: Mistake) -> Option<u64> {
+/// States that the class opens, from seed 1 on, until it sees a broken promise, and which.
+fn hunt(class: FaultClass, mistake: Mistake) -> Option<(u64, &'static str)> {
     let mut states = 0;
     for seed in 1.. {
         let stop = Arc::default();
         let unit = Unit { class, seed, look: Look::Glance, mistake: Some(mistake), stop };
         let (tally, result) = attempt(&unit, &unit.history());
         states += tally.states;
-        if result.is_err() {
-            return Some(states.max(1));
+        if let Err(broken) = result {
+            return Some((states.max(1), promise(broken.clause)));
         }
         if states > STATES_MAX {
             break;
@@ -158,19 +161,60 @@ fn is_about(file: &str, test: &str, mistake: Mistake) -> bool {
     body.is_some_and(|body| body.contains(&format!("Mistake::{mistake:?}")))
 }
 
+/// What caught a mistake, and the promise that was broken, if a class saw that.
+struct Caught {
+    by: String,
+    how: String,
+    promise: Option<&'static str>,
+}
+
+fn catch(mistake: Mistake) -> Option<Caught> {
+    match by(mistake) {
+        By::Class(class) => hunt(class, mistake).map(|(states, promise)| {
+            let how = format!("{class}, {states} states");
+            Caught { by: format!("class {class}"), how, promise: Some(promise) }
+        }),
+        By::Test(file, test) => is_about(file, test, mistake).then(|| Caught {
+            by: "a test".into(),
+            how: test.to_owned(),
+            promise: None,
+        }),
+        By::Explorer => {
+            let how = ".ci/explore mistakes".to_owned();
+            Some(Caught { by: "the explorer".into(), how, promise: None })
+        }
+    }
+}
+
+/// Of each promise what saw it broken, and by which mistakes.
+fn print_promises(rows: &[(Mistake, Option<Caught>)]) {
+    let mut promises: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for (promise, _) in PROMISES {
+        promises.entry(promise).or_default();
+    }
+    for (mistake, caught) in rows {
+        let Some(caught) = caught else { continue };
+        let promise = caught.promise.unwrap_or("Seen by a test or by the explorer");
+        let seen = promises.entry(promise).or_default().entry(&caught.by).or_default();
+        seen.push(mistake.name());
+    }
+    for (promise, seen) in promises {
+        let count: usize = seen.values().map(Vec::len).sum();
+        println!("\n{promise}: {count} mistakes");
+        for (by, mistakes) in seen {
+            println!("  {by:<18} {}", mistakes.join(", "));
+        }
+    }
+}
+
 #[test]
 fn every_mistake_is_caught() {
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let judge = |mistake: Mistake| match by(mistake) {
-        By::Class(class) => hunt(class, mistake).map(|states| format!("{class}, {states} states")),
-        By::Test(file, test) => is_about(file, test, mistake).then(|| test.to_owned()),
-        By::Explorer => Some(".ci/explore mistakes".to_owned()),
-    };
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
             scope.spawn(|| {
                 while let Some(&mistake) = Mistake::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    rows.lock().unwrap().push((mistake, judge(mistake)));
+                    rows.lock().unwrap().push((mistake, catch(mistake)));
                 }
             });
         }
@@ -178,9 +222,10 @@ fn every_mistake_is_caught() {
     let mut rows = rows.into_inner().unwrap();
     rows.sort_by_key(|(mistake, _)| Mistake::ALL.iter().position(|known| known == mistake));
     for (mistake, caught) in &rows {
-        let caught = caught.as_deref().unwrap_or("NOT CAUGHT");
-        println!("{:<28} {caught:<40} {}", mistake.name(), mistake.summary());
+        let how = caught.as_ref().map_or("NOT CAUGHT", |caught| &caught.how);
+        println!("{:<28} {how:<40} {}", mistake.name(), mistake.summary());
     }
+    print_promises(&rows);
     let missed: Vec<_> = rows.iter().filter(|row| row.1.is_none()).map(|row| row.0).collect();
     assert!(missed.is_empty(), "nothing catches {missed:?}");
 }

@@ -1,6 +1,7 @@
 //! The clauses of the judge of a log, by name: a sound log breaks none.
 //!
-//! *Owns*: the names. *May not touch*: what each asks (`past.rs`).
+//! *Owns*: the names, and which promise of docs/durability.md each is about. *May not touch*: what
+//! each asks (`past.rs`).
 
 /// It opens.
 pub const OPENS: &str = "opens";
@@ -68,3 +69,35 @@ pub const ALL: &[&str] = &[
     ASKED,
     TOLD,
 ];
+
+/// The promises of docs/durability.md, by their first words, and what else its page says.
+pub const PROMISES: &[(&str, &[&str])] = &[
+    ("1. Acknowledged is durable", &[LOST, WATERMARK]),
+    ("2. An opening finds a prefix", &[OPENS, FIRST, BEYOND, WRONG, DENSE, READABLE]),
+    ("3. Shown is durable", &[AHEAD, CLEAN]),
+    ("4. A batch is all or nothing", &[SPLIT]),
+    ("5. Damage is an error, not an end", &[FALSE_CORRUPT, UNNOTICED]),
+    ("6. A failure is final", &[POISON, EITHER, REASON]),
+    ("Reading", &[BY_LSN, ASKED, TOLD]),
+    ("What a call answers", &[GIVES, SAYS]),
+];
+
+/// The promise that a clause is about.
+pub fn promise(clause: &str) -> &'static str {
+    let is_of = |(_, clauses): &&(&str, &[&str])| clauses.contains(&clause);
+    PROMISES.iter().find(is_of).map_or("the log's own checks (a panic)", |(promise, _)| promise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_clause_is_about_one_promise() {
+        let mut of_promises: Vec<_> = PROMISES.iter().flat_map(|(_, clauses)| *clauses).collect();
+        let mut all: Vec<_> = ALL.iter().collect();
+        of_promises.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(of_promises, all);
+    }
+}
