@@ -67,7 +67,7 @@ impl Doubts {
             note(
                 doubts,
                 "the newest segment has holes, as a sparse copy leaves them: an opening for \
-                 writing fills them while there is room"
+                 writing fills them if there is room and the file system reserves blocks"
                     .into(),
             );
         }

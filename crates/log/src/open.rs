@@ -19,7 +19,7 @@ use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::writer::{Way, Writer};
 use crate::error::{Error, Result, is_full};
-use crate::options::Options;
+use crate::options::{Options, smaller_segment_bytes};
 use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{Recovered, recover, report};
 use crate::report::Recovery;
@@ -216,8 +216,18 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     let last = first.before().unwrap_or(Lsn::ZERO);
-    let bytes = options.next_segment_bytes(0, 0);
-    let ready = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error)?;
+    let mut bytes = options.next_segment_bytes(0, 0);
+    let ready = loop {
+        let obtained = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error);
+        let left = || pool.left_bytes(&options).unwrap_or(0);
+        match &obtained {
+            Err(Error::NoRoom { .. }) => match smaller_segment_bytes(bytes, left(), 0) {
+                Some(smaller) => bytes = smaller,
+                None => break obtained?,
+            },
+            _ => break obtained?,
+        }
+    };
     let (number, file) = (ready.number, ready.file);
     let header = SegmentHeader {
         log,

@@ -526,13 +526,14 @@ pub(crate) fn record_room(segment_bytes: u64) -> u64 {
 }
 
 /// The next size to try for a segment that holds frames of `frame_bytes`, where there was no room
-/// for one of `bytes` bytes and `left` bytes are said to be free; `None` if none is smaller.
+/// for one of `bytes` bytes and `left` bytes are said to be free: half of them, so that the segment
+/// after it has room, too. `None` if none is smaller.
 pub(crate) fn smaller_segment_bytes(bytes: u64, left: u64, frame_bytes: u64) -> Option<u64> {
     let block = BLOCK_BYTES as u64;
     let needed = (frame_bytes + SEGMENT_BYTES_MIN - record_room(SEGMENT_BYTES_MIN))
         .next_multiple_of(block)
         .max(SEGMENT_BYTES_MIN);
-    let smaller = (bytes / 2).min(left) / block * block;
+    let smaller = (bytes / 2).min(left / 2) / block * block;
     Some(smaller.max(needed)).filter(|smaller| *smaller < bytes)
 }
 

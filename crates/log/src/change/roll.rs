@@ -201,12 +201,16 @@ impl Shared {
         mut bytes: u64,
         frame_bytes: u64,
     ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
+        let left = || self.pool.left_bytes(&self.options).unwrap_or(0);
+        if !self.pool.is_at_hand(bytes) && left() < 2 * bytes {
+            // Or no other segment had room beside it, however few records are left.
+            bytes = smaller_segment_bytes(bytes, left(), frame_bytes).unwrap_or(bytes);
+        }
         loop {
             let reserve = self.prepares_ahead();
             let made = self.make_segment(|number| header(number, bytes), bytes, reserve);
             let Err(ObtainError::Retry(Error::NoRoom { .. })) = &made else { return made };
-            let left = self.pool.left_bytes(&self.options).unwrap_or(0);
-            match smaller_segment_bytes(bytes, left, frame_bytes) {
+            match smaller_segment_bytes(bytes, left(), frame_bytes) {
                 Some(smaller) => bytes = smaller,
                 None => return made,
             }

@@ -222,6 +222,13 @@ impl Pool {
         ready.or_else(free).unwrap_or(grown)
     }
 
+    /// Whether a file of this size is prepared or free.
+    pub(crate) fn is_at_hand(&self, bytes: u64) -> bool {
+        let files = lock(&self.files);
+        files.ready.front().is_some_and(|ready| ready.bytes == bytes)
+            || files.free.iter().any(|spare| spare.is_usable && spare.bytes == bytes)
+    }
+
     /// The first prepared file, if it has this size.
     pub(super) fn front(&self, bytes: u64) -> Option<Ready> {
         let mut files = lock(&self.files);

@@ -125,34 +125,76 @@ fn what_root_makes_in_a_log_belongs_to_the_logs_owner() {
     }
 }
 
-/// Run by [`a_user_whose_files_the_owner_could_not_use_is_refused`].
+/// Run by [`who_may_write_to_whose_log`].
 #[test]
-fn child_opens_the_log_of_another_user() {
-    let Ok(path) = std::env::var("INKSTONE_TEST_WHOSE") else { return };
+fn child_writes_to_a_log() {
+    let (Ok(path), Ok(who)) = (std::env::var("INKSTONE_TEST_WHOSE"), std::env::var("WHO")) else {
+        return;
+    };
+    if who == "root without CAP_CHOWN" {
+        let error = Log::open(&path, options()).map(drop).expect_err("refused").to_string();
+        assert!(error.contains(&format!("run this as user {OTHER}")), "{error}");
+        return;
+    }
     inkstone_host::give_up_root().unwrap();
-    let error = Log::open(&path, options()).map(drop).expect_err("refused").to_string();
-    assert!(error.contains(&format!("run this as user {OTHER}")), "{error}");
+    let log = Log::open(&path, options()).unwrap();
+    for _ in 0..40 {
+        log.append_durable(&[7; 8000]).unwrap();
+    }
+    log.close().unwrap();
 }
 
 #[test]
-#[ignore = "needs root"]
-fn a_user_whose_files_the_owner_could_not_use_is_refused() {
-    let made = tempfile::tempdir_in(temporary()).unwrap();
-    fs::set_permissions(made.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = made.path().join("log");
-    make(&path);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    for file in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
-        chown(&file, Some(OTHER), Some(OTHER)).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o606)).unwrap();
+#[ignore = "needs root and setpriv"]
+fn who_may_write_to_whose_log() {
+    const NOBODY: u32 = 65_534;
+    for (who, owner, group, mode) in [
+        ("root without CAP_CHOWN", OTHER, OTHER, 0o600),
+        ("the owner, in a group that he is not in", NOBODY, OTHER, 0o640),
+        ("anybody, where all may write", OTHER, OTHER, 0o606),
+    ] {
+        let made = tempfile::tempdir_in(temporary()).unwrap();
+        fs::set_permissions(made.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = made.path().join("log");
+        make(&path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        for file in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+            chown(&file, Some(owner), Some(group)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let before = fs::read_dir(&path).unwrap().count();
+        let mut command = std::process::Command::new("setpriv");
+        if who == "root without CAP_CHOWN" {
+            command.args(["--bounding-set", "-chown"]);
+        }
+        let output = command
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "odd_files::child_writes_to_a_log", "--nocapture"])
+            .env("INKSTONE_TEST_WHOSE", &path)
+            .env("WHO", who)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{who}: {output:?}");
+        let now = fs::read_dir(&path).unwrap().count();
+        assert_eq!(now == before, who == "root without CAP_CHOWN", "{who}");
+        // The owner can use what is new: he owns it, or all may.
+        for file in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap()) {
+            let facts = file.metadata().unwrap();
+            assert!(facts.uid() == owner || facts.mode() & 0o006 == 0o006, "{who}: {facts:?}");
+        }
     }
-    let before = fs::read_dir(&path).unwrap().count();
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "odd_files::child_opens_the_log_of_another_user", "--nocapture"])
-        .env("INKSTONE_TEST_WHOSE", &path)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
-    assert_eq!(fs::read_dir(&path).unwrap().count(), before, "nothing was made");
+}
+
+/// However few records are left, an append finds room: no segment takes all of it.
+#[test]
+fn a_large_record_leaves_room_for_the_segment_after_its_own() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let options = Options::new().record_bytes_max(3 << 20).disk_budget_bytes(64 << 20);
+    let log = Log::open(made.path().join("log"), options).unwrap();
+    for _ in 0..60 {
+        let last = log.append_durable(&[7; 3 << 20]).unwrap();
+        log.truncate_before(last).unwrap();
+    }
+    log.close().unwrap();
 }
