@@ -76,7 +76,7 @@ impl StageFile {
     /// not be opened or locked.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         let mut how = OpenOptions::new();
-        Self::take(path, how.read(true).write(true))
+        Self::take(path, how.read(true).write(true), false)
     }
 
     /// Creates it, for this user alone (mode 0600), and locks it.
@@ -86,19 +86,25 @@ impl StageFile {
     pub fn create(path: &Path) -> Result<Self> {
         let mut how = OpenOptions::new();
         let how = how.read(true).write(true).create_new(true).mode(0o600);
+        let mut is_made = false;
         for _ in 0..TRIES {
-            match Self::take(path, how) {
-                Ok(Some(made)) => return Ok(made),
+            match if is_made { Self::open(path) } else { Self::take(path, how, true) } {
+                Ok(Some(stage)) if !is_made || stage.read_head(1)?.0 == 0 => return Ok(stage),
+                // Who lists the stages has its lock for a moment.
+                Ok(None) => is_made = true,
+                Err(error) if is_made && error.kind() == ErrorKind::NotFound => is_made = false,
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                _ => thread::sleep(MOMENT),
+                _ => {}
             }
+            thread::sleep(MOMENT);
         }
         let why = "another process has made one";
         Err(Error::new("create stage", path, io::Error::new(ErrorKind::AlreadyExists, why)))
     }
 
     /// `None` if another holder has the lock, or has just removed the file.
-    fn take(path: &Path, how: &mut OpenOptions) -> Result<Option<Self>> {
+    fn take(path: &Path, how: &OpenOptions, is_made_here: bool) -> Result<Option<Self>> {
+        let mut how = how.clone();
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         how.custom_flags(flags);
         let open = || {
@@ -110,7 +116,14 @@ impl StageFile {
                 let advice = "check who made it, or name a tmpfs directory that you may write to";
                 if is_usual { error } else { error.advise(advice) }
             })?;
-            check(&file, path).map(|()| file)
+            if let Err(error) = check(&file, path) {
+                // Only what this call has made.
+                if is_made_here {
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(error);
+            }
+            Ok(file)
         };
         let Some(locked) = LockedFile::take(path, LockedBytes::All, ForkMark::new()?, open)? else {
             return Ok(None);
@@ -257,9 +270,6 @@ fn check(file: &File, path: &Path) -> Result<()> {
     if matches!(system as i64, TMPFS | RAMFS) {
         return Ok(());
     }
-    if facts.len() == 0 {
-        let _ = std::fs::remove_file(path);
-    }
     let why = "its directory is not in memory: writers would wait for write-back";
     Err(Error::invalid("open stage", path, why).advise("name a tmpfs directory such as /dev/shm"))
 }
@@ -318,6 +328,11 @@ mod tests {
         let on_disk = tempfile::tempdir_in("/var/tmp").expect("a directory");
         if let Err(error) = StageFile::create(&on_disk.path().join("stage")) {
             assert!(error.to_string().contains("write-back"), "{error}");
+            assert!(!on_disk.path().join("stage").exists());
+            // A user may name the log itself.
+            let users = on_disk.path().join("a.log");
+            std::fs::write(&users, "").expect("written");
+            assert!(StageFile::open(&users).is_err() && users.exists());
         } else {
             eprintln!("NOT RUN: a stage on disk is refused: /var/tmp is in memory");
         }
