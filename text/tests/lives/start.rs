@@ -294,7 +294,7 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
     killed(open(), Mood::Fails(ENOSPC));
     set_mode(&stage_in(memory.path()), 0o620);
     let refused = open().open().expect_err("others could have written it").to_string();
-    assert!(refused.contains("check who made it"), "{refused}");
+    assert!(refused.contains("chmod 600"), "{refused}");
     set_mode(&stage_in(memory.path()), 0o644);
     assert!(next_start(open()).is_some());
     assert_eq!(read(&path), LINES);

@@ -261,9 +261,12 @@ fn check(file: &File, path: &Path) -> Result<()> {
     let is_mine = facts.uid() == rustix::process::geteuid().as_raw();
     if !facts.is_file() || !is_mine || facts.mode() & 0o022 != 0 {
         let why = "it is not a plain file to which this user alone may write";
-        return Err(
-            Error::invalid("open stage", path, why).advise("check who made it, and remove it")
-        );
+        // One of one's own may have lines.
+        let advice = match is_mine && facts.is_file() {
+            true => "others could have written to it: if they did not, `chmod 600` it",
+            false => "check who made it, and remove it",
+        };
+        return Err(Error::invalid("open stage", path, why).advise(advice));
     }
     let system = fstatfs(file).map_err(|error| Error::new("statfs", path, error))?.f_type;
     #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
