@@ -7,11 +7,14 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use inkstone_io::{
     AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, SyncKind,
 };
+
+/// How often a file that is renamed meanwhile is looked for.
+const LOOKS_MAX: usize = 10;
 
 /// Opens log files.
 pub trait Disk: Send + 'static {
@@ -114,14 +117,26 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// Whether the last line of the open file has no end. Its name may have changed, and another file
-/// may have the log's name. If the file cannot be found: yes, since an extra empty line is better
-/// than two lines in one. If it cannot be read: no.
+/// Whether the last line of the open file has no end. Its name may have changed, may change while
+/// this looks, and another file may have the log's name. If the file cannot be found: yes, since an
+/// extra empty line is better than two lines in one. If it may not be read: no.
 pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
     let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
-    let Some((name, _)) = find(directory, name, facts.inode) else { return true };
-    let last = read(directory, &name, offset, 1);
-    last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
+    for _ in 0..LOOKS_MAX {
+        let Some((name, _)) = find(directory, name, facts.inode) else { return true };
+        let file = match directory.open(&name, &OpenFile::existing().read_only()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(_) => return false,
+        };
+        // The name may lead to another file by now.
+        if file.std_file().metadata().is_ok_and(|opened| opened.ino() == facts.inode) {
+            let mut last = [0];
+            let count = file.std_file().read_at(&mut last, offset);
+            return count.is_ok_and(|count| count == 1) && last != *b"\n";
+        }
+    }
+    true
 }
 
 /// The log's file with this inode, by its name, which may have changed.
