@@ -56,13 +56,11 @@ impl Doubts {
         }
     }
 
-    /// Notes it if the newest segment has holes.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub(crate) fn about_holes(&self, head: &dyn File) -> Result<()> {
+    /// Notes it if the newest segment has holes. A disk that does not tell keeps nobody from
+    /// reading.
+    pub(crate) fn about_holes(&self, head: &dyn File) {
         if let Some(doubts) = &self.0
-            && head.facts()?.has_holes
+            && head.facts().is_ok_and(|facts| facts.has_holes)
         {
             note(
                 doubts,
@@ -71,7 +69,6 @@ impl Doubts {
                     .into(),
             );
         }
-        Ok(())
     }
 
     /// Notes it if nobody can tell whether a writer lives.

@@ -122,7 +122,9 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
     (found.report.verdict, found.report.row) =
         with_torn_header(found.report.verdict, found.report.row, torn);
-    options.doubts.about_holes(&*past_the_cache(directory, head.number)?)?;
+    if let Ok(head) = past_the_cache(directory, head.number) {
+        options.doubts.about_holes(&*head);
+    }
     found.report.others = others(directory, &listing, &found, &headers, &options.doubts);
     found.report.doubts = options.doubts.all();
     Ok(found)
