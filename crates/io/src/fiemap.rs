@@ -28,8 +28,8 @@ pub(crate) struct Kinds {
     pub(crate) holes: bool,
 }
 
-/// The kinds of extents of a file of `len` bytes. Delayed data is not written out: an extent that it is about to
-/// replace may still count.
+/// The kinds of extents of a file of `len` bytes. Delayed data is not written out: an extent that
+/// it is about to replace may still count.
 pub(crate) fn kinds(file: &File, path: &Path, len: u64) -> Result<Kinds> {
     let mut kinds = Kinds::default();
     let mut end = 0;

@@ -1,5 +1,5 @@
-//! What a cursor reports: truncations to who waits, errors. That it reports each cut is in
-//! `proof/powerloss/tests/things`.
+//! What a cursor reports to a caller that waits: truncations and errors. The walks of
+//! `proof/powerloss/tests/things` test that a cursor reports each cut.
 //!
 //! *Owns*: cursors in the writer's process, and cursors of readers as in another process. *May not
 //! touch*: the crate's insides.

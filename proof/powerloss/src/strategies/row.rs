@@ -10,7 +10,7 @@ use super::plain::{Claim, Plain, Shape};
 use crate::kernel::machine::FsKind;
 use crate::medium::Place;
 
-/// A state that is told of, and how it is seen again.
+/// A state that the report names, and how to see it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) seed: u64,

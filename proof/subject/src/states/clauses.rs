@@ -30,5 +30,18 @@ pub const POISON: &str = "poison";
 /// other threads at the latest when a call has waited.
 pub const CALLED: &str = "called";
 
-pub const ALL: &[&str] =
-    &[OPENS, FALSE_CORRUPT, READABLE, LEFT, NOW, BESIDE, REFUSED, REASON, EITHER, POISON, CALLED];
+pub const ALL: &[&str] = &[
+    OPENS,
+    FALSE_CORRUPT,
+    READABLE,
+    LEFT,
+    NOW,
+    BESIDE,
+    FOLLOWED,
+    SEEN,
+    REFUSED,
+    REASON,
+    EITHER,
+    POISON,
+    CALLED,
+];
