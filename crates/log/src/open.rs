@@ -19,7 +19,7 @@ use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::writer::{Way, Writer};
 use crate::error::{Error, Result, is_full};
-use crate::options::{Options, smaller_segment_bytes};
+use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{Recovered, recover, report};
 use crate::report::Recovery;
@@ -216,18 +216,10 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     let last = first.before().unwrap_or(Lsn::ZERO);
-    let mut bytes = options.next_segment_bytes(0, 0);
-    let ready = loop {
-        let obtained = pool.obtain(bytes, &options, false).map_err(ObtainError::into_error);
-        let left = || pool.left_bytes(&options).unwrap_or(0);
-        match &obtained {
-            Err(Error::NoRoom { .. }) => match smaller_segment_bytes(bytes, left(), 0) {
-                Some(smaller) => bytes = smaller,
-                None => break obtained?,
-            },
-            _ => break obtained?,
-        }
-    };
+    let bytes = options.next_segment_bytes(0, 0);
+    let ready = pool.fitted(bytes, 0, &options, |bytes| pool.obtain(bytes, &options, false));
+    let ready = ready.map_err(ObtainError::into_error)?;
+    let bytes = ready.bytes();
     let (number, file) = (ready.number, ready.file);
     let header = SegmentHeader {
         log,

@@ -21,7 +21,6 @@ use crate::commit::state::State;
 use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::options::smaller_segment_bytes;
 use crate::segment::pool::{Blocks, ObtainError, Ready};
 use crate::segment::seal::Seal;
 use crate::segment::{Link, Segment};
@@ -94,8 +93,11 @@ impl HeldTurn<'_> {
             predecessor: next.predecessor,
             roll: next.roll,
         };
+        let make = |bytes| {
+            shared.make_segment(|number| header(number, bytes), bytes, shared.prepares_ahead())
+        };
         let made = self
-            .unlocked(|| shared.make_segment_with_room(&header, next.bytes, next.frame_bytes))
+            .unlocked(|| shared.pool.fitted(next.bytes, next.frame_bytes, &shared.options, make))
             .map_err(|failed| match failed {
                 ObtainError::Retry(error) => error,
                 ObtainError::Poison(error) => self.poison(error),
@@ -190,30 +192,6 @@ impl Shared {
             state.counted.was_pool_empty = true;
             let fallocated = ready.blocks == Blocks::Reserved;
             state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
-        }
-    }
-
-    /// A file with a durable header: of `bytes` bytes, or of as many as there is room for, if that
-    /// holds `frame_bytes`.
-    fn make_segment_with_room(
-        &self,
-        header: &dyn Fn(SegmentNumber, u64) -> SegmentHeader,
-        mut bytes: u64,
-        frame_bytes: u64,
-    ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
-        let left = || self.pool.left_bytes(&self.options).unwrap_or(0);
-        if !self.pool.is_at_hand(bytes) && left() < 2 * bytes {
-            // Or no other segment had room beside it, however few records are left.
-            bytes = smaller_segment_bytes(bytes, left(), frame_bytes).unwrap_or(bytes);
-        }
-        loop {
-            let reserve = self.prepares_ahead();
-            let made = self.make_segment(|number| header(number, bytes), bytes, reserve);
-            let Err(ObtainError::Retry(Error::NoRoom { .. })) = &made else { return made };
-            match smaller_segment_bytes(bytes, left(), frame_bytes) {
-                Some(smaller) => bytes = smaller,
-                None => return made,
-            }
         }
     }
 

@@ -11,7 +11,7 @@ use inkstone_io::OpenFile;
 use crate::choice::Asks;
 use crate::error::{Error, Result};
 use crate::names;
-use crate::options::Options;
+use crate::options::{Options, smaller_segment_bytes};
 use crate::segment::making::Pacing;
 use crate::segment::pool::{
     Made, ObtainError, Obtained, Pool, Ready, Spare, check_limit, no_room, no_room_or,
@@ -51,6 +51,31 @@ impl Pool {
         }
         self.demote();
         self.name(made, bytes, options)
+    }
+
+    /// Makes what is to have `bytes` bytes: with fewer, where there is no room for so many, down to
+    /// what `frame_bytes` of frames need. Where little is left it takes half of that: else no
+    /// segment had room beside it, however few records are left.
+    pub(crate) fn fitted<T>(
+        &self,
+        mut bytes: u64,
+        frame_bytes: u64,
+        options: &Options,
+        mut make: impl FnMut(u64) -> Obtained<T>,
+    ) -> Obtained<T> {
+        let left = || self.left_bytes(options).unwrap_or(u64::MAX);
+        let smaller = |bytes| smaller_segment_bytes(bytes, left(), frame_bytes);
+        if !self.is_at_hand(bytes) && left() / 2 < bytes {
+            bytes = smaller(bytes).unwrap_or(bytes);
+        }
+        loop {
+            let made = make(bytes);
+            let Err(ObtainError::Retry(Error::NoRoom { .. })) = &made else { return made };
+            match smaller(bytes) {
+                Some(smaller) => bytes = smaller,
+                None => return made,
+            }
+        }
     }
 
     /// The first prepared file, if it has this size. Prepared files of another size cannot be used

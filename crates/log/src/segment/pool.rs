@@ -223,7 +223,7 @@ impl Pool {
     }
 
     /// Whether a file of this size is prepared or free.
-    pub(crate) fn is_at_hand(&self, bytes: u64) -> bool {
+    pub(super) fn is_at_hand(&self, bytes: u64) -> bool {
         let files = lock(&self.files);
         files.ready.front().is_some_and(|ready| ready.bytes == bytes)
             || files.free.iter().any(|spare| spare.is_usable && spare.bytes == bytes)
