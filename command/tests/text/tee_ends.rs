@@ -180,9 +180,9 @@ fn a_reader_of_the_echo_that_stands_still_stops_no_line_of_the_log() {
         let mut echoed = String::new();
         out.read_to_string(&mut echoed).expect("what is in the pipe");
         assert!(code == Some(1) && told.contains("did not keep up"), "{told}");
-        // Whole lines are left out, and those that are there are in order.
-        let found: Vec<u64> = echoed.lines().map(|line| line.parse().expect("whole")).collect();
-        assert!(found.is_sorted() && found.len() < 300_000 && !found.is_empty(), "{told}");
+        // What the pipe took is the beginning; the end of tee may have cut its last line.
+        assert!(!echoed.is_empty() && echoed.len() < all.len(), "{told}");
+        assert!(all.starts_with(&echoed), "{} bytes of the echo", echoed.len());
     }
 }
 
