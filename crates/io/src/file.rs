@@ -22,7 +22,7 @@ use crate::engine::BlockingFile;
 use crate::error::{Error, Result, is_not_here};
 use crate::fiemap;
 use crate::fork::ForkMark;
-use crate::held::{Held, is_clean_by_mount};
+use crate::held::{Held, OwnName, is_clean_by_mount};
 use crate::prepare;
 use crate::residency::{Residency, residency};
 use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
@@ -331,6 +331,11 @@ impl File for OsFile {
             has_holes: kinds.holes,
             modified: since_1970.map(|seconds| SystemTime::UNIX_EPOCH + seconds + nanos),
         })
+    }
+
+    fn own_name(&self) -> OwnName {
+        let Some((held, name)) = &self.place else { return OwnName::Alone };
+        held.own_name(name, &self.file).unwrap_or(OwnName::Alone)
     }
 
     fn check_takes_changes(&self) -> Result<()> {

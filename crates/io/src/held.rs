@@ -22,6 +22,17 @@ use crate::transfer::retry;
 /// The flags with which a directory is opened.
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
+/// Where the name leads by which a file was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnName {
+    /// To the file, which has no other name.
+    Alone,
+    /// To the file, which has other names too (hard links).
+    Linked,
+    /// To no file, or to another one: the file was removed, moved or replaced.
+    Lost,
+}
+
 /// A directory held open.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -205,10 +216,17 @@ impl Held {
 
     /// True if this name leads to the open file; a link is not followed.
     pub(crate) fn is_name_of(&self, name: &str, file: &File) -> io::Result<bool> {
+        Ok(self.own_name(name, file)? != OwnName::Lost)
+    }
+
+    /// Where this name leads, by which the file was opened; a link is not followed.
+    pub(crate) fn own_name(&self, name: &str, file: &File) -> io::Result<OwnName> {
         let opened = sys::identity(&retry(|| Ok(fstat(file)?))?);
         match self.facts(name) {
-            Ok(facts) => Ok(sys::identity(&facts) == opened),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Ok(facts) if sys::identity(&facts) != opened => Ok(OwnName::Lost),
+            Ok(facts) if facts.st_nlink > 1 => Ok(OwnName::Linked),
+            Ok(_) => Ok(OwnName::Alone),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(OwnName::Lost),
             Err(error) => Err(error),
         }
     }

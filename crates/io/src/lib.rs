@@ -74,6 +74,7 @@ pub use file::OsFile;
 pub use file_ages::kept_by_age;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
+pub use held::OwnName;
 pub use limits::{descriptors_max, file_bytes_max};
 pub use local_time::ahead_of_utc;
 pub use lock::OsLock;

@@ -16,6 +16,7 @@
 use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
+use crate::held::OwnName;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use crate::{DirectoryLock, SharedPage, SharedPageReader};
 use std::any::Any;
@@ -261,6 +262,10 @@ pub trait File: Any + Send + Sync {
     /// # Errors
     /// What the file system answers.
     fn facts(&self) -> Result<FileFacts>;
+
+    /// Where the name leads by which it was opened: any program may have changed that since. An
+    /// answer of the file system that leaves it open counts as [`OwnName::Alone`].
+    fn own_name(&self) -> OwnName;
 
     /// Asks the file system whether it still accepts changes of metadata: by changing the file's
     /// time stamp or, where that suffices, by asking for the file's status. When its journal cannot

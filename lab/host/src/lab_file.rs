@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use inkstone_io::engine::BlockingFile;
 use inkstone_io::transfer::{Direction, Transfer, retry};
 use inkstone_io::{
-    Access, Error, File, FileFacts, OpenFile, OsDirectory, OsFile, Persist, Preparation, Result,
-    SyncKind,
+    Access, Error, File, FileFacts, OpenFile, OsDirectory, OsFile, OwnName, Persist, Preparation,
+    Result, SyncKind,
 };
 use rustix::{fs, mm};
 
@@ -440,6 +440,10 @@ impl File for LabFile {
 
     fn facts(&self) -> Result<FileFacts> {
         self.below.facts()
+    }
+
+    fn own_name(&self) -> OwnName {
+        self.below.own_name()
     }
 
     fn check_takes_changes(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inkstone_io::{
     Access, AlignedBuf, AnyDirectory, AnyEngine, AnyLock, Capabilities, Completion, Directory,
-    Durability, Engine, EngineKind, File, FileFacts, OpenFile, Operation, Persist, Preparation,
+    Durability, Engine, EngineKind, File, FileFacts, OpenFile, Operation, OwnName, Persist, Preparation,
     Request, Result, SharedPage, SharedPageReader, SyncKind,
 };
 
@@ -155,6 +155,7 @@ impl File for LyingFile {
         fn path(&self) -> &Path;
         fn len_bytes(&self) -> Result<u64>;
         fn facts(&self) -> Result<FileFacts>;
+        fn own_name(&self) -> OwnName;
         fn check_takes_changes(&self) -> Result<()>;
         fn set_len(&self, len_bytes: u64) -> Result<()>;
         fn is_cached(&self) -> Result<bool>;

@@ -3,12 +3,13 @@
 //! *Owns*: a handle, and translating the seam's calls into the file system's. *May not touch*: what
 //! those do.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
 use inkstone_io::{
-    Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, Persist, Preparation,
-    Result, SyncKind,
+    Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, OwnName, Persist,
+    Preparation, Result, SyncKind,
 };
 
 use crate::content::blocks_of;
@@ -189,6 +190,21 @@ impl File for SimFile {
             // It has no clock.
             modified: None,
         })
+    }
+
+    fn own_name(&self) -> OwnName {
+        let mut state = self.lock();
+        let place = self.path.parent().zip(self.path.file_name().and_then(OsStr::to_str));
+        let leads_to = place.and_then(|(directory, name)| {
+            let directory = state.directory(directory);
+            state.leads_to(directory, name)
+        });
+        match leads_to {
+            Some(inode) if inode != self.inode => OwnName::Lost,
+            Some(_) if state.names_of(self.inode) > 1 => OwnName::Linked,
+            Some(_) => OwnName::Alone,
+            None => OwnName::Lost,
+        }
     }
 
     fn check_takes_changes(&self) -> Result<()> {

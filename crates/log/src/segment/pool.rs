@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{AnyDirectory, File, OpenFile, file_bytes_max};
+use inkstone_io::{AnyDirectory, File, OpenFile, OwnName, file_bytes_max};
 
 use crate::error::{Error, Result, is_full};
 use crate::names;
@@ -229,18 +229,41 @@ impl Pool {
             || files.free.iter().any(|spare| spare.is_usable && spare.bytes == bytes)
     }
 
-    /// The first prepared file, if it has this size.
+    /// The first prepared file, if it has this size and still its name for itself. It has waited
+    /// for long: a cleaner may have removed it, and a backup may have linked it.
     pub(super) fn front(&self, bytes: u64) -> Option<Ready> {
+        loop {
+            let mut files = lock(&self.files);
+            let fits = files.ready.front().is_some_and(|ready| ready.bytes == bytes);
+            let ready = if fits { files.ready.pop_front()? } else { return None };
+            drop(files);
+            if ready.file.own_name() == OwnName::Alone {
+                return Some(ready);
+            }
+            self.step_back(&ready);
+        }
+    }
+
+    /// Takes the segment's name from a prepared file. A name that leads to no file, or to another
+    /// program's, stays as it is.
+    fn step_back(&self, ready: &Ready) {
+        if ready.file.own_name() != OwnName::Lost {
+            return self.free_again(ready.number, ready.bytes);
+        }
         let mut files = lock(&self.files);
-        let fits = files.ready.front().is_some_and(|ready| ready.bytes == bytes);
-        if fits { files.ready.pop_front() } else { None }
+        files.used_bytes = files.used_bytes.saturating_sub(ready.bytes);
+        files.notice = Some(format!(
+            "{}: another program removed, moved or replaced this segment, which was prepared and \
+             not in use: the log takes another file",
+            ready.file.path().display()
+        ));
     }
 
     /// Takes the segments' names from prepared files.
     pub(crate) fn demote(&self) {
         let ready: Vec<_> = lock(&self.files).ready.drain(..).collect();
-        for Ready { number, bytes, .. } in ready {
-            self.free_again(number, bytes);
+        for ready in &ready {
+            self.step_back(ready);
         }
     }
 

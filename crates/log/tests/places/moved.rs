@@ -140,6 +140,45 @@ fn a_directory_that_was_removed_is_an_error_that_says_so() {
     assert_eq!(files(&wal).len(), 0);
 }
 
+/// What another program does to a prepared segment.
+type Does = (&'static str, fn(&Path));
+
+#[test]
+fn a_prepared_segment_that_was_removed_moved_replaced_or_linked_is_not_written() {
+    let ways: [Does; 4] = [
+        ("rm", |file| fs::remove_file(file).unwrap()),
+        ("mv", |file| fs::rename(file, file.with_extension("away")).unwrap()),
+        ("a restore", |file| {
+            fs::copy(file, file.with_extension("restored")).unwrap();
+            fs::rename(file.with_extension("restored"), file).unwrap();
+        }),
+        ("ln", |file| fs::hard_link(file, file.with_extension("backup")).unwrap()),
+    ];
+    for (how, meddle) in ways {
+        let made = tempfile::tempdir_in(temporary()).unwrap();
+        let wal = made.path().join("wal");
+        let log = Log::open(&wal, options().own_thread(false)).unwrap();
+        append(&log, b'a', 1);
+        log.prepare_now().unwrap();
+        let prepared = segment(&wal, 2);
+        meddle(&prepared);
+        let theirs = || {
+            let mut all = files(&wal);
+            all.retain(|path, _| {
+                path.extension().is_some_and(|end| end == "away" || end == "backup")
+            });
+            all
+        };
+        let before = theirs();
+        append(&log, b'a', 59);
+        check_shown(&log.reader(), b'a', 60);
+        let after = theirs();
+        assert!(before.iter().all(|(path, bytes)| after[path] == *bytes), "{how}: {after:?}");
+        drop(log);
+        check(&wal, b'a', 60);
+    }
+}
+
 fn segment(path: &Path, number: u64) -> PathBuf {
     path.join(format!("{number:020}.ink"))
 }
