@@ -16,8 +16,6 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(all(feature = "std", target_arch = "x86_64"))]
-extern crate std;
 
 mod bytes;
 mod chain;
@@ -32,7 +30,6 @@ pub mod limits;
 mod prove;
 mod scan;
 mod seek;
-#[cfg(all(feature = "std", target_arch = "x86_64"))]
 mod stop;
 mod types;
 mod verdict;
