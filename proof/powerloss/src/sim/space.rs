@@ -134,6 +134,7 @@ impl Space {
 
 /// Flips a bit somewhere in a file that is in use; says which one.
 fn rot(disk: &SimDisk, seed: u64) -> String {
+    const PIECE: usize = 64;
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7421);
     let image = disk.image();
     let is_in_use = |path: &Path| path.extension().is_some_and(|extension| extension == "ink");
@@ -142,8 +143,11 @@ fn rot(disk: &SimDisk, seed: u64) -> String {
         return String::new();
     }
     let (path, bytes) = files[rng.usize(..files.len())];
-    let used = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
-    let (at, mask) = (rng.u64(..=used as u64), 1 << rng.u32(..8));
+    // By pieces, since most of a file is zeros behind its last group.
+    let is_zero = |piece: &&[u8]| **piece == [0; PIECE][..piece.len()];
+    let zeros = PIECE * bytes.rchunks(PIECE).take_while(is_zero).count();
+    let used = bytes.len().saturating_sub(zeros).max(1);
+    let (at, mask) = (rng.u64(..used as u64), 1 << rng.u32(..8));
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     disk.rot(path.parent().unwrap_or(path), &name, at, mask);
     format!("{mask:#x} at byte {at} of {name} rots: ")
