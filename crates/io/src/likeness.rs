@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::Path;
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::process::{getegid, geteuid, getgroups};
 
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ impl Likeness {
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return Ok(None);
         }
-        let (user, group, mode) = (facts.st_uid, facts.st_gid, facts.st_mode & MODE);
+        let (user, group, mode) = (facts.st_uid, facts.st_gid, mode_of(&facts));
         let me = geteuid();
         if me.as_raw() == user {
             return Ok(Some(Self { user: Some(user), group, mode }));
@@ -80,7 +80,7 @@ impl Likeness {
     pub(crate) fn give(&self, file: &File, path: &Path, with_mode: bool) -> Result<()> {
         let now = fstat(file).map_err(|source| Error::new("fstat", path, source))?;
         let user = self.user.filter(|user| *user != now.st_uid && geteuid().is_root());
-        let mut mode = if with_mode { self.mode } else { now.st_mode & MODE };
+        let mut mode = if with_mode { self.mode } else { mode_of(&now) };
         if now.st_gid != self.group && retry(|| fchown(file, None, Some(self.group))).is_err() {
             mode = mode & !0o070 | (mode & 0o007) << 3;
         }
@@ -91,7 +91,7 @@ impl Likeness {
             })?;
         }
         // Last: a change of the owner clears some bits.
-        if now.st_mode & MODE != mode {
+        if mode_of(&now) != mode {
             retry(|| file.set_permissions(Permissions::from_mode(mode)))
                 .map_err(|source| Error::new("fchmod", path, source))?;
         }
@@ -106,6 +106,10 @@ fn try_to_give(held: &Held, user: u32) -> io::Result<()> {
         Ok(file) => retry(|| fchown(&file, Some(user), None)),
         Err(_) => Ok(()),
     }
+}
+
+fn mode_of(facts: &Stat) -> u32 {
+    sys::names_and_mode(facts).1 & MODE
 }
 
 /// Whether everybody who may use such a file may use one of this process, too.

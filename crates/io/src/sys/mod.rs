@@ -54,8 +54,7 @@ pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// How many names a file has, and its permissions.
-#[cfg(feature = "text-log")]
+/// How many names a file has, and its permissions. Their types differ between systems.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
 pub(crate) fn names_and_mode(stat: &Stat) -> (u64, u32) {
     (stat.st_nlink as u64, stat.st_mode as u32 & 0o7777)
