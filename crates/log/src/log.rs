@@ -204,7 +204,7 @@ impl Log {
                 Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()))
             }
             [one] => self.append_one(one.payload()),
-            _ => self.append_all(&self.sum_batch(records.iter().map(R::payload))?),
+            _ => self.append_all(&self.sum_batch(records.iter().map(|record| record.payload()))?),
         }
     }
 
