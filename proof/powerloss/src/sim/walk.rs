@@ -294,6 +294,8 @@ impl<S: Subject> Walk<S> {
         let Some(live) = self.live.take() else { return Ok(()) };
         self.beside.iter_mut().for_each(|beside| beside.leave());
         let told = self.subject.end(live, end);
+        // Also a disk that lied while the subject was closed is a reason for it to fail.
+        self.confess();
         match self.subject.ending(end) {
             Some(_) => self.past.ended(SOLE, &told, is_excused),
             None => Ok(()),
@@ -432,9 +434,7 @@ impl<S: Subject> Walk<S> {
         let during = Arc::new(self.past.clone());
         let lies = matches!(self.way.wrong, Wrong::Lies(_));
         let is_excused = self.may_fail() && !self.is_calm || self.is_excused(before);
-        self.confess();
         self.end(end, is_excused)?;
-        self.confess();
         if lies {
             self.disk.drop_caches();
         }
