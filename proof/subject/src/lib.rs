@@ -73,7 +73,7 @@ pub type ShownBy<S> = <<S as Subject>::Past as Past>::Shown;
 /// What was promised, and what is in flight.
 pub trait Past: Clone {
     type Call: Clone + Debug;
-    type Told: Told;
+    type Told: Told + Debug;
     type Shown: Shown;
 
     /// A call is about to be made.
@@ -226,4 +226,21 @@ pub fn clause(
     #[cfg(test)]
     let holds = holds || LEFT_OUT.get() == Some(name);
     if holds { Ok(()) } else { Err(Broken { clause: name, what: what() }) }
+}
+
+/// The promise of a page that a clause is about: one of `promises`, with the clauses of each.
+pub fn promise(promises: &[(&'static str, &[&str])], clause: &str) -> &'static str {
+    let is_of = |(_, clauses): &&(&str, &[&str])| clauses.contains(&clause);
+    promises.iter().find(is_of).map_or("its own checks", |(promise, _)| promise)
+}
+
+#[cfg(test)]
+mod tests {
+    pub(crate) fn each_is_about_one_promise(all: &[&str], promises: &[(&str, &[&str])]) {
+        let mut of_promises: Vec<_> = promises.iter().flat_map(|(_, clauses)| *clauses).collect();
+        let mut all: Vec<_> = all.iter().collect();
+        of_promises.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(of_promises, all);
+    }
 }

@@ -166,7 +166,7 @@ impl Met {
         match line {
             Line::Ended(_, Answered { answer, .. }) => match answer {
                 Answer::Poisoned(_) => self.is_poisoned = true,
-                Answer::Refused(_) => self.refused += 1,
+                Answer::Refused(_) | Answer::NotDone(_) => self.refused += 1,
                 Answer::Done(_) => self.went_on |= self.refused > 0,
                 Answer::Neither(_) | Answer::Corrupt(_) => {}
             },

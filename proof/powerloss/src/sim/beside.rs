@@ -11,6 +11,7 @@ use inkstone_io::AnyDirectory;
 use super::PATH;
 use super::walk::{Beside, Now};
 use inkstone_subject::log::LogSubject;
+use inkstone_subject::log::past::Since;
 use inkstone_subject::log::words::{By, Got, Shown};
 use inkstone_subject::mistake::build_in;
 use inkstone_subject::{Broken, Past as _};
@@ -25,10 +26,8 @@ type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 pub(crate) struct Readers {
     rng: fastrand::Rng,
     /// A reader that continues through truncations at both ends, and is mostly behind.
-    slow: Option<Cursor>,
+    slow: Option<(Cursor, Since)>,
     next: Lsn,
-    /// The last LSN when it was looked at before.
-    last: u64,
     held: Held,
 }
 
@@ -43,18 +42,18 @@ impl Readers {
             }
         });
         let rng = fastrand::Rng::with_seed(seed ^ 0x7265_6164_6572_7321);
-        Self { rng, slow: None, next: Lsn::FIRST, last: 0, held }
+        Self { rng, slow: None, next: Lsn::FIRST, held }
     }
 
     /// The slow reader reads a few more records.
-    fn read_on(&mut self, now: &Now<'_, LogSubject>, mut is_cut: bool) -> Result<(), Broken> {
-        let Some(slow) = &mut self.slow else { return Ok(()) };
+    fn read_on(&mut self, now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+        let Some((slow, since)) = &mut self.slow else { return Ok(()) };
         for _ in 0..self.rng.usize(1..3) {
-            let at = slow.next_lsn().get();
+            let asking = now.past.asks(slow.next_lsn().get(), Some(*since));
             let got = slow.next().map(|got| got.map(|one| (one.lsn, one.bytes.to_vec())));
             let got = Got::of(got);
-            let checked = now.past.check_asked(at, std::mem::take(&mut is_cut), &got);
-            checked.map_err(|broken| broken.at("a slow reader"))?;
+            *since =
+                now.past.check_asked(&asking, &got).map_err(|broken| broken.at("a slow reader"))?;
             if let Got::TruncatedBefore(first) = got {
                 slow.seek(Lsn::new(first));
             }
@@ -89,7 +88,7 @@ fn ask_for_what_is_not_there(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
     let (first, durable) = (now.past.first(), now.past.certain());
     for lsn in [Some(durable + 1), (first > 1).then(|| first - 1)].into_iter().flatten() {
         let got = reader.get(Lsn::new(lsn)).map(|bytes| Some((Lsn::new(lsn), bytes)));
-        now.past.check_asked(lsn, false, &Got::of(got))?;
+        now.past.check_asked(&now.past.asks(lsn, None), &Got::of(got))?;
     }
     Ok(())
 }
@@ -128,14 +127,11 @@ impl Beside<LogSubject> for Readers {
         if !now.is_usable {
             return look_at_files(now);
         }
-        let last = now.past.last();
         if now.is_new {
-            self.slow = Some(now.live.reader().from(Lsn::new(self.next.get().min(last + 1))));
-            self.last = last;
+            let next = Lsn::new(self.next.get().min(now.past.last() + 1));
+            self.slow = Some((now.live.reader().from(next), now.past.since()));
         }
-        let is_cut = last < self.last;
-        self.last = last;
-        self.read_on(now, is_cut)?;
+        self.read_on(now)?;
         ask_for_what_is_not_there(now)?;
         look_at_files(now)?;
         open_another_writer(now)?;
@@ -143,7 +139,7 @@ impl Beside<LogSubject> for Readers {
     }
 
     fn leave(&mut self) {
-        self.next = self.slow.take().map_or(self.next, |slow| slow.next_lsn());
+        self.next = self.slow.take().map_or(self.next, |(slow, _)| slow.next_lsn());
         lock(&self.held).clear();
     }
 }

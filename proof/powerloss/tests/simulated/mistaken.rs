@@ -1,11 +1,10 @@
 //! Every mistake of the log is caught: by a class of faults within some states, by a test that was
-//! made for it, or by the explorer. `.ci/mistaken table` prints which, after how many states, and
-//! which promise of docs/durability.md was seen broken; then, of each promise, what saw it.
+//! made for it, or by the explorer. `.ci/mistaken table` prints which, after how many states; and
+//! which promise of docs/durability.md was seen broken, in lines of which it makes a table.
 //!
 //! *Owns*: what catches which mistake. *May not touch*: how a mistake is built in (`mistake.rs`),
 //! what a class is about (`sim/class.rs`).
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +12,8 @@ use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::sim::class::{FaultClass, Look, Unit};
 use inkstone_powerloss::sim::lab::attempt;
-use inkstone_subject::log::clauses::{PROMISES, promise};
+use inkstone_subject::log::clauses::{ASKED, BY_LSN, LOST, PROMISES};
+use inkstone_subject::promise;
 
 /// A class that sees no broken promise in so many states does not catch the mistake.
 const STATES_MAX: u64 = 60_000;
@@ -22,8 +22,9 @@ const STATES_MAX: u64 = 60_000;
 enum By {
     /// A class of faults.
     Class(FaultClass),
-    /// A test of the log, made for it: its file in `crates/log/tests`, and its name.
-    Test(&'static str, &'static str),
+    /// A test of the log, made for it: its file in `crates/log/tests`, its name, and what it sees
+    /// broken.
+    Test(&'static str, &'static str, &'static str),
     /// `.ci/explore mistakes`, since the mistake is about threads.
     Explorer,
 }
@@ -87,33 +88,42 @@ fn by(mistake: Mistake) -> By {
             return By::Test(
                 DIRECTED,
                 "a_callback_before_its_group_is_written_tells_of_what_no_disk_has",
+                promise(PROMISES, LOST),
             );
         }
         M::TruncationNeedsRoom => {
-            return By::Test(DIRECTED, "a_truncation_that_needs_a_segment_leaves_a_full_disk_full");
+            return By::Test(
+                DIRECTED,
+                "a_truncation_that_needs_a_segment_leaves_a_full_disk_full",
+                "A full disk",
+            );
         }
         M::GetUnsummed => {
             return By::Test(
                 "simulated/reading.rs",
                 "a_get_that_sums_nothing_shows_what_was_never_appended",
+                promise(PROMISES, BY_LSN),
             );
         }
         M::AheadUnsummed => {
             return By::Test(
                 "simulated/reading.rs",
                 "reading_ahead_without_sums_shows_what_was_never_appended",
+                promise(PROMISES, ASKED),
             );
         }
         M::HeaderBelieved | M::UnsettledKept | M::ObservedOnce => {
             return By::Test(
                 "simulated/meddled.rs",
                 "a_reader_that_looks_too_little_is_caught_between_two_of_its_steps",
+                promise(PROMISES, ASKED),
             );
         }
         M::HintBelieved => {
             return By::Test(
                 "processes/followed.rs",
                 "a_hint_that_is_believed_shows_what_is_not_there",
+                promise(PROMISES, ASKED),
             );
         }
         // The class threads saw it after 6,925 states, and on a busier machine not in 60,000.
@@ -143,7 +153,7 @@ fn hunt(class: FaultClass, mistake: Mistake) -> Option<(u64, &'static str)> {
         let (tally, result) = attempt(&unit, &unit.history());
         states += tally.states;
         if let Err(broken) = result {
-            return Some((states.max(1), promise(broken.clause)));
+            return Some((states.max(1), promise(PROMISES, broken.clause)));
         }
         if states > STATES_MAX {
             break;
@@ -161,49 +171,24 @@ fn is_about(file: &str, test: &str, mistake: Mistake) -> bool {
     body.is_some_and(|body| body.contains(&format!("Mistake::{mistake:?}")))
 }
 
-/// What caught a mistake, and the promise that was broken, if a class saw that.
+/// What caught a mistake: how, by which driver, and the promise that was broken. The explorer prints
+/// its own.
 struct Caught {
-    by: String,
     how: String,
-    promise: Option<&'static str>,
+    seen: Option<(String, &'static str)>,
 }
 
 fn catch(mistake: Mistake) -> Option<Caught> {
     match by(mistake) {
         By::Class(class) => hunt(class, mistake).map(|(states, promise)| {
-            let how = format!("{class}, {states} states");
-            Caught { by: format!("class {class}"), how, promise: Some(promise) }
+            let seen = Some((format!("sim, {class}"), promise));
+            Caught { how: format!("{class}, {states} states"), seen }
         }),
-        By::Test(file, test) => is_about(file, test, mistake).then(|| Caught {
-            by: "a test".into(),
-            how: test.to_owned(),
-            promise: None,
+        By::Test(file, test, promise) => is_about(file, test, mistake).then(|| {
+            let seen = Some(("a test of its own".to_owned(), promise));
+            Caught { how: test.to_owned(), seen }
         }),
-        By::Explorer => {
-            let how = ".ci/explore mistakes".to_owned();
-            Some(Caught { by: "the explorer".into(), how, promise: None })
-        }
-    }
-}
-
-/// Of each promise what saw it broken, and by which mistakes.
-fn print_promises(rows: &[(Mistake, Option<Caught>)]) {
-    let mut promises: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for (promise, _) in PROMISES {
-        promises.entry(promise).or_default();
-    }
-    for (mistake, caught) in rows {
-        let Some(caught) = caught else { continue };
-        let promise = caught.promise.unwrap_or("Seen by a test or by the explorer");
-        let seen = promises.entry(promise).or_default().entry(&caught.by).or_default();
-        seen.push(mistake.name());
-    }
-    for (promise, seen) in promises {
-        let count: usize = seen.values().map(Vec::len).sum();
-        println!("\n{promise}: {count} mistakes");
-        for (by, mistakes) in seen {
-            println!("  {by:<18} {}", mistakes.join(", "));
-        }
+        By::Explorer => Some(Caught { how: ".ci/explore mistakes".to_owned(), seen: None }),
     }
 }
 
@@ -224,8 +209,10 @@ fn every_mistake_is_caught() {
     for (mistake, caught) in &rows {
         let how = caught.as_ref().map_or("NOT CAUGHT", |caught| &caught.how);
         println!("{:<28} {how:<40} {}", mistake.name(), mistake.summary());
+        if let Some((driver, promise)) = caught.as_ref().and_then(|caught| caught.seen.as_ref()) {
+            println!("caught|durability.md|{promise}|{driver}|{}", mistake.name());
+        }
     }
-    print_promises(&rows);
     let missed: Vec<_> = rows.iter().filter(|row| row.1.is_none()).map(|row| row.0).collect();
     assert!(missed.is_empty(), "nothing catches {missed:?}");
 }

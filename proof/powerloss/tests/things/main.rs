@@ -21,7 +21,7 @@ use inkstone_subject::raft::RaftSubject;
 use inkstone_subject::states::past::Past;
 use inkstone_subject::states::{Called, Op, history};
 use inkstone_subject::streams::StreamsSubject;
-use inkstone_subject::{End, Step, Subject};
+use inkstone_subject::{Broken, End, Step, Subject};
 
 /// What goes wrong beside the power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ fn walk<T: Called>(
     first: &Past<T>,
     class: Class,
     seed: u64,
-) -> (Tally, Result<(), String>) {
+) -> (Tally, Result<(), Broken>) {
     let wrong = match class {
         Class::Cut => Wrong::Nothing,
         Class::Fails => Wrong::Fails { retries: false },
@@ -77,11 +77,11 @@ fn walk<T: Called>(
     let disk = disk(class, seed);
     let mut walk = Walk::new(subject.clone(), disk, first.clone(), steps, way, seed);
     let result = prove(&mut walk, &mut |_, _| {});
-    (walk.tally, result.map_err(|broken| format!("{class:?}, seed {seed}: {broken}")))
+    (walk.tally, result.map_err(|broken| broken.at(format_args!("{class:?}, seed {seed}"))))
 }
 
 /// Walks a class until so many states were seen.
-fn look_at(class: Class, usual: u64, make: impl Fn(u64) -> (Tally, Result<(), String>)) {
+fn look_at(class: Class, usual: u64, make: impl Fn(u64) -> (Tally, Result<(), Broken>)) {
     let number = |name, or| std::env::var(name).map_or(or, |value| value.parse().unwrap());
     let (wanted, mut seed) = (number("INKSTONE_STATES", usual), number("INKSTONE_SEED", 0));
     let mut tally = Tally::default();
@@ -95,12 +95,12 @@ fn look_at(class: Class, usual: u64, make: impl Fn(u64) -> (Tally, Result<(), St
     assert!(tally.depths[1] > wanted / 100, "{tally:?}");
 }
 
-fn streams(class: Class, seed: u64) -> (Tally, Result<(), String>) {
+fn streams(class: Class, seed: u64) -> (Tally, Result<(), Broken>) {
     let subject = StreamsSubject::new(log(seed));
     walk(&subject, &subject.new_past(), class, seed)
 }
 
-fn raft(groups: Option<usize>, class: Class, seed: u64) -> (Tally, Result<(), String>) {
+fn raft(groups: Option<usize>, class: Class, seed: u64) -> (Tally, Result<(), Broken>) {
     let subject = RaftSubject::new(log(seed), groups);
     walk(&subject, &subject.new_past(), class, seed)
 }

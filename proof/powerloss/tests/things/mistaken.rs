@@ -7,6 +7,9 @@
 use std::fmt::Display;
 use std::panic::catch_unwind;
 
+use inkstone_subject::promise;
+use inkstone_subject::states::clauses::PROMISES;
+
 use inkstone_raft::mistake::{Mistake as RaftMistake, set as set_of_raft};
 use inkstone_streams::mistake::{Mistake as StreamsMistake, set as set_of_streams};
 
@@ -18,7 +21,8 @@ fn caught<M: Display + Copy>(
     mistake: M,
     set: fn(Option<M>),
     classes: &[Class],
-    make: fn(Class, u64) -> (Tally, Result<(), String>),
+    page: &str,
+    make: fn(Class, u64) -> (Tally, Result<(), Broken>),
 ) {
     let mut states = 0;
     let histories = (0..200).flat_map(|seed| classes.iter().map(move |class| (*class, seed)));
@@ -32,9 +36,11 @@ fn caught<M: Display + Copy>(
                 let Err(why) = found else { continue };
                 why
             }
-            Err(_) => "a panic".to_owned(),
+            Err(_) => Broken::new("panic", "a panic"),
         };
-        println!("{mistake}: {states} states: {}", why.lines().last().unwrap_or_default());
+        println!("{mistake}: {states} states: {}", why.what.lines().last().unwrap_or_default());
+        let promise = promise(PROMISES, why.clause);
+        println!("caught|{page}|{promise}|sim, {class:?}|{mistake}");
         make(class, seed).1.expect("the same history without the mistake");
         return;
     }
@@ -54,7 +60,7 @@ fn of_streams() {
         M::FrontBehindOpening,
         M::CutNotMarked,
     ] {
-        caught(mistake, set_of_streams, &[Class::Cut, Class::Fails], streams);
+        caught(mistake, set_of_streams, &[Class::Cut, Class::Fails], "streams.md", streams);
     }
 }
 
@@ -72,15 +78,15 @@ const OF_RAFT: [RaftMistake; 7] = [
 fn of_a_raft_log() {
     let alone = |class, seed| raft(None, class, seed);
     for mistake in OF_RAFT {
-        caught(mistake, set_of_raft, &[Class::Cut], alone);
+        caught(mistake, set_of_raft, &[Class::Cut], "raft.md", alone);
     }
-    caught(RaftMistake::KeptIsFreed, set_of_raft, &[Class::Full], alone);
+    caught(RaftMistake::KeptIsFreed, set_of_raft, &[Class::Full], "raft.md", alone);
 }
 
 #[test]
 fn of_raft_groups() {
     let three = |class, seed| raft(Some(3), class, seed);
     for mistake in OF_RAFT {
-        caught(mistake, set_of_raft, &[Class::Cut], three);
+        caught(mistake, set_of_raft, &[Class::Cut], "raft.md", three);
     }
 }

@@ -82,22 +82,12 @@ pub const PROMISES: &[(&str, &[&str])] = &[
     ("What a call answers", &[GIVES, SAYS]),
 ];
 
-/// The promise that a clause is about.
-pub fn promise(clause: &str) -> &'static str {
-    let is_of = |(_, clauses): &&(&str, &[&str])| clauses.contains(&clause);
-    PROMISES.iter().find(is_of).map_or("the log's own checks (a panic)", |(promise, _)| promise)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_clause_is_about_one_promise() {
-        let mut of_promises: Vec<_> = PROMISES.iter().flat_map(|(_, clauses)| *clauses).collect();
-        let mut all: Vec<_> = ALL.iter().collect();
-        of_promises.sort_unstable();
-        all.sort_unstable();
-        assert_eq!(of_promises, all);
+        crate::tests::each_is_about_one_promise(ALL, PROMISES);
     }
 }

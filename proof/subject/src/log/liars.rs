@@ -5,10 +5,10 @@
 
 use super::clauses::{self, *};
 use super::history::Op;
-use super::past::{Callers, Past};
+use super::past::{Asking, Callers, Past};
 use super::record::Record;
-use super::words::{Answer, By, Call, Ends, Got, Shown, Told};
-use crate::{Broken, LEFT_OUT, Lie, Past as _, SOLE};
+use super::words::{Answer, By, Call, Ends, Got, How, Shown, Told};
+use crate::{Broken, LEFT_OUT, Lie, Past as _, SOLE, Who};
 
 /// A log that one thread uses, and its past.
 #[derive(Clone)]
@@ -170,8 +170,12 @@ fn liar(name: &str) -> Result<(), Broken> {
             scene.judged(&scene.shown(By::Poisoned { cause: "EIO".into(), answers }))
         }
         AHEAD => scene.judged(&scene.shown(By::Beside { durable: 2 })),
-        ASKED => scene.past.check_asked(2, false, &Got::Nothing),
-        TOLD => three().past.check_asked(9, true, &Got::Nothing),
+        ASKED => scene.past.check_asked(&scene.past.asks(2, None), &Got::Nothing).map(drop),
+        TOLD => {
+            let since = scene.past.since();
+            let Scene { past, .. } = three().done(&Op::TruncateAfter(100));
+            past.check_asked(&past.asks(4, Some(since)), &Got::Nothing).map(drop)
+        }
         other => panic!("no liar breaks {other}"),
     }
 }
@@ -242,6 +246,255 @@ fn records_of_two_callers_are_in_the_order_of_each() {
     assert_eq!(judged(&[c, b, a]), Err(WRONG));
     assert_eq!(judged(&[d, b, a]), Err(WRONG));
     assert_eq!(judged(&[b, c, a, d, d]), Err(BEYOND));
+}
+
+const CUTTER: Who = 2;
+
+/// A log that several use: three records that were waited for, and a cut behind the first of them,
+/// which is in flight.
+struct Several {
+    past: Past,
+    there: Vec<Record>,
+    /// What a reader that began before asks: LSN 3; and a cursor placed then, LSN 4.
+    asking: [Asking; 2],
+}
+
+impl Several {
+    fn new() -> Self {
+        let mut several = Self::sound();
+        several.past.began(CUTTER, &Call::TruncateAfter(1));
+        several
+    }
+
+    /// The same, without the cut.
+    fn sound() -> Self {
+        let mut past = Past::new(Callers::Many);
+        let mut there = Vec::new();
+        for lsn in 1..=3 {
+            let call = Op::Append(50).plan(&past);
+            past.began(SOLE, &call);
+            there.extend_from_slice(call.records());
+            let told = told(Answer::Done(Some((lsn, lsn))), 1, lsn, lsn);
+            past.ended(SOLE, &told, false).expect("a sound log");
+        }
+        let asking = [past.asks(3, None), past.asks(4, Some(past.since()))];
+        Self { past, there, asking }
+    }
+
+    /// The cut has returned.
+    fn cut(mut self) -> Self {
+        let told = Told { answer: Answer::Done(None), ends: None, back: None };
+        self.past.ended(CUTTER, &told, false).expect("a sound log");
+        self
+    }
+
+    /// An append is in flight: its records.
+    fn begin(&mut self, sizes: Vec<usize>) -> Vec<Record> {
+        let Call::Append { records, .. } = Op::Batch(sizes).plan(&self.past) else {
+            panic!("a batch is appended")
+        };
+        let call = Call::Append { records: records.clone(), how: How::LetGo };
+        self.past.began(SOLE, &call);
+        records
+    }
+
+    /// It has these LSNs.
+    fn given(&mut self, first: u64, last: u64) -> Result<(), Broken> {
+        let answer = Answer::Done(Some((first, last)));
+        self.past.ended(SOLE, &Told { answer, ends: None, back: None }, false)
+    }
+
+    /// An opening shows these.
+    fn judged(&self, records: &[Record]) -> Result<(), Broken> {
+        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
+        (1..).zip(records).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
+        self.past.clone().check(&shown)
+    }
+
+    /// A reader that has asked so gets this.
+    fn asked(&self, asking: &Asking, got: &Got) -> Result<(), Broken> {
+        self.past.check_asked(asking, got).map(drop)
+    }
+
+    /// A reader asks for an LSN now, and is shown this.
+    fn shown(&mut self, lsn: u64, record: &Record) -> Result<(), Broken> {
+        let got = Got::Record(lsn, record.payload().to_vec());
+        self.past.asked(&self.past.asks(lsn, None), &got).map(drop)
+    }
+}
+
+/// What only several callers, or a reader beside them, can see: a liar beside a cut, each with the
+/// clause that refuses it.
+fn liar_beside_a_cut(number: usize) -> Option<(&'static str, Result<(), Broken>)> {
+    let mut several = Several::new();
+    let there = several.there.clone();
+    let got = |lsn: u64| Got::Record(lsn, there[lsn as usize - 1].payload().to_vec());
+    Some(match number {
+        // What lies below a cut stays.
+        0 => (LOST, several.judged(&[])),
+        // A cut takes all behind it, or nothing.
+        1 => (LOST, several.judged(&there[..2])),
+        // It comes back.
+        2 => (BEYOND, several.cut().judged(&there)),
+        // It comes back, in the place of what is in flight.
+        3 => {
+            let mut several = several.cut();
+            several.begin(vec![70]);
+            (WRONG, several.judged(&there[..2]))
+        }
+        // What was waited for after the cut is lost.
+        4 => {
+            let mut several = several.cut();
+            let records = several.begin(vec![70]);
+            several.given(2, 2).expect("sound");
+            let answer = Answer::Done(Some((2, 2)));
+            several.past.waited(2, &records[0], &answer, false).expect("sound");
+            (LOST, several.judged(&there[..1]))
+        }
+        // A batch ends where no cut was made.
+        5 => {
+            let records = several.begin(vec![70, 80, 90]);
+            (SPLIT, several.judged(&[there[0], records[0], records[1]]))
+        }
+        // A record was shown, and its append is told another LSN.
+        6 => {
+            let records = several.begin(vec![70]);
+            several.shown(4, &records[0]).expect("sound");
+            (GIVES, several.given(5, 5))
+        }
+        // Who waits is told another LSN than the append.
+        7 => {
+            let answer = Answer::Done(Some((3, 3)));
+            (GIVES, several.past.waited(1, &there[0], &answer, false))
+        }
+        // Two records have one LSN, and no cut was made there.
+        8 => {
+            several.begin(vec![70]);
+            (GIVES, several.given(1, 1))
+        }
+        // A reader that asks after the cut is shown what it took.
+        9 => {
+            let several = several.cut();
+            (ASKED, several.asked(&several.past.asks(3, None), &got(3)))
+        }
+        // A reader is not shown what lies below the cut, or is told that there is no more.
+        10 => (ASKED, several.asked(&several.past.asks(1, None), &Got::Nothing)),
+        11 => {
+            let over = Got::Over("closed".into());
+            (ASKED, several.asked(&several.past.asks(1, None), &over))
+        }
+        // A cursor that stands behind the cut hears of another one, or of none.
+        12 => {
+            let [_, asking] = Several::sound().asking;
+            (ASKED, several.asked(&asking, &Got::TruncatedAfter(2)))
+        }
+        13 => {
+            let [_, asked] = Several::sound().asking;
+            let mut several = several.cut();
+            let since = several.past.asked(&asked, &Got::TruncatedAfter(1)).expect("sound");
+            several.past.began(CUTTER, &Call::TruncateAfter(0));
+            let several = several.cut();
+            let asking = several.past.asks(2, Some(since));
+            (TOLD, several.asked(&asking, &Got::Nothing))
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn each_liar_beside_a_cut_is_refused_by_one_clause() {
+    for number in 0.. {
+        let Some((name, broken)) = liar_beside_a_cut(number) else { break };
+        let broken = broken.expect_err(name);
+        assert_eq!(broken.clause, name, "{number}: {broken}");
+        LEFT_OUT.set(Some(name));
+        let without = liar_beside_a_cut(number);
+        LEFT_OUT.set(None);
+        assert_eq!(without, Some((name, Ok(()))), "{number}");
+    }
+}
+
+#[test]
+fn what_is_in_flight_beside_a_cut_may_be_seen_or_not() {
+    let mut several = Several::new();
+    let there = several.there.clone();
+    assert_eq!(several.judged(&there), Ok(()));
+    assert_eq!(several.judged(&there[..1]), Ok(()));
+    // Before the cut or after it.
+    let one = several.begin(vec![70]);
+    assert_eq!(several.judged(&[&there[..], &one[..]].concat()), Ok(()));
+    assert_eq!(several.judged(&[there[0], one[0]]), Ok(()));
+    let [asked, cursor] = several.asking;
+    let got = |lsn, record: &Record| Got::Record(lsn, record.payload().to_vec());
+    assert_eq!(several.asked(&asked, &got(3, &there[2])), Ok(()));
+    assert_eq!(several.asked(&asked, &Got::Nothing), Ok(()));
+    assert_eq!(several.asked(&cursor, &Got::TruncatedAfter(1)), Ok(()));
+    assert_eq!(several.asked(&cursor, &got(4, &one[0])), Ok(()));
+    assert_eq!(several.asked(&cursor, &Got::Nothing), Ok(()));
+    // What was truncated at the front is not missing.
+    let mut past = several.past.clone();
+    past.began(3, &Call::TruncateBefore(3));
+    past.ended(3, &told(Answer::Done(None), 3, 3, 0), false).expect("sound");
+    let mut shown = Shown::new(OPENING, 3, 3);
+    shown.push(3, there[2].payload());
+    assert_eq!(past.check(&shown), Ok(()));
+    several.given(2, 2).expect("it came after the cut");
+    let mut several = several.cut();
+    assert_eq!(several.judged(&[there[0], one[0]]), Ok(()));
+    assert_eq!(several.judged(&there[..1]), Ok(()));
+    // Who asked before the cut had returned may be shown what it took, or what came after it.
+    assert_eq!(several.asked(&asked, &got(3, &there[2])), Ok(()));
+    assert_eq!(several.asked(&asked, &Got::Nothing), Ok(()));
+    // What was shown later is there.
+    assert_eq!(several.shown(2, &one[0]), Ok(()));
+    assert_eq!(several.judged(&there[..1]).map_err(|broken| broken.clause), Err(LOST));
+}
+
+/// A cut that is refused, and says that nothing has changed, has taken nothing.
+#[test]
+fn a_cut_that_was_not_made_takes_nothing() {
+    let mut several = Several::new();
+    let there = several.there.clone();
+    let not_done = Told { answer: Answer::NotDone("not yet".into()), ends: None, back: None };
+    several.past.ended(CUTTER, &not_done, true).expect("sound");
+    assert_eq!(several.judged(&there), Ok(()));
+    assert_eq!(several.judged(&there[..1]).map_err(|broken| broken.clause), Err(LOST));
+    // Also where somebody's record came after a cut, and another one's before or after it.
+    let mut several = Several::new();
+    let one = several.begin(vec![60]);
+    let mut several = several.cut();
+    let other = Op::Append(80).plan(&several.past);
+    several.past.began(3, &other);
+    several.past.ended(3, &told(Answer::Done(Some((3, 3))), 1, 3, 3), false).expect("sound");
+    several.given(2, 2).expect("sound");
+    several.past.began(CUTTER, &Call::TruncateAfter(1));
+    several.past.ended(CUTTER, &not_done, true).expect("sound");
+    assert_eq!(several.judged(&[there[0], one[0], other.records()[0]]), Ok(()));
+    // A cut that nobody has heard of again, where an LSN was not told.
+    let mut several = Several::new();
+    several.begin(vec![60]);
+    let mut several = several.cut();
+    several.past.began(3, &other);
+    several.past.ended(3, &told(Answer::Done(Some((3, 3))), 1, 3, 3), false).expect("sound");
+    several.past.began(CUTTER, &Call::TruncateAfter(1));
+    let next = Op::Append(90).plan(&several.past);
+    several.past.began(3, &next);
+    assert_eq!(several.judged(&[there[0], next.records()[0]]), Ok(()));
+}
+
+/// A batch whose end was cut, whoever hears of its LSNs first.
+#[test]
+fn a_cut_inside_a_batch_ends_it() {
+    let mut several = Several::sound();
+    let there = several.there.clone();
+    let batch = several.begin(vec![60, 70, 80]);
+    several.past.began(CUTTER, &Call::TruncateAfter(5));
+    let mut several = several.cut();
+    let half = [&there[..], &batch[..2]].concat();
+    assert_eq!(several.judged(&half), Ok(()));
+    assert_eq!(several.judged(&half[..4]).map_err(|broken| broken.clause), Err(SPLIT));
+    several.given(4, 6).expect("it came before the cut");
+    assert_eq!(several.judged(&half), Ok(()));
 }
 
 /// A caller whose call failed, and who goes on: what failed may be missing, and is not looked for

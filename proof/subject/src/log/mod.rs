@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use inkstone::{Error, Log, Lsn, Options};
+use inkstone::{Error, Log, Lsn, Options, Recovery};
 use inkstone_io::AnyDirectory;
 
 pub mod clauses;
+mod cuts;
 pub mod history;
 #[cfg(test)]
 mod liars;
@@ -58,7 +59,8 @@ fn answer(log: &Log, result: inkstone::Result<Option<(u64, u64)>>) -> Answer {
     }
 }
 
-fn cause(poison: &inkstone::Poison) -> String {
+/// The first cause, in words.
+pub fn cause(poison: &inkstone::Poison) -> String {
     poison.cause().map_or_else(|| "a panic".into(), ToString::to_string)
 }
 
@@ -109,8 +111,7 @@ fn refusals(log: &Log) -> By {
 }
 
 /// The last promise of a close is left out where its room is needed for something else.
-fn is_clean(log: &Log) -> bool {
-    let recovery = log.recovery();
+pub fn is_clean(recovery: &Recovery) -> bool {
     let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - (8 << 10);
     recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte))
 }
@@ -185,7 +186,7 @@ impl Subject for LogSubject {
 
     fn read(&self, log: &Log, when: When) -> Shown {
         let by = match when {
-            When::Opened => By::Opening { is_clean: is_clean(log) },
+            When::Opened => By::Opening { is_clean: is_clean(log.recovery()) },
             When::InUse => By::InUse,
             When::Poisoned => refusals(log),
         };

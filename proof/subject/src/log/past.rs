@@ -6,9 +6,11 @@
 //! and has not ended may be there. Nothing else may be. What was shown is a promise from then on.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::clauses::*;
+use super::cuts::{Cuts, Loose, Moment};
 use super::record::Record;
 use super::words::{Answer, By, Call, Got, Shown, Told};
 use crate::{Broken, Lie, Outcome, Told as _, Who, clause};
@@ -30,8 +32,27 @@ struct Doubt {
     has_failed: bool,
     /// It began after a call had said that the log is poisoned.
     is_poisoned: bool,
-    /// The last LSN that its caller was given before.
+    /// The last LSN that its caller was given before, as far as no cut took it.
     after: u64,
+    begun: Moment,
+    /// The last LSN when it began.
+    last: u64,
+    /// The LSN of its first record, if one of its records was shown.
+    seen: Option<u64>,
+}
+
+/// When a cursor asked last, and when it was answered; or when it was placed.
+pub type Since = (Moment, Moment);
+
+/// A question of a reader, and what was known then.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    lsn: u64,
+    first: u64,
+    certain: u64,
+    begun: Moment,
+    /// Of a cursor.
+    since: Option<Since>,
 }
 
 /// What is known of a device that has lied.
@@ -51,8 +72,10 @@ enum Lied {
 #[derive(Debug, Clone)]
 pub struct Past {
     callers: Callers,
-    /// By LSN - 1, with the truncated ones; `None`: nobody was told yet which one it is.
+    /// By LSN - 1, with the truncated ones; `None`: nobody was told yet which one it is. What a cut
+    /// may have taken is not here.
     row: Arc<Vec<Option<Record>>>,
+    cuts: Cuts,
     /// The first LSN that is not truncated.
     first: u64,
     /// Up to here all is certain.
@@ -77,6 +100,7 @@ impl Past {
         Self {
             callers,
             row: Arc::default(),
+            cuts: Cuts::default(),
             first: 1,
             certain: 0,
             numbers: 0,
@@ -97,6 +121,7 @@ impl Past {
     /// this one.
     pub fn continues(&mut self, first: u64, last: u64, numbers: u32) {
         self.row = Arc::new(vec![None; last as usize]);
+        self.cuts = Cuts::default();
         (self.first, self.certain, self.numbers) = (first, last, numbers);
     }
 
@@ -113,9 +138,20 @@ impl Past {
         self.certain
     }
 
+    /// No LSN above this one was ever told, and may be there.
+    fn end(&self) -> u64 {
+        self.cuts.loose.iter().map(|loose| loose.lsn).fold(self.last(), u64::max)
+    }
+
     /// What an LSN holds, if it is known.
     pub fn at(&self, lsn: u64) -> Option<&Record> {
         self.row.get((lsn as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    /// What is certain, and no truncation may take.
+    pub fn must_be_there(&self) -> impl Iterator<Item = (u64, &Record)> {
+        let first = self.firsts().fold(self.first, u64::max);
+        (first..=self.certain).filter_map(|lsn| Some((lsn, self.at(lsn)?)))
     }
 
     /// The next record.
@@ -139,21 +175,88 @@ impl Past {
         self.first - 1 + (count * u64::from(part)).div_ceil(255)
     }
 
-    fn put(&mut self, lsn: u64, record: Record) {
+    fn put(&mut self, lsn: u64, record: Option<Record>) {
         let row = Arc::make_mut(&mut self.row);
         let at = lsn as usize - 1;
         if row.len() <= at {
             row.resize(at + 1, None);
         }
-        row[at] = Some(record);
+        row[at] = record;
+        if record.is_some() {
+            self.cuts.displace(lsn);
+        }
+    }
+
+    /// A record whose append began at `called` is known to have this LSN.
+    fn place(&mut self, lsn: u64, mut record: Record, called: Moment, is_certain: bool) {
+        record.has_more &= !self.cuts.may_end_at(lsn, called);
+        let left = self.cuts.left(called);
+        let is_it =
+            |known: Option<Record>| known.is_some_and(|known| known.number == record.number);
+        if lsn <= left || is_it(self.at(lsn).copied()) {
+            self.put(lsn, Some(record));
+            self.certain = self.certain.max(if is_certain { lsn } else { 0 });
+            return;
+        }
+        let mut loose = self.cuts.loose.iter_mut();
+        match loose.find(|loose| loose.lsn == lsn && is_it(loose.record)) {
+            Some(known) => known.is_certain |= is_certain,
+            None => {
+                let given = self.cuts.now;
+                let record = Some(record);
+                self.cuts.loose.push(Loose { lsn, record, called, given, is_certain });
+            }
+        }
+        if is_certain {
+            self.certain = self.certain.max(left);
+        }
+    }
+
+    /// These are there for sure.
+    fn put_back(&mut self, there: Vec<Loose>) {
+        for Loose { lsn, record, is_certain, .. } in there {
+            if self.at(lsn).is_none() {
+                self.put(lsn, record);
+                self.certain = self.certain.max(if is_certain { lsn } else { 0 });
+            }
+        }
+    }
+
+    /// A cut begins: what is behind it may be gone from here on. Returns the moment that names it.
+    fn begin_cut(&mut self, last: u64) -> Moment {
+        let row = Arc::make_mut(&mut self.row);
+        let behind = row.split_off(row.len().min(last as usize));
+        let begun = self.cuts.begin(last, behind, self.certain);
+        self.certain = self.certain.min(last);
+        self.given.values_mut().for_each(|given| *given = (*given).min(last));
+        self.doubts.iter_mut().for_each(|doubt| doubt.after = doubt.after.min(last));
+        begun
+    }
+
+    /// A cut has come true.
+    fn end_cut(&mut self, begun: Moment, last: u64) {
+        self.cuts.end(begun);
+        if self.last() == last {
+            self.end_batch();
+        }
+    }
+
+    /// It has changed nothing.
+    fn undo_cut(&mut self, begun: Moment) {
+        let there = self.cuts.undo(begun);
+        self.put_back(there);
+    }
+
+    /// What followed the last record in its batch is gone.
+    fn end_batch(&mut self) {
+        let row = Arc::make_mut(&mut self.row);
+        row.last_mut().into_iter().flatten().for_each(|record| record.has_more = false);
     }
 
     /// Nothing is behind `last` any more.
     fn cut(&mut self, last: u64) {
-        let row = Arc::make_mut(&mut self.row);
-        row.truncate(last as usize);
-        // What followed in its batch is gone.
-        row.last_mut().into_iter().flatten().for_each(|record| record.has_more = false);
+        Arc::make_mut(&mut self.row).truncate(last as usize);
+        self.end_batch();
         self.certain = self.certain.min(last);
     }
 
@@ -166,29 +269,21 @@ impl Past {
         std::iter::once(self.first).chain(in_doubt)
     }
 
-    fn may_be_cut_to(&self, last: u64) -> bool {
-        let is_it = |doubt: &Doubt| matches!(doubt.call, Call::TruncateAfter(to) if to == last);
-        self.doubts.iter().any(is_it)
-    }
-
     /// Whether a log may begin and end there, for all that was told.
-    fn check_ends(&self, first: u64, last: u64) -> Result<bool, Broken> {
+    fn check_ends(&self, first: u64, last: u64) -> Result<(), Broken> {
         clause(FIRST, self.firsts().any(|may| may == first), || {
             let may: Vec<_> = self.firsts().map(|first| first.to_string()).collect();
             format!("the first LSN is {first}; it may be {}", may.join(" or "))
         })?;
-        if self.may_be_cut_to(last) {
-            return Ok(true);
-        }
         clause(LOST, last >= self.certain, || {
             format!("LSN {} was acknowledged, but the last is {last}", self.certain)
-        })?;
-        Ok(false)
+        })
     }
 
     /// Compares every record that was found.
-    fn check_records(&self, shown: &Shown, is_cut: bool) -> Result<New, Broken> {
+    fn check_records(&self, shown: &Shown) -> Result<New, Broken> {
         let mut new = New::new();
+        let end = self.end();
         let mut taken = Taken::default();
         let mut wanted = shown.first;
         let mut has_more = false;
@@ -207,8 +302,12 @@ impl Past {
                     Some(*record)
                 }
                 None => {
-                    let next = taken.next(&self.doubts, lsn, lsn == shown.first && lsn > 1, bytes);
-                    let is_beyond = lsn > self.last() && taken.is_all(&self.doubts);
+                    let loose = self.cuts.loose.iter().find(|loose| loose.is(lsn, bytes));
+                    let is_front = lsn == shown.first && lsn > 1;
+                    let next = loose
+                        .and_then(|loose| loose.record)
+                        .or_else(|| taken.next(&self.doubts, &self.cuts, lsn, is_front, bytes));
+                    let is_beyond = lsn > end && taken.is_all(&self.doubts);
                     let words =
                         || format!("LSN {lsn} holds {}", Record::named(bytes, self.numbers));
                     clause(BEYOND, next.is_some() || !is_beyond, words)?;
@@ -219,6 +318,7 @@ impl Past {
             };
             has_more = record.is_some_and(|record| record.has_more);
         }
+        let is_cut = self.cuts.may_end_at(wanted - 1, self.cuts.now);
         clause(SPLIT, !has_more || is_cut, || {
             format!("the log ends inside a batch, at {}", wanted - 1)
         })?;
@@ -226,6 +326,15 @@ impl Past {
             format!("the log says that its last LSN is {}, but shows {}", shown.last, wanted - 1)
         })?;
         Ok(new)
+    }
+
+    /// A cut that has not come true for sure has taken all that it was to take, or nothing.
+    fn check_cuts(&self, shown: &Shown, new: &New) -> Result<(), Broken> {
+        let missing = self.cuts.missing(shown.first, |record| new.contains(record));
+        clause(LOST, missing.is_none(), || {
+            let lsn = missing.unwrap_or_default();
+            format!("LSN {lsn} was acknowledged, and no cut that took it has left what is there")
+        })
     }
 
     /// Records that were read once more, by their LSNs.
@@ -259,7 +368,7 @@ impl Past {
             return Ok(());
         }
         for (lsn, bytes) in shown.records() {
-            clause(WRONG, self.at(lsn).is_some_and(|record| record.payload() == bytes), || {
+            clause(WRONG, self.may_hold(lsn, bytes, Moment::MAX), || {
                 format!("LSN {lsn} holds {}", Record::named(bytes, self.numbers))
             })?;
         }
@@ -292,14 +401,25 @@ impl Past {
         Ok(())
     }
 
-    /// Once a call has said that the log is poisoned, every later one says so, and why. A close
-    /// promises less.
+    fn check_answer(
+        &self,
+        what: &dyn Debug,
+        answer: &Answer,
+        is_excused: bool,
+    ) -> Result<(), Broken> {
+        clause(FALSE_CORRUPT, !matches!(answer, Answer::Corrupt(_)), || answer.to_string())?;
+        clause(REASON, matches!(answer, Answer::Done(_)) || is_excused, || {
+            format!("{what:?}: the call fails: {answer}")
+        })?;
+        clause(EITHER, !matches!(answer, Answer::Neither(_)), || answer.to_string())
+    }
+
+    /// Once a call has said that the log is poisoned, every later one says so.
     fn check_poisoned(&self, doubt: &Doubt, answer: &Answer) -> Result<(), Broken> {
         let Some(cause) = self.poison.as_ref().filter(|_| doubt.call != Call::Close) else {
             return Ok(());
         };
         let is_refused = match answer {
-            Answer::Poisoned(why) => why == cause,
             Answer::Done(_) | Answer::Refused(_) => !doubt.is_poisoned,
             _ => true,
         };
@@ -316,9 +436,13 @@ impl Past {
     pub fn opened(&mut self, first: u64, last: u64) -> Result<(), Broken> {
         self.check_ends(first, last)?;
         let in_doubt: usize = self.doubts.iter().map(|doubt| doubt.call.records().len()).sum();
-        clause(BEYOND, last <= self.last() + in_doubt as u64, || {
-            format!("LSN {last} is beyond all")
+        let in_doubt = in_doubt as u64;
+        let there = self.cuts.opened(last, in_doubt);
+        clause(LOST, there.is_some(), || {
+            format!("the last LSN is {last}, and a cut was called that leaves others")
         })?;
+        self.put_back(there.unwrap_or_default());
+        clause(BEYOND, last <= self.end() + in_doubt, || format!("LSN {last} is beyond all"))?;
         self.cut(last);
         Arc::make_mut(&mut self.row).resize(last as usize, None);
         (self.first, self.certain) = (first, last);
@@ -332,48 +456,182 @@ impl Past {
     /// What was shown is a promise.
     fn promise(&mut self, shown: &Shown, new: New) {
         if matches!(shown.by, By::Opening { .. }) {
-            new.into_iter().for_each(|(lsn, record)| self.put(lsn, record));
+            new.into_iter().for_each(|(lsn, record)| self.put(lsn, Some(record)));
             self.cut(shown.last);
             self.first = shown.first;
             self.doubts.clear();
             self.given.clear();
+            self.cuts.forget();
             self.poison = None;
         }
-        self.certain = self.certain.max(shown.last);
+        self.certain = self.certain.max(shown.last.min(self.cuts.left(self.cuts.now)));
     }
 
-    /// What a reader in the writer's process gets that asks for an LSN. `is_cut`: the end was
-    /// truncated since it asked last.
+    /// A cursor is placed now.
+    pub fn since(&self) -> Since {
+        (self.cuts.now, self.cuts.now)
+    }
+
+    /// A reader in the writer's process asks for an LSN; or a cursor does, which asked last then.
+    pub fn asks(&self, lsn: u64, since: Option<Since>) -> Asking {
+        let begun = self.cuts.now + 1;
+        Asking { lsn, first: self.first, certain: self.certain, begun, since }
+    }
+
+    /// What it gets. Returns since when a cursor asks next.
     ///
     /// # Errors
     /// The promise that is broken.
-    pub fn check_asked(&self, lsn: u64, is_cut: bool, got: &Got) -> Result<(), Broken> {
-        let (first, last) = (self.first, self.last());
-        let is_beyond = is_cut && lsn > last + 1;
-        let words = || format!("LSN {lsn} of {first}..={}: it gets {got:?}", self.certain);
-        let is_told = *got == Got::TruncatedAfter(last);
-        clause(TOLD, is_told || !is_beyond, words)?;
+    pub fn check_asked(&self, asking: &Asking, got: &Got) -> Result<Since, Broken> {
+        let Asking { lsn, first, certain, begun, since } = *asking;
+        let words = || {
+            let got = got.words(self.numbers);
+            format!("LSN {lsn}, {first}..={certain} are certain: a reader gets {got}")
+        };
+        let cut = since.and_then(|(_, since)| self.cuts.lowest_between(since, begun));
+        let cut = cut.filter(|last| lsn > last + 1);
+        let is_told = match got {
+            Got::Record(..) | Got::Nothing => false,
+            Got::TruncatedAfter(last) => Some(*last) <= cut,
+            _ => true,
+        };
+        clause(TOLD, cut.is_none() || is_told, words)?;
+        let is_durable = |lsn: u64| lsn <= certain.min(self.cuts.left(begun));
+        let last_first = self.firsts().fold(first, u64::max);
         let is_right = match got {
             Got::Record(at, bytes) => {
-                let is_it = self.at(lsn).is_some_and(|record| record.payload() == bytes);
-                *at == lsn && is_it && (first..=self.certain).contains(&lsn)
+                let may_be = self.callers == Callers::Many || is_durable(lsn);
+                *at == lsn && lsn >= first && may_be && self.may_hold(lsn, bytes, begun)
             }
-            Got::Nothing => lsn > self.certain,
-            Got::TruncatedBefore(told) => lsn < first && *told == first,
-            Got::TruncatedAfter(_) => is_beyond,
+            Got::Nothing => !is_durable(lsn),
+            Got::Over(_) => !is_durable(lsn.max(last_first)),
+            Got::TruncatedBefore(told) => lsn < last_first && (first..=last_first).contains(told),
+            Got::TruncatedAfter(last) => {
+                let since = since.map_or(0, |(since, _)| since);
+                lsn > last + 1 && self.cuts.may_end_at(*last, since)
+            }
             Got::Failed(_) => false,
         };
-        clause(ASKED, is_right || is_beyond, words)
+        clause(ASKED, is_right, words)?;
+        Ok((begun, self.cuts.now))
+    }
+
+    /// Whether a reader that asked then may be shown these bytes.
+    fn may_hold(&self, lsn: u64, bytes: &[u8], begun: Moment) -> bool {
+        let is_it = |record: &Record| record.payload() == bytes;
+        self.at(lsn).is_some_and(is_it)
+            || self.cuts.loose.iter().any(|loose| loose.is(lsn, bytes))
+            || self.cuts.was_taken_since(begun, lsn, bytes)
+            || self.in_doubt(lsn, bytes).is_some()
+    }
+
+    /// The record in doubt that these bytes are: of which call, and where there.
+    fn in_doubt(&self, lsn: u64, bytes: &[u8]) -> Option<(usize, usize)> {
+        let mut doubts = self.doubts.iter().enumerate().filter(|(_, doubt)| lsn > doubt.after);
+        doubts.find_map(|(index, doubt)| {
+            let is_it = |record: &Record| record.payload() == bytes;
+            let at = doubt.call.records().iter().position(is_it)?;
+            doubt.seen.is_none_or(|seen| seen + at as u64 == lsn).then_some((index, at))
+        })
+    }
+
+    /// As [`Past::check_asked`]; and what was shown is a promise.
+    ///
+    /// # Errors
+    /// The promise that is broken.
+    pub fn asked(&mut self, asking: &Asking, got: &Got) -> Result<Since, Broken> {
+        let since = self.check_asked(asking, got)?;
+        if let Got::Record(lsn, bytes) = got {
+            self.was_shown(*lsn, bytes, asking.begun);
+        }
+        Ok(since)
+    }
+
+    /// A reader that asked then was shown this record.
+    fn was_shown(&mut self, lsn: u64, bytes: &[u8], begun: Moment) {
+        if self.at(lsn).is_some_and(|record| record.payload() == bytes) {
+            self.certain = self.certain.max(lsn);
+            return;
+        }
+        if let Some(loose) = self.cuts.loose.iter_mut().find(|loose| loose.is(lsn, bytes)) {
+            // No cut has taken it that had ended by then.
+            (loose.called, loose.is_certain) = (loose.called.max(begun), true);
+            let there = self.cuts.settled();
+            self.put_back(there);
+        } else if !self.cuts.was_taken_since(begun, lsn, bytes)
+            && let Some((index, at)) = self.in_doubt(lsn, bytes)
+        {
+            let doubt = &mut self.doubts[index];
+            doubt.seen = lsn.checked_sub(at as u64);
+            let (record, called) = (doubt.call.records()[at], doubt.begun.max(begun));
+            self.place(lsn, record, called, true);
+        }
+        self.certain = self.certain.max(lsn.min(self.cuts.left(begun)));
+    }
+
+    /// Somebody has waited for a record that was appended before.
+    ///
+    /// # Errors
+    /// The promise that the answer breaks.
+    pub fn waited(
+        &mut self,
+        lsn: u64,
+        record: &Record,
+        answer: &Answer,
+        is_excused: bool,
+    ) -> Result<(), Broken> {
+        self.heard(&format_args!("waiting for LSN {lsn}"), answer, is_excused)?;
+        if let Answer::Done(told) = answer {
+            clause(GIVES, *told == Some((lsn, lsn)), || {
+                format!("LSN {lsn} was given, and who waits for it is told {told:?}")
+            })?;
+            self.acknowledge(lsn, record.number);
+        }
+        Ok(())
+    }
+
+    /// Somebody was told this.
+    ///
+    /// # Errors
+    /// The promise that the answer breaks.
+    pub fn heard(
+        &mut self,
+        what: &dyn Debug,
+        answer: &Answer,
+        is_excused: bool,
+    ) -> Result<(), Broken> {
+        self.check_answer(what, answer, is_excused)?;
+        let Answer::Poisoned(why) = answer else { return Ok(()) };
+        let cause = self.poison.get_or_insert_with(|| why.clone());
+        clause(POISON, why == cause, || format!("poisoned by {cause}, {what:?} returns {why}"))
+    }
+
+    fn acknowledge(&mut self, lsn: u64, number: u32) {
+        let is_it = |known: &Record| known.number == number;
+        if self.at(lsn).is_some_and(is_it) {
+            self.certain = self.certain.max(lsn);
+        }
+        let mut loose = self.cuts.loose.iter_mut();
+        let of = |loose: &&mut Loose| loose.lsn == lsn && loose.record.as_ref().is_some_and(is_it);
+        if let Some(loose) = loose.find(of) {
+            loose.is_certain = true;
+            let called = loose.called;
+            let left = self.cuts.left(called);
+            self.certain = self.certain.max(left);
+        }
     }
 
     /// A call was refused, and the log goes on: it tells what has come true.
     fn settle(&mut self, doubt: &Doubt, first: u64, last: u64) -> Result<(), Broken> {
+        match doubt.call {
+            Call::TruncateAfter(to) if to == last => self.end_cut(doubt.begun, to),
+            Call::TruncateAfter(_) => self.undo_cut(doubt.begun),
+            _ => {}
+        }
         self.doubts.push(doubt.clone());
         let ends = self.check_ends(first, last);
         self.doubts.pop();
-        if ends? {
-            self.cut(last);
-        }
+        ends?;
         let records = doubt.call.records();
         let came = (last.saturating_sub(self.last())) as usize;
         clause(BEYOND, came <= records.len(), || {
@@ -382,16 +640,17 @@ impl Past {
         let is_split = came > 0 && came <= records.len() && records[came - 1].has_more;
         clause(SPLIT, !is_split, || format!("half a batch is there, up to LSN {last}"))?;
         for (lsn, record) in (self.last() + 1..).zip(&records[..came.min(records.len())]) {
-            self.put(lsn, *record);
+            self.put(lsn, Some(*record));
         }
         (self.first, self.certain) = (first, last);
         Ok(())
     }
 
     fn done(&mut self, doubt: Doubt, lsn: Option<(u64, u64)>, told: &Told) -> Result<(), Broken> {
-        let Doubt { who, call, .. } = doubt;
+        let Doubt { who, call, begun, .. } = doubt;
         let is_one = self.callers == Callers::One;
         let records = call.records();
+        let left = self.cuts.left(begun);
         match (&call, lsn) {
             (Call::Append { how, .. }, Some((first, last))) => {
                 let given = last + 1 - first;
@@ -399,13 +658,14 @@ impl Past {
                 clause(GIVES, given == records.len() as u64 && is_next, || {
                     format!("LSN {first}..={last} follow LSN {}", self.last())
                 })?;
+                clause(GIVES, doubt.seen.is_none_or(|seen| seen == first), || {
+                    format!("LSN {first} is given, but it was shown at {:?}", doubt.seen)
+                })?;
                 for (lsn, record) in (first..).zip(records) {
-                    let is_free = self.at(lsn).is_none_or(|there| there == record);
+                    let is_free =
+                        lsn > left || self.at(lsn).is_none_or(|at| at.number == record.number);
                     clause(GIVES, is_free, || format!("two records have the LSN {lsn}"))?;
-                    self.put(lsn, *record);
-                }
-                if how.waits() {
-                    self.certain = self.certain.max(last);
+                    self.place(lsn, *record, begun, how.waits());
                 }
                 if let Some(back) = &told.back {
                     let is_it = back.as_deref() == Ok(records[0].payload());
@@ -415,19 +675,23 @@ impl Past {
                     })?;
                 }
                 if !is_one {
-                    self.given.insert(who, last);
+                    self.given.insert(who, last.min(left));
                 }
             }
             (Call::Sync | Call::Prepare, Some((_, last))) => {
                 clause(GIVES, !is_one || last == self.last(), || {
                     format!("LSN {last} is synced, and {} is the last", self.last())
                 })?;
-                self.certain = self.certain.max(last);
+                let last = if left == u64::MAX { last.max(doubt.last) } else { doubt.last };
+                self.certain = self.certain.max(last.min(left));
+                let before = self.cuts.loose.iter_mut().filter(|loose| loose.given < begun);
+                before.for_each(|loose| loose.is_certain = true);
             }
             (Call::TruncateBefore(first), _) => self.first = self.first.max(*first),
-            (Call::TruncateAfter(last), _) => self.cut(*last),
+            (Call::TruncateAfter(last), _) => self.end_cut(begun, *last),
             (Call::Close, _) => {
                 self.certain = self.last();
+                self.cuts.loose.iter_mut().for_each(|loose| loose.is_certain = true);
                 self.is_closed = true;
             }
             (_, None) => clause(GIVES, false, || format!("{call:?} gives no LSN"))?,
@@ -447,7 +711,14 @@ struct Taken {
 
 impl Taken {
     /// The record in doubt that these bytes are. `is_front`: what is before was truncated.
-    fn next(&mut self, doubts: &[Doubt], lsn: u64, is_front: bool, bytes: &[u8]) -> Option<Record> {
+    fn next(
+        &mut self,
+        doubts: &[Doubt],
+        cuts: &Cuts,
+        lsn: u64,
+        is_front: bool,
+        bytes: &[u8],
+    ) -> Option<Record> {
         self.next.resize(doubts.len(), 0);
         let open = self.batch.take();
         for (index, doubt) in doubts.iter().enumerate() {
@@ -469,8 +740,10 @@ impl Taken {
                 }
             }
             self.next[index] = at + 1;
-            self.batch = records[at].has_more.then_some(index);
-            return Some(records[at]);
+            let mut record = records[at];
+            record.has_more &= !cuts.may_end_at(lsn, doubt.begun);
+            self.batch = record.has_more.then_some(index);
+            return Some(record);
         }
         None
     }
@@ -499,10 +772,22 @@ impl crate::Past for Past {
         if is_promise && self.lied == Lied::Lost {
             self.lied = Lied::Covered;
         }
-        let after = self.given.get(&who).copied().unwrap_or(0);
-        let is_poisoned = self.poison.is_some();
-        let call = call.clone();
-        self.doubts.push(Doubt { who, call, has_failed: false, is_poisoned, after });
+        self.cuts.now += 1;
+        let last = self.last();
+        let begun = match call {
+            Call::TruncateAfter(last) => self.begin_cut(*last),
+            _ => self.cuts.now,
+        };
+        self.doubts.push(Doubt {
+            who,
+            call: call.clone(),
+            has_failed: false,
+            is_poisoned: self.poison.is_some(),
+            after: self.given.get(&who).copied().unwrap_or(0).min(self.cuts.left(begun)),
+            begun,
+            last,
+            seen: None,
+        });
     }
 
     fn ended(&mut self, who: Who, told: &Told, is_excused: bool) -> Result<(), Broken> {
@@ -519,16 +804,16 @@ impl crate::Past for Past {
             self.doubts[at].has_failed = true;
             return Ok(());
         }
-        clause(FALSE_CORRUPT, told.outcome() != Outcome::Corrupt, || answer.to_string())?;
-        clause(REASON, told.outcome() == Outcome::Done || is_excused, || {
-            format!("{:?}: the call fails: {answer}", self.doubts[at].call)
-        })?;
-        clause(EITHER, !matches!(answer, Answer::Neither(_)), || answer.to_string())?;
-        self.check_poisoned(&self.doubts[at], answer)?;
-        if let Answer::Poisoned(cause) = answer {
-            self.poison.get_or_insert_with(|| cause.clone());
+        self.cuts.now += 1;
+        let call = self.doubts[at].call.clone();
+        match call {
+            // It promises less.
+            Call::Close => self.check_answer(&call, answer, is_excused)?,
+            _ => self.heard(&call, answer, is_excused)?,
         }
+        self.check_poisoned(&self.doubts[at], answer)?;
         let is_one = self.callers == Callers::One;
+        let begun = self.doubts[at].begun;
         match (answer, ends) {
             (Answer::Done(lsn), _) => {
                 let doubt = self.doubts.remove(at);
@@ -552,10 +837,16 @@ impl crate::Past for Past {
                 let doubt = self.doubts.remove(at);
                 self.settle(&doubt, says.first, says.last)?;
             }
+            (Answer::NotDone(_), _) => {
+                if let Call::TruncateAfter(_) = self.doubts.remove(at).call {
+                    self.undo_cut(begun);
+                }
+            }
             _ => self.doubts[at].has_failed = true,
         }
         if let Some(says) = ends {
-            self.certain = self.certain.max(says.durable.min(self.last()));
+            let durable = says.durable.min(self.last()).min(self.cuts.left(begun));
+            self.certain = self.certain.max(durable);
         }
         Ok(())
     }
@@ -595,11 +886,13 @@ impl crate::Past for Past {
         Self::check_poison(&shown.by)?;
         // Beside a writer a reader may be behind.
         let is_beside = matches!(shown.by, By::Beside { .. });
-        let is_cut = match is_beside {
-            true => self.may_be_cut_to(shown.last),
-            false => self.check_ends(shown.first, shown.last)?,
-        };
-        let new = self.check_records(shown, is_cut)?;
+        if !is_beside {
+            self.check_ends(shown.first, shown.last)?;
+        }
+        let new = self.check_records(shown)?;
+        if !is_beside {
+            self.check_cuts(shown, &new)?;
+        }
         self.check_again(shown, &new)?;
         self.promise(shown, new);
         Ok(())

@@ -63,6 +63,8 @@ pub enum Answer {
     Done(Option<(u64, u64)>),
     /// Words of the error; and a `sync` behind it is done.
     Refused(String),
+    /// Words of the error, which says that nothing has changed.
+    NotDone(String),
     /// Words of the first cause.
     Poisoned(String),
     /// Neither usable nor poisoned.
@@ -74,9 +76,11 @@ impl Display for Answer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(lsns) => write!(f, "{lsns:?}"),
-            Self::Refused(why) | Self::Poisoned(why) | Self::Neither(why) | Self::Corrupt(why) => {
-                f.write_str(why)
-            }
+            Self::Refused(why)
+            | Self::NotDone(why)
+            | Self::Poisoned(why)
+            | Self::Neither(why)
+            | Self::Corrupt(why) => f.write_str(why),
         }
     }
 }
@@ -111,7 +115,7 @@ impl crate::Told for Told {
     fn outcome(&self) -> Outcome {
         match self.answer {
             Answer::Done(_) => Outcome::Done,
-            Answer::Refused(_) => Outcome::Refused,
+            Answer::Refused(_) | Answer::NotDone(_) => Outcome::Refused,
             Answer::Poisoned(_) | Answer::Neither(_) => Outcome::Poisoned,
             Answer::Corrupt(_) => Outcome::Corrupt,
         }
@@ -129,6 +133,8 @@ pub enum Got {
     TruncatedBefore(u64),
     /// This is the last that is left.
     TruncatedAfter(u64),
+    /// The log has ended: who waits was shown all.
+    Over(String),
     Failed(String),
 }
 
@@ -140,6 +146,14 @@ impl Got {
             Err(Error::TruncatedBefore { first, .. }) => Self::TruncatedBefore(first.get()),
             Err(Error::TruncatedAfter { last, .. }) => Self::TruncatedAfter(last.get()),
             Err(error) => Self::Failed(error.to_string()),
+        }
+    }
+
+    /// In words, of a history of so many records.
+    pub fn words(&self, numbers: u32) -> String {
+        match self {
+            Self::Record(lsn, bytes) => format!("{} at {lsn}", Record::named(bytes, numbers)),
+            other => format!("{other:?}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The clauses of the judge of a thing that is more than a row of records, by name.
 //!
-//! *Owns*: the names. *May not touch*: what each asks (`past.rs`).
+//! *Owns*: the names, and which promise of docs/raft.md and docs/streams.md each is about. *May not
+//! touch*: what each asks (`past.rs`).
 
 /// It opens.
 pub const OPENS: &str = "opens";
@@ -45,3 +46,23 @@ pub const ALL: &[&str] = &[
     POISON,
     CALLED,
 ];
+
+/// What both pages promise.
+pub const PROMISES: &[(&str, &[&str])] = &[
+    ("A crash leaves what some call led to", &[OPENS, FALSE_CORRUPT, READABLE, LEFT]),
+    ("A reader sees what some call led to", &[NOW, BESIDE, SEEN]),
+    ("A cursor hears of every truncation", &[FOLLOWED]),
+    ("Callbacks come in order, each once", &[CALLED]),
+    ("What breaks a rule changes nothing", &[REFUSED]),
+    ("A failure is final", &[REASON, EITHER, POISON]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_clause_is_about_one_promise() {
+        crate::tests::each_is_about_one_promise(ALL, PROMISES);
+    }
+}
