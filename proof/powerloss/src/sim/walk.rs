@@ -261,6 +261,11 @@ impl<S: Subject> Walk<S> {
                 Ok(live) => {
                     self.read(&live, When::Opened)?;
                     self.live = Some(live);
+                    // What is shown after such a loss, also one within the opening, is no promise:
+                    // nobody knows which LSN comes next.
+                    if self.way.wrong == Wrong::Lies(Lie::Anything) && self.faults() > 0 {
+                        self.steps.clear();
+                    }
                     return self.look_beside(true, true);
                 }
                 Err(shown) if shown.is_corrupt() || !self.is_excused(before) => {
@@ -437,9 +442,6 @@ impl<S: Subject> Walk<S> {
         self.end(end, is_excused)?;
         if lies {
             self.disk.drop_caches();
-        }
-        if self.way.wrong == Wrong::Lies(Lie::Anything) && self.faults() > 0 {
-            self.steps.clear();
         }
         if self.may_fail() {
             let has_failed = self.faults() > before;
