@@ -9,8 +9,8 @@ use inkstone::{Event, Log, Options, SealedSegment};
 use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::SimDisk;
 
+use crate::broken::{Kind, fail};
 use crate::disk::PATH;
-use crate::ledger::{Kind, fail};
 use crate::setup::Listener;
 use crate::tasks::Planned;
 

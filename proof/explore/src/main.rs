@@ -10,9 +10,9 @@ compile_error!(
      set it in RUSTFLAGS)"
 );
 
+mod broken;
 mod disk;
 mod ear;
-mod ledger;
 #[cfg(inkstone_mistakes)]
 mod mistakes;
 mod models;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-use ledger::{Broken, Kind, note_broken, take_broken};
+use broken::{Broken, Kind, note_broken, take_broken};
 use plan::{Plan, Subject};
 use scheduler::{Seeds, seed};
 

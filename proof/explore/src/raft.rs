@@ -15,16 +15,17 @@ use inkstone_raft::{
     Entry, Error, Groups, Leader, Options, RaftLog, RaftReader, StreamsOptions, Vote,
 };
 use inkstone_sim::{DiskOptions, Fault, SimDisk};
-use inkstone_subject::Past as _;
 use inkstone_subject::raft::history::{Draw, carry_out};
 use inkstone_subject::raft::model::Model;
 use inkstone_subject::raft::{Call, Models, answer_of};
-use inkstone_subject::states::words::{Answer, Shown};
+use inkstone_subject::states::past::Past;
+use inkstone_subject::states::words::{Answer, Shown, Told};
+use inkstone_subject::{Past as _, SOLE};
 use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 
+use crate::broken::{Kind, end_if_broken, fail};
 use crate::disk::{PATH, stepped};
-use crate::ledger::{Kind, end_if_broken, fail};
 use crate::models::{Ledger as Things, judge};
 use crate::plan::Plan;
 use crate::run::join;
@@ -48,8 +49,10 @@ enum Op {
 
 #[derive(Debug, Clone, Copy)]
 enum Beside {
-    /// Opens the group, reads, and lets go of it.
+    /// Opens the group, and reads. It is held until something else is done.
     Read,
+    /// The same, when it has let go of what it held: the group may be open nowhere.
+    Visit,
     Close,
     /// Creates the other group, or removes it.
     Create,
@@ -103,23 +106,37 @@ impl Setup {
             let kinds = [Beside::Read, Beside::Read, Beside::Close, Beside::Create, Beside::Remove];
             (rng.usize(..2), kinds[rng.usize(..kinds.len())])
         };
+        // Owners who let go after each call, and a visitor: groups are opened, changed and ended
+        // again and again while another thread opens them.
+        let visits = !is_alone && rng.u8(..3) == 0;
+        let own = |rng: &mut Rng| match visits {
+            true => some(rng, 2..5, |rng| Op::Call(rng.u64(..), own_thread))
+                .into_iter()
+                .flat_map(|call| [call, Op::Drop])
+                .collect(),
+            false => some(rng, 3..9, op),
+        };
+        let other = |rng: &mut Rng| match visits {
+            true => (rng.usize(..2), Beside::Visit),
+            false => other(rng),
+        };
         let owners = if is_alone { 1 } else { 2 };
         Self {
             own_thread,
             memory_bytes: [0, 200, 4000, 64 << 10][rng.usize(..4)],
             fault: (rng.u8(..8) == 0).then(|| fault(rng)),
-            owners: (0..owners).map(|_| some(rng, 3..9, op)).collect(),
+            owners: (0..owners).map(|_| own(rng)).collect(),
             beside: if is_alone { some(rng, 0..4, besides) } else { Vec::new() },
             reader: if is_alone { some(rng, 1..6, reads) } else { Vec::new() },
             others: (0..if is_alone { 0 } else { rng.usize(2..8) }).map(|_| other(rng)).collect(),
-            closes_beside: !is_alone && rng.u8(..4) == 0,
+            closes_beside: !is_alone && !visits && rng.u8(..4) == 0,
             habit: [Habit::Plain, Habit::Plain, Habit::Reads, Habit::Syncs][rng.usize(..4)],
             end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
         }
     }
 }
 
-type Ledger = Things<Models>;
+type Ledger = Things<Past<Models>>;
 
 /// What all threads and callbacks share.
 #[derive(Clone)]
@@ -246,7 +263,7 @@ impl World {
         let mut ledger = self.ledger();
         let is_shared = self.raft.strong_count() == 0;
         let is_excused = ledger.may_fail || is_closed && (is_shared || ledger.is_closing);
-        ledger.ended(at, answer, is_excused);
+        ledger.ended(at, SOLE, &Told::new(answer), is_excused);
         !is_closed
     }
 
@@ -255,8 +272,8 @@ impl World {
         let (op, number) = {
             let mut ledger = self.ledger();
             let op = Draw { rng: Rng::with_seed(seed) }.call(&ledger.pasts[at].now()[0]);
-            let number = ledger.began(at, &Call::Of(0, op.clone()));
-            (op, number)
+            ledger.began(at, SOLE, &Call::Of(0, op.clone()));
+            (op, ledger.pasts[at].calls())
         };
         let (callback, (told, wait)) = (self.callback(at, number), channel());
         let done = carry_out(raft, &op, move |result| {
@@ -282,7 +299,7 @@ impl World {
             Op::Sync => self.sync(raft),
             Op::Drop => return false,
             Op::Close => {
-                self.ledger().began(at, &Call::Close);
+                self.ledger().began(at, SOLE, &Call::Close);
                 self.ended(at, raft.close());
                 return false;
             }
@@ -323,9 +340,9 @@ impl World {
             // What was refused while all were closed may have been made, or not.
             let Some(open) = raft.as_ref().filter(|_| !self.ledger().is_closing) else { return };
             if !self.carry_out(at, open, *op) {
-                self.ledger().began(at, &Call::Again(0));
+                self.ledger().began(at, SOLE, &Call::Again(0));
                 drop(raft.take());
-                self.ledger().ended(at, Answer::Done, false);
+                self.ledger().ended(at, SOLE, &Told::new(Answer::Done), false);
                 // Others open it meanwhile.
                 (0..4).for_each(|_| thread::yield_now());
                 raft = self.open(home, at);
@@ -333,7 +350,7 @@ impl World {
         }
     }
 
-    /// Opens a group that another thread owns. It is held until something else is done.
+    /// Opens a group that another thread owns.
     fn read(&self, groups: &Groups, at: usize, closes: bool, held: &mut Option<RaftLog>) {
         let (since, _) = self.ledger().pasts[at].since();
         let done = groups.group(at as u64).and_then(|raft| {
@@ -358,6 +375,12 @@ impl World {
 
     fn beside(&self, groups: &Groups, at: usize, beside: Beside, held: &mut Option<RaftLog>) {
         let done = match beside {
+            Beside::Visit => {
+                drop(held.take());
+                self.read(groups, at, false, held);
+                // The owner comes back while it is held.
+                return (0..4).for_each(|_| thread::yield_now());
+            }
             Beside::Read | Beside::Close => {
                 return self.read(groups, at, matches!(beside, Beside::Close), held);
             }
@@ -404,7 +427,7 @@ pub fn one(seed: u64, plan: Plan) {
     let mut rng = Rng::with_seed(seed ^ 0x6869_7374_5241_4654);
     let mut setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
-    let first = vec![vec![Model::new()]; setup.owners.len()];
+    let first = vec![Past::threaded(vec![Model::new()]); setup.owners.len()];
     let mut ledger = Ledger::new(&disk, &mut rng, plan, first);
     ledger.may_fail = setup.fault.is_some();
     ledger.say(|| format!("{setup:#?}"));
@@ -434,13 +457,16 @@ pub fn one(seed: u64, plan: Plan) {
             Home::Alone(raft) => {
                 let found = Model::of(&raft)?;
                 Arc::into_inner(raft).into_iter().for_each(RaftLog::abandon);
-                Ok(vec![vec![found]])
+                Ok(vec![Shown::Opened(Ok(vec![found]))])
             }
             Home::Groups(groups) => {
-                let of = |id| Model::of(&groups.group(id).map_err(told)?).map(|model| vec![model]);
+                let of = |id| {
+                    let found = Model::of(&groups.group(id).map_err(told)?)?;
+                    Ok::<_, String>(Shown::Opened(Ok(vec![found])))
+                };
                 let found = vec![of(0)?, of(1)?];
                 Arc::into_inner(groups).into_iter().for_each(Groups::abandon);
-                Ok::<_, String>(found)
+                Ok(found)
             }
         }
     });

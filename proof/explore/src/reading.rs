@@ -1,12 +1,14 @@
 //! Readers of a history: cursors that read on or follow, and single records.
 //!
-//! *Owns*: what each answer to a reader may be. *May not touch*: who reads when.
+//! *Owns*: reading, and telling the past what each was answered. *May not touch*: who reads when,
+//! what an answer may be.
 
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Lsn, Reader};
+use inkstone_subject::log::past::Since;
+use inkstone_subject::log::words::Got;
 
-use crate::ledger::{Kind, fail};
 use crate::tasks::block_on;
 use crate::world::World;
 
@@ -17,8 +19,7 @@ const READ_MAX: usize = 60;
 
 pub struct Place {
     pub cursor: Cursor,
-    /// What it has shown last, and when.
-    shown: Option<(u64, u64)>,
+    since: Since,
     awaits: bool,
 }
 
@@ -31,8 +32,11 @@ enum Step {
 }
 
 impl Place {
-    pub fn new(reader: &Reader, from: Lsn) -> Self {
-        Self { cursor: reader.from(from), shown: None, awaits: false }
+    pub fn new(world: &World, reader: &Reader, from: Lsn) -> Self {
+        let (before, _) = world.ledger().past().since();
+        let cursor = reader.from(from);
+        let (_, after) = world.ledger().past().since();
+        Self { cursor, since: (before, after), awaits: false }
     }
 
     /// The same, waiting as a task.
@@ -42,54 +46,38 @@ impl Place {
 
     /// One step. `waits`: for as long as it takes.
     fn step(&mut self, world: &World, waits: bool) -> Step {
-        let begun = world.ledger().tick();
-        let next = self.cursor.next_lsn().get();
+        let asking = world.ledger().past().asks(self.cursor.next_lsn().get(), Some(self.since));
         let found = match (waits, self.awaits) {
             (true, true) => block_on(self.cursor.next_async()).map(Some),
             (true, false) => self.cursor.next_within(FOREVER),
             _ => self.cursor.next(),
         };
-        let found =
-            found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
-        let mut ledger = world.ledger();
-        if let (Ok(_), Some((shown, since))) = (&found, self.shown) {
-            ledger.not_told_of_a_cut(shown, since, begun);
+        let found = found.map(|record| record.map(|record| (record.lsn, record.bytes.to_vec())));
+        let end = found
+            .as_ref()
+            .err()
+            .filter(|error| waits && matches!(error, Error::Closed | Error::Poisoned(_)));
+        let end = end.cloned();
+        let got = match &end {
+            Some(error) => Got::Over(error.to_string()),
+            None => Got::of(found),
+        };
+        self.since = {
+            let mut ledger = world.ledger();
+            ledger.say(|| format!("a cursor: {asking:?}: {}", got.words(ledger.past().numbers())));
+            ledger.hear(|past| past.asked(&asking, &got))
+        };
+        if let Some(error) = end {
+            world.refused(&error, "a follower");
         }
-        match found {
-            Ok(Some((lsn, bytes))) => {
-                if lsn != next {
-                    fail!(Kind::Wrong, "a cursor shows LSN {lsn} where {next} comes next");
-                }
-                ledger.shown(begun, lsn, &bytes);
-                self.shown = Some((lsn, ledger.tick()));
+        match got {
+            Got::Nothing => Step::NotYet,
+            Got::TruncatedBefore(first) => {
+                self.cursor.seek(Lsn::new(first));
                 Step::More
             }
-            Ok(None) => {
-                ledger.not_shown(begun, next, false, "that there is no more yet");
-                Step::NotYet
-            }
-            Err(error @ Error::TruncatedBefore { first, .. }) => {
-                ledger.refused(&error, "a cursor");
-                drop(ledger);
-                self.cursor.seek(first);
-                self.shown = None;
-                Step::More
-            }
-            Err(error @ Error::TruncatedAfter { .. }) => {
-                ledger.refused(&error, "a cursor");
-                self.shown = None;
-                Step::More
-            }
-            Err(error @ (Error::Closed | Error::Poisoned(_))) if waits => {
-                ledger.not_shown(begun, next, true, "that the log has ended");
-                drop(ledger);
-                world.refused(&error, "a follower");
-                Step::Over
-            }
-            Err(error) => {
-                ledger.refused(&error, "a cursor");
-                Step::Over
-            }
+            Got::Record(..) | Got::TruncatedAfter(_) => Step::More,
+            Got::Over(_) | Got::Failed(_) => Step::Over,
         }
     }
 
@@ -107,14 +95,10 @@ impl Place {
 }
 
 pub fn get(world: &World, reader: &Reader, lsn: u64) {
-    let begun = world.ledger().tick();
-    let found = reader.get(Lsn::new(lsn));
+    let asking = world.ledger().past().asks(lsn, None);
+    let lsn = Lsn::new(lsn);
+    let got = Got::of(reader.get(lsn).map(|bytes| Some((lsn, bytes))));
     let mut ledger = world.ledger();
-    match found {
-        Ok(bytes) => ledger.shown(begun, lsn, &bytes),
-        Err(Error::NotYet { .. }) => {
-            ledger.not_shown(begun, lsn, false, "that it is not there yet")
-        }
-        Err(error) => ledger.refused(&error, "get"),
-    }
+    ledger.say(|| format!("get: {asking:?}: {}", got.words(ledger.past().numbers())));
+    ledger.hear(|past| past.asked(&asking, &got));
 }

@@ -1,57 +1,52 @@
 //! One schedule, from the opening of a log to what is found when the power goes.
 //!
-//! *Owns*: the threads of a history, and asking the ledger about every answer. *May not touch*:
-//! which thread goes on.
+//! *Owns*: the threads of a history, and what each calls. *May not touch*: which thread goes on,
+//! which answers are right.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::ops::Range;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use fastrand::Rng;
 use inkstone::{Append, Error, Log, Lsn, Reader};
+use inkstone_subject::Who;
+use inkstone_subject::log::words::Call;
 use shuttle::thread::{self, JoinHandle};
 
+use crate::broken::{Ends, Kind, end_if_broken, fail};
 use crate::disk::{PATH, Steps};
 use crate::ear::listen;
-use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
+use crate::models::Ledger;
 use crate::plan::Plan;
 use crate::reading::{Place, get};
-use crate::setup::{End, Op, Setup, plain};
+use crate::setup::{End, Op, Setup};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
 use crate::templates::Template;
-use crate::world::{SharedLog, World};
+use crate::world::{Appended, Given, SharedLog, World};
 
-/// The outcome of a wait, as it was told.
-fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, Error>, by: &str) {
-    match outcome {
-        Ok(lsn) if lsn == wanted => world.ledger().acknowledged(numbers),
-        Ok(lsn) => fail!(Kind::Wrong, "{by}: LSN {lsn}, and the append gave {wanted}"),
-        Err(error) => world.refused(&error, by),
-    }
-}
-
-/// The numbers of records and their append, unless it was refused.
-type Appended<'log> = Option<(Range<u32>, Append<'log>)>;
+/// Those who call and are no worker have numbers from here on.
+const OTHERS: Who = 100;
 
 struct Worker {
+    who: Who,
     world: World,
     log: Option<SharedLog>,
     reader: Reader,
     /// Where it reads, from its first reading on.
     place: Option<Place>,
-    kept: Vec<(Range<u32>, Owned)>,
+    kept: Vec<(Given, Owned)>,
     beside: Vec<JoinHandle<()>>,
 }
 
 impl Worker {
-    fn run(mut self, number: usize, ops: &[Op]) -> Vec<JoinHandle<()>> {
+    fn run(mut self, ops: &[Op]) -> Vec<JoinHandle<()>> {
         for op in ops {
             let world = self.world.clone();
-            world.ledger().say(|| format!("thread {number}: {op:?}"));
+            world.ledger().say(|| format!("thread {}: {op:?}", self.who));
             world.survive(|| self.carry_out(*op));
         }
         let world = self.world.clone();
@@ -77,21 +72,24 @@ impl Worker {
         match op {
             Op::Append(bytes) => self.wait(self.append_one(log, bytes), "append"),
             Op::Keep(bytes) => {
-                let kept = self.append(log, &[bytes], Log::append_batch);
-                self.kept.extend(kept.map(|(numbers, append)| (numbers, append.into_owned())));
+                let kept = self.append(log, &[bytes], |log, records| log.append_batch(records));
+                self.kept.extend(kept.map(|(given, append)| (given, append.into_owned())));
             }
             Op::WaitForKept => self.wait_for_kept(),
             Op::LetGo(bytes) => drop(self.append_one(log, bytes)),
             Op::Batch(count, bytes) => {
-                self.wait(self.append(log, &vec![bytes; count], Log::append_batch), "batch");
+                self.wait(
+                    self.append(log, &vec![bytes; count], |log, records| log.append_batch(records)),
+                    "batch",
+                );
             }
             Op::Try(bytes) => {
-                let append = self.append(log, &[bytes], |log, records| log.try_append(&records[0]));
+                let append = self.append(log, &[bytes], |log, records| log.try_append(records[0]));
                 self.wait(append, "try_append");
             }
             Op::AppendAsync(bytes) => {
                 let append = self
-                    .append(log, &[bytes], |log, records| block_on(log.append_async(&records[0])));
+                    .append(log, &[bytes], |log, records| block_on(log.append_async(records[0])));
                 self.wait(append, "append_async");
             }
             Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => {
@@ -100,13 +98,7 @@ impl Worker {
             Op::AwaitLsn(bytes, is_dropped) => self.await_lsn(log, bytes, is_dropped),
             Op::Call(bytes) => self.call_back(log, bytes, false),
             Op::CallAndWait(bytes) => self.call_back(log, bytes, true),
-            Op::Sync => {
-                let numbers = self.world.ledger().all_appended();
-                match log.sync() {
-                    Ok(_) => self.world.ledger().synced(numbers),
-                    Err(error) => self.world.refused(&error, "sync"),
-                }
-            }
+            Op::Sync => sync(&self.world, self.who, log),
             Op::CutAfter(back) => self.cut(log, back),
             Op::GiveUpBefore(back) => self.give_up(log, back),
             Op::ReadOn => self.read_on(),
@@ -126,7 +118,7 @@ impl Worker {
         self.place.get_or_insert_with(|| {
             let from =
                 if self.kept.is_empty() { self.reader.first() } else { self.reader.durable() };
-            Place::new(&self.reader, from.max(Lsn::FIRST))
+            Place::new(&self.world, &self.reader, from.max(Lsn::FIRST))
         })
     }
 
@@ -139,52 +131,31 @@ impl Worker {
         &self,
         log: &'log Log,
         sizes: &[usize],
-        append: impl FnOnce(&'log Log, &[Vec<u8>]) -> inkstone::Result<Append<'log>>,
+        append: impl FnOnce(&'log Log, &[&[u8]]) -> inkstone::Result<Append<'log>>,
     ) -> Appended<'log> {
-        let numbers = self.world.ledger().will_append(sizes);
-        let records: Vec<_> =
-            numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
-        match append(log, &records) {
-            Ok(append) => {
-                self.world.ledger().appended(
-                    numbers.clone(),
-                    append.first_lsn().get(),
-                    append.lsn().get(),
-                );
-                Some((numbers, append))
-            }
-            Err(Error::Busy) => None,
-            Err(error) => {
-                self.world.refused(&error, "append");
-                None
-            }
-        }
+        self.world.append(self.who, sizes, |records| append(log, records))
     }
 
     fn append_one<'log>(&self, log: &'log Log, bytes: usize) -> Appended<'log> {
-        self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        self.append(log, &[bytes], |log, records| log.append(records[0]))
     }
 
     fn wait(&self, append: Appended<'_>, by: &str) {
-        if let Some((numbers, append)) = append {
-            let lsn = append.lsn();
-            settle(&self.world, numbers, lsn, append.wait(), by);
+        if let Some((given, append)) = append {
+            self.world.settle(given, append.wait(), by);
         }
     }
 
     fn wait_for_kept(&mut self) {
-        for (numbers, append) in std::mem::take(&mut self.kept) {
-            let lsn = append.lsn();
-            settle(&self.world, numbers, lsn, append.wait(), "a kept handle");
+        for (given, append) in std::mem::take(&mut self.kept) {
+            self.world.settle(given, append.wait(), "a kept handle");
         }
     }
 
     /// Who has no thread of the log's own commits what it awaits.
     fn commit_if_nobody_does(&self, log: &Log) {
-        if !self.world.own_thread
-            && let Err(error) = log.sync()
-        {
-            self.world.refused(&error, "sync");
+        if !self.world.own_thread {
+            sync(&self.world, self.who, log);
         }
     }
 
@@ -201,8 +172,7 @@ impl Worker {
             _ => None,
         };
         let other = other.map(|(_, append)| append.into_owned());
-        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
-        let lsn = append.lsn();
+        let Some((given, append)) = self.append_one(log, bytes) else { return };
         let slot = Slot::new(append.into_owned());
         let waker = slot.waker(habit, &self.world.weak, other);
         let world = self.world.clone();
@@ -221,34 +191,34 @@ impl Worker {
                     let mut outcome = None;
                     world.survive(|| outcome = Some(slot.block_on(&waker)));
                     if let Some(outcome) = outcome {
-                        settle(&world, numbers, lsn, outcome, "a future handed over");
+                        world.settle(given, outcome, "a future handed over");
                     }
                 }));
             }
             _ => {
                 slot.poll(&waker);
                 self.commit_if_nobody_does(log);
-                settle(&world, numbers, lsn, slot.block_on(&waker), "a future");
+                world.settle(given, slot.block_on(&waker), "a future");
             }
         }
     }
 
     /// Awaited by somebody who does not hold the log.
     fn await_beside(&mut self, log: &Log, bytes: usize) {
-        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
-        let (lsn, append, world) = (append.lsn(), append.into_owned(), self.world.clone());
+        let Some((given, append)) = self.append_one(log, bytes) else { return };
+        let (append, world) = (append.into_owned(), self.world.clone());
         self.beside.push(thread::spawn(move || {
             let mut outcome = None;
             world.survive(|| outcome = Some(block_on(append)));
             if let Some(outcome) = outcome {
-                settle(&world, numbers, lsn, outcome, "a future beside");
+                world.settle(given, outcome, "a future beside");
             }
         }));
     }
 
     fn await_lsn(&self, log: &Log, bytes: usize, is_dropped: bool) {
-        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
-        let lsn = append.lsn();
+        let Some((given, append)) = self.append_one(log, bytes) else { return };
+        let lsn = given.lsn;
         drop(append);
         let mut future = log.durable_at(lsn);
         let first = block_on(poll_fn(|context| Poll::Ready(Pin::new(&mut future).poll(context))));
@@ -260,19 +230,19 @@ impl Worker {
                 block_on(future)
             }
         };
-        settle(&self.world, numbers, lsn, outcome.map(|()| lsn), "an awaited LSN");
+        self.world.settle(given, outcome.map(|()| lsn), "an awaited LSN");
     }
 
     /// What it is told is checked at that moment. It asks the log, and may find itself the last
     /// owner. `waits`: it appends and waits.
     fn call_back(&self, log: &Log, bytes: usize, waits: bool) {
-        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
-        let (lsn, world) = (append.lsn(), self.world.clone());
+        let Some((given, append)) = self.append_one(log, bytes) else { return };
+        let world = self.world.clone();
         world.uncalled.fetch_add(1, Ordering::Relaxed);
         append.on_durable(move |outcome| {
             // Also if it panics: the listener may, when this is the last owner and closes the log.
             let _called = Called(Arc::clone(&world.uncalled));
-            settle(&world, numbers, lsn, outcome, "a callback");
+            world.settle(given, outcome, "a callback");
             if let Some(log) = world.weak.upgrade() {
                 log.last();
                 if waits {
@@ -305,11 +275,11 @@ impl Worker {
                 // To ask is no change: it is answered, or refused, and never waits.
                 _ => drop((log.first(), log.last(), log.stats(), self.reader.get(lsn))),
             }
-            if let Some((numbers, append)) = kept {
-                let (lsn, outcome) = (append.lsn(), append.wait());
+            if let Some((given, append)) = kept {
+                let outcome = append.wait();
                 if outcome.is_ok() {
                     // It was durable before.
-                    settle(world, numbers, lsn, outcome, "a handle in a forked child");
+                    world.settle(given, outcome, "a handle in a forked child");
                 } else {
                     refused("wait", outcome.map(drop));
                 }
@@ -319,35 +289,25 @@ impl Worker {
 
     fn cut(&self, log: &Log, back: u64) {
         let last = log.last().get().saturating_sub(back);
-        let index = self.world.ledger().begin_cut(last);
-        let done = log.truncate_after(Lsn::new(last));
-        self.world.ledger().end_cut(index, outcome_of(&done));
-        if let Err(error) = done.or_else(nothing_there) {
-            self.world.refused(&error, "truncate_after");
-        }
+        let cut = || log.truncate_after(Lsn::new(last));
+        self.world.call(self.who, &Call::TruncateAfter(last), cut, |()| None);
     }
 
     fn give_up(&self, log: &Log, back: u64) {
         let first = (log.durable().get() + 1).saturating_sub(back).max(1);
-        let index = self.world.ledger().begin_giving_up(first);
-        let done = log.truncate_before(Lsn::new(first));
-        self.world.ledger().end_giving_up(index, outcome_of(&done));
-        if let Err(error) = done.or_else(nothing_there) {
-            self.world.refused(&error, "truncate_before");
-        }
+        let give_up = || log.truncate_before(Lsn::new(first));
+        self.world.call(self.who, &Call::TruncateBefore(first), give_up, |()| None);
     }
 }
 
+fn sync(world: &World, who: Who, log: &Log) {
+    world.call(who, &Call::Sync, || log.sync(), |lsn| Some((lsn.get(), lsn.get())));
+}
+
 fn wait_in_callback(world: &World, log: &Log) {
-    const BYTES: usize = 40;
-    let numbers = world.ledger().will_append(&[BYTES]);
-    match log.append(&payload(numbers.start, BYTES)) {
-        Ok(append) => {
-            let lsn = append.lsn();
-            world.ledger().appended(numbers.clone(), lsn.get(), lsn.get());
-            settle(world, numbers, lsn, append.wait(), "a callback that waits");
-        }
-        Err(error) => world.refused(&error, "append in a callback"),
+    let who = OTHERS + world.ledger().new_number();
+    if let Some((given, append)) = world.append(who, &[40], |records| log.append(records[0])) {
+        world.settle(given, append.wait(), "a callback that waits");
     }
 }
 
@@ -363,35 +323,15 @@ impl Drop for Called {
 /// Held while an operation runs, as a reference to the log would be: never the last owner.
 struct Borrowed(SharedLog);
 
-/// Whether it was done, was not, or nobody knows.
-fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
-    match done {
-        Ok(()) => Some(true),
-        Err(Error::NotYet { .. } | Error::TruncatedBefore { .. }) => Some(false),
-        Err(_) => None,
-    }
-}
-
-/// Others have cut or truncated what was to be.
-fn nothing_there(error: Error) -> inkstone::Result<()> {
-    match error {
-        Error::NotYet { .. } | Error::TruncatedBefore { .. } => Ok(()),
-        other => Err(other),
-    }
-}
-
 /// One schedule.
 pub fn one(seed: u64, plan: Plan) {
     let setup = Setup::new(seed);
     Planned::may_come();
     let template = Template::of(setup.before);
     let disk = template.disk.power_cut().sample(seed);
-    let mut ledger = Ledger::new(disk.clone(), seed);
-    ledger.begin(1, template.records);
-    ledger.may_be_poisoned = setup.fault.is_some() || setup.has_panics;
-    ledger.is_periodic = setup.is_periodic;
-    ledger.shots.most = ledger.rng.usize(..3);
-    ledger.talks = plan.talks;
+    let mut rng = Rng::with_seed(seed ^ 0x6C65_6467_6572);
+    let mut ledger = Ledger::new(&disk, &mut rng, plan, vec![template.past.clone()]);
+    ledger.may_fail = setup.fault.is_some() || setup.has_panics;
     ledger.say(|| format!("{setup:#?}"));
     let options = setup.options.clone();
     #[cfg(inkstone_mistakes)]
@@ -415,6 +355,7 @@ pub fn one(seed: u64, plan: Plan) {
         weak: Arc::downgrade(&log),
         steps,
         own_thread,
+        is_periodic: setup.is_periodic,
         uncalled: Arc::default(),
     };
     if let Some(fault) = setup.fault.clone() {
@@ -423,23 +364,24 @@ pub fn one(seed: u64, plan: Plan) {
     history(&setup, &world, log);
     disk.clear_faults();
     ear.check_archive();
-    look_at_what_is_left(&world);
+    world.ledger().look_at_the_logs_that_are_left();
     end_if_broken();
 }
 
 fn history(setup: &Setup, world: &World, log: SharedLog) {
     let reader = log.reader();
     let follow = |_| {
-        let place = Place::new(&reader, log.first()).awaiting(setup.followers_await);
         let world = world.clone();
+        let place = Place::new(&world, &reader, log.first()).awaiting(setup.followers_await);
         thread::spawn(move || place.follow(&world))
     };
     let followers: Vec<_> = (0..setup.followers).map(follow).collect();
-    let work = |(number, ops): (usize, &Vec<Op>)| {
+    let work = |(who, ops): (Who, &Vec<Op>)| {
         let (log, ops, world) = (Arc::clone(&log), ops.clone(), world.clone());
         let reader = reader.clone();
         thread::spawn(move || {
             Worker {
+                who,
                 world,
                 log: Some(log),
                 reader,
@@ -447,10 +389,10 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
                 kept: Vec::new(),
                 beside: Vec::new(),
             }
-            .run(number, &ops)
+            .run(&ops)
         })
     };
-    let workers: Vec<_> = setup.threads.iter().enumerate().map(work).collect();
+    let workers: Vec<_> = (0..).zip(&setup.threads).map(work).collect();
     let log = if setup.leaves_early {
         world.leave(log);
         None
@@ -493,44 +435,10 @@ fn end(setup: &Setup, world: &World, log: SharedLog) {
     world.survive(|| {
         let Some(log) = Arc::into_inner(log) else { return };
         match setup.end {
-            End::Close => match log.close() {
-                Ok(()) => world.ledger().all_certain(),
-                Err(error) => world.refused(&error, "close"),
-            },
+            End::Close => _ = world.call(OTHERS, &Call::Close, || log.close(), |()| None),
             End::Drop => drop(log),
             End::Abandon => log.abandon(),
             End::InChild => world.as_child(|_| drop(log)),
         }
     });
-}
-
-fn look_at_what_is_left(world: &World) {
-    let found = {
-        let mut ledger = world.ledger();
-        ledger.take_shot("end");
-        ledger.found_disks()
-    };
-    for (disk, expected) in found {
-        let reader = match Reader::open_in(Arc::new(disk.directory(PATH)), plain()) {
-            Ok(reader) => reader,
-            Err(error) => fail!(
-                Kind::FalseCorrupt,
-                "after a power cut ({}) the log cannot be opened: {error}",
-                expected.why
-            ),
-        };
-        let first = reader.first();
-        let records: Result<Vec<_>, _> = reader
-            .records(first)
-            .map(|record| record.map(|record| (record.lsn.get(), record.bytes)))
-            .collect();
-        match records {
-            Ok(records) => world.ledger().check_found(&expected, first.get(), &records),
-            Err(error) => fail!(
-                Kind::FalseCorrupt,
-                "after a power cut ({}) the log cannot be read: {error}",
-                expected.why
-            ),
-        }
-    }
 }

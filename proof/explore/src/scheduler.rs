@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-use crate::ledger::{Kind, note_broken};
+use crate::broken::{Kind, note_broken};
 
 thread_local! {
     static IS_IO: Cell<bool> = const { Cell::new(false) };

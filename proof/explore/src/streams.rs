@@ -12,13 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fastrand::Rng;
 use inkstone_sim::{DiskOptions, Fault, SimDisk};
 use inkstone_streams::{Error, Options, Streams, StreamsReader};
-use inkstone_subject::states::words::Answer;
+use inkstone_subject::SOLE;
+use inkstone_subject::log::record::Record;
+use inkstone_subject::states::past::Past;
+use inkstone_subject::states::words::{Answer, Shown, Told};
 use inkstone_subject::streams::model::{Model, Step, Stream, batch};
 use inkstone_subject::streams::{Call, How};
 use shuttle::thread;
 
+use crate::broken::{Kind, end_if_broken, fail};
 use crate::disk::{PATH, stepped};
-use crate::ledger::{Kind, end_if_broken, fail, payload};
 use crate::models::{Ledger as Things, judge};
 use crate::plan::Plan;
 use crate::run::join;
@@ -124,7 +127,7 @@ impl Setup {
     }
 }
 
-type Ledger = Things<Model>;
+type Ledger = Things<Past<Model>>;
 
 #[derive(Clone)]
 struct World {
@@ -170,11 +173,11 @@ impl World {
         let owner = (stream / 2) as usize;
         let call = {
             let mut ledger = self.ledger();
-            let mut record = |bytes| Arc::<[u8]>::from(payload(ledger.new_record(), bytes));
+            let mut record = |bytes| payload(ledger.new_number(), bytes);
             let records = [record(op.bytes()), record(op.bytes())];
             let Some(found) = ledger.pasts[owner].now().0.get(&stream) else { return };
             let call = op.call(stream, found, records);
-            ledger.began(owner, &call);
+            ledger.began(owner, SOLE, &call);
             call
         };
         let done = match &call {
@@ -188,7 +191,7 @@ impl World {
         let answer = done.map_or_else(failed, |()| Answer::Done);
         let mut ledger = self.ledger();
         let may_fail = ledger.may_fail;
-        ledger.ended(owner, answer, may_fail);
+        ledger.ended(owner, SOLE, &Told::new(answer), may_fail);
     }
 
     /// Reads one record: what is shown, or that it is not there, must hold in one of the models
@@ -286,11 +289,16 @@ fn options(own_mover: bool) -> Options {
     Options::new().log(log).section_bytes(16 << 10).own_mover(own_mover).cache_bytes(0)
 }
 
+fn payload(number: u32, bytes: usize) -> Arc<[u8]> {
+    // No two are alike.
+    Record { number: 8 * number, bytes: bytes as u32, has_more: false }.payload().into()
+}
+
 /// One record of each stream in a section that is full and sealed, and of which nothing else lives.
 fn prepare(disk: &SimDisk) -> Result<Vec<Model>, Error> {
     let streams = Streams::open_in(Arc::new(disk.directory(PATH)), options(false))?;
     let steps = (0..STREAMS).flat_map(|stream| {
-        let bytes = payload(1000 + stream as u32, 30).into();
+        let bytes = payload(1000 + stream as u32, 30);
         [Step::Create(stream, 1), Step::Append(stream, bytes)]
     });
     let (steps, mut model) = (steps.collect::<Vec<_>>(), Model::default());
@@ -312,7 +320,7 @@ pub fn one(seed: u64, plan: Plan) {
     let setup = Setup::new(&mut rng);
     let disk = SimDisk::new(seed, DiskOptions::default());
     let first = match prepare(&disk) {
-        Ok(first) => first,
+        Ok(first) => first.into_iter().map(Past::threaded).collect(),
         Err(error) => fail!(Kind::WrongError, "preparing: {error}"),
     };
     let mut ledger = Ledger::new(&disk, &mut rng, plan, first);
@@ -342,7 +350,7 @@ pub fn one(seed: u64, plan: Plan) {
             Streams::open_in(directory, options(false)).map_err(|error| error.to_string())?;
         let found = Model::of(&streams.reader());
         streams.abandon();
-        found.map(by_owner)
+        found.map(|found| by_owner(found).into_iter().map(|of| Shown::Opened(Ok(of))).collect())
     });
     end_if_broken();
 }

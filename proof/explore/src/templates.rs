@@ -6,14 +6,17 @@ use std::sync::{Arc, OnceLock};
 
 use inkstone::Log;
 use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_subject::log::history::Op;
+use inkstone_subject::log::past::{Callers, Past};
+use inkstone_subject::log::words::{Answer, Told};
+use inkstone_subject::{Past as _, SOLE};
 
 use crate::disk::PATH;
-use crate::ledger::payload;
 use crate::setup::{Before, plain};
 
 pub struct Template {
     pub disk: SimDisk,
-    pub records: u64,
+    pub past: Past,
 }
 
 static TEMPLATES: OnceLock<Vec<Template>> = OnceLock::new();
@@ -32,17 +35,24 @@ impl Template {
     fn new(before: Before) -> Self {
         let with = |sizes: &[usize]| {
             let disk = SimDisk::new(7, DiskOptions::default());
+            let mut past = Past::new(Callers::Many);
             if sizes.is_empty() {
-                return (Self { disk, records: 0 }, 0);
+                return (Self { disk, past }, 0);
             }
             let directory = Arc::new(disk.directory(PATH));
             let log = Log::open_in(directory, plain()).expect("a new log");
-            for (number, bytes) in sizes.iter().enumerate() {
-                log.append_durable(&payload(number as u32, *bytes)).expect("appended");
+            for bytes in sizes {
+                let call = Op::Append(*bytes).plan(&past);
+                past.began(SOLE, &call);
+                let lsn = log.append_durable(call.records()[0].payload()).expect("appended").get();
+                let answer = Answer::Done(Some((lsn, lsn)));
+                past.ended(SOLE, &Told { answer, ends: None, back: None }, false)
+                    .expect("so it is");
             }
             let segments = log.stats().segments;
             log.close().expect("closed");
-            (Self { disk, records: sizes.len() as u64 }, segments)
+            past.opening();
+            (Self { disk, past }, segments)
         };
         match before {
             Before::Nothing => with(&[]).0,
