@@ -112,7 +112,6 @@ mod options;
 mod pending;
 pub mod shrink;
 mod state;
-pub mod survival;
 mod transfer;
 
 pub use content::{Content, PAGE_BYTES};
