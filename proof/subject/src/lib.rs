@@ -15,6 +15,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 
 use inkstone_io::AnyDirectory;
 
+pub mod lines;
 pub mod log;
 pub mod mistake;
 pub mod raft;
