@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyOptions};
+use inkstone_powerloss::any::{self, AnyOptions, Shell};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 
@@ -79,8 +79,8 @@ pub(crate) struct AnyArguments {
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = arguments.json.open()?;
     let options = AnyOptions {
-        writer: arguments.writer.clone(),
-        reader: arguments.reader.clone(),
+        writer: Shell::of("--writer", &arguments.writer),
+        reader: Shell::of("--reader", &arguments.reader),
         rounds: arguments.rounds,
         lines_max: arguments.lines,
         limit: arguments.limit,
@@ -92,7 +92,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     erase();
     match ran {
         Ok(result) => conclude(&[result], file, stop),
-        Err(RunError::Command(words)) => {
+        Err(RunError::Command(words) | RunError::Nothing(words)) => {
             complain!("{words}");
             Ok(ExitCode::from(2))
         }

@@ -47,6 +47,7 @@ fn who_loses_or_fails_is_found_and_kept() {
     assert!(told_first != WRITER && forgets != WRITER);
     let gives_up = format!("{READER}; echo 'cannot read that' >&2; exit 4");
     let stops = WRITER.replace("cd {dir}", "cd {dir}; [ ! -e f ] || exit 5");
+    let has_no_end = format!("{READER}; seq 1000000000000");
     let message = "the reader failed: exit status: 4, with the message \"cannot read that\"";
     let ways = [
         (&*told_first, READER, "it was acknowledged, but only"),
@@ -55,6 +56,7 @@ fn who_loses_or_fails_is_found_and_kept() {
         (&forgets, READER, "an earlier reading showed it|it was acknowledged"),
         (WRITER, &*gives_up, message),
         (&stops, READER, "the writer could not continue"),
+        (WRITER, &has_no_end, "the reader goes on: it was stopped at line 100"),
     ];
     side_by_side(&ways, |(writer, reader, words)| {
         let directory = directory();
@@ -81,6 +83,7 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         ("true # {dir}", READER, "acknowledged no line"),
         ("sleep 1000 # {dir}", READER, "has printed nothing for 300ms"),
         ("echo 'item 1!' > {dir}/f; echo 'item 1!'", &unfinished, "ends inside line 2"),
+        (WRITER, "tr '\\0' x </dev/zero # {dir}", "prints a line 1 above 1048576 bytes"),
     ] {
         let directory = directory();
         let output = any(directory.path(), writer, reader, "--rounds 3 --limit 300ms");

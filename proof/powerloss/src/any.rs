@@ -1,8 +1,8 @@
 //! Any log, database or file format: a program that writes, a program that reads, and crashes in
 //! between.
 //!
-//! *Owns*: what the two programs must do, when a writer is killed, the judgement. *May not touch*:
-//! where a writer runs and how it crashes ([`crate::medium`]).
+//! *Owns*: what the two programs must do, and when a writer is killed. *May not touch*: where a
+//! writer runs and how it crashes ([`crate::medium`]); what is right ([`inkstone_subject::lines`]).
 //!
 //! **The writer** gets a directory. It makes one item after the other durable there. For each it
 //! prints one line on stdout when, and only when, the item is durable, and flushes stdout. No two
@@ -14,9 +14,9 @@
 //!
 //! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has
 //! shown, followed by all that were acknowledged since: in order, whole, none twice. After those
-//! there may be lines that were not acknowledged: items that were in flight.
+//! there may be lines that were not acknowledged: items that were in flight. A reader that goes on
+//! beyond what can have been in flight is stopped there.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -24,17 +24,21 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use inkstone_subject::lines::past::Past;
+use inkstone_subject::lines::{Line, Shown, Told};
+use inkstone_subject::{Broken, Past as _};
+
 use crate::campaign::Campaign;
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
-use crate::process::{Heard, Process};
+use crate::process::{Heard, LINE_BYTES_MAX, Process};
 use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 
 const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
 const LIVES: u64 = 5;
-const ACKNOWLEDGED: &str = "lines acknowledged";
+pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
 /// After a kill the pipe ends at once, unless another process holds it.
@@ -42,9 +46,8 @@ const GONE_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 
 
 #[derive(Debug, Clone)]
 pub struct AnyOptions {
-    /// The writer, as the shell takes it; `{dir}` is the directory.
-    pub writer: String,
-    pub reader: String,
+    pub writer: Shell,
+    pub reader: Shell,
     pub rounds: u64,
     /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
@@ -62,7 +65,8 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<RunResult, RunError> {
-    let subject = format!("what `{}` writes and `{}` reads", options.writer, options.reader);
+    let (writer, reader) = (&options.writer.command, &options.reader.command);
+    let subject = format!("what `{writer}` writes and `{reader}` reads");
     let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
         crash(options, campaign, &mut medium, result, stop, progress)
@@ -88,12 +92,12 @@ fn crash(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
+    options.writer.check()?;
+    options.reader.check()?;
     let mut any = Any {
         options,
         campaign,
-        writer: Shell::new("--writer", &options.writer)?,
-        reader: Shell::new("--reader", &options.reader)?,
-        certain: Vec::new(),
+        past: Past::default(),
         told: Vec::new(),
         round: 0,
         counts: Counts::default(),
@@ -104,10 +108,10 @@ fn crash(
     // A run that was stopped may have ended before the first line.
     let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
     if any.counts.of(ACKNOWLEDGED) == 0 && result.is_clean() && !is_stopped {
-        return Err(RunError::Command(format!(
-            "--writer acknowledged no line in {} rounds, so nothing was tested: {}",
-            options.rounds, options.writer
-        )));
+        let (rounds, writer) = (options.rounds, &options.writer.label);
+        let why =
+            format!("{writer} acknowledged no line in {rounds} rounds, so nothing was tested");
+        return Err(RunError::Nothing(why));
     }
     result.counts = any.counts;
     Ok(())
@@ -116,11 +120,9 @@ fn crash(
 struct Any<'a> {
     options: &'a AnyOptions,
     campaign: &'a Campaign,
-    writer: Shell,
-    reader: Shell,
-    /// What the last reading has shown of the log that the next writer continues.
-    certain: Vec<Vec<u8>>,
-    told: Vec<Vec<u8>>,
+    /// What the writers before this one have promised.
+    past: Past,
+    told: Vec<Line>,
     round: u64,
     counts: Counts,
     /// The time from a writer's start to its first line, as seen last.
@@ -140,6 +142,18 @@ impl Any<'_> {
         }
     }
 
+    /// What is promised when so many lines of this writer were heard.
+    fn past(&self, heard: usize) -> Result<Past, Broken> {
+        let mut past = self.past.clone();
+        for (who, line) in (0..).zip(&self.told) {
+            past.began(who, line);
+            if (who as usize) < heard {
+                past.ended(who, &Told::Done, false)?;
+            }
+        }
+        Ok(past)
+    }
+
     fn kept(&self, directory: &Path, what: &str) -> String {
         let name = format!("inkstone-any-broken-seed-{}-round-{}", self.campaign.seed, self.round);
         kept(directory, &self.campaign.parent, &name, what)
@@ -151,7 +165,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.round = round + 1;
         let Ground { directory, is_new } = medium.ground("any")?;
         if is_new {
-            self.certain.clear();
+            self.past = Past::default();
             let made = std::fs::create_dir(&directory).and_then(|()| {
                 File::open(&directory)?.sync_all()?;
                 File::open(directory.join(".."))?.sync_all()
@@ -161,21 +175,24 @@ impl<M: Medium> Lab<M> for Any<'_> {
         let from = medium.requests();
         let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
         let (lines, delay) = self.moment(&mut fastrand::Rng::with_seed(seed));
-        let written =
-            self.writer.write(&directory, lines, delay, self.options.limit, &mut |line| {
-                medium.heard(&String::from_utf8_lossy(line));
-            })?;
+        let AnyOptions { writer, limit, .. } = self.options;
+        let written = writer.write(&directory, lines, delay, *limit, &mut |line| {
+            medium.heard(&String::from_utf8_lossy(line));
+        })?;
         self.counts.add("kills", u64::from(written.was_killed));
         self.counts.add(ACKNOWLEDGED, written.lines.len() as u64);
         self.first_line = written.first_line.or(self.first_line);
-        if let Some(why) = &written.failed {
-            if is_new && written.lines.is_empty() {
+        self.told = written.lines;
+        self.past.opening();
+        if let Some(why) = written.failed {
+            if is_new && self.told.is_empty() {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
             }
-            let why = self.kept(&directory, &format!("the writer could not continue: {why}"));
-            return Ok(Written { choice: None, broken: vec![why] });
+            let next = self.told.len() as u32;
+            let told = self.past.ended(next, &Told::Failed(why), false);
+            let broken = told.err().map(|broken| self.kept(&directory, &broken.what));
+            return Ok(Written { choice: None, broken: broken.into_iter().collect() });
         }
-        self.told = written.lines;
         let states = self.options.states;
         let (plainest, sampled) = (states / 2, states - states / 2);
         let choice = Choice { plainest, sampled, from, seed, ..Choice::default() };
@@ -187,20 +204,21 @@ impl<M: Medium> Lab<M> for Any<'_> {
             Ok(directory) => directory,
             Err(why) => return Ok(Err(why)),
         };
-        let shown = match self.reader.read(directory, self.options.limit)? {
-            Ok(lines) => lines,
-            Err(why) => return Ok(Err(self.kept(directory, &format!("the reader failed: {why}")))),
+        let mut past = match self.past(state.heard) {
+            Ok(past) => past,
+            Err(broken) => return Ok(Err(broken.what)),
         };
-        Ok(match judge(&self.certain, &self.told, state.heard, &shown) {
+        let shown = self.options.reader.read(directory, self.options.limit, &past)?;
+        Ok(match past.check(&shown) {
             Ok(()) => {
-                self.counts.add("lines read back", shown.len() as u64);
+                self.counts.add("lines read back", shown.lines().len() as u64);
                 // With more than one state of a writer, the next one begins anew.
                 if state.place.is_none() {
-                    self.certain = shown;
+                    self.past = past;
                 }
                 Ok(())
             }
-            Err(what) => Err(self.kept(directory, &what)),
+            Err(broken) => Err(self.kept(directory, &broken.what)),
         })
     }
 
@@ -213,6 +231,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
     }
 }
 
+#[cfg(test)]
 /// Compares the lines that a reader has `shown` with those that are `certain` from earlier
 /// readings, followed by the lines that this writer has `told`. The first `acknowledged` of these
 /// came before the crash.
@@ -251,13 +270,14 @@ fn judge(
             None => break,
         }
     }
-    let mut seen = HashSet::new();
+    let mut seen = std::collections::HashSet::new();
     match (1..).zip(shown).find(|(_, line)| !seen.insert(*line)) {
         Some((number, line)) => Err(format!("line {number} is there twice: {}", words(line))),
         None => Ok(()),
     }
 }
 
+#[cfg(test)]
 /// The beginning of a line, for a message.
 fn words(line: &[u8]) -> String {
     const MOST: usize = 60;
@@ -280,21 +300,26 @@ struct Printed {
     failed: Option<String>,
 }
 
-#[derive(Debug)]
-struct Shell {
-    /// The argument that named it.
-    what: &'static str,
-    command: String,
+/// A program of the user's.
+#[derive(Debug, Clone)]
+pub struct Shell {
+    /// What it is called in a message.
+    pub label: String,
+    /// As the shell takes it; `{dir}` is the directory.
+    pub command: String,
 }
 
 impl Shell {
-    fn new(what: &'static str, command: &str) -> Result<Self, RunError> {
-        if !command.contains(PLACEHOLDER) {
-            return Err(RunError::Command(format!(
-                "{what} {command:?} has no place for the directory: put {PLACEHOLDER} there"
-            )));
+    /// The command of an argument.
+    pub fn of(argument: &str, command: &str) -> Self {
+        Self { label: format!("{argument} {command:?}"), command: command.to_owned() }
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        if self.command.contains(PLACEHOLDER) {
+            return Ok(());
         }
-        Ok(Self { what, command: command.to_owned() })
+        Err(self.fault(&format!("has no place for the directory: put {PLACEHOLDER} there")))
     }
 
     fn start(&self, directory: &Path) -> Result<Process, RunError> {
@@ -311,7 +336,7 @@ impl Shell {
     }
 
     fn fault(&self, words: &str) -> RunError {
-        RunError::Command(format!("{} {:?} {words}", self.what, self.command))
+        RunError::Command(format!("{} {words}", self.label))
     }
 
     fn check_started(&self, status: ExitStatus, complaint: &str) -> Result<(), RunError> {
@@ -377,43 +402,62 @@ impl Shell {
         self.check_started(status, &complaint)?;
         printed.was_killed = status.signal() == Some(9);
         if !printed.was_killed && !status.success() {
-            let command = &self.command;
-            printed.failed =
-                Some(format!("{} {command:?}: {status}{}", self.what, said(&complaint)));
+            printed.failed = Some(format!("{}: {status}{}", self.label, said(&complaint)));
         }
         Ok(printed)
     }
 
-    /// Starts a reader and collects its lines; the inner error is its own.
-    fn read(
+    /// Starts a reader and collects its lines, as far as `past` may want them.
+    pub(crate) fn read(
         &self,
         directory: &Path,
         limit: Duration,
-    ) -> Result<Result<Vec<Vec<u8>>, String>, RunError> {
+        past: &Past,
+    ) -> Result<Shown, RunError> {
         let until = Instant::now() + limit;
         let left = || until.saturating_duration_since(Instant::now());
         let mut process = self.start(directory)?;
-        let mut lines = Vec::new();
-        let too_slow = || Ok(Err(format!("it did not end within {limit:?}")));
+        let mut shown = Shown::default();
+        let failed = |mut shown: Shown, why| {
+            shown.failed = Some(why);
+            Ok(shown)
+        };
+        let too_slow = format!("it did not end within {limit:?}");
+        let mut is_whole = true;
         loop {
             match process.hear(left()) {
-                Heard::Line(line) => lines.push(line),
+                Heard::Line(line) => {
+                    is_whole = line.ends_with(b"\n");
+                    if !is_whole && line.len() >= LINE_BYTES_MAX {
+                        let number = shown.lines().len() + 1;
+                        let most = LINE_BYTES_MAX;
+                        return Err(
+                            self.fault(&format!("prints a line {number} above {most} bytes"))
+                        );
+                    }
+                    shown.push(line.strip_suffix(b"\n").unwrap_or(&line).to_vec());
+                    // Dropped, it is killed.
+                    if past.is_beyond(&shown) {
+                        return Ok(shown);
+                    }
+                }
                 Heard::Ended => break,
-                Heard::Silent => return too_slow(),
+                Heard::Silent => return failed(shown, too_slow),
             }
         }
-        let Some((status, complaint)) = process.end(left()) else { return too_slow() };
+        let Some((status, complaint)) = process.end(left()) else {
+            return failed(shown, too_slow);
+        };
         self.check_started(status, &complaint)?;
         if !status.success() {
-            return Ok(Err(format!("{status}{}", said(&complaint))));
+            return failed(shown, format!("{status}{}", said(&complaint)));
         }
-        let number = lines.len();
-        if lines.last().is_some_and(|line: &Vec<u8>| !line.ends_with(b"\n")) {
+        if !is_whole {
+            let number = shown.lines().len();
             let why = format!("ends inside line {number}: each item must be a whole line");
             return Err(self.fault(&why));
         }
-        lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
-        Ok(Ok(lines))
+        Ok(shown)
     }
 }
 
@@ -424,6 +468,52 @@ fn said(complaint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The old comparison and the judge say the same of a million readings.
+    #[test]
+    fn the_judge_says_what_the_comparison_said() {
+        let mut rng = fastrand::Rng::with_seed(58);
+        let (mut sound, mut broken) = (0, 0);
+        for _ in 0..1_000_000 {
+            let mut draw = |most: usize| -> Vec<Line> {
+                (0..rng.usize(..=most)).map(|_| vec![b'a' + rng.u8(..4)]).collect()
+            };
+            let mut all = vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"d".to_vec()];
+            let drawn = draw(4);
+            rng.shuffle(&mut all);
+            let certain: Vec<_> = all.drain(..rng.usize(..=2)).collect();
+            let told = if rng.bool() { all } else { drawn };
+            let heard = rng.usize(..=told.len());
+            let mut shown: Vec<_> = certain.iter().chain(&told).cloned().collect();
+            shown.truncate(certain.len() + rng.usize(heard..=told.len()));
+            for _ in 0..rng.u8(..3) {
+                let at = rng.usize(..=shown.len());
+                match rng.u8(..3) {
+                    0 => shown.insert(at, vec![b'a' + rng.u8(..6)]),
+                    1 if at < shown.len() => drop(shown.remove(at)),
+                    2 if at < shown.len() => shown[at] = vec![b'a' + rng.u8(..6)],
+                    _ => {}
+                }
+            }
+            let said = judge(&certain, &told, heard, &shown);
+            let mut past = Past::default();
+            let mut before = Shown::default();
+            certain.iter().for_each(|line| before.push(line.clone()));
+            past.check(&before).expect("sound");
+            for (who, line) in (0..).zip(&told) {
+                past.began(who, line);
+                if (who as usize) < heard {
+                    past.ended(who, &Told::Done, false).expect("sound");
+                }
+            }
+            let mut now = Shown::default();
+            shown.iter().for_each(|line| now.push(line.clone()));
+            let judged = past.check(&now).map_err(|broken| broken.what);
+            assert_eq!(judged, said, "{certain:?} {told:?} {heard} {shown:?}");
+            if said.is_ok() { sound += 1 } else { broken += 1 }
+        }
+        println!("{sound} sound, {broken} broken");
+    }
 
     fn lines(text: &str) -> Vec<Vec<u8>> {
         text.split_ascii_whitespace().map(|line| line.as_bytes().to_vec()).collect()
@@ -457,7 +547,7 @@ mod tests {
     #[test]
     fn a_writer_that_left_its_group_and_goes_on_is_an_error() {
         let command = "setsid sh -c 'for i in $(seq 60); do echo $i; sleep 0.1; done' & : {dir}";
-        let writer = Shell::new("--writer", command).expect("a command");
+        let writer = Shell::of("--writer", command);
         let limit = Duration::from_secs(2);
         let told = writer.write(Path::new("/"), 1, Duration::ZERO, limit, &mut |_| {});
         let why = told.expect_err("it was not killed").to_string();

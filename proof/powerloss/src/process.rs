@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,10 @@ use inkstone_host::{Signal, has_ended, signal_group, signal_process};
 
 /// A message of a program is shown up to this length.
 const COMPLAINT_BYTES: usize = 600;
+/// A line that is longer is cut, and the last one that is heard.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+/// So many lines wait to be heard; then the process waits.
+const LINES_WAITING: usize = 64;
 /// A killed process ends at once, unless the kernel holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 /// How often a wait checks whether it must stop.
@@ -31,7 +35,8 @@ pub struct Program {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// A line, with its end; the last one of a killed process may have none.
+    /// A line, with its end; the last one of a killed process may have none, nor has one that is
+    /// too long.
     Line(Vec<u8>),
     Ended,
     Silent,
@@ -53,15 +58,18 @@ impl Process {
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
         let complaint =
             child.stderr.take().map(|pipe| std::thread::spawn(move || first_bytes(pipe)));
-        let (tell, lines) = channel();
+        let (tell, lines) = sync_channel(LINES_WAITING);
         let out = child.stdout.take();
         // Ends with the process, whose output it reads.
         std::thread::spawn(move || {
             let Some(mut out) = out.map(BufReader::new) else { return };
             loop {
                 let mut line = Vec::new();
+                let mut room = out.by_ref().take(LINE_BYTES_MAX as u64);
                 // An error is the pipe's end too.
-                if out.read_until(b'\n', &mut line).unwrap_or(0) == 0 || tell.send(line).is_err() {
+                let length = room.read_until(b'\n', &mut line).unwrap_or(0);
+                let is_last = length == 0 || length == LINE_BYTES_MAX && !line.ends_with(b"\n");
+                if length > 0 && tell.send(line).is_err() || is_last {
                     return;
                 }
             }

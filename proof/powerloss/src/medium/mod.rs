@@ -25,15 +25,17 @@ use crate::kernel::states::Subset;
 /// Why a run was not possible. It says nothing about what is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunError {
-    /// A command of the user's cannot be used: it does not start, or prints nothing.
+    /// A command of the user's cannot be used: it does not start, or hangs.
     Command(String),
+    /// The writer acknowledged nothing.
+    Nothing(String),
     /// The lab lacks something else that it needs.
     Other(String),
 }
 
 impl Display for RunError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (Self::Command(words) | Self::Other(words)) = self;
+        let (Self::Command(words) | Self::Nothing(words) | Self::Other(words)) = self;
         f.write_str(words)
     }
 }
