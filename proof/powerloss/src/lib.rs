@@ -18,6 +18,7 @@
 //! | [`in_use`] | a process that uses a log and says so, told to the judge |
 //! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
 //! | [`any`] | lab: any writer and reader |
+//! | [`test()`] | the same in anybody's `#[test]` |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
 #![forbid(unsafe_code)]
@@ -38,5 +39,8 @@ pub mod result;
 pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
+mod testing;
 pub mod words;
 pub mod writer;
+
+pub use self::testing::{Crash, Lines, Played, Report, Verdict, test};
