@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the entries, and their bytes in a file. *May not touch*: disks, crash states.
 //!
-//! The file, little endian: [`MAGIC`] and the number of entries; then each entry, a letter, a sector
+//! The file, little endian: `MAGIC` and the number of entries; then each entry, a letter, a sector
 //! and a count (u64), followed by what was written, or a mark's text. The disk starts as zeros: a
 //! recording holds everything from mkfs on.
 

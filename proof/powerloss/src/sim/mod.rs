@@ -2,7 +2,7 @@
 //! have.
 //!
 //! *Owns*: which crashes are looked at and how many. *May not touch*: how a disk loses what it
-//! loses (`inkstone_sim`), what is right ([`crate::subject`]).
+//! loses (`inkstone_sim`), what is right ([`inkstone_subject`]).
 
 pub(crate) mod beside;
 pub mod class;
