@@ -10,9 +10,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
-use inkstone_lab::command::{
-    CLAIMS_TIME, ExperimentOptions, LabError, What, disks, experiments, parts, quick,
-};
+use inkstone_lab::command::{ExperimentOptions, LabError, What, disks, experiments, parts, quick};
 use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size, Work};
 use inkstone_lab::experiment::statement::statements;
 use inkstone_lab::experiment::{EXPERIMENTS, Experiment, named};
@@ -29,8 +27,6 @@ use crate::select::{Running, Selection, Where, seed};
 /// A pass of 256 commits of 4 KiB: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
 const IMAGE_BYTES: u64 = 512 << 20;
-/// Enough to see which requests repeat.
-const TIMELINE_COMMITS: usize = 3;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,8 +46,7 @@ Examples:
 const BILL_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab bill                   every way of preparing a file
-  sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline --json bill.json
-      two ways; `inkstone lab report bill.json` draws every request
+  sudo inkstone lab bill --reuse new,reuse --durability fdatasync
 
 Exact bills need root, for the kernel's trace of the block layer.";
 const FILESYSTEMS_EXAMPLES: &str = "\
@@ -61,13 +56,8 @@ Examples:
   sudo inkstone lab filesystems --file-systems xfs --durability fsync,o-dsync";
 const ALL_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab all --json all.json    the ten experiments and their claims: 6 minutes
+  sudo inkstone lab all --json all.json    the ten experiments and their statements: 6 minutes
   inkstone lab report all.json             and a page of it";
-const CLAIMS_EXAMPLES: &str = "\
-Examples:
-  sudo inkstone lab claims                 checks what others say: about 4 minutes
-  inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
-  inkstone lab claims --list";
 const EXPERIMENT_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab experiment 1           small: seconds to minutes
@@ -106,15 +96,12 @@ enum LabCommand {
     /// Measure the same ways on file systems created for this, on loop devices (root)
     #[command(after_help = FILESYSTEMS_EXAMPLES)]
     Filesystems(Box<FilesystemsArguments>),
-    /// Run the answer of the lab and the ten experiments, small, with their claims, within a time
+    /// Run the answer of the lab and the ten experiments, small, and say whether the statements of
+    /// articles and public threads hold here, within a time
     #[command(after_help = ALL_EXAMPLES)]
     All(AllArguments),
     /// Compare two results: what became slower, beyond noise
     Compare(CompareArguments),
-    /// Check here what articles and public threads say of durable writes: confirmed, refuted, or it
-    /// cannot be told
-    #[command(after_help = CLAIMS_EXAMPLES)]
-    Claims(ClaimsArguments),
     /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
     /// Repeat an experiment of the articles, and say whether its statements hold here
@@ -144,9 +131,6 @@ struct BillArguments {
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     commits: u64,
-    /// Keep every request of three commits of each way in the JSON: `lab report` draws them
-    #[arg(long, requires = "json")]
-    timeline: bool,
     /// Seed of the bytes
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -167,12 +151,9 @@ struct FilesystemsArguments {
     /// Bytes of an image [default: 512MiB, or enough for all files]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     image_size: Option<u64>,
-    /// Show each way's whole bill: kinds of writes, submitters, both layers of the loop device
+    /// Show each way's whole bill: kinds of writes, and submitters
     #[arg(long)]
     bills: bool,
-    /// Keep every request of three commits of each way in the JSON: `lab report` draws them
-    #[arg(long, requires = "json")]
-    timeline: bool,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -185,7 +166,7 @@ struct FilesystemsArguments {
 struct AllArguments {
     #[command(flatten)]
     place: Where,
-    /// Print the rows and the claims of the five articles as a Markdown table
+    /// Print the rows and the statements of the five articles as a Markdown table
     #[arg(long)]
     articles: bool,
     /// About how long all of it may take; what has no time left is named
@@ -195,30 +176,6 @@ struct AllArguments {
     #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Seed of orders and bytes [default: random; the JSON has it]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct ClaimsArguments {
-    #[command(flatten)]
-    place: Where,
-    /// Only these claims
-    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = claim)]
-    only: Vec<String>,
-    /// List the claims and run none
-    #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
-    list: bool,
-    /// Rounds; every way runs once in each. Fewer than 12 give figures and no verdict
-    #[arg(long, value_name = "N", default_value_t = 15)]
-    #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
-    rounds: u32,
-    /// About how long all of them may take [default: 4min]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    time: Option<Duration>,
     /// Seed of orders and bytes [default: random; the JSON has it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -260,7 +217,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
         L::Filesystems(arguments) => filesystems(arguments, stop),
         L::All(arguments) => everything(arguments, stop),
         L::Compare(arguments) => compare(arguments),
-        L::Claims(arguments) => check_claims(arguments, stop),
         L::Report(arguments) => report(arguments),
         L::Experiment(arguments) => experiment(arguments, stop),
     }
@@ -314,7 +270,7 @@ fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCo
 
 /// One short round, so that every way has a latency with its bill; at 4 KiB and at 512 B.
 fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let BillArguments { place, selection, commits, timeline, seed: given, output } = arguments;
+    let BillArguments { place, selection, commits, seed: given, output } = arguments;
     let mut selection = selection.clone();
     selection.or_write_sizes(&[4096, 512]);
     let mut plan = Running::default().plan("bill", selection.ways()?)?;
@@ -322,7 +278,6 @@ fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode
     plan.random_order = false;
     plan.limits.commits = *commits;
     plan.bill_commits = *commits;
-    plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
     plan.seed = given.unwrap_or_else(seed);
     let part = Part::here(plan);
     output.show(View::Bills, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
@@ -333,11 +288,10 @@ fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
 }
 
 fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let FilesystemsArguments { place, selection, running, output, bills, timeline, .. } = arguments;
+    let FilesystemsArguments { place, selection, running, output, bills, .. } = arguments;
     let mut selection = selection.clone();
     selection.or_size(IMAGE_FILE_BYTES);
-    let mut plan = running.plan("filesystems", selection.ways_or(Selection::quick)?)?;
-    plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
+    let plan = running.plan("filesystems", selection.ways_or(Selection::quick)?)?;
     let view = if *bills { View::Bills } else { View::Tables };
     let files: u64 = plan.ways.iter().map(|writing| writing.file_bytes).sum();
     let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
@@ -361,33 +315,6 @@ fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<Exi
         seed: given.unwrap_or_else(seed),
     };
     output.show(view, stop, |context| experiments(&options, context, &mut |_| Ok(())))
-}
-
-/// Checks the claims and prints their answers. Exits with 1 if none could run.
-fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let ClaimsArguments { place, only, rounds, time, seed: given, output, .. } = arguments;
-    if arguments.list {
-        EXPERIMENTS.iter().for_each(list);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let options = ExperimentOptions {
-        what: What::Claims(only.clone(), time.unwrap_or(CLAIMS_TIME)),
-        directory: place.directory.clone(),
-        rounds: Some(*rounds),
-        seed: given.unwrap_or_else(seed),
-    };
-    output.show(View::Claims, stop, |context| experiments(&options, context, &mut |_| Ok(())))
-}
-
-/// Takes the name of a claim.
-fn claim(name: &str) -> Result<String, String> {
-    let near = |known: &&str| strsim::damerau_levenshtein(name, known);
-    match statements().iter().map(|statement| statement.id).min_by_key(near) {
-        Some(nearest) if nearest != name => Err(format!(
-            "no claim is called {name:?}; the nearest is {nearest:?}, and --list names all"
-        )),
-        _ => Ok(name.to_owned()),
-    }
 }
 
 /// Lists the statements of an experiment.
@@ -425,7 +352,7 @@ fn experiment(arguments: &ExperimentArguments, stop: &AtomicBool) -> anyhow::Res
         output.say(&news(so_far, &mut shown));
         output.keep(so_far).map_err(|error| LabError::Refused(format!("{error:#}")))
     };
-    output.show(View::Claims, stop, |context| experiments(&options, context, &mut so_far))
+    output.show(View::Statements, stop, |context| experiments(&options, context, &mut so_far))
 }
 
 /// The tables of a growing result that were not shown yet.

@@ -12,7 +12,7 @@ use clap::Args;
 use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{Disk, LabResult};
-use inkstone_lab::table::{self, render_claims};
+use inkstone_lab::table::{self, render_statements};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::export::{Export, is_stdout};
@@ -21,7 +21,7 @@ use crate::{columns, stdout};
 /// Where a result goes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
-    /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
+    /// Write everything as JSON; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print only the table: no progress
@@ -34,10 +34,10 @@ pub(crate) struct Output {
 pub(crate) enum View {
     Tables,
     Bills,
-    Claims,
-    /// Tables, and the answers to claims below.
+    Statements,
+    /// Tables, and the answers to statements.
     All,
-    /// The claims of the articles, as Markdown.
+    /// The rows and statements of the articles, as Markdown.
     Articles,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn render(result: &LabResult, view: View) -> String {
     let width = width(std::io::stdout().is_terminal());
     match view {
         View::Tables => disks(result) + &table::render(result, width),
-        View::Claims => render_claims(result, width),
+        View::Statements => render_statements(result, width),
         View::All => table::everything(result, width),
         View::Articles => table::render_articles(result),
         View::Bills => {

@@ -165,6 +165,7 @@ impl Selection {
         for wanted in &self.only {
             let wanted = wanted.trim();
             match ways.iter().find(|writing| writing.name() == wanted) {
+                Some(writing) if chosen.contains(writing) => {}
                 Some(writing) => chosen.push(*writing),
                 None => return Err(no_way(wanted, &ways)),
             }
@@ -208,20 +209,8 @@ impl Running {
             },
             bill_commits: self.bill_commits,
             seed: self.seed.unwrap_or_else(seed),
-            ..Plan::new(name, &(title(&ways) + &self.cut(&ways)), ways)
+            ..Plan::new(name, &title(&ways), ways)
         })
-    }
-
-    /// Where a timed pass stops, for the title; empty if whole files are written.
-    fn cut(&self, ways: &[Writing]) -> String {
-        let whole = ways.iter().map(Writing::commits).max().unwrap_or(0);
-        let commits = self.commits.filter(|&commits| commits < whole);
-        let commits = commits.map(|commits| format!("after {commits} commits of {whole}"));
-        let time = self.time.map(|time| format!("after {time:?}"));
-        match [commits, time].into_iter().flatten().collect::<Vec<_>>() {
-            cuts if cuts.is_empty() => String::new(),
-            cuts => format!("; each pass stops {}", cuts.join(" or ")),
-        }
     }
 }
 

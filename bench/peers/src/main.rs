@@ -167,10 +167,10 @@ fn measure(
         progress.step(&format!("{name}, before the rounds"));
         ways.push(if load.work == Work::Read {
             let made = Reading::begin(directory, load, engine);
-            Running::new(name, name, None, made.map_err(refused))
+            Running::new(name, made.map_err(refused))
         } else {
             let made = Contestant::new(directory, load, engine, &spinners, needs_flushes).begin();
-            Running::new(name, name, None, made.map_err(refused))
+            Running::new(name, made.map_err(refused))
         });
     }
     let turns = Turns {
@@ -186,7 +186,7 @@ fn measure(
         ground.count(progress);
     }
     let (baseline, unit) = (load.baseline.name().into(), Unit::OperationsPerS);
-    let frame = Frame { name: load.name, title: load.title(), x_name: None, unit, baseline };
+    let frame = Frame { name: load.name, title: load.title(), unit, baseline };
     let mut table = ground.table(frame, &site.place, &turns);
     let ratios = log_beside_others(&table);
     table.notes.extend(ratios);

@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use inkstone_host::{block_stat, drop_cached_pages, monotonic_ns, process_usage};
-use inkstone_io::{OpenFile, OsFile};
+use inkstone_host::{block_stat, monotonic_ns, process_usage};
+use inkstone_io::{File as _, OpenFile, OsFile};
 use inkstone_lab::result::Way;
 use inkstone_lab::rounds::{Sample, TakesTurns, Turn};
 use inkstone_lab::stage::WayError;
@@ -135,12 +135,13 @@ fn prepare(directory: &Path, is_cold: bool) -> Result<()> {
         if !path.is_file() {
             continue;
         }
-        let mut file = File::open(&path).with_context(|| path.display().to_string())?;
         if is_cold {
-            drop_cached_pages(&file)?;
-            let residency = OsFile::open(&path, &OpenFile::existing())?.residency()?;
+            let file = OsFile::open(&path, &OpenFile::existing())?;
+            file.forget_cached()?;
+            let residency = file.residency()?;
             (stayed, pages) = (stayed + residency.resident_pages, pages + residency.pages);
         } else {
+            let mut file = File::open(&path).with_context(|| path.display().to_string())?;
             io::copy(&mut file, &mut io::sink())?;
         }
     }

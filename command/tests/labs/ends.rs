@@ -9,7 +9,6 @@ const LONG: &[&str] = &[
     "lab all",
     "lab write --size 64KiB --rounds 1000 --bill-commits 0",
     "lab bill --commits 1000000 --size 64KiB",
-    "lab claims --rounds 1000 --time 200min",
     "lab experiment 8 --rounds 10000",
     "lab experiment 10",
     "watch --path . --seconds 600s",

@@ -36,7 +36,7 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
     assert!(said.lines().all(|line| line.chars().count() <= 120), "{said}");
     let found = json(&std::fs::read(at.join("e5.json")).expect("a result"));
     assert!(found["command"].as_str().is_some_and(|line| line.ends_with("e5.json")), "{found}");
-    assert_eq!(found["claims"][0]["id"], "fallocate-ten-percent");
+    assert_eq!(found["statements"][0]["id"], "fallocate-ten-percent");
     good(at, "lab report e5.json", b"");
 }
 

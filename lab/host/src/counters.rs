@@ -5,8 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{DeviceNumber, Error, Result};
@@ -91,11 +89,6 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC, libc::clock_gettime)
 }
 
-/// CPU time of this process so far, user and system, of all its threads, in nanoseconds.
-pub fn process_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID, libc::clock_gettime)
-}
-
 /// Nanoseconds of one tick of the kernel (a *jiffy*): 4,000,000 with CONFIG_HZ=250. User space sees
 /// no HZ, but the coarse clocks advance once a tick.
 pub(super) fn tick_ns() -> u64 {
@@ -117,22 +110,6 @@ fn clock_ns(clock: libc::clockid_t, call: ClockCall) -> u64 {
 pub fn own_threads() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the
-/// device. Only *clean* pages go, and none that a process has mapped or locked: sync the file
-/// first.
-///
-/// # Errors
-/// The file cannot have cached pages (a pipe).
-pub fn drop_cached_pages(file: &impl AsFd) -> Result<()> {
-    let fd = file.as_fd();
-    let dropped = retry(|| Ok(rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed)?));
-    dropped.map_err(|error| {
-        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let path = fs::read_link(&link).unwrap_or_else(|_| Path::new(&link).to_path_buf());
-        Error::new("posix_fadvise(DONTNEED)", path, error)
-    })
 }
 
 /// Resources used since the thread or process began.
@@ -234,15 +211,6 @@ mod tests {
         let hz = 1_000_000_000 / tick_ns();
         assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
         assert!(own_threads().contains(&std::process::id()));
-    }
-
-    #[test]
-    fn cached_pages_of_a_file_can_be_dropped_and_of_a_pipe_not() {
-        drop_cached_pages(&tempfile::tempfile().expect("a file")).expect("it has cached pages");
-        let (reader, _writer) = io::pipe().expect("a pipe");
-        let error = drop_cached_pages(&reader).expect_err("a pipe has none");
-        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
-        assert!(error.path().to_string_lossy().contains("pipe"), "{error}");
     }
 
     #[test]

@@ -49,8 +49,7 @@ pub use child::{
     give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
 pub use counters::{
-    BlockStat, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,
-    process_usage, thread_faults,
+    BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_faults,
 };
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};

@@ -106,9 +106,6 @@ pub(super) const EVENTS: &[EventSpec] = &[
     event("xfs/xfs_log_force", &["dev"], |record| {
         Some(TraceKind::XfsLogForce { device: record.device()? })
     }),
-    event("io_uring/io_uring_queue_async_work", &["opcode"], |record| {
-        Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? })
-    }),
 ];
 
 /// Direct I/O, and the requests of io_uring.

@@ -71,11 +71,6 @@ pub enum TraceKind {
     },
     /// xfs wants its log on the device.
     XfsLogForce { device: DeviceNumber },
-    /// A thread passed an io_uring request to a worker thread, instead of starting it at once.
-    RingPunted {
-        /// The request's `IORING_OP_*`.
-        opcode: u8,
-    },
     /// A file system begins to sync a file, whoever asked.
     FileSync {
         /// The file system's device; `None` where its event has none (btrfs).

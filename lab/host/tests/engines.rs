@@ -9,14 +9,14 @@ mod host_support;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use host_support::{can_run, temporary};
 use inkstone_host::{LabEngine, LabFile, Mount};
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
     Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice,
-    OpenFile, Operation, Persist, Request, SyncKind, Then, ThenOn,
+    OpenFile, Operation, Persist, Request, SyncKind, Then,
 };
 
 const PERSISTS: [Persist; 4] =
@@ -177,40 +177,6 @@ fn only_as_much_of_a_buffer_is_written_as_was_asked_for() {
     }
 }
 
-/// The work on a read gets its bytes before the completion comes, and as many as were read, up to
-/// the end of the file; it is not called if the read fails.
-#[test]
-fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
-    let directory = directory();
-    let bytes = filled(5000, 1);
-    fs::write(directory.path().join("short"), &bytes[..]).expect("written");
-    for (kind, access) in ways() {
-        let file =
-            opened(directory.path(), "short", OpenFile::existing().access(access).read_only());
-        let mut engine = open(kind, 2);
-        for (offset, len) in [(0, 4096), (4096, 904), (8192, 0), (1 << 40, 0)] {
-            let (tell, told) = mpsc::channel();
-            let then = Then::new(move |bytes, on| tell.send((bytes.to_vec(), on)).expect("told"));
-            let (buffer, then) = (AlignedBuf::zeroed(4096), Some(then));
-            let operation = Operation::Read { buffer, len: 4096, offset, then };
-            let completion = run(&mut engine, &file, operation);
-            assert_eq!(completion.result.expect("read"), len, "{kind}");
-            let (seen, on) = told.try_recv().expect("called before");
-            let from = offset.min(5000) as usize;
-            assert!(seen == bytes[from..from + len], "{kind} {access} at {offset}");
-            let own =
-                if kind == EngineKind::Pool { ThenOn::OwnThread } else { ThenOn::CallersThread };
-            assert_eq!(on, own, "{kind}");
-        }
-        let (tell, told) = mpsc::channel::<()>();
-        let then = Some(Then::new(move |_, _| tell.send(()).expect("told")));
-        let too_long =
-            Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 8192, offset: 0, then };
-        run(&mut engine, &file, too_long).result.expect_err("longer than its buffer");
-        assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Disconnected), "{kind}");
-    }
-}
-
 #[test]
 fn dropping_an_engine_carries_out_what_it_took() {
     const BYTES: usize = 256 << 10;
@@ -281,7 +247,7 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
 }
 
 #[test]
-fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
+fn engines_of_entries_refuse_what_they_do_not_do() {
     let directory = directory();
     let of_entries = |kind: &EngineKind| !matches!(kind, EngineKind::Caller | EngineKind::Pool);
     for kind in kinds().filter(of_entries) {
@@ -299,6 +265,11 @@ fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
                 assert!(names.iter().all(|name| error.contains(name)), "{error}");
             }
         }
+        let file = new_file(directory.path(), &format!("{kind}"), Access::Buffered);
+        let then = Some(Then::new(|_, _| panic!("the work is refused")));
+        let buffer = AlignedBuf::zeroed(4096);
+        let operation = Operation::Read { buffer, len: 4096, offset: 0, then };
+        run(&mut open(kind, 1), &file, operation).result.expect_err("refused");
     }
 }
 

@@ -143,7 +143,7 @@ pub(crate) fn zeroing(len_bytes: u64) -> Trial {
     Trial::new("zeroing", (ZEROING.len(), len_bytes, 8.0), move |scene| {
         let way = |(name, access, call)| {
             let zero = each(move |turn| zeroed(turn.session, len_bytes, access, call));
-            Running::of(name, "zeroing", zero)
+            Running::of(name, zero)
         };
         let title = format!("Zeroing a file of {}, and a sync", size_name(len_bytes));
         let frame = Frame::of("zeroing", title, Unit::NsPerOp, ZEROING[0].0);

@@ -17,7 +17,7 @@ pub(crate) fn contradiction(bill: &Bill, writing: &Writing, place: &Place) -> Op
     if !is_bar || !writing.strategy.durability.claims_durable() {
         return None;
     }
-    let Some(layer) = bill.layers.first() else { return Some("no device was traced".into()) };
+    let layer = &bill.layer;
     let has = |option: &str| place.mount_options.split(',').any(|one| one == option);
     let no_barriers = has("nobarrier") || has("barrier=0");
     let is_volatile = place.write_cache.as_deref() != Some("write through");
@@ -69,7 +69,7 @@ mod tests {
     fn set(bill: &mut Bill, kind: Kind, share: f64) {
         let commits = bill.commits as f64 * share;
         let tally = Tally { requests: commits as u64, bytes: (commits * 4096.0) as u64 };
-        bill.layers[0].requests.insert(kind, tally);
+        bill.layer.requests.insert(kind, tally);
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(said(|bill, place| (few(bill), through(place)).1), None, "no cache to flush");
         let none = |place: &mut Place| place.mount_options = "rw,barrier=0".into();
         assert_eq!(said(|bill, place| (few(bill), none(place)).1), None, "it flushes nothing");
-        assert_eq!(said(|bill, _| (few(bill), bill.layers[0].fua_writes = bill.commits).1), None);
+        assert_eq!(said(|bill, _| (few(bill), bill.layer.fua_writes = bill.commits).1), None);
         let others = |bill: &mut Bill| set(bill, Kind::ForeignFlush, 1.0);
         assert_eq!(said(|bill, _| (few(bill), others(bill)).1), None, "another's covered it");
     }

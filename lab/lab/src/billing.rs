@@ -81,7 +81,6 @@ pub fn bill_pass(
     (writing, file): (&Writing, &Arc<LabFile>),
     writer: &mut Writer,
     limits: Limits,
-    timeline_commits: usize,
 ) -> Result<(Bill, DurableFinding), WayError> {
     let add_file = |layer: &mut Layer| {
         layer.add_file(file.std_file(), file.path());
@@ -111,7 +110,6 @@ pub fn bill_pass(
         overwrites: is_written && !matches!(durability, Fsync | FdatasyncFsync | OSync),
         several: matches!(durability, FdatasyncFsync | FdatasyncFsync64),
         counted: traced.counted,
-        timeline_commits,
     });
     Ok((bill, durable))
 }

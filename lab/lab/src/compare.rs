@@ -50,7 +50,7 @@ pub struct Comparison {
     pub sentence: String,
     /// How it was compared, and how the runs differ as wholes.
     pub notes: Vec<String>,
-    /// One line for each way of either result.
+    /// One line for each way of both results.
     pub lines: Vec<Line>,
 }
 
@@ -112,23 +112,14 @@ pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     let text = "Each way is compared relative to its own run: what a round or a run did to all \
                 ways alike is subtracted, so a disk that is slower as a whole does not count.";
     found.notes.push(text.into());
-    let mut shifts = Vec::new();
-    for (name, table) in &before {
-        let Some(other) = after.get(name) else {
-            found.lines.extend(table.ways.iter().map(|way| alone(name, way, FIRST_ONLY)));
-            continue;
-        };
-        shifts.push(group(name, table, other, &mut found.lines));
-        let centre = |way: &Way| hodges_lehmann_of(&logs(way).into_values().collect::<Vec<_>>());
-        let both = table.ways.iter().filter_map(|way| Some((way, other.way(&way.name)?)));
-        let both = both.filter(|(a, b)| !logs(a).is_empty() && !logs(b).is_empty());
-        let whole: Vec<f64> = both.map(|(a, b)| centre(b) - centre(a)).collect();
-        found.notes.extend(median(&whole).map(|log| {
-            format!("{name}: the second run as a whole took {:.2} times as long.", log.exp())
-        }));
-    }
-    for (name, table) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        found.lines.extend(table.ways.iter().map(|way| alone(name, way, "only in the second")));
+    let both = before.iter().filter_map(|(name, table)| Some((name, *table, *after.get(name)?)));
+    let shifts: Vec<_> = both.map(|(name, a, b)| group(name, a, b, &mut found)).collect();
+    let count = |groups: &BTreeMap<String, &Table>| -> usize {
+        groups.values().map(|table| table.ways.len()).sum()
+    };
+    let alone = count(&before) + count(&after) - 2 * found.lines.len();
+    if alone > 0 {
+        found.notes.push(format!("{alone} ways are in one of the two results alone."));
     }
     match doubt(first, second) {
         None => judge(&mut found.lines, &shifts),
@@ -140,8 +131,6 @@ pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     found.sentence = sentence(&found);
     found
 }
-
-const FIRST_ONLY: &str = "only in the first";
 
 /// A warning of one of them that the other does not have.
 fn doubt(first: &LabResult, second: &LabResult) -> Option<String> {
@@ -166,11 +155,6 @@ fn groups(result: &LabResult) -> BTreeMap<String, &Table> {
         );
     }
     all
-}
-
-fn alone(group: &str, way: &Way, why: &str) -> Line {
-    let why = Some(why.to_owned()).filter(|why| !why.is_empty());
-    Line { group: group.into(), name: way.name.clone(), why, ..Line::default() }
 }
 
 /// The logarithm of the time per operation, by number of the round.
@@ -240,32 +224,33 @@ impl Shift {
     }
 }
 
-/// Adds a line for each way of either table; returns the shift of each line that can be judged.
-fn group(name: &str, first: &Table, second: &Table, lines: &mut Vec<Line>) -> Vec<(usize, Shift)> {
-    let mut usable: Vec<(&Way, &Way)> = Vec::new();
-    for way in &first.ways {
-        match second.way(&way.name).map(|other| (other, cannot((first, way), (second, other)))) {
-            None => lines.push(alone(name, way, FIRST_ONLY)),
-            Some((_, Some(why))) => lines.push(alone(name, way, &why)),
-            Some((other, None)) => usable.push((way, other)),
+/// Adds a line for each way of both tables; returns the shift of each line that can be judged.
+fn group(name: &str, first: &Table, second: &Table, found: &mut Comparison) -> Vec<(usize, Shift)> {
+    let both = first.ways.iter().filter_map(|way| Some((way, second.way(&way.name)?)));
+    let mut usable: Vec<(usize, &Way, &Way)> = Vec::new();
+    for (way, other) in both {
+        let why = cannot((first, way), (second, other));
+        if why.is_none() {
+            usable.push((found.lines.len(), way, other));
         }
+        let (group, name) = (name.to_owned(), way.name.clone());
+        found.lines.push(Line { group, name, why, ..Line::default() });
     }
-    let new = second.ways.iter().filter(|way| first.way(&way.name).is_none());
-    lines.extend(new.map(|way| alone(name, way, "only in the second")));
-    let (a, b): (Vec<Logs>, Vec<Logs>) = usable.iter().map(|(a, b)| (logs(a), logs(b))).unzip();
-    let yards = by_yardstick(&a).zip(by_yardstick(&b));
-    let mut shifts: Vec<(usize, Shift)> = Vec::new();
-    for (index, (way, _)) in usable.iter().enumerate() {
-        let why = match &yards {
-            None => "fewer than 5 ways, or 5 rounds of all of them: there is no yardstick",
-            Some((a, b)) => {
-                let shift = Shift::between(&a[index], &b[index], between_min(first, way));
-                shifts.push((lines.len(), shift));
-                ""
-            }
-        };
-        lines.push(alone(name, way, why));
-    }
+    let (a, b): (Vec<Logs>, Vec<Logs>) = usable.iter().map(|(_, a, b)| (logs(a), logs(b))).unzip();
+    let centre = |one: &Logs| hodges_lehmann_of(&one.values().copied().collect::<Vec<_>>());
+    let wholes: Vec<f64> = a.iter().zip(&b).map(|(a, b)| centre(b) - centre(a)).collect();
+    found.notes.extend(median(&wholes).map(|log| {
+        format!("{name}: the second run as a whole took {:.2} times as long.", log.exp())
+    }));
+    let Some((a, b)) = by_yardstick(&a).zip(by_yardstick(&b)) else {
+        let why = "fewer than 5 ways, or 5 rounds of all of them: there is no yardstick";
+        usable.iter().for_each(|(at, ..)| found.lines[*at].why = Some(why.into()));
+        return Vec::new();
+    };
+    let shift = |(index, (at, way, _)): (usize, &(usize, &Way, &Way))| {
+        (*at, Shift::between(&a[index], &b[index], between_min(first, way)))
+    };
+    let mut shifts: Vec<(usize, Shift)> = usable.iter().enumerate().map(shift).collect();
     // The part that all share belongs to the second run as a whole.
     let whole = median(&shifts.iter().map(|(_, shift)| shift.log).collect::<Vec<_>>());
     shifts.iter_mut().for_each(|(_, shift)| shift.log -= whole.unwrap_or(0.0));

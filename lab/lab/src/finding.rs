@@ -14,9 +14,7 @@
 use inkstone_io::{Access, Durability, Preparation, Reuse};
 
 use crate::bar::{unknown_flushes, unknown_writes};
-use crate::result::{
-    Compared, DurableFinding, Finding, Kind, Place, Relative, Table, Verdict, Way,
-};
+use crate::result::{DurableFinding, Finding, Kind, Place, Relative, Table, Verdict, Way};
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
 use crate::writing::{Thing, Writing};
@@ -110,11 +108,6 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
         ));
     };
     let steps = climb(table, &rows, base, questions);
-    let compared = steps.first().map(|step| Compared {
-        way: step.to.way.name.clone(),
-        against: step.from.way.name.clone(),
-        speedup: step.speedup,
-    });
     Finding {
         sentence: match steps.is_empty() {
             true => none_faster(table, &rows, base, questions, &place),
@@ -122,7 +115,6 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
         },
         why: steps.first().and_then(|step| why(step.to.way, step.from.way)),
         best: steps.last().map(|step| step.to.way.name.clone()),
-        first: compared,
     }
 }
 
@@ -308,7 +300,7 @@ fn cost(way: &Way) -> Option<(f64, String)> {
     /// Unknown requests in one commit of twenty could be a part of the difference.
     const UNKNOWN_MAX: f64 = 0.05;
     let bill = way.bill.as_ref()?;
-    let layer = bill.layers.first()?;
+    let layer = &bill.layer;
     let per = |count: u64| count as f64 / bill.commits.max(1) as f64;
     if per(unknown_writes(layer) + unknown_flushes(layer)) >= UNKNOWN_MAX {
         return None;
@@ -395,8 +387,6 @@ pub(crate) mod tests {
         ] {
             assert!(said.contains(words), "{words}: {said}");
         }
-        let first = found.first.expect("a comparison");
-        assert_eq!((first.way.as_str(), first.against.as_str()), ("reuse fsync", "new fsync"));
         assert!(found.why.is_none(), "there are no bills");
     }
 
@@ -459,7 +449,7 @@ pub(crate) mod tests {
         // xfs and btrfs, as seen: a flush of each commit "for others by unknown", with nobody
         // there.
         let mut half = pair(1, 0);
-        let layer = &mut half.ways[0].bill.as_mut().expect("a bill").layers[0];
+        let layer = &mut half.ways[0].bill.as_mut().expect("a bill").layer;
         layer.submitters.push(crate::result::Submitter {
             who: "unknown".into(),
             what: Kind::ForeignFlush,
@@ -499,13 +489,6 @@ pub(crate) mod tests {
             assert!(found.sentence.contains(words), "{}", found.sentence);
             assert!(found.sentence.contains("`reuse fsync` has the lowest median"), "{found:?}");
         }
-    }
-
-    #[test]
-    fn of_other_work_there_is_no_sentence() {
-        let mut pool = ways(&[("2 threads", 1000.0), ("8 threads", 500.0)]);
-        pool.ways.iter_mut().for_each(|way| way.durable = None);
-        assert!(finding(&pool).is_none());
     }
 
     /// A shared machine: lognormal noise, and single rounds two to five times too slow.
@@ -549,5 +532,8 @@ pub(crate) mod tests {
         assert!(tie.sentence.contains("none of the 1 durable ways"), "{tie:?}");
         assert!(tie.best.is_none() && tie.why.is_none());
         assert!(finding(&ways(&[("new fsync", 100.0)])).is_none() && finding(&ways(&[])).is_none());
+        let mut pool = ways(&[("2 threads", 1000.0), ("8 threads", 500.0)]);
+        pool.ways.iter_mut().for_each(|way| way.durable = None);
+        assert!(finding(&pool).is_none(), "of other work there is no sentence");
     }
 }

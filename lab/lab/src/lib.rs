@@ -8,17 +8,17 @@
 //! by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed
 //! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
 //! experiments of the articles with their statements, and the parts that [`command`] runs. All of
-//! them take turns over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends
-//! in a [`result::LabResult`], the contract that [`table`] and [`report`] read. [`mod@log`] is a
-//! load on the log itself, [`mod@compare`] compares two results, and [`disks`] several disks. [`mod@watch`] makes the bill of a program that runs
-//! already.
+//! them take turns over one runner ([`rounds`]). [`answers`] has the answers to the statements.
+//! Everything ends in a [`result::LabResult`], the contract that [`table`] and [`report`] read.
+//! [`log_bill`] is the bill of the log itself, [`mod@compare`] compares two results, and [`disks`]
+//! several disks. [`mod@watch`] makes the bill of a program that runs already.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod atlas;
 mod bar;
 pub mod bill;
 pub mod billing;
-pub mod claims;
 pub mod command;
 pub mod compare;
 pub mod crowd;
@@ -27,7 +27,7 @@ pub mod experiment;
 pub mod finding;
 pub mod histogram;
 pub mod image;
-pub mod log;
+pub mod log_bill;
 pub mod machine;
 pub mod pass;
 pub mod progress;

@@ -64,8 +64,6 @@ pub struct PassTotals {
     pub commits: u64,
     /// The whole time, with the closing sync.
     pub total_ns: u64,
-    /// The slowest commit.
-    pub slowest_ns: u64,
     /// Page faults of the thread, minor and major.
     pub faults: (u64, u64),
 }
@@ -115,7 +113,7 @@ impl Writer {
         let end_ns =
             begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
         let (mut reserved_bytes, step_bytes) = (0, writing.step_bytes());
-        let (mut done, mut slowest_ns) = (0, 0);
+        let mut done = 0;
         let mut now_ns = begin_ns;
         while done < commits && now_ns < end_ns {
             if session.stop.load(Ordering::Relaxed) {
@@ -138,7 +136,6 @@ impl Writer {
                 recorders.sync.record(ack_ns - written_ns);
             }
             recorders.commit.record(ack_ns - start_ns);
-            slowest_ns = slowest_ns.max(ack_ns - start_ns);
             if let Some(spans) = spans.as_deref_mut() {
                 spans.push(CommitSpan { start_ns, ack_ns });
             }
@@ -153,7 +150,6 @@ impl Writer {
         Ok(PassTotals {
             commits: done,
             total_ns: after_ns - begin_ns,
-            slowest_ns,
             faults: (faults.0 - faults_before.0, faults.1 - faults_before.1),
         })
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use bill::*;
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 5;
+pub const SCHEMA_VERSION: u32 = 6;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct LabResult {
     /// Ways measured side by side, a table for each place and question.
     pub tables: Vec<Table>,
     /// The answers to statements, in the order of the experiments.
-    pub claims: Vec<Answer>,
+    pub statements: Vec<Answer>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
@@ -36,10 +36,10 @@ impl LabResult {
     /// Whether anything was measured or answered.
     pub fn has_content(&self) -> bool {
         self.tables.iter().any(Table::has_content)
-            || self.claims.iter().any(|answer| answer.verdict != Judged::NotRun)
+            || self.statements.iter().any(|answer| answer.verdict != Judged::NotRun)
     }
 
-    /// The whole result on one line: raw histograms would fill thousands.
+    /// The whole result on one line.
     ///
     /// # Errors
     /// When serde cannot write it; with these types that does not happen.
@@ -147,9 +147,6 @@ pub struct Table {
     pub title: String,
     /// Where.
     pub place: Place,
-    /// What a way's position on the horizontal axis means (`threads`, `writes in flight`); `None`
-    /// if the ways have no position.
-    pub x_name: Option<String>,
     /// What is compared: a rate (more is better) or a time (less is better).
     pub unit: Unit,
     /// Name of the way that the others are compared with.
@@ -185,10 +182,6 @@ impl Table {
 pub struct Way {
     /// Its name, unique in the table: `reuse fdatasync`, `pool, 8 threads`.
     pub name: String,
-    /// Ways of one series are one curve: `pool`, `io_uring`.
-    pub series: String,
-    /// Its position on the horizontal axis.
-    pub x: Option<f64>,
     /// Bytes of its file, if it is a way of writing one: then its name says which
     /// (`crate::writing::Writing::named`).
     pub file_bytes: Option<u64>,
@@ -257,8 +250,6 @@ pub struct Round {
     /// Their time. Of commits: from before the first write to the last acknowledgement and the
     /// closing sync.
     pub total_ns: u64,
-    /// The slowest of them, if each was timed.
-    pub slowest_ns: Option<u64>,
 }
 
 impl Round {
@@ -374,26 +365,19 @@ impl Verdict {
     }
 }
 
-/// A latency histogram with its raw buckets.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// How long single operations took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Values recorded.
     pub count: u64,
-    /// Smallest.
-    pub min_ns: u64,
     /// Largest.
     pub max_ns: u64,
-    /// Mean.
-    pub mean_ns: f64,
     /// Median.
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p999_ns: u64,
-    /// (highest value of the bucket in ns, count), for every bucket that is not empty; 3
-    /// significant digits.
-    pub buckets: Vec<(u64, u64)>,
 }
 
 /// The lab's conclusion.
@@ -406,19 +390,6 @@ pub struct Finding {
     pub why: Option<String>,
     /// The way to take: the plainest of those that nothing is shown to be faster than.
     pub best: Option<String>,
-    /// The first comparison of the sentence: a way, the one that it is compared with, the speedup.
-    pub first: Option<Compared>,
-}
-
-/// Two ways that differ in one thing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Compared {
-    /// The faster way.
-    pub way: String,
-    /// The slower one.
-    pub against: String,
-    /// How many times as fast it is.
-    pub speedup: Relative,
 }
 
 /// A warning for the reader, and what to do about it.
@@ -540,21 +511,17 @@ units! {
     CommitsPerS = "commits/s";
     NsPerCommit = "ns per commit";
     CallsPerS = "calls/s";
-    FilesPerS = "files/s";
-    CommitsPerMb = "commits/MB written";
     Facts = "facts";
     Records = "records";
     TailNs = "ns, p99.9 of a write";
     Ns = "ns";
     NsPerOp = "ns per operation";
     NsPerMib = "ns per MiB";
-    NsPerLine = "ns per line";
     PerOp = "per operation";
     PerMib = "per MiB";
     PerSecond = "per second";
     PerFlush = "per flush";
     Bytes = "bytes";
-    Lines = "lines";
     Blocks = "blocks";
     Calls = "calls";
     Percent = "%";
@@ -563,15 +530,7 @@ units! {
 impl Unit {
     /// Whether it is a time in nanoseconds: less is better.
     pub fn is_time(self) -> bool {
-        matches!(
-            self,
-            Self::TailNs
-                | Self::Ns
-                | Self::NsPerCommit
-                | Self::NsPerOp
-                | Self::NsPerMib
-                | Self::NsPerLine
-        )
+        matches!(self, Self::TailNs | Self::Ns | Self::NsPerCommit | Self::NsPerOp | Self::NsPerMib)
     }
 
     /// Whether it counts bytes.

@@ -4,7 +4,6 @@
 //! *Owns*: the order of turns, what happens to a way that fails, the comparison with the baseline,
 //! facts in place of rounds. *May not touch*: what a way does in its turn.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use inkstone_host::Usage;
@@ -96,8 +95,6 @@ pub struct Sample {
     pub amount: u64,
     /// Their time.
     pub total_ns: u64,
-    /// The slowest of them, if each was timed.
-    pub slowest_ns: Option<u64>,
     /// Further figures; the way's figure is the median over its turns.
     pub figures: Vec<Figure>,
 }
@@ -177,19 +174,14 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// A way that needs no preparation, without a position.
-    pub(crate) fn of<W: TakesTurns + 'a>(name: impl Into<String>, series: &str, work: W) -> Self {
-        Self::new(name, series, None, Ok(work))
+    /// A way that needs no preparation.
+    pub(crate) fn of<W: TakesTurns + 'a>(name: impl Into<String>, work: W) -> Self {
+        Self::new(name, Ok(work))
     }
 
     /// A way; if its work could not be prepared, it has the reason instead.
-    pub fn new<W: TakesTurns + 'a>(
-        name: impl Into<String>,
-        series: &str,
-        x: Option<f64>,
-        work: Result<W, WayError>,
-    ) -> Self {
-        let mut way = Way { name: name.into(), series: series.into(), x, ..Way::default() };
+    pub fn new<W: TakesTurns + 'a>(name: impl Into<String>, work: Result<W, WayError>) -> Self {
+        let mut way = Way { name: name.into(), ..Way::default() };
         let work = match work {
             Ok(work) => Some(Box::new(work) as Box<dyn TakesTurns + 'a>),
             Err(error) => {
@@ -201,8 +193,8 @@ impl<'a> Running<'a> {
     }
 
     fn take(&mut self, number: u32, turn: u32, sample: Sample) {
-        let Sample { amount: commits, total_ns, slowest_ns, figures } = sample;
-        self.way.rounds.push(Round { number, turn, commits, total_ns, slowest_ns });
+        let Sample { amount: commits, total_ns, figures } = sample;
+        self.way.rounds.push(Round { number, turn, commits, total_ns });
         self.figures.extend(figures);
     }
 
@@ -223,7 +215,7 @@ impl<'a> Running<'a> {
             let values: Vec<f64> = of_it.map(|figure| figure.value).collect();
             // The clock of CPU time ticks slowly: in a short turn it may not have moved, but over
             // all turns it has.
-            let is_cpu = matches!(unit, Unit::NsPerOp | Unit::NsPerMib | Unit::NsPerLine);
+            let is_cpu = matches!(unit, Unit::NsPerOp | Unit::NsPerMib);
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let value = if is_cpu { mean } else { median(&values).unwrap_or(mean) };
             if !(is_cpu && value == 0.0) {
@@ -306,7 +298,6 @@ impl SideBySide<'_> {
             name: frame.name.into(),
             title: frame.title.clone(),
             place: place.clone(),
-            x_name: frame.x_name.map(str::to_owned),
             unit: frame.unit,
             rounds: turns.rounds,
             random_order: turns.is_random,
@@ -351,8 +342,6 @@ pub struct Frame<'a> {
     pub name: &'a str,
     /// [`Table::title`].
     pub title: String,
-    /// [`Table::x_name`].
-    pub x_name: Option<&'static str>,
     /// [`Table::unit`].
     pub unit: Unit,
     /// Name of the way that the others are compared with.
@@ -360,14 +349,14 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Without positions.
+    /// A frame of these.
     pub(crate) fn of(
         name: &'a str,
         title: impl Into<String>,
         unit: Unit,
         baseline: impl Into<String>,
     ) -> Self {
-        Self { name, title: title.into(), x_name: None, unit, baseline: baseline.into() }
+        Self { name, title: title.into(), unit, baseline: baseline.into() }
     }
 }
 
@@ -382,19 +371,9 @@ pub struct Scene<'a> {
     pub pace: Pace,
     /// Where it shows its progress.
     pub progress: &'a mut Progress,
-    /// The only tables and rows that are wanted; `None`: all.
-    pub only: Option<&'a Only>,
 }
 
-/// Rows of tables.
-pub type Only = BTreeMap<&'static str, BTreeSet<&'static str>>;
-
 impl Scene<'_> {
-    /// Whether this row of this table is wanted.
-    pub(crate) fn wants(&self, table: &str, row: &str) -> bool {
-        self.only.is_none_or(|only| only.get(table).is_some_and(|rows| rows.contains(row)))
-    }
-
     /// Runs the rounds of all ways.
     pub(crate) fn measure(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
         let pace = self.pace;
@@ -416,9 +395,6 @@ impl Scene<'_> {
         let mut ways = Vec::new();
         for (row, what) in rows {
             let row = row.into();
-            if !self.wants(name, &row) {
-                continue;
-            }
             self.session.check()?;
             ways.push(match of(&what) {
                 Ok(Facts { figures, words }) => {
@@ -437,9 +413,8 @@ impl Scene<'_> {
         &mut self,
         pace: &Pace,
         frame: Frame<'_>,
-        mut ways: Vec<Running<'_>>,
+        ways: Vec<Running<'_>>,
     ) -> Table {
-        ways.retain(|one| self.wants(frame.name, &one.way.name));
         let turns = Turns {
             rounds: pace.rounds,
             seed: pace.seed,
@@ -503,7 +478,8 @@ impl Trial {
     }
 
     /// Whether a table of this name is one of theirs.
-    pub fn gives(&self, table: &str) -> bool {
+    #[cfg(test)]
+    pub(crate) fn gives(&self, table: &str) -> bool {
         let rest = table.strip_prefix(self.name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }

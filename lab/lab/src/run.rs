@@ -51,8 +51,6 @@ pub struct Plan {
     pub recounts: u32,
     /// No commit of a bill begins after this much time.
     pub bill_time: Duration,
-    /// Commits shown request by request in each bill.
-    pub timeline_commits: usize,
     /// Seed of the orders and of the bytes written.
     pub seed: u64,
 }
@@ -73,20 +71,8 @@ impl Plan {
             bill_commits: 0,
             recounts: 0,
             bill_time: Duration::MAX,
-            timeline_commits: 0,
             seed: fastrand::u64(..),
         }
-    }
-
-    /// The names of its ways, with a number where two are the same.
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for (index, writing) in self.ways.iter().enumerate() {
-            let name = writing.name();
-            let same = self.ways[..index].iter().filter(|other| other.name() == name).count();
-            names.push(if same > 0 { format!("{name} #{}", same + 1) } else { name });
-        }
-        names
     }
 
     /// The steps that it reports to its progress: rounds, and bills if they are possible.
@@ -158,8 +144,7 @@ impl Commits<'_> {
         self.faults.1 += totals.faults.1;
         self.unchecked = staged.unchecked;
         self.writer = Some(writer);
-        let slowest_ns = Some(totals.slowest_ns);
-        Ok(Sample { slowest_ns, ..Sample::of(totals.commits, totals.total_ns) })
+        Ok(Sample::of(totals.commits, totals.total_ns))
     }
 
     fn billed(
@@ -168,10 +153,10 @@ impl Commits<'_> {
         devices: &Devices,
     ) -> Result<(Bill, DurableFinding), WayError> {
         let (staged, mut writer) = self.ready(session)?;
-        let Plan { bill_commits, bill_time, timeline_commits, .. } = *self.plan;
+        let Plan { bill_commits, bill_time, .. } = *self.plan;
         let limits = Limits { commits: bill_commits, time: bill_time };
         let of = (&self.writing, &staged.file);
-        let billed = bill_pass(devices, session, of, &mut writer, limits, timeline_commits);
+        let billed = bill_pass(devices, session, of, &mut writer, limits);
         self.writer = Some(writer);
         billed
     }
@@ -239,7 +224,7 @@ impl TakesTurns for Commits<'_> {
         for _ in 0..self.plan.recounts {
             let done = self.billed(session, devices);
             let (bill, _) = self.after(session, done)?;
-            self.recounts.push(Bill { timeline: Vec::new(), ..bill });
+            self.recounts.push(bill);
         }
         Ok(())
     }
@@ -314,7 +299,7 @@ pub fn run_side_by_side(
         places.iter_mut().for_each(|place| place.count(progress));
     }
     let tables = sites.iter().zip(places).map(|(site, place)| {
-        let baseline = plan.names().get(plan.baseline).cloned().unwrap_or_default();
+        let baseline = plan.ways.get(plan.baseline).map(Writing::name).unwrap_or_default();
         let frame = Frame::of(&plan.name, &plan.title, Unit::NsPerCommit, baseline);
         let mut table = place.table(frame, &site.place, &turns);
         table.notes.extend(cut_short(&table, plan));
@@ -346,14 +331,13 @@ fn running<'a>(
         bill: None,
         recounts: Vec::new(),
     };
-    let named = plan.ways.iter().zip(plan.names()).enumerate();
-    let one = |(number, (writing, name)): (usize, (&Writing, String))| {
+    let one = |(number, writing): (usize, &Writing)| {
         let can = writing.check().and_then(|()| site.can(writing)).map_err(WayError::Invalid);
-        let mut running = Running::new(name, "", None, can.map(|()| commits(number, *writing)));
+        let mut running = Running::new(writing.name(), can.map(|()| commits(number, *writing)));
         running.way.file_bytes = Some(writing.file_bytes);
         running
     };
-    named.map(one).collect()
+    plan.ways.iter().enumerate().map(one).collect()
 }
 
 /// What a table says where nothing could be traced.

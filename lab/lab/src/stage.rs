@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use inkstone_host::{
-    DeviceNumber, ExtentMap, LabDirectory, LabFile, block_stat, drop_cached_pages, monotonic_ns,
-};
+use inkstone_host::{DeviceNumber, ExtentMap, LabDirectory, LabFile, block_stat, monotonic_ns};
 use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind,
 };
@@ -192,7 +190,7 @@ pub fn stage(
 pub(crate) fn cool(file: &LabFile, writing: &Writing) -> Result<(), WayError> {
     if writing.cache == Cache::Cold {
         file.sync(SyncKind::All)?;
-        drop_cached_pages(file.std_file())?;
+        file.forget_cached()?;
     }
     Ok(())
 }

@@ -110,7 +110,7 @@ impl Used {
             warning(
                 "cpu-busy",
                 text,
-                "stop the other load: no claim about time is judged beside it",
+                "stop the other load: no statement about time is judged beside it",
             )
         })
     }

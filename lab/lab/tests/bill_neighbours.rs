@@ -35,7 +35,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let run = beside_neighbours(directory.path(), &Part::here(plan(ways, BILLED, 0)));
+    let run = beside_neighbours(directory.path(), &Part::here(plan(ways, BILLED)));
     drop(neighbours);
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");
@@ -44,7 +44,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         let name = &way.name;
         assert!(way.is_measured(), "{name}: {:?}", way.missing);
         let bill = way.bill.as_ref().expect("a bill");
-        let layer = bill.layers.first().expect("the device");
+        let layer = &bill.layer;
         if bill.lost_events > 0 {
             return not_run(
                 NAME,
@@ -78,7 +78,7 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
 fn beside_neighbours(directory: &Path, part: &Part) -> Table {
     let mut run = support::run(directory, part);
     for _ in 1..5 {
-        let mut layers = run.ways.iter().filter_map(|way| way.bill.as_ref()?.layers.first());
+        let mut layers = run.ways.iter().filter_map(|way| Some(&way.bill.as_ref()?.layer));
         if layers.all(has_neighbours) {
             break;
         }

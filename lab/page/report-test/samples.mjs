@@ -7,24 +7,18 @@ const NASTY =
 const relative = (speedup, verdict) =>
   ({ speedup, low: speedup * 0.9, high: speedup * 1.15, verdict });
 
-// The result with a bill and a commit request by request for each way: where tracing was not
-// possible, made-up ones.
+// The result with a bill for each way: where tracing was not possible, made-up ones.
 export function traced(result) {
   const full = copy(result);
   for (const way of full.tables[0].ways.filter((way) => way.rounds.length)) {
-    if (way.bill?.timeline?.length) continue;
-    const request = (what, issued_ns, completed_ns, bytes) =>
-      ({ device: "vda", what, issued_ns, completed_ns, bytes, sector: 4096, flags: "WS",
-        who: "made up" });
-    const requests = [request("data-write", 5000, 60000, 4096), request("flush", 61000, null, 0)];
+    if (way.bill) continue;
     const none = { requests: 0, bytes: 0 };
     const counts = { "data-write": { requests: 20, bytes: 81920 },
       "journal-write": { requests: 40, bytes: 327680 }, flush: { requests: 20, bytes: 0 } };
-    const layer = { device: "vda", role: "file system", shared: true, fua_writes: 0,
-      all_writes: none, all_reads: none, requests: counts, submitters: [], cross_check: null,
+    const layer = { device: "vda", shared: true, fua_writes: 0,
+      all_writes: none, requests: counts, submitters: [], cross_check: null,
       unattributed: [] };
-    way.bill = { commits: 20, lost_events: 0, uring_punts: null, notes: [],
-      layers: [layer], timeline: [{ number: 7, total_ns: way.latency.p50_ns, requests }] };
+    way.bill = { commits: 20, lost_events: 0, notes: [], layer };
   }
   return full;
 }
@@ -41,8 +35,7 @@ export function halfEmpty(result) {
   table.finding = null;
   table.ways = table.ways.map((way, n) => {
     if (n % 3 === 1) return stop("the kernel answered EOPNOTSUPP on purpose")(way);
-    return n % 3 === 2 ? stop(not_run)(way) : { ...way, bill: null, relative: null,
-      rounds: way.rounds.map((round) => ({ ...round, slowest_ns: null })) };
+    return n % 3 === 2 ? stop(not_run)(way) : { ...way, bill: null, relative: null };
   });
   const place = { ...table.place, name: "a place that was never reached" };
   half.tables.push({ ...copy(table), place, ways: table.ways.map(stop(not_run)) });
@@ -77,30 +70,26 @@ export function places(result) {
   many.tables = names.map((name, n) => {
     const run = copy(many.tables[0]);
     run.place.name = name;
-    const [best, naive] = [run.ways.at(-1).name, run.ways[0].name];
-    const speedup = relative(0.9 + n * 0.7, n > 1 ? "faster" : "tie");
+    const best = run.ways.at(-1).name;
     const sentence = `On ${name} the best is \`${best}\`.`;
-    const first = n > 1 ? { way: best, against: naive, speedup } : null;
-    run.finding = { why: null, sentence, best, first };
+    run.finding = { why: null, sentence, best: n > 1 ? best : null };
     if (name === "tmpfs") run.finding = null;
     return run;
   });
   return many;
 }
 
-// Tables of other work, with curves and ways without a place on an axis.
+// Tables of other work.
 export function experiments(result) {
   const place = result.tables[0].place;
   const { latency } = result.tables[0].ways[0];
-  const empty = { series: "", x: null, missing: null, rounds: [], relative: null, facts: [],
+  const empty = { missing: null, rounds: [], relative: null, facts: [],
     latency: null, figures: [], bill: null, recounts: [], durable: null };
-  const way = (series, x, value, more) => ({
+  const way = (series, threads, value, more) => ({
     ...empty,
-    name: x ? `${series}, ${x} threads` : series,
-    series,
-    x: x || null,
+    name: threads ? `${series}, ${threads} threads` : series,
     rounds: [0.95, 1, 1.04, 0.99, 1.1].map((n, number) =>
-      ({ number, turn: 0, commits: Math.round(n * value), total_ns: 1e9, slowest_ns: null })),
+      ({ number, turn: 0, commits: Math.round(n * value), total_ns: 1e9 })),
     figures: [{ name: "system time", unit: "ns per operation", value: Math.max(1, 90000 - value) }],
     ...more,
   });
@@ -110,19 +99,18 @@ export function experiments(result) {
   const pool = threads.map((x, n) => way("pool", x, pooled[n], n ? {} : { latency }));
   const ring = threads.map((x, n) => way("io_uring", x, ringed[n]));
   const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"],
-    random_order: true, x_name: null, baseline: null, finding: null };
+    random_order: true, baseline: null, finding: null };
   const sentence = "A pool gains nothing beyond 64 threads; `io_uring` reaches 1.5 times as much.";
-  const finding = { sentence, best: null, first: null };
-  const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring",
-    unit: "operations/s", x_name: "threads", ways: [...pool, ...ring],
-    finding };
+  const finding = { sentence, best: null };
+  const pools = { ...base, name: "pool", title: "A pool of threads beside io_uring",
+    unit: "operations/s", ways: [...pool, ...ring], finding };
   const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s",
     baseline: "read, 4 KiB", ways: [
     way("read, 4 KiB", 0, 1.1e9, { latency }),
     way("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: relative(2.18, "faster") }),
-    { ...empty, name: "mmap", series: "mmap", missing: "residency could not be proved" },
+    { ...empty, name: "mmap", missing: "residency could not be proved" },
   ] };
-  return { ...copy(result), tables: [curve, rates] };
+  return { ...copy(result), tables: [pools, rates] };
 }
 
 // Several disks, as lab/lab/src/disks.rs describes the answer: one that ties, one refused, one
@@ -143,9 +131,9 @@ export function disks(result) {
   ] };
 }
 
-// Claims with every answer, of times and of counts, as lab/lab/src/claims describes them.
-export function claims(result) {
-  const claim = (id, verdict, band, found, reason) => ({
+// Statements with every answer, of times and of counts.
+export function statements(result) {
+  const one = (id, verdict, band, found, reason) => ({
     id,
     statement: `What somebody said of ${id}, at such length that it takes more than one line of ` +
       "a table.",
@@ -157,14 +145,14 @@ export function claims(result) {
       of: "new fsync : reuse fdatasync", place: "ext4" },
     reason: reason || null,
   });
-  return { ...copy(result), command: "inkstone lab claims --json claims.json", claims: [
-    claim("overwrite-twice", "confirmed", "1.5 to 3", [1.9, 1.7, 2.16]),
-    claim("posix-fallocate-slow", "refuted", "1.03 or more", [0.0039, 0.002, 0.0051]),
-    claim("link-saves", "cannot-tell", "1.03 or more", [1.09, 0.97, 1.21]),
-    claim("direct-not-durable", "confirmed", "0.1 or less",
+  return { ...copy(result), command: "inkstone lab all --json all.json", statements: [
+    one("overwrite-twice", "confirmed", "1.5 to 3", [1.9, 1.7, 2.16]),
+    one("insert-range-slower", "refuted", "1.03 or more", [0.0039, 0.002, 0.0051]),
+    one("link-saves", "cannot-tell", "1.03 or more", [1.09, 0.97, 1.21]),
+    one("direct-not-durable", "confirmed", "0.1 or less",
       [0.016, 0.016, 0.016, "flushes a commit"]),
-    claim("overwrite-no-journal", "confirmed", "0", [0, 0, 0, "journal writes a commit"]),
-    claim("append-journals-20k", "not-run", "16 to 24", null,
+    one("overwrite-no-journal", "confirmed", "0", [0, 0, 0, "journal writes a commit"]),
+    one("append-journals-20k", "not-run", "16 to 24", null,
       "it needs root: a file system on a loop device"),
   ] };
 }

@@ -11,7 +11,7 @@ use inkstone_io::engine::too_long;
 use inkstone_io::transfer::{Direction, Next, Transfer};
 use inkstone_io::{
     Access, AlignedBuf, Completion, EngineKind, Error, File, Operation, Persist, Request, Result,
-    SyncKind, Then, ThenOn,
+    SyncKind,
 };
 
 use crate::lab_file::LabFile;
@@ -40,8 +40,6 @@ pub(crate) struct Progress {
     offset: u64,
     transfer: Transfer,
     phase: Phase,
-    /// The work on the bytes of a read.
-    then: Option<Then>,
 }
 
 #[derive(Debug)]
@@ -85,18 +83,18 @@ impl Progress {
         names: &'static CallNames,
     ) -> Self {
         let Request { token, file, operation } = request;
-        let (buffer, len, offset, phase, then) = match operation {
+        let (buffer, len, offset, phase, has_work) = match operation {
             Operation::Write { buffer, len, offset, persist } => {
-                (Some(buffer), len, offset, Phase::Write(persist), None)
+                (Some(buffer), len, offset, Phase::Write(persist), false)
             }
             Operation::Read { buffer, len, offset, then } => {
-                (Some(buffer), len, offset, Phase::Read, then)
+                (Some(buffer), len, offset, Phase::Read, then.is_some())
             }
-            Operation::Sync(kind) => (None, 0, 0, Phase::Sync(kind), None),
+            Operation::Sync(kind) => (None, 0, 0, Phase::Sync(kind), false),
         };
         let transfer = Transfer::new(len);
-        let mut new = Self { names, token, file, buffer, offset, transfer, phase, then };
-        match (new.check(engine, len), &new.phase) {
+        let mut new = Self { names, token, file, buffer, offset, transfer, phase };
+        match (new.check(engine, len, has_work), &new.phase) {
             (Err(error), _) => new.phase = Phase::Finished(Err(error)),
             (Ok(()), Phase::Write(_) | Phase::Read) if len == 0 => new.all_transferred(),
             _ => {}
@@ -104,7 +102,7 @@ impl Progress {
         new
     }
 
-    fn check(&self, engine: EngineKind, len: usize) -> Result<()> {
+    fn check(&self, engine: EngineKind, len: usize, has_work: bool) -> Result<()> {
         if !matches!(self.phase, Phase::Read) {
             self.file.check_change("submit")?;
         }
@@ -114,6 +112,10 @@ impl Progress {
             return refuse(format!(
                 "engine {engine} works by file descriptor and offset, and access {access} does not"
             ));
+        }
+        if has_work {
+            // The log's own engines have that.
+            return refuse(format!("engine {engine} does no work on the bytes of a read"));
         }
         let Some(buffer) = &self.buffer else { return Ok(()) };
         if len > buffer.len() {
@@ -235,9 +237,6 @@ impl Progress {
         let Phase::Finished(result) = self.phase else {
             unreachable!("a completion of a request under way")
         };
-        if let (Ok(read), Some(buffer), Some(then)) = (&result, &self.buffer, self.then) {
-            then.call(&buffer[..*read], ThenOn::CallersThread);
-        }
         Completion { token: self.token, buffer: self.buffer, result }
     }
 }

@@ -4,14 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, this_test};
 use inkstone_host::{
-    DeviceNumber, LabEngine, LabFile, RequestOp, Trace, TraceKind, Tracer, block_stat, can_trace,
-    mount_points,
+    DeviceNumber, RequestOp, Trace, TraceKind, Tracer, block_stat, can_trace, mount_points,
 };
-use inkstone_io::{Engine, EngineKind, OpenFile, Operation, Request, SyncKind};
 
 fn can_run_trace(test: &str, tools: &[&str]) -> bool {
     if let Err(why) = can_trace() {
@@ -116,36 +113,6 @@ fn a_dropped_trace_leaves_nothing() {
     // Other tests of this process run at the same time: at least one of the names has to be gone.
     let is_gone = || before.iter().any(|name| !instances().contains(name));
     assert!(!Path::new(PLACE).exists() || is_gone(), "{before:?}");
-}
-
-#[test]
-#[ignore = "needs root, tracefs and mkfs.ext4"]
-fn an_fsync_through_a_ring_is_seen_to_be_punted() {
-    let test = "an_fsync_through_a_ring_is_seen_to_be_punted";
-    if !can_run_trace(test, &["mkfs.ext4"]) {
-        return;
-    }
-    let made = FileSystem::new("ext4", 16, EXT4);
-    drop(written_file(&made, 4096));
-    let mut ring = match LabEngine::open(EngineKind::Uring, 1) {
-        Ok(ring) => ring,
-        Err(error) => return not_run(test, &error.to_string()),
-    };
-    let file = LabFile::open(&made.target().join("file"), &OpenFile::existing()).expect("opened");
-    let operation = Operation::Sync(SyncKind::All);
-    let own = fs::read_link("/proc/thread-self").expect("/proc");
-    let own: u32 = own.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a number");
-    let trace = Tracer::of_disks(&[made.device.device()]).expect("a trace");
-    let synced = ring.run(Request { token: 0, file: Arc::new(file), operation });
-    synced.expect("it works").result.expect("synced");
-    let trace = trace.stop().expect("a trace");
-    let punted = trace
-        .events
-        .iter()
-        .filter(|event| event.tid == own && event.what == TraceKind::RingPunted { opcode: 3 });
-    assert_eq!(punted.count(), 1);
-    drop(ring);
-    made.remove();
 }
 
 const CHILD: &str = "INKSTONE_TEST_WITHOUT_TRACEFS";

@@ -13,12 +13,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceEvent, TraceKind};
+use inkstone_host::{BlockStat, RequestOp, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
     Bill, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
-    TimelineCommit, TimelineRequest,
 };
 
 use super::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_kernels, is_worker};
@@ -74,15 +73,10 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
     whole_bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
     let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
     let durable = durable(evidence, &covers, &whole_bill);
-    let is_ours = |event: &&TraceEvent| threads.contains(&event.tid);
-    let punted = |event: &&TraceEvent| matches!(event.what, TraceKind::RingPunted { .. });
-    let punts = trace.events.iter().filter(is_ours).filter(punted).count();
     let bill = Bill {
         commits: commits.len() as u64,
-        timeline: whole.timeline(&kinds),
-        layers: vec![whole_bill],
+        layer: whole_bill,
         lost_events: trace.lost,
-        uring_punts: (punts > 0).then_some(punts as u64),
         notes: layer.notes.clone(),
     };
     Billed { bill, durable, own, apart }
@@ -178,9 +172,6 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
         let is_ours = OUR_WRITES.contains(&kind);
         bill.fua_writes += u64::from(request.flags.fua && is_ours);
     }
-    if request.flags.op == RequestOp::Read {
-        bill.all_reads.add(request.bytes);
-    }
     if kind == Kind::UnattributedWrite && bill.unattributed.len() < UNATTRIBUTED_SHOWN {
         let DeviceRequest { sector, bytes, comm, .. } = request;
         bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));
@@ -265,62 +256,6 @@ impl Whole<'_> {
         let name = request.comm.as_str();
         if is_worker(&request.comm) { "kworker".into() } else { name.to_owned() }
     }
-
-    /// Commits from the middle of the pass, in its steady state.
-    fn timeline(&self, kinds: &[Kind]) -> Vec<TimelineCommit> {
-        let (commits, count) = (self.evidence.commits, self.evidence.timeline_commits);
-        let first = (commits.len() / 2).min(commits.len().saturating_sub(count));
-        let mut timeline = Vec::new();
-        for (number, commit) in commits.iter().enumerate().skip(first).take(count) {
-            let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns);
-            let during = |request: &DeviceRequest| {
-                request.issue_ns >= commit.start_ns && request.issue_ns < until_ns
-            };
-            let shown = self.found.requests.iter().enumerate();
-            let shown = shown.filter(|(_, request)| during(request));
-            let row = |(at, request): (usize, &DeviceRequest)| TimelineRequest {
-                device: self.evidence.layer.device.clone(),
-                issued_ns: request.issue_ns - commit.start_ns,
-                completed_ns: request
-                    .complete_ns
-                    .map(|end_ns| end_ns.saturating_sub(commit.start_ns)),
-                what: kinds[at],
-                sector: request.sector,
-                bytes: request.bytes,
-                flags: letters(request.flags),
-                who: self.who(at),
-            };
-            timeline.push(TimelineCommit {
-                number: number as u64,
-                total_ns: commit.ack_ns - commit.start_ns,
-                requests: shown.map(row).collect(),
-            });
-        }
-        timeline
-    }
-}
-
-/// The flags as the kernel prints them (see `inkstone_host::RequestFlags`).
-fn letters(flags: RequestFlags) -> String {
-    let op = match flags.op {
-        RequestOp::Write => "W",
-        RequestOp::Read => "R",
-        RequestOp::Flush => "F",
-        RequestOp::Discard => "D",
-        RequestOp::SecureErase => "DE",
-        RequestOp::Zone => "Z",
-        RequestOp::Other => "N",
-    };
-    let set = [
-        (flags.preflush, "F"),
-        (true, op),
-        (flags.fua, "F"),
-        (flags.readahead, "A"),
-        (flags.sync, "S"),
-        (flags.meta, "M"),
-        (flags.atomic, "U"),
-    ];
-    set.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,4 @@ pub struct Evidence<'a> {
     pub several: bool,
     /// The same span by the devices' own counters.
     pub counted: Option<BlockStat>,
-    /// For how many commits to keep every request.
-    pub timeline_commits: usize,
 }

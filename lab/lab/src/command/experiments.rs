@@ -1,24 +1,23 @@
-//! Experiments with their statements: one of the ten (`lab experiment N`), all of them (`lab all`),
-//! and only what some statements need (`lab claims`).
+//! Experiments with their statements: one of the ten (`lab experiment N`), or all of them
+//! (`lab all`).
 //!
 //! *Owns*: which parts are run, and how the time is shared out. *May not touch*: how any part is
-//! measured, the answers (`crate::claims`).
+//! measured, the answers (`crate::answers`).
 //!
 //! Where the time is given for all parts together, the remaining time is shared out again before
 //! each part, by weight: a quick part leaves more to the later ones, a slow one less.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use inkstone_io::is_root;
 
-use crate::claims::answers;
+use crate::answers::answers;
 use crate::experiment::part::{Part, Places, ROUNDS, Size, Work};
-use crate::experiment::statement::{Statement, chosen, statements};
+use crate::experiment::statement::{Statement, statements};
 use crate::experiment::{EXPERIMENTS, Experiment, quick};
 use crate::result::LabResult;
-use crate::rounds::{Only, Pace};
+use crate::rounds::Pace;
 use crate::run::Plan;
 use crate::site::OpenSite;
 
@@ -38,19 +37,15 @@ pub struct ExperimentOptions {
     pub seed: u64,
 }
 
-/// Which experiments, or what of them.
-#[derive(Debug, Clone)]
+/// Which experiments.
+#[derive(Debug, Clone, Copy)]
 pub enum What {
     /// One of the ten, each part in its own time or with passes of at most this time.
     One(&'static Experiment, Size, Option<Duration>),
     /// The answer of the lab, and every experiment, in this time.
     All(Duration),
-    /// The rows that these statements need (empty: all statements), in about this time.
-    Claims(Vec<String>, Duration),
 }
 
-/// What all statements take.
-pub const CLAIMS_TIME: Duration = Duration::from_secs(240);
 /// A part with less time than this shows nothing.
 const SHARE_MIN: Duration = Duration::from_millis(300);
 /// Creating and removing an image on an ordinary disk; a smaller share does not make this shorter.
@@ -63,22 +58,18 @@ const CURE: &str = "give more --time, or run its own command";
 /// until then.
 ///
 /// # Errors
-/// A statement that does not exist; when nothing can be measured there at all. A part that cannot
-/// be run is a warning.
+/// When nothing can be measured there at all. A part that cannot be run is a warning.
 pub fn experiments(
     options: &ExperimentOptions,
     context: &mut Context<'_>,
     so_far: &mut dyn FnMut(&LabResult) -> Result<(), LabError>,
 ) -> Result<LabResult, LabError> {
-    let about: Vec<&Statement> = match &options.what {
-        What::One(experiment, ..) => {
-            statements().iter().filter(|one| one.experiment == experiment.name).collect()
-        }
-        What::All(_) => statements().iter().collect(),
-        What::Claims(only, _) => chosen(only).map_err(LabError::WrongValue)?,
+    let is_about = |one: &&Statement| match options.what {
+        What::One(experiment, ..) => one.experiment == experiment.name,
+        What::All(_) => true,
     };
-    let only = matches!(options.what, What::Claims(..)).then(|| rows(&about));
-    let mut parts = parts(&options.what, only.as_ref());
+    let about: Vec<&Statement> = statements().iter().filter(is_about).collect();
+    let mut parts = parts(options.what);
     let needed = parts.iter().map(Part::room_bytes).max().unwrap_or(0);
     let begin = Instant::now();
     in_directory(options.directory.as_deref(), needed, context, |open, started, context| {
@@ -87,82 +78,53 @@ pub fn experiments(
             if context.interrupted() {
                 break;
             }
-            run(open, options, (&mut parts, index), only.as_ref(), begin, context, started);
+            run(open, options, (&mut parts, index), begin, context, started);
             clear(open, &kept);
             so_far(&started.result)?;
         }
         started.disturbed();
-        let file_system = open.site.capabilities.mount.file_system.as_str();
-        let asked = matches!(options.what, What::Claims(..)).then_some(file_system);
-        started.result.claims = answers(&about, &started.result, asked);
+        started.result.statements = answers(&about, &started.result);
         Ok(())
     })
 }
 
-/// The rows of each table that these need.
-fn rows(about: &[&Statement]) -> Only {
-    let mut all: Only = BTreeMap::new();
-    for (table, rows) in about.iter().filter_map(|statement| statement.asks.rows()) {
-        all.entry(table).or_default().extend(rows);
+fn parts(what: What) -> Vec<Part> {
+    if let What::One(experiment, size, _) = what {
+        return (experiment.parts)(size);
     }
-    all
-}
-
-fn parts(what: &What, only: Option<&Only>) -> Vec<Part> {
-    let mut parts: Vec<Part> = match what {
-        What::One(experiment, size, _) => (experiment.parts)(*size),
-        What::All(_) | What::Claims(..) => {
-            let small = |experiment: &Experiment| (experiment.parts)(Size::Small);
-            EXPERIMENTS.iter().flat_map(small).collect()
-        }
+    let answer = Plan::new("quick", "Durable 4 KiB commits, one after the other", quick());
+    let small = |experiment: &Experiment| (experiment.parts)(Size::Small);
+    let all = std::iter::once(Part::here(answer)).chain(EXPERIMENTS.iter().flat_map(small));
+    // Of E1 the set-ups that repeat the first are its own command's.
+    let is_kept = |part: &Part| {
+        !matches!(part.name(), "e1-removed" | "e1-order")
+            && (is_root() || !matches!(part.places, Places::Made(_)))
     };
-    if let What::All(_) = what {
-        let answer = Plan::new("quick", "Durable 4 KiB commits, one after the other", quick());
-        parts.insert(0, Part::here(Plan { timeline_commits: 3, ..answer }));
-        // Of E1 the set-ups that repeat the first are its own command's.
-        parts.retain(|part| !matches!(part.name(), "e1-removed" | "e1-order"));
-        parts.retain(|part| is_root() || !matches!(part.places, Places::Made(_)));
-    }
-    if let Some(only) = only {
-        let needed = |part: &Part| only.keys().any(|table| part.gives(table));
-        parts.retain(|part| needed(part) && (is_root() || !matches!(part.places, Places::Made(_))));
-        for part in &mut parts {
-            // The modes of a directory's own file system are what a statement is about.
-            if let Places::Each(_) = part.places {
-                part.places = Places::Here;
-            }
-            if let Work::Commits(plan) = &mut part.work {
-                let rows = only.get(plan.name.as_str());
-                plan.ways.retain(|way| rows.is_some_and(|rows| rows.contains(way.name().as_str())));
-                plan.baseline = 0;
-            }
-        }
-    }
-    parts
+    all.filter(is_kept).collect()
 }
 
 fn run(
     open: &OpenSite,
     options: &ExperimentOptions,
     (parts, index): (&mut [Part], usize),
-    only: Option<&Only>,
     begin: Instant,
     context: &mut Context<'_>,
     started: &mut Started,
 ) {
-    let seed = options.seed;
-    let (time, count) = (options.what.together(), parts.len());
+    let (seed, count) = (options.seed, parts.len());
     let rest: f64 = parts[index..].iter().map(Part::seconds).sum();
     let part = &mut parts[index];
     let name = part.name().to_owned();
-    let Some(time) = time else {
-        let What::One(_, size, time) = options.what else { return };
-        part.limit(options.rounds, time);
-        let mut pace = part.pace(size, seed);
-        pace.rounds = options.rounds.unwrap_or(pace.rounds);
-        pace.budget = time.or(pace.budget);
-        let done = one(open, part, &pace, (&name, only), context, started);
-        return started.keep(&name, done);
+    let time = match options.what {
+        What::All(time) => time,
+        What::One(_, size, time) => {
+            part.limit(options.rounds, time);
+            let mut pace = part.pace(size, seed);
+            pace.rounds = options.rounds.unwrap_or(pace.rounds);
+            pace.budget = time.or(pace.budget);
+            let done = one(open, part, &pace, &name, context, started);
+            return started.keep(&name, done);
+        }
     };
     let share = time.saturating_sub(begin.elapsed()).mul_f64(part.seconds() / rest);
     let images = part.images();
@@ -177,18 +139,8 @@ fn run(
     }
     let title = format!("{}/{count} {name}", index + 1);
     let pace = Pace { rounds, budget: Some(share), seed };
-    let done = one(open, part, &pace, (&title, only), context, started);
+    let done = one(open, part, &pace, &title, context, started);
     started.keep(&name, done);
-}
-
-impl What {
-    /// The time for all parts together.
-    fn together(&self) -> Option<Duration> {
-        match self {
-            Self::One(..) => None,
-            Self::All(time) | Self::Claims(_, time) => Some(*time),
-        }
-    }
 }
 
 /// Rounds of short passes: half of the share is for measuring, the rest for bringing files into
@@ -207,24 +159,30 @@ fn paced(plan: &mut Plan, rounds: u32, seed: u64, share: Duration, images: u32) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::statement::Asks;
 
     #[test]
-    fn statements_run_the_rows_that_they_need_and_no_others() {
-        let only = ["overwrite-twice", "pool-knee"].map(String::from).to_vec();
-        let about = chosen(&only).expect("known");
-        let what = What::Claims(only, CLAIMS_TIME);
-        let parts = parts(&what, Some(&rows(&about)));
-        let names: Vec<&str> = parts.iter().map(Part::name).collect();
-        assert_eq!(names, ["e1", "pool"]);
-        let Work::Commits(plan) = &parts[0].work else { panic!("a plan") };
-        let ways: Vec<String> = plan.ways.iter().map(crate::writing::Writing::name).collect();
-        assert_eq!(ways, ["new fdatasync", "reuse fdatasync"]);
-        // Every statement that names rows has a part that gives its table.
+    fn every_statement_that_names_rows_has_a_part_that_gives_them() {
         for statement in statements() {
-            let Some((table, _)) = statement.asks.rows() else { continue };
+            let (table, rows) = match &statement.asks {
+                Asks::Elsewhere(_) => continue,
+                Asks::Faster { table, fast, slow } => (table, [&[*fast][..], slow].concat()),
+                Asks::JournalTime { table, row }
+                | Asks::JournalCount { table, row, .. }
+                | Asks::Count { table, row, .. }
+                | Asks::Figure { table, row, .. } => (table, vec![*row]),
+            };
             let experiment = crate::experiment::named(statement.experiment).expect("known");
             let parts = (experiment.parts)(Size::Small);
-            assert!(parts.iter().any(|part| part.gives(table)), "{}: {table}", statement.id);
+            let part = parts.iter().find(|part| part.gives(table));
+            let part = part.unwrap_or_else(|| panic!("{}: {table}", statement.id));
+            let Work::Commits(plan) = &part.work else { continue };
+            let names: Vec<String> = plan.ways.iter().map(crate::writing::Writing::name).collect();
+            assert!(
+                rows.iter().all(|row| names.iter().any(|name| name == row)),
+                "{}",
+                statement.id
+            );
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use experiments::{CLAIMS_TIME, ExperimentOptions, What, experiments};
+pub use experiments::{ExperimentOptions, What, experiments};
 pub use parts::parts;
 pub use quick::{disks, quick};
 

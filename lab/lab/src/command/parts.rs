@@ -9,7 +9,7 @@ use inkstone_io::{Directory, is_root};
 use crate::experiment::part::{Images, Part, Places, Work};
 use crate::image::{Image, ImageKind, LoopMode};
 use crate::result::{LabResult, Place, Table, Unit, Way};
-use crate::rounds::{Only, Pace, Scene};
+use crate::rounds::{Pace, Scene};
 use crate::run::run_side_by_side;
 use crate::site::{MEMORY, OpenSite, Site};
 use crate::stage::WayError;
@@ -35,16 +35,16 @@ pub fn parts(
     let room_bytes = parts.iter().map(Part::room_bytes).max().unwrap_or(0);
     in_directory(directory, room_bytes, context, |open, started, context| {
         let mut each = parts.iter();
-        each.try_for_each(|part| one(open, part, pace, (part.name(), None), context, started))
+        each.try_for_each(|part| one(open, part, pace, part.name(), context, started))
     })
 }
 
-/// Runs one part in an open place: all of its rows, or only these.
+/// Runs one part in an open place.
 pub(super) fn one(
     open: &OpenSite,
     part: &Part,
     pace: &Pace,
-    (title, only): (&str, Option<&Only>),
+    title: &str,
     context: &mut Context<'_>,
     started: &mut Started,
 ) -> Result<(), LabError> {
@@ -52,13 +52,13 @@ pub(super) fn one(
     context.progress.start(places * steps(part, pace, &open.site), title);
     let workdir = open.site.directory.path();
     match &part.places {
-        Places::Here => at(&[&open.site], part, pace, only, context, started)?,
+        Places::Here => at(&[&open.site], part, pace, context, started)?,
         Places::Made(images) => {
             check(part, images)?;
             for group in &images.groups {
                 let bytes = part.image_bytes(images);
                 let done = on_images(workdir, group, bytes, part.files_bytes(), |sites| {
-                    at(sites, part, pace, only, context, started)
+                    at(sites, part, pace, context, started)
                 });
                 match done.and_then(|done| done) {
                     // A failure stays within this part: its ways have the reason.
@@ -71,13 +71,13 @@ pub(super) fn one(
             }
         }
         Places::Each(kinds) => {
-            at(&[&open.site], part, pace, only, context, started)?;
+            at(&[&open.site], part, pace, context, started)?;
             // tmpfs is part of the comparison where it is available.
             if open.site.capabilities.mount.file_system != "tmpfs" && !context.interrupted() {
                 let bytes = part.files_bytes();
                 let memory = OpenSite::open(Path::new(MEMORY), "tmpfs", bytes);
                 let done = memory.map_err(LabError::from).and_then(|memory| {
-                    let done = at(&[&memory.site], part, pace, only, context, started);
+                    let done = at(&[&memory.site], part, pace, context, started);
                     memory.close()?;
                     done
                 });
@@ -87,7 +87,7 @@ pub(super) fn one(
                 let made = (kind, LoopMode::Direct);
                 let (bytes, files) = (part.image_bytes_min(), part.files_bytes());
                 let done = on_images(workdir, &[made], bytes, files, |sites| {
-                    at(sites, part, pace, only, context, started)
+                    at(sites, part, pace, context, started)
                 });
                 started.keep(&image_name(&made), done.and_then(|done| done));
             }
@@ -106,7 +106,6 @@ fn at(
     sites: &[&Site],
     part: &Part,
     pace: &Pace,
-    only: Option<&Only>,
     context: &mut Context<'_>,
     started: &mut Started,
 ) -> Result<(), LabError> {
@@ -120,7 +119,7 @@ fn at(
             for site in sites {
                 let session = site.session(context.stop);
                 let (pace, progress) = (*pace, &mut *context.progress);
-                let mut scene = Scene { site, session: &session, pace, progress, only };
+                let mut scene = Scene { site, session: &session, pace, progress };
                 match trial.measure(&mut scene) {
                     Err(WayError::Interrupted) => {}
                     found => tables.extend(found?),

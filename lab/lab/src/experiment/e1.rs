@@ -34,7 +34,7 @@ pub(super) fn place() -> Trial {
                 }
                 Ok(Sample::of(COMMITS, pass(turn.session, &block)?))
             });
-            Running::of(name, "commits", after)
+            Running::of(name, after)
         };
         let ways = vec![way("first, after a rest", 0), way("fifth in a row", WAYS - 1)];
         let frame = Frame::of(

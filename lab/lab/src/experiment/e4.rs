@@ -1,52 +1,15 @@
-//! fallocate where its modes matter (article 3): reserving beside writing zeros, a full disk, a
-//! file that grows by a hole.
+//! fallocate where its modes matter (article 3): a full disk, a file that grows by a hole.
 //!
 //! *Owns*: that work. *May not touch*: the calls of each mode (`crate::atlas`), the rounds.
 
 use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
-use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::result::{Unit, figure};
 use crate::rounds::{Facts, Frame, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 
 const BLOCK_BYTES: usize = 4096;
-
-/// As in the mailing list thread of the statement.
-const RESERVE_BYTES: u64 = 8 << 20;
-const POSIX: &str = "posix_fallocate, O_DSYNC";
-const ZEROS: &str = "zeros written, synced once";
-
-/// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC,
-/// or zeros written and synced.
-pub(super) fn reserving() -> Trial {
-    Trial::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
-        // The removal of the file is not part of the time.
-        let way = |name: &str, durability, preparation| {
-            let reserve = each(move |turn| {
-                let how = OpenFile::new_file().durability(durability);
-                let file = turn.session.new_file("reserving", &how)?;
-                let begin_ns = monotonic_ns();
-                file.prepare(preparation, RESERVE_BYTES)?;
-                Ok(Sample::of(1, monotonic_ns() - begin_ns))
-            });
-            Running::of(name, "files", reserve)
-        };
-        let ways = vec![
-            way(POSIX, Durability::ODsync, Preparation::PosixFallocate),
-            way(ZEROS, Durability::Fsync, Preparation::Zeros),
-        ];
-        let frame = Frame::of(
-            "reserving",
-            "Growing an empty file to 8 MiB with blocks of its own",
-            Unit::FilesPerS,
-            POSIX,
-        );
-        let found = scene.measure(frame, ways);
-        scene.session.clear("reserving")?;
-        Ok(vec![found])
-    })
-}
 
 const FULL: &str = "full-disk";
 const FILLER: &str = "filler";
@@ -141,9 +104,8 @@ const CALLS: u64 = 256;
 pub(super) fn growing() -> Trial {
     let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
     Trial::new("growing", (2, room_bytes, 2.0), |scene| {
-        let way = |name: &str, inserts| {
-            Running::of(name, "calls", each(move |turn| grow(turn.session, inserts)))
-        };
+        let way =
+            |name: &str, inserts| Running::of(name, each(move |turn| grow(turn.session, inserts)));
         let ways = vec![way("INSERT_RANGE", true), way("ftruncate", false)];
         let frame = Frame::of(
             "growing",

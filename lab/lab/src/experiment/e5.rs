@@ -2,23 +2,21 @@
 //! each wait for their 128-byte record, on our log as it prepares its segments, and on a plain file
 //! that they write in groups.
 //!
-//! *Owns*: the ways, and the simplest group commit. *May not touch*: the load on the log
-//! (`crate::log`), the rounds, how the log prepares its segments.
+//! *Owns*: the ways, and the simplest group commit. *May not touch*: the rounds, how the log
+//! prepares its segments.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use inkstone::{Log, Options};
 use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
-use crate::log::load::{Loaded, Slice};
-use crate::log::{BUDGET_BYTES, KEEP_BYTES, options};
-use crate::pass::Limits;
 use crate::result::{Figure, Unit, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, timed};
-use crate::stage::{Session, WayError};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, timed};
+use crate::stage::WayError;
 
 /// Threads, each of which waits for its record, and the bytes of a record, as published.
 const THREADS: u32 = 8;
@@ -33,23 +31,22 @@ const STEP_BYTES: u64 = 4 << 20;
 /// Size of the log's segments: large enough that a turn has hardly any change, small enough to be
 /// created quickly.
 const SEGMENT_BYTES: u64 = 8 << 20;
+const LOG: &str = "log";
+const BUDGET_BYTES: u64 = 256 << 20;
 const GROWS: &str = "plain file, grows";
 /// How many ways there are.
 const COUNT: usize = 5;
 
 /// The same load on plain files and on our log. `records`: the most of each thread in a turn.
 pub(super) fn preallocation(records: Option<u64>) -> Trial {
-    // Two logs at a time, and a plain file.
-    let of = (COUNT, 2 * BUDGET_BYTES + FILE_BYTES, 9.0);
+    // A log at a time, and a plain file.
+    let of = (COUNT, BUDGET_BYTES + FILE_BYTES, 9.0);
     Trial::new("log-preallocation", of, move |scene| {
         // Without either limit a turn would never end.
         let endless = scene.pace.budget.is_none().then_some(PUBLISHED_RECORDS);
         let records = records.or(endless).unwrap_or(u64::MAX);
-        let plain = |name: &str, ahead| Running::of(name, "plain file", plain(ahead, records));
-        let (session, seed) = (scene.session, scene.pace.seed);
-        let log = |name: &str, preparation| {
-            Running::new(name, "log", None, logged(session, preparation, records, seed))
-        };
+        let plain = |name: &str, ahead| Running::of(name, plain(ahead, records));
+        let log = |name: &str, preparation| Running::of(name, logged(preparation, records));
         let ways = vec![
             plain(GROWS, None),
             plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
@@ -72,10 +69,10 @@ pub(super) fn preallocation(records: Option<u64>) -> Trial {
              others wait; each turn has a new file; published: 1,000 records a thread, once"
                 .into(),
             "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
-             before they are written; here it recycles none"
+             before they are written; each turn has a new log, which recycles none"
                 .into(),
         ];
-        session.clear(FILE)?;
+        scene.session.clear(FILE)?;
         Ok(vec![found])
     })
 }
@@ -157,24 +154,7 @@ fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
         let file = session.directory.open(FILE, &OpenFile::new_file())?;
         session.directory.sync()?;
         let group = Group::new(&file, ahead);
-        let mut record = vec![0; RECORD_BYTES as usize];
-        fastrand::Rng::with_seed(turn.seed).fill(&mut record);
-        let mut latencies = vec![Recorder::new(); THREADS as usize];
-        let end_ns = turn.end_ns(monotonic_ns());
-        let all = together(&mut latencies, |_, latency| {
-            let (mut done, mut start_ns) = (0, monotonic_ns());
-            while done < records && (done == 0 || start_ns < end_ns) {
-                session.check()?;
-                group.append(&record)?;
-                let ack_ns = monotonic_ns();
-                latency.record(ack_ns - start_ns);
-                (done, start_ns) = (done + 1, ack_ns);
-            }
-            Ok((done, start_ns))
-        })?;
-        latencies.iter().for_each(|own| latency.merge(own));
-        let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
-        let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();
+        let (amount, total_ns) = append(turn, records, latency, |record| group.append(record))?;
         let written = lock(&group.written);
         // Acknowledged records must be there: the lab does not measure a log that loses records.
         if written.offset != amount * RECORD_BYTES {
@@ -183,35 +163,74 @@ fn plain<'a>(ahead: Option<Preparation>, records: u64) -> impl TakesTurns + 'a {
                 "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
-        let total_ns = last_ns.unwrap_or(0).saturating_sub(all.begin_ns);
         Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, written.groups)]))
     })
 }
 
-fn per_flush(records: u64, groups: u64) -> Figure {
-    figure("records per flush", Unit::PerFlush, records as f64 / groups.max(1) as f64)
+/// Our log, a new one in each turn.
+fn logged<'a>(preparation: Preparation, records: u64) -> impl TakesTurns + 'a {
+    let refused = |error: inkstone::Error| WayError::Invalid(error.to_string());
+    timed(move |turn, latency| {
+        let path = turn.session.directory.path().join(LOG);
+        // What an interrupted turn left.
+        let _ = std::fs::remove_dir_all(&path);
+        // A recycled segment is written already, which would make both ways equal.
+        let options = Options::new()
+            .segment_bytes(SEGMENT_BYTES)
+            .record_bytes_max(RECORD_BYTES as usize)
+            .disk_budget_bytes(BUDGET_BYTES)
+            .preparation(preparation)
+            .free_segments_max(0);
+        let log = Log::open(&path, options).map_err(refused)?;
+        // Nothing is prepared while it is measured, as far as that can be.
+        for _ in (0..400).take_while(|_| log.stats().ready == 0) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = log.stats().groups;
+        let done = append(turn, records, latency, |record| {
+            log.append_durable(record).map(drop).map_err(refused)
+        });
+        let groups = log.stats().groups - before;
+        log.close().map_err(refused)?;
+        drop(log);
+        // The removal of the working directory takes what cannot be removed here.
+        let _ = std::fs::remove_dir_all(&path);
+        let (amount, total_ns) = done?;
+        Ok(Sample::of(amount, total_ns).with(vec![per_flush(amount, groups)]))
+    })
 }
 
-/// Our log.
-fn logged<'a>(
-    session: &Session<'_>,
-    preparation: Preparation,
+/// Threads that each append so many records at most, until the turn's time is over; how many all
+/// have appended, and in which time.
+fn append(
+    turn: &Turn<'_>,
     records: u64,
-    seed: u64,
-) -> Result<impl TakesTurns + 'a, WayError> {
-    let path = session.directory.path().join(format!("log-{preparation}"));
-    // A recycled segment is written already, which would make both ways equal.
-    let options =
-        options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
-    let mut log = Loaded::open(path, options, THREADS, RECORD_BYTES, KEEP_BYTES, seed)?;
-    let commits = records.saturating_mul(u64::from(THREADS));
-    Ok(timed(move |turn, latency| {
-        let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };
-        let ran = log.run(turn.session.stop, limits)?;
-        latency.merge(&ran.latency);
-        let Slice { commits, total_ns, .. } = ran.slice;
-        Ok(Sample::of(commits, total_ns).with(vec![per_flush(commits, ran.groups)]))
-    }))
+    latency: &mut Recorder,
+    append: impl Fn(&[u8]) -> Result<(), WayError> + Sync,
+) -> Result<(u64, u64), WayError> {
+    let mut record = vec![0; RECORD_BYTES as usize];
+    fastrand::Rng::with_seed(turn.seed).fill(&mut record);
+    let mut latencies = vec![Recorder::new(); THREADS as usize];
+    let end_ns = turn.end_ns(monotonic_ns());
+    let all = together(&mut latencies, |_, latency| {
+        let (mut done, mut start_ns) = (0, monotonic_ns());
+        while done < records && (done == 0 || start_ns < end_ns) {
+            turn.session.check()?;
+            append(&record)?;
+            let ack_ns = monotonic_ns();
+            latency.record(ack_ns - start_ns);
+            (done, start_ns) = (done + 1, ack_ns);
+        }
+        Ok((done, start_ns))
+    })?;
+    latencies.iter().for_each(|own| latency.merge(own));
+    let amount = all.outcomes.iter().map(|(done, _)| done).sum();
+    let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();
+    Ok((amount, last_ns.unwrap_or(0).saturating_sub(all.begin_ns)))
+}
+
+fn per_flush(records: u64, groups: u64) -> Figure {
+    figure("records per flush", Unit::PerFlush, records as f64 / groups.max(1) as f64)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
         let turn_max = Duration::from_secs(turn_s);
         let jobs = flights.map(|flights| Jobs { flights, file_bytes, turn_max, seed });
         let name = format!("{JOBS} jobs, {DEPTH} in flight");
-        let ways = vec![Running::new(name, "jobs", None, jobs)];
+        let ways = vec![Running::new(name, jobs)];
         let title =
             "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, through io_uring";
         let mut found = scene.measure(Frame::of("mixed", title, Unit::OperationsPerS, ""), ways);

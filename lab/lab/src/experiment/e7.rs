@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inkstone_host::LabFile;
-use inkstone_io::{Access, AlignedBuf, EngineKind, File, Persist, SyncKind};
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
 use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
@@ -18,9 +18,7 @@ use crate::writing::Cache;
 use super::flight::{Flight, Source, Work, flights, fly};
 use super::pattern;
 use super::reading::{bring, can_direct};
-use super::scratch::{
-    READ_BYTES, direct_file, fill, one_after_another, random_reads, written_file,
-};
+use super::scratch::written_file;
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "pool";
@@ -36,7 +34,7 @@ pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) ->
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
         let file = Arc::new(file);
         let mut ways = Vec::new();
-        let mut add = |name, series, count: usize, kind| {
+        let mut add = |name, count: usize, kind| {
             let flights = if kind == EngineKind::Caller {
                 flights(count, kind, 1, BLOCK_BYTES as usize)
             } else {
@@ -44,14 +42,13 @@ pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) ->
             };
             let file = Arc::clone(&file);
             let way = flights.map(|flights| Mixed { flights, file, operations, growing });
-            ways.push(Running::new(name, series, Some(count as f64), way));
+            ways.push(Running::new(name, way));
         };
         for &count in threads {
-            add(pool_name(count), "pool", count, EngineKind::Caller);
+            add(pool_name(count), count, EngineKind::Caller);
         }
         for &count in threads {
-            let name = format!("io_uring, {count} in flight");
-            add(name, "io_uring", count, EngineKind::UringLinked);
+            add(format!("io_uring, {count} in flight"), count, EngineKind::UringLinked);
         }
         let frame = Frame::of(
             "pool",
@@ -60,7 +57,6 @@ pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) ->
             Unit::OperationsPerS,
             threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
         );
-        let frame = Frame { x_name: Some("threads, or requests in flight"), ..frame };
         let mut found = scene.measure(frame, ways);
         found.notes = vec![
             "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, \
@@ -177,73 +173,71 @@ impl Source for Reads<'_> {
     }
 }
 
-const WRITTEN: &str = "written";
 const READ: &str = "read";
-const READ_DIRECT: &str = "read-direct";
+/// The size of its file.
+const READ_BYTES: u64 = 8 << 20;
 const WRITES: &str = "write and fsync";
+/// Name, how the file is opened, whether the blocks come at random, whether they are written.
+const READS: [(&str, Access, bool, bool); 4] = [
+    (WRITES, Access::Buffered, false, true),
+    ("read, in memory", Access::Buffered, true, false),
+    ("read, from the device", Access::Direct, true, false),
+    ("read in sequence, from the device", Access::Direct, false, false),
+];
 
-/// 4 KiB at a time: written and synced by fsync, front to back; and read at random, from memory and
-/// directly.
+/// 4 KiB at a time: written and synced by fsync, front to back; and read, from memory and directly.
 pub(super) fn reads_and_writes() -> Trial {
-    Trial::new("reads-and-writes", (4, 3 * READ_BYTES, 4.0), |scene| {
+    Trial::new("reads-and-writes", (READS.len(), READ_BYTES, 4.0), |scene| {
         let (session, seed) = (scene.session, scene.pace.seed);
-        let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, seed);
-        // A turn continues where the last one ended.
-        let mut next = 0;
-        let writes = written.map(|file| {
-            each(move |turn| {
-                let block = incompressible(BLOCK_BYTES as usize, turn.seed);
-                one_after_another(turn, |_| {
-                    let offset = next % (READ_BYTES / BLOCK_BYTES) * BLOCK_BYTES;
-                    file.write_at(&block, offset)?;
-                    next += 1;
-                    Ok(file.sync(SyncKind::All)?)
-                })
-            })
-        });
-        let cached = written_file(session, READ, READ_BYTES, Access::Buffered, seed);
-        let cached = cached.map(|file| {
-            each(move |turn| {
-                bring(turn.session, READ, Cache::Warm)?;
-                random_reads(turn, &file)
-            })
-        });
-        let past = can_direct(scene.site).and_then(|()| {
-            let file = Arc::new(direct_file(session, READ_DIRECT)?);
-            fill(session, &file, READ_BYTES, seed)?;
-            Ok(file)
-        });
-        let in_order =
-            past.as_ref().map(Arc::clone).map_err(|error| WayError::Invalid(error.reason()));
-        let in_order = in_order.map(|file| {
-            let (mut at, mut buffer) = (0, AlignedBuf::zeroed(BLOCK_BYTES as usize));
-            each(move |turn| {
-                one_after_another(turn, |_| {
-                    file.read_at(&mut buffer, at)?;
-                    at = (at + BLOCK_BYTES) % READ_BYTES;
+        drop(written_file(session, READ, READ_BYTES, Access::Buffered, seed)?);
+        let way = |(name, access, is_random, is_write)| {
+            let is_direct = access == Access::Direct;
+            let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
+            // A turn continues where the last one ended.
+            let mut next = 0;
+            let work = each(move |turn| {
+                if is_random && !is_direct {
+                    bring(turn.session, READ, Cache::Warm)?;
+                }
+                let how = OpenFile::existing().access(access);
+                let file = turn.session.directory.open(READ, &how)?;
+                let mut block = incompressible(BLOCK_BYTES as usize, turn.seed);
+                let mut random = fastrand::Rng::with_seed(turn.seed);
+                one_after_another(turn, || {
+                    let blocks = READ_BYTES / BLOCK_BYTES;
+                    next = if is_random { random.u64(..blocks) } else { (next + 1) % blocks };
+                    if is_write {
+                        file.write_at(&block, next * BLOCK_BYTES)?;
+                        file.sync(SyncKind::All)?;
+                    } else if file.read_at(&mut block, next * BLOCK_BYTES)? != block.len() {
+                        return Err(WayError::Invalid(format!("block {next} is short")));
+                    }
                     Ok(())
                 })
-            })
-        });
-        let past = past.map(|file| each(move |turn| random_reads(turn, &file)));
-        let ways = vec![
-            Running::new(WRITES, "writes", None, writes),
-            Running::new("read, in memory", "reads", None, cached),
-            Running::new("read, from the device", "reads", None, past),
-            Running::new("read in sequence, from the device", "reads", None, in_order),
-        ];
-        let frame = Frame::of(
-            "reads-and-writes",
-            "4 KiB at a time: written and synced in sequence, and read at random",
-            Unit::OperationsPerS,
-            WRITES,
-        );
-        let found = scene.measure(frame, ways);
-        for name in [WRITTEN, READ, READ_DIRECT] {
-            session.clear(name)?;
-        }
+            });
+            Running::new(name, can.map(|()| work))
+        };
+        let title = "4 KiB at a time: written and synced in sequence, and read at random";
+        let frame = Frame::of("reads-and-writes", title, Unit::OperationsPerS, WRITES);
+        let found = scene.measure(frame, READS.map(way).into());
+        session.clear(READ)?;
         Ok(vec![found])
     })
+}
+
+/// One operation after the other until the turn's time is over, at least one.
+fn one_after_another(
+    turn: &Turn<'_>,
+    mut operation: impl FnMut() -> Result<(), WayError>,
+) -> Result<Sample, WayError> {
+    let begin_ns = monotonic_ns();
+    let (mut done, mut now_ns) = (0, begin_ns);
+    while done == 0 || now_ns < turn.end_ns(begin_ns) {
+        turn.session.check()?;
+        operation()?;
+        (done, now_ns) = (done + 1, monotonic_ns());
+    }
+    Ok(Sample::of(done, now_ns - begin_ns))
 }
 
 #[cfg(test)]

@@ -2,24 +2,22 @@
 //! `statements.txt`.
 //!
 //! *Owns*: the tables of ways, their loads, sizes and set-ups. *May not touch*: how a way is run:
-//! `crate::run` has that of commits, `reading` that of reads, and `e1` to `e10` the work that no
-//! other experiment does.
+//! `crate::run` has that of commits, `reading` that of reads, `segments` that of a lone writer (E6,
+//! E10), and `e1` to `e9` the work that no other experiment does.
 
 mod e1;
-mod e10;
-mod e3;
 mod e4;
 mod e5;
 mod e6;
 mod e7;
 mod e9;
 mod flight;
-mod latency;
 pub mod part;
 mod pattern;
 mod practice;
 mod reading;
 mod scratch;
+mod segments;
 pub mod statement;
 #[cfg(test)]
 mod testing;
@@ -82,7 +80,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "e10",
         about: "The practice: the next file prepared ahead or used again (article 2)",
-        parts: |size| vec![Part::trial(e10::practice(size.or(1 << 20, 64 << 20), 16))],
+        parts: |size| vec![Part::trial(segments::practice(size.or(1 << 20, 64 << 20), 16))],
     },
 ];
 
@@ -194,25 +192,18 @@ fn e3(size: Size) -> Vec<Part> {
     let of = |name| Plan {
         rounds: size.or(1, 7),
         bill_commits: size.or(64, 200),
-        timeline_commits: 3,
         ..commits(name, title, &ways, size.or(256 << 10, 8 << 20))
     };
-    let ext4 = || vec![(ImageKind::Ext4, LoopMode::Direct)];
-    vec![
-        Part::here(of("e3")),
-        Part::here(of("e3-ext4")).on(ext4()),
-        Part::trial(e3::neighbours()).on(ext4()),
-    ]
+    let ext4 = vec![(ImageKind::Ext4, LoopMode::Direct)];
+    vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(ext4)]
 }
 
-/// The modes everywhere; zeroing (article 3 zeroed 10 GiB), reserving, growing; a full disk of our
-/// own.
+/// The modes everywhere; zeroing (article 3 zeroed 10 GiB), growing; a full disk of our own.
 fn e4(size: Size) -> Vec<Part> {
     let kinds = vec![ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
     vec![
         fallocate(kinds),
         zeroing(size.or(16 << 20, 10 << 30)),
-        Part::trial(e4::reserving()),
         Part::trial(e4::growing()),
         Part::trial(e4::full_disk()).on(vec![(ImageKind::Ext4, LoopMode::Direct)]),
     ]
@@ -270,7 +261,7 @@ fn e6(size: Size) -> Vec<Part> {
         Part::trial(e6::mixed(size.or(64 << 20, 10 << 30), size.or(10, 60))),
         Part::trial(e6::shared_offset()),
         Part::trial(e6::refusals()),
-        Part::trial(latency::latency(size.or(1, 60))),
+        Part::trial(segments::latency(size.or(1, 60))),
     ]
 }
 
@@ -282,8 +273,7 @@ fn e7(size: Size) -> Vec<Part> {
 }
 
 fn e8(size: Size) -> Vec<Part> {
-    let read = reading::read(size.file_bytes(64 << 20));
-    vec![Part::trial(read), Part::trial(reading::unwritten())]
+    vec![Part::trial(reading::read(size.file_bytes(64 << 20)))]
 }
 
 /// Every way to write a log.

@@ -99,6 +99,7 @@ impl Part {
     }
 
     /// Whether a table of this name is one of its own.
+    #[cfg(test)]
     pub(crate) fn gives(&self, table: &str) -> bool {
         match &self.work {
             Work::Commits(plan) => plan.name == table,
@@ -168,10 +169,7 @@ impl Part {
     pub(crate) fn limit(&mut self, rounds: Option<u32>, time: Option<Duration>) {
         let Work::Commits(plan) = &mut self.work else { return };
         plan.rounds = rounds.unwrap_or(plan.rounds);
-        if let Some(time) = time {
-            plan.limits.time = time;
-            plan.title.push_str(&format!("; each pass stops after {time:?}"));
-        }
+        plan.limits.time = time.unwrap_or(plan.limits.time);
     }
 }
 

@@ -9,22 +9,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use inkstone_host::{Advice, LabFile, monotonic_ns, process_usage};
-use inkstone_io::{
-    Access, AlignedBuf, DioAlignment, EngineKind, File, OpenFile, Preparation, Residency, SyncKind,
-};
+use inkstone_io::{Access, AlignedBuf, DioAlignment, EngineKind, File, OpenFile, Residency};
 
 use crate::histogram::Recorder;
 use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{
-    Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, each, usage_figures,
-};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::writing::{Cache, size_name};
 
 use super::flight::{Flight, Source, Work};
 use super::pattern;
-use super::scratch::{READ_BYTES, direct_file, fill, random_reads, written_file};
+use super::scratch::written_file;
 
 /// In which order the file is read: from front to back, or 4 KiB here and there, no block twice in
 /// a turn.
@@ -158,7 +154,7 @@ fn one(
         let is_direct = way.access == Access::Direct;
         let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
         let work = can.and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
-        Running::new(way.name, "reads", None, work)
+        Running::new(way.name, work)
     });
     let running = running.collect();
     let size = size_name(file_bytes);
@@ -177,10 +173,7 @@ fn one(
     ];
     if order == ReadOrder::Random {
         found.notes.push(
-            "pages brought: into memory for each read, since the kernel reads around a page fault \
-             and ahead of a read; readahead(2): the reader knows the next blocks, as in a scan of \
-             an index"
-                .into(),
+            "readahead(2): the reader knows the next blocks, as in a scan of an index".into(),
         );
     }
     found
@@ -330,7 +323,6 @@ impl TakesTurns for Reading {
             self.one_by_one(turn, &file, &offsets)?
         };
         let total_ns = monotonic_ns() - begin_ns;
-        let brought = turn.session.directory.open(FILE, &OpenFile::existing())?.residency()?;
         let used = process_usage().since(&before);
         let (amount, units) = match self.order {
             ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
@@ -338,10 +330,6 @@ impl TakesTurns for Reading {
         };
         let resident = residency.resident_pages as f64 / residency.pages.max(1) as f64;
         let mut figures = vec![figure("resident before", Unit::Percent, 100.0 * resident)];
-        if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
-            let pages = brought.resident_pages as f64 / reads.max(1) as f64;
-            figures.push(figure("pages brought", Unit::PerOp, pages));
-        }
         let (each, ns) = match self.order {
             ReadOrder::Sequential => (Unit::PerMib, Unit::NsPerMib),
             ReadOrder::Random => (Unit::PerOp, Unit::NsPerOp),
@@ -419,38 +407,6 @@ impl Source for Offsets<'_> {
 
 /// How many random blocks are read ahead, if they are known beforehand.
 const AHEAD_BLOCKS: usize = 16;
-
-const RESERVED: &str = "reserved";
-const WRITTEN: &str = "written";
-
-/// Random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
-pub(super) fn unwritten() -> Trial {
-    Trial::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
-        let session = scene.session;
-        let reads = |name: &str| {
-            can_direct(scene.site)?;
-            let file = direct_file(session, name)?;
-            if name == RESERVED {
-                file.prepare(Preparation::Fallocate, READ_BYTES)?;
-                file.sync(SyncKind::All)?;
-            } else {
-                fill(session, &file, READ_BYTES, scene.pace.seed)?;
-            }
-            Ok(each(move |turn| random_reads(turn, &file)))
-        };
-        let ways = [WRITTEN, RESERVED].map(|name| Running::new(name, "reads", None, reads(name)));
-        let frame = Frame::of(
-            "unwritten-reads",
-            "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks",
-            Unit::OperationsPerS,
-            WRITTEN,
-        );
-        let found = scene.measure(frame, ways.into());
-        session.clear(WRITTEN)?;
-        session.clear(RESERVED)?;
-        Ok(vec![found])
-    })
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,10 @@
 //! The files that experiments work on: written, synced, with known bytes.
 //!
-//! *Owns*: creating them, and the plainest loops over them. *May not touch*: what is compared.
+//! *Owns*: creating them. *May not touch*: what is compared.
 
-use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_host::LabFile;
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
 
-use crate::rounds::{Sample, Turn};
 use crate::stage::{Session, WayError};
 
 use super::pattern;
@@ -51,53 +50,4 @@ pub(crate) fn fill(
         at += len as u64;
     }
     Ok(file.sync(SyncKind::All)?)
-}
-
-/// Size of the files of [`random_reads`].
-pub(crate) const READ_BYTES: u64 = 8 << 20;
-const BLOCK_BYTES: usize = 4096;
-
-/// A new file that is opened with O_DIRECT.
-///
-/// # Errors
-/// As [`written_file`].
-pub(crate) fn direct_file(session: &Session<'_>, name: &str) -> Result<LabFile, WayError> {
-    session.new_file(name, &OpenFile::new_file().access(Access::Direct))
-}
-
-/// Random reads of 4 KiB, one after the other.
-///
-/// # Errors
-/// The file is shorter than [`READ_BYTES`].
-pub(crate) fn random_reads(turn: &Turn<'_>, file: &LabFile) -> Result<Sample, WayError> {
-    let mut random = fastrand::Rng::with_seed(turn.seed);
-    let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
-    one_after_another(turn, |_| {
-        let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
-        match file.read_at(&mut buffer, offset)? {
-            BLOCK_BYTES => Ok(()),
-            _ => Err(WayError::Invalid(format!("the file ends before byte {}", offset + 4096))),
-        }
-    })
-}
-
-/// One operation after the other until the turn's time is over, at least one; each gets its number.
-///
-/// # Errors
-/// That of an operation; the user's wish to stop.
-pub(crate) fn one_after_another(
-    turn: &Turn<'_>,
-    mut operation: impl FnMut(u64) -> Result<(), WayError>,
-) -> Result<Sample, WayError> {
-    let begin_ns = monotonic_ns();
-    let mut done = 0;
-    loop {
-        turn.session.check()?;
-        let now_ns = monotonic_ns();
-        if done > 0 && now_ns >= turn.end_ns(begin_ns) {
-            return Ok(Sample::of(done, now_ns - begin_ns));
-        }
-        operation(done)?;
-        done += 1;
-    }
 }

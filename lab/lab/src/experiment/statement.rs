@@ -1,7 +1,7 @@
 //! What articles and public threads say, as data: `statements.txt`.
 //!
 //! *Owns*: the form of that file, and what a statement asks of the tables. *May not touch*: figures
-//! and answers (`crate::claims`). A statement names the rows of a table of its experiment, and the
+//! and answers (`crate::answers`). A statement names the rows of a table of its experiment, and the
 //! band in which their figure must be; a band is ours if the source has only words.
 
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use crate::stats::EFFECT_MIN;
 /// A statement that can be checked by running something.
 #[derive(Debug)]
 pub struct Statement {
-    /// Its name, for `--only`.
+    /// Its name.
     pub id: &'static str,
     /// The experiment whose tables answer it.
     pub experiment: &'static str,
@@ -49,28 +49,11 @@ pub(crate) enum Asks {
     Elsewhere(&'static str),
 }
 
-impl Asks {
-    /// The table and the rows that it needs.
-    pub(crate) fn rows(&self) -> Option<(&'static str, Vec<&'static str>)> {
-        match self {
-            Self::Faster { table, fast, slow } => {
-                Some((table, slow.iter().copied().chain([*fast]).collect()))
-            }
-            Self::JournalTime { table, row }
-            | Self::JournalCount { table, row, .. }
-            | Self::Count { table, row, .. }
-            | Self::Figure { table, row, .. } => Some((table, vec![row])),
-            Self::Elsewhere(_) => None,
-        }
-    }
-}
-
 inkstone_io::named_choice! {
     /// What is counted for each commit.
     Counted, "count" {
         Faults = "faults", "page faults of the writing thread";
         OwnFlushes = "own flushes", "flushes that this process sent";
-        Punts = "punts", "requests handed to an io_uring worker";
         Reads = "reads", "reads of the file's own blocks";
         Data = "data writes", "writes of the file's own blocks";
         Metadata = "metadata writes", "writes of metadata, in a journal or outside it";
@@ -233,21 +216,6 @@ fn asked(word: &str, rest: &'static str) -> Option<Asks> {
     })
 }
 
-/// The statements with these names, in the order of the file; all if none is named.
-///
-/// # Errors
-/// A name that none has; the error lists all names.
-pub fn chosen(only: &[String]) -> Result<Vec<&'static Statement>, String> {
-    let known = |id: &&String| statements().iter().any(|statement| statement.id == id.trim());
-    if let Some(unknown) = only.iter().find(|id| !known(id)) {
-        let ids: Vec<&str> = statements().iter().map(|statement| statement.id).collect();
-        return Err(format!("no claim is called {unknown:?} (the claims are: {})", ids.join(", ")));
-    }
-    let is_wanted =
-        |statement: &&Statement| only.is_empty() || only.iter().any(|id| id.trim() == statement.id);
-    Ok(statements().iter().filter(is_wanted).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,19 +248,5 @@ mod tests {
             assert_eq!(Band::read(words).expect("a band").words(), words);
         }
         assert_eq!(Band::read("much"), None);
-    }
-
-    #[test]
-    fn statements_are_chosen_by_name() {
-        let ids = |only: &[&str]| {
-            let only: Vec<String> = only.iter().map(|id| (*id).into()).collect();
-            chosen(&only).map(|found| found.iter().map(|one| one.id).collect::<Vec<_>>())
-        };
-        assert_eq!(ids(&[]).expect("all").len(), statements().len());
-        assert_eq!(
-            ids(&["pool-knee", "overwrite-twice"]),
-            Ok(vec!["overwrite-twice", "pool-knee"])
-        );
-        assert!(ids(&["nonsense"]).is_err_and(|why| why.contains("overwrite-twice")));
     }
 }

@@ -32,8 +32,7 @@ pub(super) fn run(trial: &Trial, budget: Option<Duration>) -> Result<Vec<Table>,
     let session = open.site.session(&stop);
     let mut progress = Progress::silent();
     let pace = Pace { rounds: ROUNDS, budget, seed: 7 };
-    let mut scene =
-        Scene { site: &open.site, session: &session, pace, progress: &mut progress, only: None };
+    let mut scene = Scene { site: &open.site, session: &session, pace, progress: &mut progress };
     let found = trial.measure(&mut scene);
     open.close().expect("closed");
     let left = std::fs::read_dir(directory.path()).expect("the directory").count();

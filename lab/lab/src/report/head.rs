@@ -4,14 +4,14 @@
 //! the tables below the charts.
 
 use super::escape::escaped;
-use crate::result::{Finding, Judged, LabResult, Place, Preamble, Table};
+use crate::result::{Finding, Judged, LabResult, Preamble, Table};
 use crate::table::numbers::time;
 
 /// What stands between the title and the charts.
 pub(super) fn html(result: &LabResult) -> String {
     let mut html = String::new();
     let findings = findings(result);
-    let sentences = match (&result.sentence, claims(result)) {
+    let sentences = match (&result.sentence, statements(result)) {
         (Some(sentence), _) => vec![sentence.clone()],
         (None, Some(counted)) => vec![counted],
         _ if findings.is_empty() => vec!["This run has no conclusion in words.".into()],
@@ -43,22 +43,20 @@ pub(super) fn html(result: &LabResult) -> String {
 /// The most findings at the head of a page; each stands at its table too.
 const FINDINGS_MAX: usize = 4;
 
-/// What the tables show; of many tables what the first show that compare anything.
+/// What the first tables show that compare anything.
 fn findings(result: &LabResult) -> Vec<&Finding> {
-    let all = || result.tables.iter().filter_map(|table| table.finding.as_ref());
-    let compared = all().filter(|finding| finding.first.is_some()).take(FINDINGS_MAX);
-    let compared: Vec<&Finding> = compared.collect();
-    if compared.is_empty() { all().take(FINDINGS_MAX).collect() } else { compared }
+    let all = result.tables.iter().filter_map(|table| table.finding.as_ref());
+    all.filter(|finding| finding.best.is_some()).take(FINDINGS_MAX).collect()
 }
 
-/// How many claims have which answer.
-fn claims(result: &LabResult) -> Option<String> {
-    let of = |judged| result.claims.iter().filter(|claim| claim.verdict == judged).count();
-    (!result.claims.is_empty()).then(|| {
+/// How many statements have which answer.
+fn statements(result: &LabResult) -> Option<String> {
+    let of = |judged| result.statements.iter().filter(|one| one.verdict == judged).count();
+    (!result.statements.is_empty()).then(|| {
         format!(
-            "Of {} claims, {} are confirmed on this disk, {} are refuted, of {} the lab cannot \
+            "Of {} statements, {} are confirmed on this disk, {} are refuted, of {} the lab cannot \
              tell, and {} could not be run.",
-            result.claims.len(),
+            result.statements.len(),
             of(Judged::Confirmed),
             of(Judged::Refuted),
             of(Judged::CannotTell),
@@ -76,62 +74,12 @@ fn marked(sentence: &str) -> String {
     sentence.split('`').enumerate().map(piece).collect()
 }
 
-/// What the result contains, and from where.
-pub(super) fn title(result: &LabResult) -> String {
-    let what = match result.tables.as_slice() {
-        _ if !result.disks.is_empty() => return "Which disk is best for the log".into(),
-        _ if !result.claims.is_empty() => "Claims, checked",
+/// What the result contains.
+pub(super) fn title(result: &LabResult) -> &str {
+    match result.tables.as_slice() {
+        _ if !result.disks.is_empty() => "Which disk is best for the log",
+        _ if !result.statements.is_empty() => "Statements, checked",
         [Table { title, .. }] if !title.is_empty() => title,
         _ => "Durable writes",
-    };
-    let name = |place: &Place| match place.name.as_str() {
-        "" | "." => "this disk".to_owned(),
-        name => name.to_owned(),
-    };
-    let mut places: Vec<String> = result.tables.iter().map(|table| name(&table.place)).collect();
-    places.dedup();
-    match places.as_slice() {
-        [] => format!("{what} on this disk"),
-        [one] => format!("{what} on {one}"),
-        many => format!("{what} in {} places", many.len()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::result::{Compared, Relative, Verdict};
-
-    fn table(place: &str, finding: Option<Finding>) -> Table {
-        let place = Place { name: place.into(), ..Place::default() };
-        Table { place, finding, ..Table::default() }
-    }
-
-    fn of(tables: Vec<Table>) -> LabResult {
-        LabResult { tables, ..LabResult::default() }
-    }
-
-    #[test]
-    fn a_page_is_called_what_it_holds() {
-        let one = Table { title: "A pool of threads".into(), ..table("/data", None) };
-        assert_eq!(title(&of(vec![one.clone()])), "A pool of threads on /data");
-        assert_eq!(title(&of(vec![one.clone(), one])), "Durable writes on /data");
-        assert_eq!(title(&LabResult::default()), "Durable writes on this disk");
-        let said = marked("use `a b`, not `<c>`");
-        assert_eq!(said, "use <code>a b</code>, not <code>&#60;c&#62;</code>");
-    }
-
-    /// `lab all` has several tables in one place.
-    #[test]
-    fn what_compares_two_ways_heads_the_page() {
-        let run = |sentence: &str, is_compared: bool| {
-            let speedup = Relative::with_interval(2.0, (1.1, 3.0), Verdict::Faster);
-            let (way, against) = ("b".into(), "n".into());
-            let first = is_compared.then_some(Compared { way, against, speedup });
-            table(".", Some(Finding { sentence: sentence.into(), first, ..Finding::default() }))
-        };
-        let head = html(&of(vec![run("of e1", false), run("`b` is", true), run("of e6", false)]));
-        assert!(head.contains("<code>b</code> is</p>") && !head.contains("of e"), "{head}");
-        assert!(html(&of(vec![run("of e1", false)])).contains("of e1"));
     }
 }

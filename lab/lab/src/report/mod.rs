@@ -9,7 +9,6 @@
 
 mod escape;
 mod head;
-mod shrink;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +26,9 @@ const TEXT_WIDTH: usize = 140;
 /// The reason, in words: it is not a result of the lab, or one of another schema version.
 pub fn report(json: &str) -> Result<String, String> {
     let result = LabResult::from_json(json)?;
-    let (title, top) = (escaped(&head::title(&result)), head::html(&result));
+    let (title, top) = (escaped(head::title(&result)), head::html(&result));
     let text = escaped(&everything(&result, TEXT_WIDTH));
     let measured_by = escaped(&result.preamble.inkstone_version);
-    let data = serde_json::to_string(&shrink::shrunk(result));
     Ok(format!(
         include_str!("report.html"),
         title = title,
@@ -39,8 +37,7 @@ pub fn report(json: &str) -> Result<String, String> {
         text = text,
         version = env!("CARGO_PKG_VERSION"),
         measured_by = measured_by,
-        points = shrink::POINTS,
-        data = island(&data.map_err(|error| format!("the page could not be made: {error}"))?),
+        data = island(json),
         script = include_str!("report.js"),
     ))
 }

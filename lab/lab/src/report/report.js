@@ -1,7 +1,7 @@
 // The page of a result: its charts. Owns: what is between the head and the tables, which are in the
 // HTML already. May not touch: figures; it shows what the JSON has, and says what is missing. Text
 // of the result goes through textContent or setAttribute, never through HTML. There are two kinds
-// of chart: rows and curves.
+// of chart: rows.
 "use strict";
 
 // ---- elements, and values that may be missing
@@ -207,56 +207,6 @@ function rowsChart(width, rows, { scale, dots, reference }) {
   return chart;
 }
 
-// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]]
-// } options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
-function curvesChart(width, series, options) {
-  const [top, height] = [22, 310];
-  const y = options.y(height - 44, top);
-  const left = Math.max(40, ...y.ticks.map(([, words]) => words.length * CHARACTER + 12));
-  const [right, bottom] = [width - 14, height - 44];
-  const x = options.x(left, right);
-  const chart = canvas(width, height);
-  chart.append(
-    ...across(x, top, bottom, width),
-    ...y.ticks.flatMap(([value, words]) => [
-      line(left, y.at(value), right, y.at(value), "grid"),
-      label(left - 8, y.at(value) + 4, words, "tick", "end"),
-    ]),
-    label(2, 12, shortened(options.yName, width), "tick"),
-    label(right, height - 6, shortened(options.xName, width), "tick", "end"),
-  );
-  for (const { className, paths, dots, whiskers } of series) {
-    const place = ([a, b]) => `${x.at(a).toFixed(1)},${y.at(b).toFixed(1)}`;
-    chart.append(
-      ...list(whiskers).map(([at, low, high]) =>
-        line(x.at(at), y.at(low), x.at(at), y.at(high), `whisker ${className}`),
-      ),
-      ...list(paths).map((path) =>
-        sv("polyline", { points: path.map(place).join(" "), class: `mark curve ${className}` }),
-      ),
-      ...list(dots).map(([a, b, r]) =>
-        sv("circle", { cx: x.at(a), cy: y.at(b), r: r || 1.8, class: `mark bar ${className}` }),
-      ),
-    );
-  }
-  const { hits } = options;
-  hits.forEach((hit, n) => {
-    const along = finite(hit.x);
-    const at = (other) => (along ? x.at(other.x) : y.at(other.y));
-    const [first, last] = along ? [left, right] : [bottom + 6, top - 8];
-    const from = n ? (at(hits[n - 1]) + at(hit)) / 2 : first;
-    const to = n + 1 < hits.length ? (at(hits[n + 1]) + at(hit)) / 2 : last;
-    const area = along
-      ? box(from, to, top, bottom - top, "hit")
-      : box(left, right, Math.min(from, to), Math.abs(from - to), "hit");
-    const cross = along
-      ? line(at(hit), top, at(hit), bottom, "cross")
-      : line(left, at(hit), right, at(hit), "cross");
-    chart.append(says(sv("g", { class: "says" }, area, cross), hit.lines));
-  });
-  return chart;
-}
-
 // ---- pieces of the page
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -267,11 +217,6 @@ const machine = data.machine || {};
 const untraced =
   machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
 
-function choice(title, options, change) {
-  const select = el("select", {}, options.map((name, n) => el("option", { value: n }, name)));
-  select.addEventListener("change", () => change(Number(select.value)));
-  return el("label", { class: "choice" }, el("span", {}, title), select);
-}
 const key = (entries) =>
   el(
     "ul",
@@ -282,13 +227,12 @@ const key = (entries) =>
 // Every figure of the page, so that a new width draws all of them again.
 const figures = [];
 // `draw(width)` gives a chart.
-function figure({ kind, title, how, controls, legend, draw }) {
+function figure({ kind, title, how, legend, draw }) {
   const plot = el("div", { class: "plot" });
   const card = el(
     "figure",
     { id: `figure-${figures.length + 1}`, "data-chart": kind },
     el("figcaption", {}, el("h3", {}, marked(title)), how && el("p", { class: "how" }, how)),
-    controls && el("div", { class: "controls" }, controls),
     legend,
     plot,
   );
@@ -375,30 +319,7 @@ function speedupRow(name, relative, more) {
   const lines = [interval(relative), `verdict: ${wordsOf(relative.verdict)}`];
   return { name, value, low, high, shown: against(relative), className: "s-plain", lines, ...more };
 }
-function overview() {
-  if (!runs.some((run) => run.finding && run.finding.first) || runs.length < 2) return;
-  const rows = runs.map((run) => {
-    const { first, sentence } = run.finding || {};
-    const missing = text(sentence) || "no finding: too little was measured";
-    if (!first) return { name: placeName(run.place), missing, lines: [missing] };
-    const lines = [text(first.way), `beside ${text(first.against)}: ${interval(first.speedup)}`];
-    return speedupRow(placeName(run.place), first.speedup, { className: "s-best", lines });
-  });
-  section(
-    "overview",
-    "All places at a glance",
-    figure({
-      kind: "overview",
-      title: "What the first step from the baseline gains, by place",
-      how:
-        "How many times as fast a durable way is as one that differs from it in one thing, with " +
-        "its 95% interval.",
-      draw: speedups(rows),
-    }),
-  );
-}
-
-// ---- a table: ways side by side, as bars, or as curves over a quantity
+// ---- a table: ways side by side
 
 const DURABLE = {
   seen: "yes: each acknowledgement's flush was seen",
@@ -414,7 +335,7 @@ const PICKS = ["s1", "s2", "s3", "s4", "s5", "s6"];
 const figureWords = ({ value, unit }) => amount(value, text(unit));
 
 // A table with its ways as the charts need them. Which ways stand out: the baseline, the best, and
-// all if they are few; on curves each series.
+// all if they are few.
 function viewOf(shown) {
   const unit = text(shown.unit);
   const isTime = unit.startsWith("ns");
@@ -437,8 +358,6 @@ function viewOf(shown) {
     };
   });
   const measured = ways.filter((way) => !way.missing && finite(way.value));
-  const onCurve = shown.x_name ? measured.filter((way) => finite(way.x)) : [];
-  const series = [...new Set(ways.map((way) => text(way.series)))];
   const named = (name) => measured.find((way) => way.key === name);
   const { best: known } = shown.finding || {};
   const base = named(shown.baseline);
@@ -446,19 +365,14 @@ function viewOf(shown) {
   const candidates = measured.filter((way) => !way.weak && (way !== base || !shown.baseline));
   const best = named(known) || candidates.sort(better)[0];
   const classes = new Map();
-  if (onCurve.length)
-    measured.forEach((way) =>
-      classes.set(way, ["s-best", "s-base", ...PICKS][series.indexOf(text(way.series)) % 8]));
-  else {
-    if (base) classes.set(base, "s-base");
-    if (best && best !== base) classes.set(best, "s-best");
-    const others = measured.filter((way) => !classes.has(way));
-    if (measured.length <= 8) others.forEach((way, n) => classes.set(way, PICKS[n]));
-  }
+  if (base) classes.set(base, "s-base");
+  if (best && best !== base) classes.set(best, "s-best");
+  const others = measured.filter((way) => !classes.has(way));
+  if (measured.length <= 8) others.forEach((way, n) => classes.set(way, PICKS[n]));
   const show = (value) => amount(value, unit);
   // On an axis, whose name has the unit.
   const tick = (value) => (isTime ? time(value) : show(value).replace(` ${unit}`, ""));
-  return { shown, unit, isTime, ways, measured, onCurve, series, base, best, classes, show, tick };
+  return { shown, unit, isTime, ways, measured, base, best, classes, show, tick };
 }
 
 function linesOf(way, show) {
@@ -500,54 +414,8 @@ function valuesFigure(view) {
   });
 }
 
-function curveFigure(view) {
-  const { shown, ways, onCurve, series, classes, show, tick, unit } = view;
-  const xName = text(shown.x_name);
-  const xShown = xName.startsWith("bytes") ? bytes : count;
-  const xs = [...new Set(onCurve.map((way) => way.x))].sort((a, b) => a - b);
-  const classOf = (name) => classes.get(onCurve.find((way) => text(way.series) === name));
-  const drawn = series.map((name) => {
-    const curve = onCurve.filter((way) => way.series === name).sort((a, b) => a.x - b.x);
-    return {
-      className: classOf(name),
-      paths: [curve.map((way) => [way.x, way.value])],
-      whiskers: curve.map((way) => [way.x, way.low, way.high]),
-      dots: curve.map((way) => [way.x, way.value]),
-    };
-  });
-  const hits = xs.map((x) => ({
-    x,
-    lines: [
-      `${xShown(x)} ${xName}`,
-      ...onCurve.filter((way) => way.x === x).flatMap((way) => [way.name, ...linesOf(way, show)]),
-    ],
-  }));
-  const draw = (width) => {
-    const every = Math.max(1, Math.ceil((xs.length * 44) / (width - 90)));
-    const scale = logarithmic(xs[0], xs[xs.length - 1], 2, xShown);
-    return curvesChart(width, drawn, {
-      x: (from, to) => ({
-        at: scale(from, to).at,
-        ticks: xs.filter((_, n) => n % every === 0).map((x) => [x, xShown(x)]),
-      }),
-      y: linear(Math.max(...onCurve.map((way) => way.high)), tick),
-      xName,
-      yName: inWords(unit),
-      hits,
-    });
-  };
-  return figure({
-    kind: "curve",
-    title: `${inWords(unit)} by ${xName}`,
-    how:
-      "Medians over rounds; the upright lines hold the middle half of them.",
-    legend: key(series.map((name) => [classOf(name), name || "all"])),
-    draw,
-  });
-}
-
-function speedupFigure({ shown, ways, best, classes, onCurve }) {
-  if (onCurve.length || !ways.some((way) => way.relative)) return null;
+function speedupFigure({ shown, ways, best, classes }) {
+  if (!ways.some((way) => way.relative)) return null;
   const base = text(shown.baseline) || "the baseline";
   const rows = ways.map((way) => {
     const more = { className: classes.get(way) || "s-plain", weak: way.weak };
@@ -575,150 +443,6 @@ function speedupFigure({ shown, ways, best, classes, onCurve }) {
   });
 }
 
-// The axis of a distribution: 0%, 90%, 99% and so on at equal distances.
-const nines = (share, total) => -Math.log10(Math.max(1 - share, 0.5 / total));
-const LEVELS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
-const levelWords = (share) => `${Number((share * 100).toFixed(4))}%`;
-function latencyAt(histogram, share) {
-  if (share === 0) return histogram.min_ns;
-  let seen = 0;
-  const at = list(histogram.buckets).find(([, n]) => {
-    seen += n;
-    return seen >= share * histogram.count;
-  });
-  return share === 1 || !at ? histogram.max_ns : Math.min(at[0], histogram.max_ns);
-}
-const hasCurve = (histogram) =>
-  histogram && histogram.count > 0 && list(histogram.buckets).length > 0;
-
-// ways: { name, histogram, className }, without a class in the background
-function distributionFigure(what, title, ways) {
-  const total = Math.max(...ways.map(({ histogram }) => histogram.count));
-  const high = nines(1, total);
-  const levels = LEVELS.filter((share) => nines(share, total) < high - 0.12);
-  const path = ({ histogram }) => {
-    let seen = 0;
-    const points = histogram.buckets.map(([ns, n]) => {
-      seen += n;
-      return [Math.min(ns, histogram.max_ns), nines(seen / histogram.count, histogram.count)];
-    });
-    return [[histogram.min_ns, 0], ...points];
-  };
-  const draw = (width) => {
-    const strong = ways.filter((way) => way.className);
-    const drawn = [...ways.filter((way) => !way.className), ...strong];
-    const hits = [...levels, 1].map((share) => ({
-      y: nines(share, total),
-      lines: [
-        share === 1
-          ? `the slowest ${what}`
-          : share
-            ? `${levelWords(share)} of ${what}s took at most`
-            : `the fastest ${what}`,
-        ...strong.map((way) => `${way.name}: ${time(latencyAt(way.histogram, share))}`),
-      ],
-    }));
-    return curvesChart(
-      width,
-      drawn.map((way) => ({ className: way.className || "context", paths: [path(way)] })),
-      {
-        x: logarithmic(
-          Math.min(...ways.map(({ histogram }) => histogram.min_ns)),
-          Math.max(...ways.map(({ histogram }) => histogram.max_ns)),
-          10,
-          time,
-        ),
-        y: (from, to) => ({
-          at: (value) => from + (value / high) * (to - from),
-          ticks: levels.map((share) => [nines(share, total), levelWords(share)]),
-        }),
-        xName: `time of one ${what}`,
-        yName: `share of ${what}s that took at most this long`,
-        hits,
-      },
-    );
-  };
-  return figure({
-    kind: "distribution",
-    title,
-    how:
-      `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. ` +
-      "Further left is faster.",
-    legend: key(ways.filter((way) => way.className).map((way) => [way.className, way.name])),
-    draw,
-  });
-}
-
-function overTimeFigure({ measured, classes, isTime }) {
-  const shown = measured.filter(
-    (way) => classes.get(way) && way.rounds.some((one) => finite(one.slowest_ns)),
-  );
-  const rows = shown.flatMap((way) =>
-    way.rounds.map((one) => ({
-      way,
-      number: one.number,
-      each: one.total_ns / Math.max(1, one.commits),
-      slowest: one.slowest_ns || 0,
-    })),
-  );
-  const last = Math.max(0, ...rows.map(({ number }) => number)) + 1;
-  if (!isTime || last < 2) return null;
-  const series = (way) => {
-    const own = rows.filter((row) => row.way === way);
-    return {
-      className: classes.get(way),
-      paths: [own.map(({ number, each }) => [number + 0.5, each])],
-      dots: own.map(({ number, slowest }) => [number + 0.5, slowest]),
-    };
-  };
-  const said = ({ way, each, slowest }) =>
-    `${way.name}: mean ${time(each)}, slowest ${time(slowest)}`;
-  const hits = [...Array(last).keys()].map((n) => ({
-    x: n + 0.5,
-    lines: [`round ${n + 1}`, ...rows.filter(({ number }) => number === n).map(said)],
-  }));
-  const draw = (width) => {
-    const every = Math.ceil(last / Math.max(1, (width - 70) / 26));
-    return curvesChart(width, shown.map(series), {
-      x: (from, to) => ({
-        at: (value) => from + (value / last) * (to - from),
-        ticks: hits.filter((_, n) => n % every === 0).map(({ x }) => [x, String(x + 0.5)]),
-      }),
-      y: logarithmic(
-        Math.min(...rows.map(({ each }) => each)),
-        Math.max(...rows.map(({ each, slowest }) => Math.max(each, slowest))),
-        10,
-        time,
-      ),
-      xName: "round of the run",
-      yName: "time of a commit: mean, slowest",
-      hits,
-    });
-  };
-  return figure({
-    kind: "over-time",
-    title: "Commit times from round to round: drift shows as a slope, stalls as dots far above",
-    how: "Each round: the mean as a line, its slowest commit as a dot.",
-    draw,
-  });
-}
-
-function spreadFigure({ measured, classes, best, base, unit }) {
-  const curves = measured.filter((way) => hasCurve(way.latency));
-  const what = unit === "ns per commit" ? "commit" : "operation";
-  const ways = curves.map((way) => ({
-    name: way.name,
-    histogram: way.latency,
-    className: classes.get(way),
-  }));
-  const p99 = best && base && best !== base && hasCurve(best.latency) && hasCurve(base.latency);
-  const title = p99
-    ? `99 of 100 ${what}s take at most ${time(best.latency.p99_ns)} by \`${best.key}\`, ` +
-      `${time(base.latency.p99_ns)} by \`${base.key}\``
-    : `How the times of single ${what}s spread`;
-  return ways.length > 0 && distributionFigure(what, title, ways);
-}
-
 // ---- the bill of a commit: what reached the device
 
 const KINDS = [
@@ -734,19 +458,13 @@ const KINDS = [
   ["k-otherread", "other-read"],
   ["k-flush", "flush"],
 ];
-function kindClass(what) {
-  const known = KINDS.find(([, kind]) => kind === what);
-  if (known) return known[0];
-  if (what.includes("flush")) return "k-flush";
-  return what.includes("read") ? "k-otherread" : "k-other";
-}
 const kindWords = (kind) => text(kind).replaceAll("-", " ");
 const requestsOf = (layer, kind) => (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
-function billFigure(cells, role) {
+function billFigure(cells) {
   const views = cells.map((cell) => {
     const { bill } = cell;
-    const layer = bill && list(bill.layers).find((one) => text(one.role) === role);
-    if (!layer) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
+    if (!bill) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
+    const { layer } = bill;
     const each = (n) => n / Math.max(1, bill.commits || 0);
     let end = 0;
     const parts = KINDS.map(([className, kind]) => {
@@ -786,7 +504,7 @@ function billFigure(cells, role) {
   const top = Math.max(...views.map((view) => view.end || 0));
   return figure({
     kind: "bill",
-    title: `What one commit costs the ${role || "device"}: requests by kind`,
+    title: "What one commit costs the device: requests by kind",
     how:
       "Requests per commit as one bar, from the kernel's tracepoints, in passes of their own that " +
       "are not timed.",
@@ -794,19 +512,14 @@ function billFigure(cells, role) {
     draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
   });
 }
-function billFigures(cells) {
-  const billed = cells.filter((cell) => cell.bill && list(cell.bill.layers).length);
+function billOf(cells) {
   const why = untraced || "this result has no counts of what reached the device";
-  if (!billed.length) return [absent(`No bill: ${why}.`)];
-  const roles = new Set(
-    billed.flatMap((cell) => cell.bill.layers.map((layer) => text(layer.role))),
-  );
-  return [...roles].map((role) => billFigure(cells, role));
+  return cells.some((cell) => cell.bill) ? billFigure(cells) : absent(`No bill: ${why}.`);
 }
 
 function tableSection(shown, n) {
   const view = viewOf(shown);
-  const { ways, measured, onCurve } = view;
+  const { ways, measured } = view;
   const named = text(shown.title) || text(shown.name) || "Measured ways";
   const place = placeName(shown.place);
   section(
@@ -815,72 +528,12 @@ function tableSection(shown, n) {
     sentenceOf(shown),
     measured.length
       ? [
-          (onCurve.length ? curveFigure : valuesFigure)(view),
+          valuesFigure(view),
           speedupFigure(view),
-          spreadFigure(view),
-          overTimeFigure(view),
-          isWriting(shown) && billFigures(ways),
+          isWriting(shown) && billOf(ways),
         ]
       : absent("Nothing was measured here."),
   );
-}
-
-// ---- one commit, request by request: two ways on one axis of time
-
-function timelineSection() {
-  const all = tables.flatMap((shown) =>
-    list(shown.ways)
-      .filter(({ bill }) => bill && list(bill.timeline).length)
-      .map(({ name, bill }) => ({
-        name: tables.length > 1 ? `${placeName(shown.place)}: ${name}` : text(name),
-        commit: bill.timeline[0],
-      })),
-  );
-  if (!all.length) return;
-  const chosen = [0, all.length - 1];
-  const rows = () =>
-    chosen.flatMap((n) => {
-      const { name, commit } = all[n];
-      const requests = list(commit.requests).map((request) => {
-        const from = request.issued_ns || 0;
-        const to = finite(request.completed_ns) ? request.completed_ns : commit.total_ns;
-        const size = request.bytes ? bytes(request.bytes) : "";
-        return {
-          name: `${kindWords(request.what)}, ${text(request.device)}`,
-          parts: [{ from, to, className: kindClass(text(request.what)) }],
-          shown: size,
-          lines: [
-            `by ${text(request.who)}, ${time(from)} after the commit began`,
-            finite(request.completed_ns) ? `it took ${time(to - from)}` : "no completion seen",
-            size && `${size} at sector ${count(request.sector)}, flags ${text(request.flags)}`,
-          ],
-        };
-      });
-      const acknowledged = `acknowledged after ${time(commit.total_ns)}`;
-      const whole = { from: 0, to: commit.total_ns || 0, className: "k-commit" };
-      return [
-        { name, parts: [whole], shown: time(commit.total_ns), lines: [acknowledged] },
-        ...requests,
-      ];
-    });
-  const end = () => Math.max(1, ...rows().map(({ parts }) => parts[0].to));
-  const names = all.map(({ name }) => name);
-  const pick = (place) => (n) => {
-    chosen[place] = n;
-    card.paint();
-  };
-  const controls = [choice("Above", names, pick(0)), choice("Below", names, pick(1))];
-  controls[1].querySelector("select").value = String(chosen[1]);
-  const card = figure({
-    kind: "timeline",
-    title: "What the device does during one commit: two ways on one axis of time",
-    how:
-      "The first bar is the commit, each below it a request, from the device's getting it to its " +
-      "completion. Traced commits are a little slower than timed ones.",
-    controls,
-    draw: (width) => rowsChart(width, rows(), { scale: linear(end(), time) }),
-  });
-  section("timeline", "One commit, request by request", card);
 }
 
 // ---- when it was measured
@@ -892,11 +545,9 @@ const started = finite(data.started_unix_s) && data.started_unix_s > 0
 
 document.getElementById("when").textContent = started;
 disksSection();
-overview();
 // Facts without rounds are in the text below.
 tables.filter((one) => !list(one.ways).some((way) => list(way.facts).length && !list(way.rounds).length))
   .forEach(tableSection);
-timelineSection();
 
 const paintAll = () => figures.forEach((card) => card.paint());
 paintAll();

@@ -58,18 +58,3 @@ fn a_name_cannot_become_a_part_of_the_page() {
     assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
     assert_eq!(data(&page)["tables"][0]["place"]["directory"], NASTY);
 }
-
-#[test]
-fn a_large_result_has_fewer_points_and_every_commit() {
-    let mut result = samples::result();
-    // Every latency different: as many buckets as a histogram can have.
-    let mut commit = crate::histogram::Recorder::new();
-    (0..400_000u64).for_each(|n| commit.record(20_000 + n * n % 99_999_989));
-    let commit = commit.finish();
-    result.tables[0].ways[0].latency = Some(commit.clone());
-    let latency = &data(&of(&result))["tables"][0]["ways"][0]["latency"];
-    let buckets = latency["buckets"].as_array().expect("buckets");
-    assert!((shrink::POINTS / 2..=shrink::POINTS).contains(&buckets.len()), "{}", buckets.len());
-    let count: u64 = buckets.iter().filter_map(|bucket| bucket[1].as_u64()).sum();
-    assert_eq!((count, &latency["p99_ns"]), (400_000, &commit.p99_ns.into()));
-}

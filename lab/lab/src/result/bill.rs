@@ -1,4 +1,4 @@
-//! The record of a bill: the requests of a number of commits to each device, by kind and submitter,
+//! The record of a bill: the requests of a number of commits to the devices, by kind and submitter,
 //! and whether flushes covered the acknowledgements.
 //!
 //! *Owns*: the data. *May not touch*: how requests are attributed (`crate::bill`).
@@ -53,14 +53,10 @@ impl Tally {
 pub struct Bill {
     /// Commits in it.
     pub commits: u64,
-    /// One: of the file system's devices.
-    pub layers: Vec<LayerBill>,
+    /// The requests to the file system's devices.
+    pub layer: LayerBill,
     /// Trace events that the kernel dropped; if any, the bill is not complete.
     pub lost_events: u64,
-    /// io_uring requests that the kernel handed to a worker thread.
-    pub uring_punts: Option<u64>,
-    /// A few commits, request by request.
-    pub timeline: Vec<TimelineCommit>,
     /// What a reader should know about this bill.
     pub notes: Vec<String>,
 }
@@ -147,7 +143,7 @@ impl Kind {
 /// wrote.
 pub(crate) const OUR_WRITES: [Kind; 3] = [Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite];
 
-/// One device's part of a bill. Totals over all commits.
+/// The requests to one device, or to those of one file system. Totals over all commits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LayerBill {
     /// Device name: `loop0`.
@@ -160,8 +156,6 @@ pub struct LayerBill {
     pub fua_writes: u64,
     /// All writes of all processes, of all kinds.
     pub all_writes: Tally,
-    /// All reads of all processes.
-    pub all_reads: Tally,
     /// Who submitted what, most first.
     pub submitters: Vec<Submitter>,
     /// The same span by the device's own counters.
@@ -218,36 +212,4 @@ pub struct CrossCheck {
     pub traced_read_sectors: u64,
     /// Sectors read by the counters.
     pub counted_read_sectors: u64,
-}
-
-/// One commit, request by request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TimelineCommit {
-    /// Which commit of the pass.
-    pub number: u64,
-    /// From its start to its acknowledgement.
-    pub total_ns: u64,
-    /// Its requests, by time.
-    pub requests: Vec<TimelineRequest>,
-}
-
-/// One request of a timeline.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TimelineRequest {
-    /// Device name.
-    pub device: String,
-    /// Issued to the device, after the commit's start.
-    pub issued_ns: u64,
-    /// Completed by the device; `None` if that was not seen before the next commit.
-    pub completed_ns: Option<u64>,
-    /// What it was.
-    pub what: Kind,
-    /// First sector (512 B units).
-    pub sector: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Flags as the kernel prints them.
-    pub flags: String,
-    /// Who submitted it.
-    pub who: String,
 }

@@ -1,4 +1,4 @@
-//! The bill in detail: the requests of each way's commits to each device, and who made them.
+//! The bill in detail: the requests of each way's commits, and who made them.
 //!
 //! *Owns*: the lines of the bill. *May not touch*: how requests are attributed.
 
@@ -32,21 +32,11 @@ pub fn render_bill(table: &Table, width: usize) -> String {
 fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
     let text = format!("{name}: {} commits, traced at the block layer", bill.commits);
     paragraph(out, width, "", &text);
-    if bill.commits == 0 || bill.layers.is_empty() {
-        paragraph(out, width, "  ", "nothing was counted");
-    } else {
-        counts(bill, width, out);
+    match bill.commits {
+        0 => paragraph(out, width, "  ", "nothing was counted"),
+        commits => counts(&bill.layer, commits as f64, width, out),
     }
-    for layer in &bill.layers {
-        details(layer, width, out);
-    }
-    if let Some(punts) = bill.uring_punts {
-        let each = per(punts as f64 / bill.commits.max(1) as f64);
-        let text = format!(
-            "io_uring: {punts} requests ({each} per commit) went to a worker of the kernel"
-        );
-        paragraph(out, width, "  ", &text);
-    }
+    details(&bill.layer, width, out);
     if bill.lost_events > 0 {
         let text = format!("{} trace events were lost: the bill is not complete", bill.lost_events);
         paragraph(out, width, "  ! ", &text);
@@ -56,36 +46,21 @@ fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
     }
 }
 
-type Line = (&'static str, Tally);
-
-/// The lines of a device: each kind; a kind that no device has is left out.
-fn lines(layer: &LayerBill) -> Vec<Line> {
+/// The requests of each kind that there are.
+fn counts(layer: &LayerBill, commits: f64, width: usize, out: &mut String) {
     let kinds = Kind::ALL.iter().map(|&kind| (kind.words(), layer.of(&[kind])));
     let fua = Tally { requests: layer.fua_writes, bytes: 0 };
-    kinds.chain([("of these with FUA", fua)]).collect()
-}
-
-fn counts(bill: &Bill, width: usize, out: &mut String) {
-    let all: Vec<Vec<Line>> = bill.layers.iter().map(lines).collect();
-    let is_shown = |at: &usize| all.iter().any(|lines| lines[*at].1.requests > 0);
-    let shown: Vec<usize> = (0..all[0].len()).filter(is_shown).collect();
-    let names = shown.iter().map(|&at| all[0][at].0.to_owned());
-    let mut grid = Grid::new("per commit", names);
-    let commits = bill.commits as f64;
-    for (index, (layer, lines)) in bill.layers.iter().zip(&all).enumerate() {
-        let requests = |&at: &usize| per(lines[at].1.requests as f64 / commits);
-        let rank = index as u32 * 2;
-        grid.column(&layer.device, rank, shown.iter().map(requests));
-        let size = |&at: &usize| match lines[at].1.bytes {
-            0 => String::new(),
-            total => bytes(total as f64 / commits),
-        };
-        grid.column("bytes", rank + 1, shown.iter().map(size));
-    }
-    let dropped = grid.render(width, out);
-    if !dropped.is_empty() {
-        paragraph(out, width, "  ", "no room for the bytes: --json has them");
-    }
+    let shown = kinds.chain([("of these with FUA", fua)]).filter(|(_, tally)| tally.requests > 0);
+    let shown: Vec<(&str, Tally)> = shown.collect();
+    let mut grid = Grid::new("per commit", shown.iter().map(|(words, _)| (*words).to_owned()));
+    let requests = |(_, tally): &(&str, Tally)| per(tally.requests as f64 / commits);
+    grid.column(&layer.device, 0, shown.iter().map(requests));
+    let size = |(_, tally): &(&str, Tally)| match tally.bytes {
+        0 => String::new(),
+        total => bytes(total as f64 / commits),
+    };
+    grid.column("bytes", 0, shown.iter().map(size));
+    grid.render(width, out);
 }
 
 fn details(layer: &LayerBill, width: usize, out: &mut String) {

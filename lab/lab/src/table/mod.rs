@@ -4,17 +4,17 @@
 //! numbers (they come from the result), terminals, files.
 
 mod bill;
-mod claims;
 mod grid;
 pub(crate) mod numbers;
 #[cfg(test)]
 pub(crate) mod samples;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod ways;
 
 pub use bill::render_bill;
-pub use claims::{render_articles, render_claims};
+pub use statements::{render_articles, render_statements};
 
 use crate::result::{Finding, LabResult, Place, Table};
 use crate::warnings::DISK_FULL_WARNING;
@@ -51,8 +51,8 @@ pub fn render(result: &LabResult, width: usize) -> String {
 /// All that the lab prints of a result: answers, tables, bills.
 pub fn everything(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
-    if !result.claims.is_empty() {
-        out.push_str(&render_claims(result, width));
+    if !result.statements.is_empty() {
+        out.push_str(&render_statements(result, width));
         out.push('\n');
     }
     out.push_str(&render(result, width));

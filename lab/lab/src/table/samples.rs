@@ -91,34 +91,7 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
         }),
         ..LayerBill::default()
     };
-    Bill {
-        commits: COMMITS,
-        layers: vec![layer],
-        lost_events: 0,
-        uring_punts: None,
-        timeline: vec![timeline_commit()],
-        notes: vec![],
-    }
-}
-
-/// A commit that the disk acknowledged after the program: its flush ended later.
-fn timeline_commit() -> TimelineCommit {
-    let request = |device: &str, what, from, to, bytes| TimelineRequest {
-        device: device.into(),
-        issued_ns: from,
-        completed_ns: to,
-        what,
-        sector: 2_359_296 + from,
-        bytes,
-        flags: "WSM".into(),
-        who: "jbd2/loop0-8".into(),
-    };
-    let requests = vec![
-        request("loop0", Kind::DataWrite, 8_200, Some(61_000), 4096),
-        request("loop0", Kind::JournalWrite, 70_300, None, 8192),
-        request("loop0", Kind::Flush, 66_000, Some(240_000), 0),
-    ];
-    TimelineCommit { number: 17, total_ns: 190_000, requests }
+    Bill { commits: COMMITS, layer, lost_events: 0, notes: vec![] }
 }
 
 /// A run with every kind of way.
@@ -214,11 +187,6 @@ pub(crate) fn result() -> LabResult {
             .into(),
         why: Some("a commit costs 1.0 writes (4.0 KiB) and 1.0 flushes".into()),
         best: Some("reuse direct o-dsync".into()),
-        first: Some(Compared {
-            way: "reuse fdatasync".into(),
-            against: "new fdatasync".into(),
-            speedup: Relative::with_interval(3.2, (3.11, 3.31), Verdict::Faster),
-        }),
     };
     LabResult {
         preamble: Preamble {

@@ -26,7 +26,10 @@ fn assert_says(line: &str, words: &[&str], text: &str) {
 
 #[test]
 fn a_run_says_the_time_the_interval_the_bill_and_the_verdict_of_each_way() {
-    let text = render_table(&samples::run(), 140);
+    let best = Some("reuse direct o-dsync".to_owned());
+    let finding = Some(Finding { best, ..Finding::default() });
+    let text = render_table(&Table { finding, ..samples::run() }, 140);
+    assert_says(row(&text, "reuse direct o-dsync"), &["best"], &text);
     assert_says(row(&text, "way"), &["speedup", "durable", "data", "journal", "flush"], &text);
     assert_says(row(&text, "reuse fdatasync"), &["..", "yes"], &text);
     assert_says(row(&text, "reuse none"), &["tie", "NO"], &text);
@@ -35,51 +38,39 @@ fn a_run_says_the_time_the_interval_the_bill_and_the_verdict_of_each_way() {
     assert!(narrow.contains("speedup") && narrow.contains("not shown"), "{narrow}");
 }
 
-/// What the figures of a table are is in its head.
+/// What the figures of a table are is in its heads: the times and the counts of a table of MiB are
+/// for each MiB.
 #[test]
-fn the_head_of_a_table_has_its_unit() {
+fn the_head_of_a_column_has_its_unit() {
+    let head = |table: &Table, head: &str| {
+        let text = render_table(table, 250);
+        let heads = row(&text, "way").trim_end();
+        assert!(heads.split("  ").any(|one| one.trim() == head), "{head}\n{text}");
+    };
+    let mut run = samples::run();
     for (unit, wanted) in [
-        (Unit::BytesPerS, " bytes/s"),
-        (Unit::OperationsPerS, " operations/s"),
-        (Unit::NsPerOp, " per operation, us"),
-        (Unit::NsPerMib, " per MiB, us"),
+        (Unit::BytesPerS, "bytes/s"),
+        (Unit::OperationsPerS, "operations/s"),
+        (Unit::NsPerOp, "per operation, us"),
+        (Unit::NsPerMib, "per MiB, us"),
     ] {
-        let run = Table { unit, ..samples::run() };
-        let text = render_table(&run, 140);
-        assert_says(row(&text, "way"), &[wanted], &text);
+        run.unit = unit;
+        head(&run, wanted);
     }
-}
-
-/// So have its further columns: the times and the counts of a table of MiB are for each MiB.
-#[test]
-fn the_head_of_a_further_figure_has_its_unit() {
-    let mut run = Table { unit: Unit::OperationsPerS, ..samples::run() };
-    for (name, unit, head) in [
+    for (name, unit, wanted) in [
         ("system time", Unit::NsPerMib, "system time, us/MiB"),
         ("page faults", Unit::PerMib, "page faults/MiB"),
-        ("user time", Unit::NsPerOp, "user time, us/op"),
         ("sync p50", Unit::Ns, "sync p50, us"),
-        ("CPU time", Unit::NsPerLine, "CPU time, us/line"),
         ("reads", Unit::PerSecond, "reads/s"),
         ("reads", Unit::Percent, "reads %"),
         ("records per flush", Unit::PerFlush, "records per flush"),
-        ("memory", Unit::Bytes, "memory"),
     ] {
         run.ways.iter_mut().for_each(|way| way.figures = vec![figure(name, unit, 1e6)]);
-        assert_head(&run, head);
+        head(&run, wanted);
     }
-    let of_one = [figure("reads", Unit::PerSecond, 1.0), figure("reads", Unit::Percent, 50.0)];
-    (run.ways[0].figures, run.ways[1].figures) = of_one.map(|one| vec![one]).into();
-    ["reads/s", "reads %"].iter().for_each(|head| assert_head(&run, head));
     run.unit = Unit::NsPerCommit;
     run.ways[0].figures = vec![figure("minor faults", Unit::PerOp, 1.0)];
-    assert_head(&run, "minor faults/commit");
-}
-
-fn assert_head(table: &Table, head: &str) {
-    let text = render_table(table, 250);
-    let heads = row(&text, "way").trim_end();
-    assert!(heads.split("  ").any(|one| one.trim() == head), "{head}\n{text}");
+    head(&run, "minor faults/commit");
 }
 
 /// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was
@@ -88,8 +79,8 @@ fn assert_head(table: &Table, head: &str) {
 fn what_the_kernel_wrote_for_nobody_knows_whom_is_unknown_and_not_zero() {
     let mut run = samples::run();
     let bill = run.ways[2].bill.as_mut().expect("a bill");
-    bill.layers[0].requests.insert(Kind::UnattributedWrite, samples::tally(2048, 2048 * 4096));
-    bill.layers[0].requests.remove(&Kind::MetadataWrite);
+    bill.layer.requests.insert(Kind::UnattributedWrite, samples::tally(2048, 2048 * 4096));
+    bill.layer.requests.remove(&Kind::MetadataWrite);
     let text = render_table(&run, 160);
     assert_says(row(&text, "way"), &["metadata", "flush"], &text);
     assert_says(row(&text, "reuse fdatasync"), &["0.00?"], &text);
@@ -163,46 +154,6 @@ fn ugly_numbers(way: &mut Way, index: usize) {
     if let Some(bill) = &mut way.bill {
         bill.commits = u64::from(index != 1);
         let tally = samples::tally(u64::MAX / 2, u64::MAX / 2);
-        bill.layers[0].requests.insert(Kind::DataWrite, tally);
-        if index == 3 {
-            bill.layers.clear();
-        }
+        bill.layer.requests.insert(Kind::DataWrite, tally);
     }
-}
-
-/// Ways of other work: a pool of threads.
-fn pool() -> Table {
-    let way = |name: &str, x: f64, per_s: f64| Way {
-        series: "pool".into(),
-        x: Some(x),
-        relative: (x > 2.0).then(|| Relative::with_interval(2.0, (1.94, 2.07), Verdict::Faster)),
-        figures: vec![
-            figure("context switches", Unit::PerOp, 2.345),
-            figure("system time", Unit::NsPerOp, 12_345.0),
-        ],
-        ..samples::timed(name, [1e9 / per_s; 5])
-    };
-    let missing = Some("this kernel has none".into());
-    Table {
-        name: "pool".into(),
-        unit: Unit::OperationsPerS,
-        baseline: Some("pool, 2 threads".into()),
-        rounds: 5,
-        ways: vec![
-            way("pool, 2 threads", 2.0, 30_000.0),
-            way("pool, 8 threads", 8.0, 60_000.0),
-            Way { name: "io_uring".into(), missing, ..Way::default() },
-        ],
-        finding: Some(Finding { best: Some("pool, 8 threads".into()), ..Finding::default() }),
-        ..Table::default()
-    }
-}
-
-#[test]
-fn marks_figures_and_reasons_stand_in_their_place() {
-    let text = render_table(&pool(), 120);
-    let words = ["60,000", "best", "2.00", "1.94..2.07", "2.35", "12.3"];
-    assert_says(row(&text, "pool, 8 threads"), &words, &text);
-    assert!(!row(&text, "pool, 2 threads").contains("best"), "{text}");
-    assert_says(row(&text, "io_uring"), &["this kernel has none"], &text);
 }

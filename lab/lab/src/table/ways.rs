@@ -130,7 +130,7 @@ pub(super) fn latencies(ways: &[Way], unit: TimeUnit, ranks: [u32; 4], grid: &mu
 /// A way's bill at the file system's own device.
 fn own_layer(way: &Way) -> Option<(&Bill, &LayerBill)> {
     let bill = way.bill.as_ref().filter(|bill| bill.commits > 0)?;
-    Some((bill, bill.layers.first()?))
+    Some((bill, &bill.layer))
 }
 
 /// Our writes that are neither the file's data nor the journal's.
@@ -209,7 +209,6 @@ fn each(unit: Unit, operation: &'static str) -> &'static str {
         Unit::NsPerCommit => "/commit",
         Unit::NsPerOp | Unit::PerOp => operation,
         Unit::NsPerMib | Unit::PerMib => "/MiB",
-        Unit::NsPerLine => "/line",
         Unit::PerSecond => "/s",
         _ => "",
     }

@@ -7,21 +7,18 @@
 //! takes the full number.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::support::{can_bill, not_run};
 use inkstone::{Log, Options};
 use inkstone_io::Directory;
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
-use inkstone_lab::log::bill::{LogBill, by_trace};
-use inkstone_lab::log::load::{Task, Worker};
-use inkstone_lab::pass::Limits;
+use inkstone_lab::log_bill::{LogBill, by_trace};
 use inkstone_lab::result::Kind;
 use inkstone_lab::site::OpenSite;
 use inkstone_lab::stage::WayError;
 
-const RECORD_BYTES: u64 = 128;
+const RECORD: [u8; 128] = [0xA7; 128];
 /// The bytes of a group of one such record in its segment.
 const GROUP_BYTES: u64 = 200;
 /// One more than wanted: the first segment is entered before.
@@ -47,13 +44,9 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
     while log.stats().ready < READY {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let stop = AtomicBool::new(false);
-    let task = Task { log: &log, path: &path, keep_bytes: u64::MAX, stop: &stop };
-    let mut worker = Worker::new(RECORD_BYTES, 1);
     // The first commit may include what the creation of the log left in the file system.
-    task.run(std::slice::from_mut(&mut worker), Limits { commits: 1, time: Duration::MAX })?;
-    let limits = Limits { commits: commits(), time: Duration::MAX };
-    let bill = by_trace(&open.site, &task, &mut worker, limits)?;
+    log.append_durable(&RECORD).expect("appended");
+    let bill = by_trace(&open.site, (&log, &path), &RECORD, commits())?;
     let stats = log.stats();
     assert_eq!((stats.pool_empty, stats.segments_fallocated), (0, 0), "a file was always ready");
     log.close().expect("closed");

@@ -9,7 +9,7 @@ use inkstone_io::{Access, Durability, Reuse, Strategy};
 use inkstone_lab::command::{Context, ExperimentOptions, LabError, What, experiments, parts};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{DurableFinding, LabResult, Verdict};
+use inkstone_lab::result::{DurableFinding, LabResult};
 use inkstone_lab::rounds::Pace;
 use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
@@ -70,12 +70,9 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
         assert_eq!((way.rounds.len(), &way.missing), (5, &None), "{}", way.name);
         assert!(way.rounds.iter().all(|round| round.commits == 8));
         let latency = way.latency.as_ref().expect("timed one by one");
-        let buckets: u64 = latency.buckets.iter().map(|(_, count)| count).sum();
-        assert_eq!((latency.count, buckets), (40, 40), "the raw histogram is whole");
+        assert_eq!(latency.count, 40, "each commit is timed");
         let synced = !way.name.contains("no-sync");
         assert_eq!(way.figure("sync p50").is_some(), synced, "{}", way.name);
-        let slowest = way.rounds.iter().filter_map(|round| round.slowest_ns).max();
-        assert_eq!(slowest, Some(latency.max_ns), "{}", way.name);
     }
     let turns: Vec<Vec<u32>> =
         (0..5).map(|number| run.ways.iter().map(|way| way.rounds[number].turn).collect()).collect();
@@ -168,25 +165,6 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     let zeroing = result.tables.last().expect("zeroing");
     assert!(zeroing.name == "zeroing" && zeroing.has_content(), "{zeroing:?}");
     assert!(is_empty(directory.path()));
-}
-
-/// A/A: the same way twice, in runs of their own. One of them may be called faster in one run of
-/// twenty.
-#[test]
-fn equal_ways_are_not_told_apart() {
-    const RUNS: usize = 12;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let same = small(strategy(Reuse::Reuse, Durability::Fdatasync));
-    let called = |_| {
-        let plan = Plan { rounds: 7, ..plan(vec![same, same]) };
-        let result = run(directory.path(), plan).expect("a result");
-        let relative = result.tables[0].ways[1].relative;
-        let verdict = relative.expect("compared").verdict;
-        usize::from(matches!(verdict, Verdict::Faster | Verdict::Slower))
-    };
-    let different: usize = (0..RUNS).map(called).sum();
-    // Four or more of twelve happen by chance once in four hundred times, at 5% each.
-    assert!(different <= 3, "{different} of {RUNS}");
 }
 
 #[test]

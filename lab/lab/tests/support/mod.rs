@@ -69,10 +69,10 @@ pub(crate) fn writing(
 }
 
 /// One short round of each writing, and a bill of this many commits.
-pub(crate) fn plan(ways: Vec<Writing>, bill_commits: u64, timeline_commits: usize) -> Plan {
+pub(crate) fn plan(ways: Vec<Writing>, bill_commits: u64) -> Plan {
     let limits = Limits { commits: 4, time: Duration::from_secs(5) };
     let whole = Plan::new("bill", "a test", ways);
-    Plan { random_order: false, limits, bill_commits, timeline_commits, seed: 7, ..whole }
+    Plan { random_order: false, limits, bill_commits, seed: 7, ..whole }
 }
 
 /// The run of one part in this directory.

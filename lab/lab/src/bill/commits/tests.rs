@@ -38,11 +38,9 @@ fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableF
         overwrites: false,
         several: false,
         counted: None,
-        timeline_commits: 3,
     };
     let Billed { bill, durable, .. } = super::bill_of(&evidence);
-    assert_eq!(bill.timeline.len(), commits.len().min(3));
-    (bill.layers.into_iter().next().expect("one layer"), durable)
+    (bill.layer, durable)
 }
 
 fn data_and_flush() -> Vec<TraceEvent> {
@@ -75,43 +73,29 @@ fn durable_commits(durable: &DurableFinding) -> Option<u64> {
     if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
 }
 
+/// One that ends within a commit is caused by it, unless it ran so long that its timer had it
+/// begin; one that outlives the commit is somebody else's.
 #[test]
-fn a_transaction_inside_a_commit_is_caused_by_it() {
-    let mut events =
-        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-    // A sync that waits for the journal sends no flush of its own.
-    events.extend(
-        data_and_flush().into_iter().filter(|event| event.tid != ME || event.time_ns < 111),
-    );
-    events.extend([journal(125, 9, false), stats(125, 9, 4)]);
-    let (bill, _) = bill_of(events, &[(90, 130)]);
-    assert_eq!(bill.of(&[Kind::JournalWrite]), Tally { requests: 1, bytes: 8192 });
-    assert_eq!(bill.count(Kind::TimerJournalWrite), 0);
-}
-
-#[test]
-fn an_old_transaction_is_the_timers_even_inside_a_commit() {
-    let mut events =
-        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-    events.extend(data_and_flush());
-    events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
-    let (bill, durable) = bill_of(events, &[(90, 130)]);
-    assert_eq!((bill.count(Kind::JournalWrite), bill.count(Kind::TimerJournalWrite)), (0, 1));
-    assert_eq!(
-        durable_commits(&durable),
-        Some(1),
-        "a timer's write is nothing that was acknowledged"
-    );
-}
-
-#[test]
-fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
-    let mut events =
-        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
-    events.extend(data_and_flush());
-    events.extend([journal(200, 9, false), stats(200, 9, 12)]);
-    let (bill, _) = bill_of(events, &[(90, 130)]);
-    assert_eq!((bill.count(Kind::JournalWrite), bill.count(Kind::OtherJournalWrite)), (0, 1));
+fn a_transaction_is_of_its_commit_or_its_timers_or_somebody_elses() {
+    use Kind::{JournalWrite, OtherJournalWrite, TimerJournalWrite};
+    for (end_ns, running_ms, waits, kind) in [
+        (125, 4, true, JournalWrite),
+        (125, 5004, false, TimerJournalWrite),
+        (200, 12, false, OtherJournalWrite),
+    ] {
+        let mut events =
+            vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+        // A sync that waits for the journal sends no flush of its own.
+        let is_there = |event: &TraceEvent| !waits || event.tid != ME || event.time_ns < 111;
+        events.extend(data_and_flush().into_iter().filter(is_there));
+        events.extend([journal(end_ns, 9, false), stats(end_ns, 9, running_ms)]);
+        let (bill, durable) = bill_of(events, &[(90, 130)]);
+        let all = bill.of(&[JournalWrite, TimerJournalWrite, OtherJournalWrite]);
+        let one = Tally { requests: 1, bytes: 8192 };
+        assert_eq!((bill.of(&[kind]), all), (one, one), "{kind:?}");
+        // What nobody waited for is nothing that was acknowledged.
+        assert!(waits || durable_commits(&durable) == Some(1), "{kind:?}");
+    }
 }
 
 #[test]
@@ -358,11 +342,10 @@ fn the_journals_own_disk_is_in_the_bill() {
         overwrites: false,
         several: false,
         counted: None,
-        timeline_commits: 0,
     };
     let Billed { bill, durable, own, .. } = super::bill_of(&evidence);
     let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush];
-    assert_eq!(found.map(|kind| bill.layers[0].count(kind)), [1, 1, 3], "{bill:?}");
+    assert_eq!(found.map(|kind| bill.layer.count(kind)), [1, 1, 3], "{bill:?}");
     assert_eq!(own[&Kind::Flush].requests, 3);
     assert_eq!(durable_commits(&durable), Some(1));
 }

@@ -1,8 +1,8 @@
 //! The requests that the commits of a log's lone writer caused at the device, and separately those
 //! that prepared segments.
 //!
-//! *Owns*: the load's trace. *May not touch*: what a request was and whose
-//! (`crate::bill`).
+//! *Owns*: that writer, and its trace. *May not touch*: what a request was and whose
+//! (`crate::bill`), the log's internals: it uses the public interface, as a user's program would.
 //!
 //! The writer commits, for itself. The log's thread for files (`inkstone-files`) never commits: its
 //! writes and syncs are preparation, and so are the journal's writes for it.
@@ -10,16 +10,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use inkstone::Log;
+use inkstone_host::monotonic_ns;
 use inkstone_io::{Directory, File, OpenFile};
 
 use crate::bill::{Evidence, Layer, bill_of};
 use crate::billing::Devices;
-use crate::pass::Limits;
+use crate::pass::CommitSpan;
 use crate::result::{CrossCheck, Kind, Tally};
 use crate::site::Site;
 use crate::stage::WayError;
-
-use super::load::{Task, Worker};
 
 /// The requests of a log to its device.
 #[derive(Debug, Clone, Default)]
@@ -51,49 +51,56 @@ impl LogBill {
     }
 }
 
-/// Runs the load of one writer under trace and makes its bill.
+/// Appends the record so often under trace, each time waiting until it is durable, and makes the
+/// bill.
 ///
 /// # Errors
-/// Those of the load or the trace; there is no block device.
+/// Those of the log or the trace; there is no block device.
 pub fn by_trace(
     site: &Site,
-    task: &Task<'_>,
-    worker: &mut Worker,
-    limits: Limits,
+    (log, path): (&Log, &Path),
+    record: &[u8],
+    commits: u64,
 ) -> Result<LogBill, WayError> {
     let Some(devices) = Devices::of(site) else {
         return Err(WayError::Invalid("there is no block device to watch".into()));
     };
-    worker.spans = Some(Vec::new());
-    let changes_before = task.log.stats().segments;
+    let changes_before = log.stats().segments;
+    let append = |_| {
+        let start_ns = monotonic_ns();
+        let refused = |error: inkstone::Error| WayError::Invalid(error.to_string());
+        log.append_durable(record).map_err(refused)?;
+        Ok(CommitSpan { start_ns, ack_ns: monotonic_ns() })
+    };
     let traced = devices.traced(
-        |layer| add_files(layer, task.path),
-        || task.run(std::slice::from_mut(worker), limits),
+        |layer| add_files(layer, path),
+        || (0..commits).map(append).collect::<Result<Vec<CommitSpan>, WayError>>(),
     )?;
-    let slice = traced.done;
-    let committing: Vec<u32> = worker.thread.into_iter().collect();
-    let spans = worker.spans.take().unwrap_or_default();
     let billed = bill_of(&Evidence {
         trace: &traced.trace,
         layer: &traced.layer,
-        commits: &spans,
-        own_threads: &committing,
+        commits: &traced.done,
+        own_threads: &this_thread().into_iter().collect::<Vec<u32>>(),
         inode: None,
         promises: true,
         overwrites: true,
         several: false,
         counted: traced.counted,
-        timeline_commits: 0,
     });
-    let layer = billed.bill.layers.first();
     Ok(LogBill {
-        commits: slice.commits,
-        changes: task.log.stats().segments - changes_before,
-        cross_check: layer.and_then(|layer| layer.cross_check),
+        commits,
+        changes: log.stats().segments - changes_before,
+        cross_check: billed.bill.layer.cross_check,
         lost_events: billed.bill.lost_events,
         own: billed.own,
         apart: billed.apart,
     })
+}
+
+/// The id of the calling thread, if /proc shows it.
+fn this_thread() -> Option<u32> {
+    let link = std::fs::read_link(Path::new("/proc/thread-self")).ok()?;
+    link.file_name()?.to_str()?.parse().ok()
 }
 
 /// All files of a directory; of a log: segments, files that are ready or free.

@@ -1,4 +1,4 @@
-//! The answers to claims: one line of figures each, and below it the statement and its source.
+//! The answers to statements: one line of figures each, and below it the statement and its source.
 //!
 //! *Owns*: their layout. *May not touch*: answers.
 
@@ -9,23 +9,23 @@ use crate::experiment::statement::{Statement, statements};
 use crate::result::{Answer, Found, Judged, LabResult};
 
 /// The answers, how many there are of each, and the warnings.
-pub fn render_claims(found: &LabResult, width: usize) -> String {
+pub fn render_statements(found: &LabResult, width: usize) -> String {
     let mut out = String::new();
-    for answer in &found.claims {
+    for answer in &found.statements {
         one(&mut out, answer, width);
     }
     let all = [Judged::Confirmed, Judged::Refuted, Judged::CannotTell, Judged::NotRun];
     let counts = all.map(|verdict| {
-        let of_it = found.claims.iter().filter(|answer| answer.verdict == verdict);
+        let of_it = found.statements.iter().filter(|answer| answer.verdict == verdict);
         format!("{} {}", of_it.count(), verdict.words())
     });
-    let counts = format!("{} claims: {}", found.claims.len(), counts.join(", "));
+    let counts = format!("{} statements: {}", found.statements.len(), counts.join(", "));
     paragraph(&mut out, width, "", &counts);
-    let rule = "confirmed: the whole interval is in the claim's band; refuted: none of it is; \
+    let rule = "confirmed: the whole interval is in the statement's band; refuted: none of it is; \
                 cannot tell: part of it is, there were too few rounds, other programs used the \
                 machine, or the lab doubts what the run means. The intervals of one experiment's \
-                claims hold all at once in 95 of 100 runs. That of a count is what several passes \
-                counted.";
+                statements hold all at once in 95 of 100 runs. That of a count is what several \
+                passes counted.";
     paragraph(&mut out, width, "", rule);
     out.push_str(&render_warnings(found, width));
     closing(found, width, &mut out);
@@ -51,7 +51,7 @@ fn one(out: &mut String, answer: &Answer, width: usize) {
     out.push('\n');
 }
 
-/// The figure of a claim: `1.85 [1.49..2.03] times`, `2.02 metadata writes a commit`.
+/// The figure of an answer: `1.85 [1.49..2.03] times`, `2.02 metadata writes a commit`.
 fn figure(found: &Found) -> String {
     let interval = match found.low == found.high {
         true => String::new(),
@@ -85,16 +85,17 @@ pub fn render_articles(found: &LabResult) -> String {
         statements().iter().filter(|statement| statement.article.is_some()).collect();
     of_articles.sort_by_key(|statement| statement.article);
     for statement in of_articles {
-        let Some(answer) = found.claims.iter().find(|answer| answer.id == statement.id) else {
+        let Some(answer) = found.statements.iter().find(|answer| answer.id == statement.id) else {
             continue;
         };
         let seen =
             answer.found.as_ref().map(|found| format!(" {}, {}", figure(found), found.place));
         let why = answer.reason.as_ref().map(|why| format!(": {}", why.replace('|', "/")));
         out.push_str(&format!(
-            "| {} | {} | `inkstone lab claims --only {}` | {}{}{} |\n",
+            "| {} | {} | `inkstone lab experiment {}` ({}) | {}{}{} |\n",
             statement.article.unwrap_or_default(),
             statement.says,
+            statement.experiment.trim_start_matches('e'),
             statement.id,
             answer.verdict.words(),
             seen.unwrap_or_default(),
@@ -123,7 +124,7 @@ mod tests {
     fn the_articles_have_their_rows_and_statements_each_with_an_answer() {
         let mut found = crate::table::samples::result();
         let all: Vec<&Statement> = statements().iter().collect();
-        found.claims = crate::claims::answers(&all, &found, None);
+        found.statements = crate::answers::answers(&all, &found);
         let text = render_articles(&found);
         let articles = statements().iter().filter(|one| one.article.is_some()).count();
         assert!(articles >= 78, "{articles}");

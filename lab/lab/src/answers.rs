@@ -13,26 +13,16 @@
 
 use crate::bar::unknown_writes;
 use crate::experiment::statement::{Asks, Counted, Statement};
-use crate::result::{Answer, Bill, Found, Judged, Kind, LabResult, Round, Table, Unit, Way};
+use crate::result::{Answer, Bill, Found, Judged, Kind, LabResult, Round, Table, Way};
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::forbidding;
 
-/// The answers from this result. `asked` is the file system that the statements were asked about,
-/// if it is one: a statement about another is not answered from a file system made for it.
-pub(crate) fn answers(
-    statements: &[&Statement],
-    result: &LabResult,
-    asked: Option<&str>,
-) -> Vec<Answer> {
-    statements.iter().map(|statement| answer(statement, statements, result, asked)).collect()
+/// The answers from this result. Each names the file system of its figure.
+pub(crate) fn answers(statements: &[&Statement], result: &LabResult) -> Vec<Answer> {
+    statements.iter().map(|statement| answer(statement, statements, result)).collect()
 }
 
-fn answer(
-    statement: &Statement,
-    all: &[&Statement],
-    result: &LabResult,
-    asked: Option<&str>,
-) -> Answer {
+fn answer(statement: &Statement, all: &[&Statement], result: &LabResult) -> Answer {
     let alike = all.iter().filter(|other| other.experiment == statement.experiment);
     let questions = alike.map(|other| match &other.asks {
         Asks::Faster { slow, .. } => slow.len(),
@@ -40,8 +30,7 @@ fn answer(
         _ => 0,
     });
     let evidence = Evidence { result, place: statement.place, questions: questions.sum() };
-    let found = elsewhere(statement, asked).map_or_else(|| evidence.find(&statement.asks), Err);
-    let (verdict, found, reason) = match found {
+    let (verdict, found, reason) = match evidence.find(&statement.asks) {
         Ok((found, None)) => (statement.band.verdict(found.low, found.high), Some(found), None),
         Ok((found, why)) => (Judged::CannotTell, Some(found), why),
         Err(why) => (Judged::NotRun, None, Some(why)),
@@ -56,18 +45,6 @@ fn answer(
         found,
         reason,
     }
-}
-
-/// Why this file system does not answer it.
-fn elsewhere(statement: &Statement, asked: Option<&str>) -> Option<String> {
-    let place = statement.place?;
-    let file_system = place.split([',', '-']).next().unwrap_or(place);
-    let other = asked.filter(|asked| *asked != file_system)?;
-    let number = statement.experiment.trim_start_matches('e');
-    Some(format!(
-        "it is about {file_system}, and this directory is on {other}: inkstone lab experiment \
-         {number} makes an {file_system} (root)"
-    ))
 }
 
 /// The tables, in the place that a statement is about.
@@ -188,11 +165,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// What forbids a verdict about time: a figure of time is no better than the minute in which it
-    /// was measured. Bytes in place of times are counts.
+    /// was measured.
     fn doubt(&self, table: &Table) -> Option<String> {
-        if table.unit == Unit::CommitsPerMb {
-            return None;
-        }
         if !table.random_order {
             return Some("the ways always ran in the same order".into());
         }
@@ -250,7 +224,7 @@ fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), Stri
     if bill.commits == 0 {
         return Err("no commit was traced".into());
     }
-    let layer = bill.layers.first().ok_or("the bill has no device")?;
+    let layer = &bill.layer;
     let has_cache = table.place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
         return Err("the device reports no volatile cache: there is nothing to flush".into());
@@ -264,10 +238,6 @@ fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), Stri
     let (known, more) = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
         Counted::OwnFlushes => (own() as f64, 0.0),
-        Counted::Punts => {
-            let why = "the kernel does not report what io_uring hands to workers";
-            (bill.uring_punts.ok_or(why)? as f64, 0.0)
-        }
         Counted::Reads => (layer.count(Kind::DataRead) as f64, 0.0),
         Counted::Data => (layer.count(Kind::DataWrite) as f64, 0.0),
         Counted::Metadata => {
@@ -313,7 +283,7 @@ mod tests {
     fn told(id: &str, tables: Vec<Table>) -> Answer {
         let mut result = LabResult { tables, ..LabResult::default() };
         result.preamble.machine.root = true;
-        answer(of(id), &[of(id)], &result, None)
+        answer(of(id), &[of(id)], &result)
     }
 
     fn pair(times: f64) -> Vec<Table> {
@@ -348,7 +318,7 @@ mod tests {
             let warning = Warning { name: name.into(), text: "so".into(), cure: "".into() };
             let result = LabResult { tables, warnings: vec![warning], ..LabResult::default() };
             let statement = of("overwrite-twice");
-            answer(statement, &[statement], &result, None)
+            answer(statement, &[statement], &result)
         };
         for name in ["cpu-busy", "device-busy", "memory"] {
             let told = said(name, true);
@@ -364,7 +334,7 @@ mod tests {
         let tables = vec![table("e1", &rows, 1.05)];
         let result = LabResult { tables, ..LabResult::default() };
         let width = |all: &[&Statement]| {
-            let found = answer(of("overwrite-twice"), all, &result, None).found.expect("a figure");
+            let found = answer(of("overwrite-twice"), all, &result).found.expect("a figure");
             found.high - found.low
         };
         let alike: Vec<&Statement> =
@@ -387,21 +357,17 @@ mod tests {
         assert!(of.contains("keep-size fdatasync, the nearest of 3"), "{of}");
     }
 
-    /// `claims` on btrfs printed "confirmed" from an ext4 image without saying so.
+    /// On btrfs "confirmed" was printed from an ext4 image, without saying so.
     #[test]
-    fn a_statement_is_answered_on_the_file_system_that_was_asked_about() {
-        let statement = of("zero-range-syncs");
+    fn an_answer_names_the_file_system_of_its_figure_and_no_other_one_answers() {
+        let id = "zero-range-syncs";
         let mut tables =
             vec![table("e2", &[("new fsync", 200.0), ("zero-range fsync", 100.0)], 1.0)];
+        assert_eq!(told(id, tables.clone()).verdict, Judged::NotRun, "it was measured elsewhere");
         tables[0].place.name = "ext4, buffered loop".into();
-        let result = LabResult { tables, ..LabResult::default() };
-        let said = |asked| answer(statement, &[statement], &result, asked);
-        assert_eq!(said(Some("ext4")).verdict, Judged::Confirmed);
-        let place = said(None).found.expect("a figure").place;
-        assert_eq!(place, "ext4 (ext4, buffered loop)");
-        let other = said(Some("btrfs"));
-        assert_eq!(other.verdict, Judged::NotRun);
-        assert!(other.reason.is_some_and(|why| why.contains("it is about ext4")));
+        let told = told(id, tables);
+        let place = told.found.expect("a figure").place;
+        assert_eq!((told.verdict, &*place), (Judged::Confirmed, "ext4 (ext4, buffered loop)"));
     }
 
     /// A commit of this row that writes so much metadata, and what the kernel wrote for somebody.
@@ -410,7 +376,7 @@ mod tests {
         table.place.write_cache = Some("write back".into());
         let mut bill = samples::traced(0, 1);
         let each = |count: u64| Tally { requests: count * 2048, bytes: count * 2048 * 4096 };
-        let requests = &mut bill.layers[0].requests;
+        let requests = &mut bill.layer.requests;
         requests.insert(Kind::MetadataWrite, each(metadata));
         requests.insert(Kind::UnattributedWrite, each(unknown));
         table.ways[0].bill = Some(bill);
@@ -439,7 +405,7 @@ mod tests {
             let mut bills = kib.map(|kib| {
                 let mut bill = samples::traced(0, 1);
                 let bytes = bill.commits * kib * 1024;
-                bill.layers[0].requests = [(Kind::DataWrite, Tally { requests: 1, bytes })].into();
+                bill.layer.requests = [(Kind::DataWrite, Tally { requests: 1, bytes })].into();
                 bill
             });
             table.ways[0].recounts = bills[1..].to_vec();

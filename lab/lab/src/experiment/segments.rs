@@ -1,0 +1,421 @@
+//! A lone writer of durable 4 KiB: how predictable its writes are (E6, article 5), and what a
+//! change of segment costs by where the next one comes from (E10, article 2).
+//!
+//! *Owns*: that writer, its segments, the neighbour, the strip. *May not touch*: the rounds.
+//!
+//! Every way renames or creates durably (the directory is synced) before it writes into the next
+//! segment. A helper thread prepares files ahead and removes old ones. The strip shows in which
+//! parts of the last round a way was slow.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{
+    Access, AlignedBuf, Directory, File, NamedChoice, OpenFile, Preparation, SyncKind,
+};
+
+use crate::histogram::Recorder;
+use crate::result::{Unit, Way, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::stage::{Session, WayError, incompressible};
+use crate::stats::median;
+use crate::writing::size_name;
+
+use super::reading::can_direct;
+use super::scratch::written_file;
+
+const BLOCK_BYTES: u64 = 4096;
+/// Segments that a way has at the same time: the active one, the next, and those before.
+const LIVE: u64 = 4;
+const PREPARED: &str = "segment-next";
+const NEIGHBOUR: &str = "neighbour";
+/// The neighbour's rate, in pieces of 1 MiB, over a file that it begins again.
+const NEIGHBOUR_BYTES_PER_S: u64 = 200_000_000;
+const NEIGHBOUR_FILE_BYTES: u64 = 64 << 20;
+const PIECE_BYTES: usize = 1 << 20;
+/// Parts of a strip.
+const PARTS: usize = 24;
+
+inkstone_io::named_choice! {
+    /// Where the next segment comes from.
+    Next, "way" {
+        Same = "the same blocks", "there is no change";
+        Create = "create on demand", "a new file, which grows with each write";
+        Fill = "fill on demand", "a new file, filled with zeros while the writer waits";
+        Ahead = "prepare ahead, rename",
+            "a thread fills the next file with zeros before it is needed";
+        Recycle = "recycle by rename", "the oldest file, renamed and overwritten";
+    }
+}
+
+/// How predictable a write is: alone, beside a neighbour that fills the page cache, and across
+/// changes. Each turn is measured for at most so long.
+pub(super) fn latency(turn_s: u64) -> Trial {
+    const SEGMENT_BYTES: u64 = 1 << 20;
+    let room_bytes = 2 * LIVE * SEGMENT_BYTES + NEIGHBOUR_FILE_BYTES;
+    Trial::new("latency", (6, room_bytes, 24.0), move |scene| {
+        let mut ways = Vec::new();
+        for (next, beside, words) in [
+            (Next::Same, false, "alone"),
+            (Next::Same, true, "beside a neighbour"),
+            (Next::Fill, false, "across changes of segment"),
+        ] {
+            for (access, kind) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
+                let is_direct = access == Access::Direct;
+                let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
+                let block = incompressible(BLOCK_BYTES as usize, scene.pace.seed);
+                let work = can.map(|()| Writer {
+                    beside,
+                    most: Duration::from_secs(turn_s),
+                    is_tail: true,
+                    ..Writer::new(next, access, SEGMENT_BYTES, block)
+                });
+                ways.push(Running::new(format!("{kind}, {words}"), work));
+            }
+        }
+        let title =
+            "4 KiB writes with fdatasync over a written file: the 99.9th percentile of a round";
+        let frame = Frame::of("latency", title, Unit::TailNs, "buffered, alone");
+        let mut found = scene.measure(frame, ways);
+        found.notes = vec![
+            "neighbour: a thread that writes 200 MB/s through the page cache, without a sync; \
+             changes: each 1 MiB the next file is created, filled with zeros and synced while the \
+             writer waits"
+                .into(),
+            strip_words(),
+        ];
+        Ok(vec![found])
+    })
+}
+
+/// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the
+/// 99.9th percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
+pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
+    const WAYS: [Next; 3] = [Next::Create, Next::Ahead, Next::Recycle];
+    let room_bytes = (2 * LIVE * segment_bytes).max(256 << 20);
+    Trial::new("practice", (WAYS.len(), room_bytes, 20.0), move |scene| {
+        let is_direct = can_direct(scene.site).is_ok();
+        let access = if is_direct { Access::Direct } else { Access::Buffered };
+        let way = |next: Next| {
+            let block = incompressible(BLOCK_BYTES as usize, scene.pace.seed);
+            let writes = changes * segment_bytes / BLOCK_BYTES;
+            let writer = Writer { writes, ..Writer::new(next, access, segment_bytes, block) };
+            Running::of(next.name(), writer)
+        };
+        let title = format!(
+            "A lone writer of durable 4 KiB ({access}, fdatasync) whose segments of {} change",
+            size_name(segment_bytes)
+        );
+        let frame = Frame::of("practice", title, Unit::OperationsPerS, Next::Create.name());
+        let mut found = scene.measure(frame, WAYS.map(way).into());
+        found.notes = vec![
+            "a change: the time from the last write of one segment until the next segment can take \
+             a write; it is part of the latency of the write that waits for it"
+                .into(),
+            strip_words(),
+        ];
+        Ok(vec![found])
+    })
+}
+
+fn strip_words() -> String {
+    format!(
+        "strip: the slowest write of each of {PARTS} parts of the last round, from . (as fast as \
+         the median) to # (100 times as long)"
+    )
+}
+
+/// A job of the helper thread: fill a new file with zeros and say when it is done, or remove one.
+enum Job {
+    Prepare,
+    Remove(String),
+}
+
+/// The writer's side of the helper thread.
+struct Helper {
+    jobs: Sender<Job>,
+    ready: Receiver<Result<(), WayError>>,
+}
+
+struct Writer {
+    next: Next,
+    access: Access,
+    segment_bytes: u64,
+    /// The most writes of a turn, and its longest time.
+    writes: u64,
+    most: Duration,
+    /// Whether a neighbour writes beside it.
+    beside: bool,
+    /// Whether a round's value is the 99.9th percentile of its writes.
+    is_tail: bool,
+    block: AlignedBuf,
+    latency: Recorder,
+    strip: String,
+}
+
+/// What was seen in a turn.
+#[derive(Default)]
+struct Counted {
+    /// When each write began after the start, and how long it took.
+    took: Vec<(u64, u64)>,
+    change_ns: Vec<f64>,
+    /// How many changes had to wait for the helper.
+    waited: u64,
+    total_ns: u64,
+}
+
+impl Writer {
+    fn new(next: Next, access: Access, segment_bytes: u64, block: AlignedBuf) -> Self {
+        let (latency, strip) = (Recorder::new(), String::new());
+        let (writes, most, beside, is_tail) = (u64::MAX, Duration::MAX, false, false);
+        Self { next, access, segment_bytes, writes, most, beside, is_tail, block, latency, strip }
+    }
+
+    /// The file of segment `number`, ready to be written.
+    fn change(
+        &self,
+        session: &Session<'_>,
+        number: u64,
+        helper: &Helper,
+        counted: &mut Counted,
+    ) -> Result<LabFile, WayError> {
+        let name = segment(number);
+        let gone = || WayError::Invalid("the helper thread has ended".into());
+        match self.next {
+            Next::Same | Next::Create => {}
+            Next::Fill => prepare(session, &name, self.access, self.segment_bytes)?,
+            Next::Ahead => {
+                let answer = helper.ready.try_recv().or_else(|_| {
+                    counted.waited += 1;
+                    helper.ready.recv()
+                });
+                answer.map_err(|_| gone())??;
+                session.directory.rename(PREPARED, &name)?;
+            }
+            Next::Recycle => session.directory.rename(&segment(number - LIVE), &name)?,
+        }
+        let is_new = self.next == Next::Create;
+        let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
+        let file = session.directory.open(&name, &how.access(self.access))?;
+        session.directory.sync()?;
+        if self.next == Next::Ahead {
+            helper.jobs.send(Job::Prepare).map_err(|_| gone())?;
+        }
+        if self.next != Next::Recycle {
+            helper.jobs.send(Job::Remove(segment(number - LIVE))).map_err(|_| gone())?;
+        }
+        Ok(file)
+    }
+
+    fn run(&self, turn: &Turn<'_>, helper: &Helper) -> Result<Counted, WayError> {
+        let per_segment = self.segment_bytes / BLOCK_BYTES;
+        let mut counted = Counted::default();
+        let how = OpenFile::existing().access(self.access);
+        let mut file = turn.session.directory.open(&segment(LIVE - 1), &how)?;
+        let begin_ns = monotonic_ns();
+        let turn = Turn { time: turn.time.min(self.most), ..*turn };
+        let end_ns = turn.end_ns(begin_ns);
+        let (mut done, mut start_ns) = (0, begin_ns);
+        while done < self.writes && (start_ns < end_ns || done == 0) {
+            turn.session.check()?;
+            let within = done % per_segment;
+            if within == 0 && self.next != Next::Same {
+                let number = LIVE + done / per_segment;
+                file = self.change(turn.session, number, helper, &mut counted)?;
+                counted.change_ns.push((monotonic_ns() - start_ns) as f64);
+            }
+            file.write_at(&self.block, within * BLOCK_BYTES)?;
+            file.sync(SyncKind::Data)?;
+            let ack_ns = monotonic_ns();
+            counted.took.push((start_ns - begin_ns, ack_ns - start_ns));
+            (done, start_ns) = (done + 1, ack_ns);
+        }
+        counted.total_ns = start_ns - begin_ns;
+        Ok(counted)
+    }
+
+    /// A turn with its helper, and the neighbour if there is one.
+    fn with_others(&self, turn: &Turn<'_>) -> Result<Counted, WayError> {
+        let (session, access, bytes) = (turn.session, self.access, self.segment_bytes);
+        // As in a service that has run for a while: all its segments exist and are written.
+        for number in 0..LIVE {
+            drop(written_file(session, &segment(number), bytes, access, 1)?);
+        }
+        let ((jobs, to_do), (done, ready)) = (channel::<Job>(), channel());
+        if self.next == Next::Ahead {
+            // Before the clock starts, the first one is ready, as every later one should be.
+            prepare(session, PREPARED, access, bytes)?;
+            let _ = done.send(Ok(()));
+        }
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(move || help(session, &to_do, &done, access, bytes));
+            let neighbour = self.beside.then(|| scope.spawn(|| disturb(session, &stop)));
+            // The helper ends when the channel of jobs is closed.
+            let counted = self.run(turn, &Helper { jobs, ready });
+            stop.store(true, Ordering::Relaxed);
+            let gone = |_| WayError::Invalid("the neighbour's thread panicked".into());
+            neighbour.map_or(Ok(Ok(())), |thread| thread.join()).map_err(gone)??;
+            counted
+        })
+    }
+}
+
+fn segment(number: u64) -> String {
+    format!("segment-{number}")
+}
+
+impl TakesTurns for Writer {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+        let counted = self.with_others(turn);
+        for name in turn.session.directory.plain_files()? {
+            if name.starts_with("segment-") {
+                turn.session.remove(&name)?;
+            }
+        }
+        // What is still in the page cache must not disturb the next way.
+        turn.session.clear(NEIGHBOUR)?;
+        let Counted { took, change_ns, waited, total_ns } = counted?;
+        let mut round = Recorder::new();
+        took.iter().for_each(|(_, ns)| round.record(*ns));
+        self.latency.merge(&round);
+        let found = round.finish();
+        self.strip = strip(&took, found.p50_ns);
+        let of = |name, ns: u64| figure(name, Unit::Ns, ns as f64);
+        let change = median(&change_ns).map(|ns| figure("a change", Unit::Ns, ns));
+        let mut figures: Vec<_> = change.into_iter().collect();
+        figures.push(of("p50 of a round", found.p50_ns));
+        figures.push(of("p99 of a round", found.p99_ns));
+        figures.push(of("worst of a round", found.max_ns));
+        if self.next == Next::Ahead {
+            let late = 100.0 * waited as f64 / change_ns.len().max(1) as f64;
+            figures.push(figure("not ready in time", Unit::Percent, late));
+        }
+        let sample = match self.is_tail {
+            true => Sample::of(1, found.p999_ns),
+            false => Sample::of(took.len() as u64, total_ns),
+        };
+        Ok(sample.with(figures))
+    }
+
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Some(self.latency.finish());
+        way.facts = vec![("strip".into(), std::mem::take(&mut self.strip))];
+    }
+}
+
+/// The helper thread; it runs until the channel of jobs is closed.
+fn help(
+    session: &Session<'_>,
+    to_do: &Receiver<Job>,
+    done: &Sender<Result<(), WayError>>,
+    access: Access,
+    bytes: u64,
+) {
+    for job in to_do {
+        match job {
+            // A turn that has ended no longer receives.
+            Job::Prepare => drop(done.send(prepare(session, PREPARED, access, bytes))),
+            // The end of the turn removes what could not be removed here.
+            Job::Remove(name) => drop(session.directory.remove(&name)),
+        }
+    }
+}
+
+/// Creates a file filled with zeros and syncs it. The later rename makes its name durable.
+fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Result<(), WayError> {
+    let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
+    Ok(file.prepare(Preparation::Zeros, bytes)?)
+}
+
+/// The neighbour writes at its rate until `stop` is set.
+fn disturb(session: &Session<'_>, stop: &AtomicBool) -> Result<(), WayError> {
+    let file = session.new_file(NEIGHBOUR, &OpenFile::new_file())?;
+    let piece = incompressible(PIECE_BYTES, 7);
+    let begin_ns = monotonic_ns();
+    let mut written = 0;
+    while !stop.load(Ordering::Relaxed) && session.check().is_ok() {
+        file.write_at(&piece, written % NEIGHBOUR_FILE_BYTES)?;
+        written += PIECE_BYTES as u64;
+        let due_ns = begin_ns + written * 1_000_000_000 / NEIGHBOUR_BYTES_PER_S;
+        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
+    }
+    Ok(())
+}
+
+/// The slowest write of each part of the time, beside the median: `.` as fast, `#` 100 times as
+/// long, `1` to `9` between, each about 1.6 times the one before.
+fn strip(took: &[(u64, u64)], median_ns: u64) -> String {
+    let last = took.last().map_or(1, |(start_ns, _)| start_ns + 1);
+    let mut slowest = [0; PARTS];
+    for &(start_ns, ns) in took {
+        let part = (start_ns as usize * PARTS / last as usize).min(PARTS - 1);
+        slowest[part] = ns.max(slowest[part]);
+    }
+    let mark = |ns: u64| match (ns as f64 / median_ns.max(1) as f64).log10() * 5.0 {
+        _ if ns == 0 => '_',
+        step if step < 1.0 => '.',
+        step if step < 10.0 => char::from(b'0' + step as u8),
+        _ => '#',
+    };
+    slowest.into_iter().map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use inkstone_host::LabDirectory;
+
+    #[test]
+    fn a_strip_shows_when_it_was_slow() {
+        let steady: Vec<(u64, u64)> = (0..240).map(|n| (n * 100, 100)).collect();
+        assert_eq!(strip(&steady, 100), ".".repeat(PARTS));
+        let mut burst = steady;
+        burst[15].1 = 10_000;
+        burst[125].1 = 1_000;
+        let shown = strip(&burst, 100);
+        assert_eq!((shown.find('#'), shown.find('5')), (Some(1), Some(12)), "{shown}");
+    }
+
+    #[test]
+    fn each_way_changes_as_often_as_it_should_and_leaves_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = LabDirectory::at(directory.path()).expect("a directory");
+        let stop = AtomicBool::new(false);
+        let session = Session { directory: &files, stop: &stop, device: None };
+        for &next in Next::ALL {
+            let block = incompressible(BLOCK_BYTES as usize, 1);
+            let writer = Writer::new(next, Access::Buffered, 16 << 10, block);
+            let beside = next == Next::Same;
+            let mut writer = Writer { writes: 24, beside, ..writer };
+            let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
+            let seen = writer.with_others(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
+            let changes = if next == Next::Same { 0 } else { 6 };
+            assert_eq!((seen.took.len(), seen.change_ns.len()), (24, changes), "{next}");
+            for name in files.list().expect("names") {
+                files.remove(&name).expect("removed");
+            }
+            let sample = writer.turn(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
+            assert_eq!((sample.amount, writer.latency.count()), (24, 24), "{next}");
+            assert_eq!(files.list().expect("names"), Vec::<String>::new(), "{next}");
+        }
+    }
+
+    #[test]
+    fn both_tables_have_their_ways_with_a_strip_each() {
+        use crate::experiment::testing::{check, run};
+        let practice = &check(&practice(64 << 10, 2), &["practice"])[0];
+        let latency = run(&latency(1), Some(Duration::from_millis(600))).expect("a result");
+        for (table, ways) in [(practice, 3), (&latency[0], 6)] {
+            assert_eq!(table.ways.len(), ways);
+            for way in table.ways.iter().filter(|way| way.is_measured()) {
+                assert_eq!(way.facts[0].1.len(), PARTS, "{}", way.name);
+                assert!(way.latency.as_ref().is_some_and(|one| one.count > 0), "{}", way.name);
+            }
+        }
+    }
+}
