@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{ExperimentOptions, LabError, What, disks, experiments, parts, quick};
-use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size, Work};
+use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size};
 use inkstone_lab::experiment::statement::statements;
 use inkstone_lab::experiment::{EXPERIMENTS, Experiment, named};
 use inkstone_lab::image::{ImageKind, LoopMode};
@@ -33,8 +33,8 @@ Examples:
   inkstone lab                             the fastest durable way on this disk: under a minute
   inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
   inkstone lab write --reuse new,reuse --durability o-dsync,rwf-dsync
-  sudo inkstone lab bill                   the block requests that one commit causes
-  sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
+  sudo inkstone lab write --bills          the block requests that one commit causes
+  sudo inkstone lab write --file-systems ext4,xfs,btrfs
   inkstone lab experiment 8                ways of reading a file
   inkstone lab compare before.json after.json    what became slower: exit code 3
   inkstone lab report out.json             one page, out.html, that needs no network";
@@ -42,18 +42,11 @@ const WRITE_EXAMPLES: &str = "\
 Examples:
   inkstone lab write                       every way of preparing a file for a log
   inkstone lab write --reuse new,reuse --durability fsync,fdatasync
-  inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30";
-const BILL_EXAMPLES: &str = "\
-Examples:
-  sudo inkstone lab bill                   every way of preparing a file
-  sudo inkstone lab bill --reuse new,reuse --durability fdatasync
+  inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30
+  sudo inkstone lab write --bills --rounds 1 --write-size 4KiB,512B
+  sudo inkstone lab write --file-systems ext4,ext4-nojournal,xfs --durability fsync,o-dsync
 
 Exact bills need root, for the kernel's trace of the block layer.";
-const FILESYSTEMS_EXAMPLES: &str = "\
-Examples:
-  sudo inkstone lab filesystems            every one, on loop devices: minutes
-  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --bills
-  sudo inkstone lab filesystems --file-systems xfs --durability fsync,o-dsync";
 const ALL_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab all --json all.json    the ten experiments and their statements: 6 minutes
@@ -86,16 +79,10 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Measure any combination: preparation x reuse x access x durability x engine x size x pass
+    /// Measure any combination: preparation x reuse x access x durability x engine x size x pass,
+    /// here or on file systems created for this, and what one commit costs at the block layer
     #[command(after_help = WRITE_EXAMPLES)]
     Write(Box<WriteArguments>),
-    /// Show what one commit costs at the block layer: reads, data writes, journal writes, flushes,
-    /// and who submits them
-    #[command(after_help = BILL_EXAMPLES)]
-    Bill(Box<BillArguments>),
-    /// Measure the same ways on file systems created for this, on loop devices (root)
-    #[command(after_help = FILESYSTEMS_EXAMPLES)]
-    Filesystems(Box<FilesystemsArguments>),
     /// Run the answer of the lab and the ten experiments, small, and say whether the statements of
     /// articles and public threads hold here, within a time
     #[command(after_help = ALL_EXAMPLES)]
@@ -115,47 +102,19 @@ struct WriteArguments {
     place: Where,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    running: Running,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct BillArguments {
-    #[command(flatten)]
-    place: Where,
-    #[command(flatten)]
-    selection: Selection,
-    /// Commits in each bill
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    commits: u64,
-    /// Seed of the bytes
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct FilesystemsArguments {
-    #[command(flatten)]
-    place: Where,
-    /// Which file systems [default: all]
+    /// Measure on these file systems, created for this on loop devices (root)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Vec<ImageKind>,
-    /// Kinds of loop devices [default: both]
+    /// Kinds of their loop devices [default: both]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
+    #[arg(requires = "file_systems")]
     loops: Vec<LoopMode>,
-    /// Bytes of an image [default: 512MiB, or enough for all files]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Bytes of each of their images [default: 512MiB, or enough for all files]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "file_systems")]
     image_size: Option<u64>,
-    /// Show each way's whole bill: kinds of writes, and submitters
+    /// Show each way's whole bill in place of its times: kinds of requests, and who submits them
     #[arg(long)]
     bills: bool,
-    #[command(flatten)]
-    selection: Selection,
     #[command(flatten)]
     running: Running,
     #[command(flatten)]
@@ -213,8 +172,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     use LabCommand as L;
     match command {
         L::Write(arguments) => write(arguments, stop),
-        L::Bill(arguments) => bill(arguments, stop),
-        L::Filesystems(arguments) => filesystems(arguments, stop),
         L::All(arguments) => everything(arguments, stop),
         L::Compare(arguments) => compare(arguments),
         L::Report(arguments) => report(arguments),
@@ -262,46 +219,22 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
 }
 
 fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let WriteArguments { place, selection, running, output } = arguments;
-    let part = Part::here(running.plan("write", selection.ways()?)?);
-    output
-        .show(View::Tables, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
-}
-
-/// One short round, so that every way has a latency with its bill; at 4 KiB and at 512 B.
-fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let BillArguments { place, selection, commits, seed: given, output } = arguments;
+    let WriteArguments { place, selection, file_systems, running, output, .. } = arguments;
     let mut selection = selection.clone();
-    selection.or_write_sizes(&[4096, 512]);
-    let mut plan = Running::default().plan("bill", selection.ways()?)?;
-    plan.rounds = 1;
-    plan.random_order = false;
-    plan.limits.commits = *commits;
-    plan.bill_commits = *commits;
-    plan.seed = given.unwrap_or_else(seed);
-    let part = Part::here(plan);
-    output.show(View::Bills, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
-}
-
-fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
-    if given.is_empty() { all.to_vec() } else { given.to_vec() }
-}
-
-fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let FilesystemsArguments { place, selection, running, output, bills, .. } = arguments;
-    let mut selection = selection.clone();
-    selection.or_size(IMAGE_FILE_BYTES);
-    let plan = running.plan("filesystems", selection.ways_or(Selection::quick)?)?;
-    let view = if *bills { View::Bills } else { View::Tables };
-    let files: u64 = plan.ways.iter().map(|writing| writing.file_bytes).sum();
-    let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
-    let modes = or_all(&arguments.loops, LoopMode::ALL);
-    let kinds = or_all(&arguments.file_systems, ImageKind::ALL);
-    let alone = |kind| modes.iter().map(move |&mode| vec![(kind, mode)]);
-    let groups = kinds.into_iter().flat_map(alone).collect();
-    let image_bytes = Some(arguments.image_size.unwrap_or(enough));
-    let places = Places::Made(Images { groups, image_bytes });
-    let part = Part { work: Work::Commits(plan), places };
+    if !file_systems.is_empty() {
+        selection.or_size(IMAGE_FILE_BYTES);
+    }
+    let mut part = Part::here(running.plan("write", selection.ways()?)?);
+    if !file_systems.is_empty() {
+        let files = part.files_bytes();
+        let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
+        let modes = if arguments.loops.is_empty() { LoopMode::ALL } else { &arguments.loops };
+        let alone = |&kind| modes.iter().map(move |&mode| vec![(kind, mode)]);
+        let groups = file_systems.iter().flat_map(alone).collect();
+        let image_bytes = Some(arguments.image_size.unwrap_or(enough));
+        part.places = Places::Made(Images { groups, image_bytes });
+    }
+    let view = if arguments.bills { View::Bills } else { View::Tables };
     output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
 }
 

@@ -108,7 +108,7 @@ fn manual_pages_and_completions_are_made() {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         let script = clap_complete::generate_to(shell, &mut definition, "inkstone", &to);
         let script = fs::read_to_string(script.expect("a script")).expect("text");
-        for word in ["append", "filesystems", "keep-bytes", "powerloss"] {
+        for word in ["append", "file-systems", "keep-bytes", "powerloss"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }

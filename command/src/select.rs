@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_lab::experiment::log;
 use inkstone_lab::experiment::part::ROUNDS;
-use inkstone_lab::experiment::{log, quick};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::run::Plan;
 use inkstone_lab::stage::Leftover;
@@ -82,21 +82,9 @@ impl Selection {
         self.size = self.size.or(Some(file_bytes));
     }
 
-    /// Uses these write sizes if none was given.
-    pub(crate) fn or_write_sizes(&mut self, sizes: &[u64]) {
-        if self.write_size.is_empty() {
-            self.write_size = sizes.to_vec();
-        }
-    }
-
     /// The ways to measure; every way of preparing a file for a log if none was named.
     pub(crate) fn ways(&self) -> anyhow::Result<Vec<Writing>> {
-        self.ways_or(log)
-    }
-
-    /// The same, or these.
-    pub(crate) fn ways_or(&self, default: fn() -> Vec<Writing>) -> anyhow::Result<Vec<Writing>> {
-        let base = self.crossed().unwrap_or_else(default);
+        let base = self.crossed().unwrap_or_else(log);
         let mut ways = Vec::new();
         for writing in base {
             for &write_bytes in &or_default(&self.write_size, writing.write_bytes) {
@@ -112,11 +100,6 @@ impl Selection {
             }
         }
         self.chosen(ways)
-    }
-
-    /// The durable ways that matter.
-    pub(crate) fn quick() -> Vec<Writing> {
-        quick()
     }
 
     fn sized(&self, writing: Writing) -> Writing {
@@ -211,20 +194,6 @@ impl Running {
             seed: self.seed.unwrap_or_else(seed),
             ..Plan::new(name, &title(&ways), ways)
         })
-    }
-}
-
-impl Default for Running {
-    fn default() -> Self {
-        Self {
-            rounds: ROUNDS,
-            commits: None,
-            time: None,
-            files: None,
-            baseline: None,
-            bill_commits: 0,
-            seed: None,
-        }
     }
 }
 

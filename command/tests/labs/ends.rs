@@ -8,7 +8,6 @@ const LONG: &[&str] = &[
     "lab",
     "lab all",
     "lab write --size 64KiB --rounds 1000 --bill-commits 0",
-    "lab bill --commits 1000000 --size 64KiB",
     "lab experiment 8 --rounds 10000",
     "lab experiment 10",
     "watch --path . --seconds 600s",
@@ -18,7 +17,7 @@ const LONG: &[&str] = &[
 ];
 /// The same, of what needs root and file systems.
 const LONG_AS_ROOT: &[&str] = &[
-    "lab filesystems --file-systems ext4 --size 64KiB --bill-commits 0 --rounds 1000",
+    "lab write --file-systems ext4 --size 64KiB --bill-commits 0 --rounds 1000",
     "powerloss run --fs ext4 --mounted 100000",
     "powerloss strategies --fs ext4 --states 100000",
     "powerloss faults --fs ext4 --rounds 100000",

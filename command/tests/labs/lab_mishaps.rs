@@ -82,7 +82,7 @@ fn traces_of(at: &Path) -> (usize, usize) {
     (inkstone_host::mounts_under(at).expect("mounts").len(), loops.len())
 }
 
-const FILESYSTEMS: &str = "lab filesystems --file-systems ext4 --loops direct \
+const FILESYSTEMS: &str = "lab write --file-systems ext4 --loops direct \
                            --image-size 336MiB --quiet --rounds 10000";
 
 #[test]

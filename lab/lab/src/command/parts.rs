@@ -182,7 +182,7 @@ fn image_name((kind, mode): &(ImageKind, LoopMode)) -> String {
 fn check(part: &Part, images: &Images) -> Result<(), LabError> {
     if !is_root() {
         let text = "creating and mounting file systems needs root: run it with sudo, or measure \
-                    this directory's own file system with `inkstone lab write`";
+                    this directory's own file system, without --file-systems";
         return Err(LabError::Refused(text.into()));
     }
     let (image_bytes, needed) = (part.image_bytes(images), part.image_bytes_min());

@@ -332,8 +332,8 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     };
     let owned = || table.ways.iter().filter_map(own_layer);
     if owned().any(|(bill, layer)| is_unknown(layer, bill.commits)) {
-        let text = "and more of the kernel that may be this way's and may be another's: `lab bill` \
-                    and --json have them";
+        let text = "and more of the kernel that may be this way's and may be another's: `lab write \
+                    --bills` and --json have them";
         say("?", text);
     }
     let bills = || measured().filter_map(|way| way.bill.as_ref());
