@@ -224,7 +224,7 @@ fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCo
     if !file_systems.is_empty() {
         selection.or_size(IMAGE_FILE_BYTES);
     }
-    let mut part = Part::here(running.plan("write", selection.ways()?)?);
+    let mut part = Part::here(running.plan("write", selection.ways()?));
     if !file_systems.is_empty() {
         let files = part.files_bytes();
         let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
@@ -296,21 +296,5 @@ fn news(so_far: &LabResult, shown: &mut usize) -> String {
     match news.has_content() {
         true => render(&news, View::Tables),
         false => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_help_speaks_of_what_only_the_articles_number() {
-        let definition = LabArguments::augment_args(clap::Command::new("lab"));
-        for command in definition.get_subcommands().filter(|one| one.get_name() != "experiment") {
-            let help = command.clone().render_long_help().to_string();
-            for word in ["article 1", "article 2", "(E", " cell", " arm"] {
-                assert!(!help.contains(word), "{}: {word}: {help}", command.get_name());
-            }
-        }
     }
 }

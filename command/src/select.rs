@@ -56,18 +56,12 @@ pub(crate) struct Running {
     #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// At most this many commits in a timed pass [default: the whole file]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    commits: Option<u64>,
     /// At most this long for a timed pass [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Files between rounds
     #[arg(long, value_name = "WHAT", default_value = "kept", value_parser = ["kept", "removed"])]
     files: Option<String>,
-    /// The way to compare the others with [default: the first]
-    #[arg(long, value_name = "WAY")]
-    baseline: Option<String>,
     /// Commits in each way's bill, if the block layer can be traced; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 200)]
     bill_commits: u64,
@@ -173,27 +167,16 @@ fn no_way(wanted: &str, ways: &[Writing]) -> anyhow::Error {
 
 impl Running {
     /// These ways side by side.
-    pub(crate) fn plan(&self, name: &str, ways: Vec<Writing>) -> anyhow::Result<Plan> {
-        let baseline = match &self.baseline {
-            None => 0,
-            Some(wanted) => match ways.iter().position(|writing| &writing.name() == wanted) {
-                Some(place) => place,
-                None => return Err(no_way(wanted, &ways)),
-            },
-        };
+    pub(crate) fn plan(&self, name: &str, ways: Vec<Writing>) -> Plan {
         let removed = self.files.as_deref() == Some("removed");
-        Ok(Plan {
-            baseline,
+        Plan {
             rounds: self.rounds,
             leftover: if removed { Leftover::Removed } else { Leftover::Kept },
-            limits: Limits {
-                commits: self.commits.unwrap_or(u64::MAX),
-                time: self.time.unwrap_or(Duration::MAX),
-            },
+            limits: Limits { time: self.time.unwrap_or(Duration::MAX), ..Limits::NONE },
             bill_commits: self.bill_commits,
             seed: self.seed.unwrap_or_else(seed),
             ..Plan::new(name, &title(&ways), ways)
-        })
+        }
     }
 }
 

@@ -133,17 +133,6 @@ fn read(log: &str) -> (String, Seen) {
     (lines[at].to_owned(), seen)
 }
 
-#[test]
-fn an_interrupted_opening_is_found() {
-    let log = "12 openat(8</dir/.inkstone-lab-1>, \"way-00\", O_RDWR|O_DSYNC <unfinished ...>\n\
-               13 fsync(3</dir/other>) = 0\n\
-               12 <... openat resumed>) = 9</dir/.inkstone-lab-1/way-00>\n\
-               12 pwrite64(9</dir/.inkstone-lab-1/way-00>, \"\"..., 4096, 0) = 4096\n";
-    let (opened, seen) = read(log);
-    assert!(opened.contains("O_DSYNC"), "{opened}");
-    assert_eq!(seen, Seen::from([("pwrite64".to_owned(), 1)]));
-}
-
 /// What is wrong with a row.
 fn judge(flags: &str, calls: &str, (opened, seen): &(String, Seen)) -> Vec<String> {
     let mut wrong = Vec::new();

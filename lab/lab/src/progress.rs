@@ -70,22 +70,3 @@ impl Drop for Progress {
         self.finish();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_can_be_walked_through() {
-        for terminal in [true, false] {
-            let mut progress = Progress { terminal, bar: None, begun_steps: 0 };
-            progress.start(3, "quick");
-            for step in ["new", "zeros", "reuse"] {
-                progress.step(step);
-            }
-            assert_eq!(progress.bar.is_some(), terminal);
-            progress.finish();
-            assert!(progress.bar.is_none());
-        }
-    }
-}

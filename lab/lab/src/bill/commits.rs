@@ -198,8 +198,6 @@ fn cross_check(requests: &[DeviceRequest], counted: &BlockStat) -> CrossCheck {
         counted_flushes: counted.flushes.unwrap_or(0),
         traced_write_sectors: sectors(RequestOp::Write),
         counted_write_sectors: counted.write_sectors,
-        traced_read_sectors: sectors(RequestOp::Read),
-        counted_read_sectors: counted.read_sectors,
     }
 }
 

@@ -208,8 +208,4 @@ pub struct CrossCheck {
     pub traced_write_sectors: u64,
     /// Sectors written by the counters.
     pub counted_write_sectors: u64,
-    /// Sectors read in the trace.
-    pub traced_read_sectors: u64,
-    /// Sectors read by the counters.
-    pub counted_read_sectors: u64,
 }

@@ -100,7 +100,6 @@ fn checked(check: &CrossCheck) -> String {
     let pairs = [
         ("flushes", check.traced_flushes, check.counted_flushes),
         ("sectors written", check.traced_write_sectors, check.counted_write_sectors),
-        ("sectors read", check.traced_read_sectors, check.counted_read_sectors),
     ];
     let said = pairs.map(|(what, traced, counted)| match traced == counted {
         true => format!("{traced} {what}"),

@@ -87,7 +87,6 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
             counted_flushes: COMMITS * flushes,
             traced_write_sectors: 16_384,
             counted_write_sectors: 16_384 + journal * 8,
-            ..CrossCheck::default()
         }),
         ..LayerBill::default()
     };
