@@ -348,28 +348,15 @@ mod tests {
 
     #[test]
     fn steps_are_smaller_than_the_file() {
-        let strategy =
-            Strategy { preparation: Preparation::FallocateSteps, reuse: Reuse::New, ..overwrite() };
-        let of = |file_bytes: u64, write_bytes: u64| Writing {
-            file_bytes,
-            write_bytes,
-            ..Writing::of(strategy)
-        };
-        for (file_bytes, write_bytes, steps) in [
-            (64 << 10, 4096, 16),
-            (1 << 20, 4096, 16),
-            (8 << 20, 512, 16),
-            (64 << 20, 4096, 64),
-            (8 << 20, 1 << 20, 8),
-        ] {
-            let writing = of(file_bytes, write_bytes);
-            assert_eq!(
-                (writing.check(), writing.file_bytes / writing.step_bytes()),
-                (Ok(()), steps),
-                "{file_bytes} {write_bytes}"
-            );
+        let way = Writing::named("fallocate-steps fdatasync").expect("a way");
+        for (file_bytes, write_bytes, steps) in
+            [(64 << 10, 4096, 16), (8 << 20, 512, 16), (64 << 20, 4096, 64), (8 << 20, 1 << 20, 8)]
+        {
+            let writing = Writing { file_bytes, write_bytes, ..way };
+            assert_eq!((writing.check(), file_bytes / writing.step_bytes()), (Ok(()), steps));
         }
-        assert!(of(4096, 4096).check().is_err_and(|why| why.contains("one call")));
+        let one = Writing { file_bytes: 4096, write_bytes: 4096, ..way };
+        assert!(one.check().is_err_and(|why| why.contains("one call")));
     }
 
     #[test]

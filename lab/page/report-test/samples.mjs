@@ -12,11 +12,10 @@ export function traced(result) {
   const full = copy(result);
   for (const way of full.tables[0].ways.filter((way) => way.rounds.length)) {
     if (way.bill) continue;
-    const none = { requests: 0, bytes: 0 };
     const counts = { "data-write": { requests: 20, bytes: 81920 },
       "journal-write": { requests: 40, bytes: 327680 }, flush: { requests: 20, bytes: 0 } };
     const layer = { device: "vda", shared: true, fua_writes: 0,
-      all_writes: none, requests: counts, submitters: [], cross_check: null,
+      requests: counts, submitters: [], cross_check: null,
       unattributed: [] };
     way.bill = { commits: 20, lost_events: 0, notes: [], layer };
   }

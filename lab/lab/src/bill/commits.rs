@@ -167,11 +167,8 @@ fn empty_bill(layer: &Layer) -> LayerBill {
 const UNATTRIBUTED_SHOWN: usize = 8;
 
 fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
-    if request.is_write() {
-        bill.all_writes.add(request.bytes);
-        let is_ours = OUR_WRITES.contains(&kind);
-        bill.fua_writes += u64::from(request.flags.fua && is_ours);
-    }
+    let is_ours = request.is_write() && OUR_WRITES.contains(&kind);
+    bill.fua_writes += u64::from(request.flags.fua && is_ours);
     if kind == Kind::UnattributedWrite && bill.unattributed.len() < UNATTRIBUTED_SHOWN {
         let DeviceRequest { sector, bytes, comm, .. } = request;
         bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));

@@ -154,8 +154,6 @@ pub struct LayerBill {
     pub requests: BTreeMap<Kind, Tally>,
     /// Our writes with FUA.
     pub fua_writes: u64,
-    /// All writes of all processes, of all kinds.
-    pub all_writes: Tally,
     /// Who submitted what, most first.
     pub submitters: Vec<Submitter>,
     /// The same span by the device's own counters.

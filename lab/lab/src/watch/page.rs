@@ -161,7 +161,7 @@ fn time(us: f64) -> String {
 }
 
 /// Bytes, in a unit that suits them.
-pub fn bytes(count: f64) -> String {
+fn bytes(count: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (count, 0);
     while value >= 1024.0 && unit + 1 < units.len() {
