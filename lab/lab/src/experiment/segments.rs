@@ -284,12 +284,8 @@ impl TakesTurns for Writer {
         self.latency.merge(&round);
         let found = round.finish();
         self.strip = strip(&took, found.p50_ns);
-        let of = |name, ns: u64| figure(name, Unit::Ns, ns as f64);
         let change = median(&change_ns).map(|ns| figure("a change", Unit::Ns, ns));
         let mut figures: Vec<_> = change.into_iter().collect();
-        figures.push(of("p50 of a round", found.p50_ns));
-        figures.push(of("p99 of a round", found.p99_ns));
-        figures.push(of("worst of a round", found.max_ns));
         if self.next == Next::Ahead {
             let late = 100.0 * waited as f64 / change_ns.len().max(1) as f64;
             figures.push(figure("not ready in time", Unit::Percent, late));
