@@ -84,8 +84,6 @@ pub struct DeviceFacts {
     pub volatile_cache: Option<bool>,
     /// Whether it can write past its cache.
     pub fua: Option<bool>,
-    /// Whether the device can write zeros by itself, as `FALLOC_FL_WRITE_ZEROES` needs.
-    pub write_zeroes: Option<bool>,
     /// The scheduler in use.
     pub scheduler: Option<String>,
     /// The number of queues through which the kernel sends requests; each has at most one flush in
@@ -387,8 +385,6 @@ impl DeviceFacts {
         let queues = fs::read_dir(disk.join("mq"))
             .ok()
             .and_then(|entries| u32::try_from(entries.count()).ok());
-        let unmap =
-            queue("write_zeroes_unmap_max_bytes").and_then(|value| value.parse::<u64>().ok());
         Some(Self {
             name: disk.file_name()?.to_string_lossy().into_owned(),
             // sysfs writes the slash of names such as `cciss/c0d0` as an exclamation mark.
@@ -398,8 +394,6 @@ impl DeviceFacts {
             partition_start_bytes: if is_partition { start_sectors.unwrap_or(0) * 512 } else { 0 },
             volatile_cache: queue("write_cache").map(|text| text == "write back"),
             fua: flag("fua"),
-            // Linux before 6.17 has neither the file nor the mode.
-            write_zeroes: Some(unmap.unwrap_or(0) > 0),
             scheduler,
             hardware_queues: queues,
             rotational: flag("rotational"),
