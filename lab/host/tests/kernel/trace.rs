@@ -60,10 +60,8 @@ fn a_trace_is_of_its_own_device_only() {
     appended(&mut file, 3);
     let [trace, nothing] = traces.map(|trace| trace.stop().expect("a trace"));
     assert!(trace.lost == 0 && issued(&trace, RequestOp::Flush) >= 3);
-    // btrfs's own events name no device, and those of a ring none either: another test may use one.
-    let named = |what: &TraceKind| {
-        !matches!(what, TraceKind::FileSync { device: None, .. } | TraceKind::RingPunted { .. })
-    };
+    // btrfs's own events name no device.
+    let named = |what: &TraceKind| !matches!(what, TraceKind::FileSync { device: None, .. });
     assert_eq!(count(&nothing, named), 0, "{nothing:?}");
     drop(file);
     made.remove();
