@@ -24,6 +24,7 @@ fn caught<M: Display + Copy>(
     page: &str,
     make: fn(Class, u64) -> (Tally, Result<(), Broken>),
 ) {
+    PROMISES.iter().for_each(|(promise, _)| println!("promise|{page}|{promise}"));
     let mut states = 0;
     let histories = (0..200).flat_map(|seed| classes.iter().map(move |class| (*class, seed)));
     for (class, seed) in histories {
