@@ -317,12 +317,18 @@ impl Group {
 
     /// Writes what is committed, if no record has it.
     pub(crate) fn say_committed(self: &Arc<Self>) -> Result<()> {
-        let to_say = self.memory()?.to_say;
-        if let Some(index) = to_say {
-            let written = self.write_change(&Change::Commit(index), |_, _| {})?;
-            self.tell_when_durable(written);
+        loop {
+            let to_say = self.memory()?.to_say;
+            let Some(index) = to_say else { return Ok(()) };
+            match self.write_change(&Change::Commit(index), |_, _| {}) {
+                // Another thread has said more meanwhile.
+                Err(Error::CommittedGoesBack { .. }) => {}
+                written => {
+                    self.tell_when_durable(written?);
+                    return Ok(());
+                }
+            }
         }
-        Ok(())
     }
 
     /// Has callbacks called when the record is durable, and keeps the state until then.
