@@ -76,13 +76,16 @@ impl Cuts {
         self.now
     }
 
-    /// It has come true.
-    pub(super) fn end(&mut self, begun: Moment) {
+    /// It has come true. `may_be_asked`: a reader that asked before may be shown what it took.
+    pub(super) fn end(&mut self, begun: Moment, may_be_asked: bool) {
         let now = self.now;
         let Some(cut) = self.all.iter_mut().find(|cut| cut.begun == begun) else { return };
         cut.ended = now;
-        for loose in self.loose.extract_if(.., |loose| cut.takes(loose)) {
-            self.gone.extend(loose.record.map(|record| (loose.lsn, record, now)));
+        let taken = self.loose.extract_if(.., |loose| cut.takes(loose));
+        let taken = taken.filter_map(|loose| Some((loose.lsn, loose.record?, now)));
+        match may_be_asked {
+            true => self.gone.extend(taken),
+            false => taken.for_each(drop),
         }
         let last = self.loose.iter_mut().filter(|loose| loose.lsn == cut.to);
         last.filter_map(|loose| loose.record.as_mut()).for_each(|record| record.has_more = false);

@@ -224,7 +224,8 @@ impl Past {
 
     /// A cut has come true.
     fn end_cut(&mut self, begun: Moment, last: u64) {
-        self.cuts.end(begun);
+        // With one caller nobody asks meanwhile.
+        self.cuts.end(begun, self.callers == Callers::Many);
         if self.last() == last {
             self.end_batch();
         }
