@@ -138,7 +138,9 @@ impl Chain {
             let agrees = end.byte <= header.segment_bytes
                 && header.epoch <= current.epoch
                 && header.first_lsn <= current.first_lsn
-                && header.first_live <= current.first_live;
+                && header.first_live <= current.first_live
+                && header.cuts.count() <= current.cuts.count()
+                && (header.kind, header.owner) == (current.kind, current.owner);
             if !agrees {
                 return Err(fault(end.segment, Reason::Link));
             }

@@ -1,4 +1,4 @@
-//! The header block of a segment: two copies of one sector, and the classification of a block that
+//! The header block of a segment: two copies of the header, and the classification of a block that
 //! should hold them.
 //!
 //! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left
@@ -6,12 +6,13 @@
 
 use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
+use crate::cuts::{CUTS_BYTES, Cuts};
 use crate::group::Identity;
 use crate::limits::{
     BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use crate::types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+use crate::types::{Epoch, LogId, LogKind, Lsn, Position, SegmentNumber};
 
 const VERSION_AT: usize = 8;
 const FLAGS_AT: usize = 12;
@@ -26,7 +27,11 @@ const PREDECESSOR_AT: usize = 80;
 const PREDECESSOR_END_AT: usize = 88;
 const ROLL_AT: usize = 96;
 const COPY_AT: usize = 100;
-const REST_AT: usize = 104;
+const KIND_AT: usize = 104;
+const NOTHING_AT: usize = 108;
+const OWNER_AT: usize = 112;
+const CUTS_AT: usize = 128;
+const REST_AT: usize = CUTS_AT + CUTS_BYTES;
 const CRC_AT: usize = HEADER_COPY_BYTES - 4;
 
 /// The end of the segment before this one.
@@ -64,6 +69,12 @@ pub struct SegmentHeader {
     pub predecessor: Option<Predecessor>,
     /// Why it was begun.
     pub roll: Roll,
+    /// What the log is for; the same in all its segments.
+    pub kind: LogKind,
+    /// The id of what stands on the log, zeros if nothing does; the same in all its segments.
+    pub owner: [u8; 16],
+    /// The cuts of the log until the segment was begun, its own included.
+    pub cuts: Cuts,
 }
 
 impl SegmentHeader {
@@ -94,6 +105,9 @@ impl SegmentHeader {
         put_u64(copy, PREDECESSOR_END_AT, self.predecessor.map_or(0, |end| end.byte));
         put_u32(copy, ROLL_AT, self.roll.code());
         put_u32(copy, COPY_AT, index);
+        copy[KIND_AT..KIND_AT + 4].copy_from_slice(self.kind.bytes());
+        copy[OWNER_AT..OWNER_AT + 16].copy_from_slice(&self.owner);
+        self.cuts.encode(&mut copy[CUTS_AT..CUTS_AT + CUTS_BYTES]);
         let crc = crc32c(&copy[..CRC_AT]);
         put_u32(copy, CRC_AT, crc);
     }
@@ -111,6 +125,19 @@ impl SegmentHeader {
         }
         if self.promise >= self.first_lsn {
             return Some("a promise of records that belong to this segment");
+        }
+        // Each cut begins an epoch, and the first one is that of the new log.
+        if self.cuts.count() >= self.epoch.get() {
+            return Some("more cuts than epochs");
+        }
+        let kept = self.cuts.last_kept();
+        if kept.is_some_and(|kept| kept >= self.first_lsn) {
+            return Some("a cut that has kept records of this segment");
+        }
+        if kept.and_then(Lsn::next) != Some(self.first_lsn)
+            && (self.roll == Roll::Cut || (self.roll == Roll::Begin && kept.is_some()))
+        {
+            return Some("a cut that is not in the history");
         }
         match (self.roll, self.predecessor) {
             (Roll::Begin, None) if self.first_live == self.first_lsn => None,
@@ -187,6 +214,7 @@ pub struct HeaderTraces {
 }
 
 /// The contents of the first block of a segment's file.
+#[allow(clippy::large_enum_variant, reason = "most blocks are valid")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderBlock {
     /// A header.
@@ -214,6 +242,7 @@ pub enum HeaderBlock {
     Damaged(HeaderTraces),
 }
 
+#[allow(clippy::large_enum_variant, reason = "it lives for one call")]
 enum Copy {
     Good(SegmentHeader),
     Unknown { version: u32, flags: u32 },
@@ -277,7 +306,7 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
     if u32_at(copy, COPY_AT) != index {
         return Err("a copy in the place of the other copy");
     }
-    if !all_zero(&copy[REST_AT..CRC_AT]) {
+    if !all_zero(&copy[NOTHING_AT..OWNER_AT]) || !all_zero(&copy[REST_AT..CRC_AT]) {
         return Err("bytes other than zero where a header has none");
     }
     let end = u64_at(copy, PREDECESSOR_END_AT);
@@ -296,6 +325,9 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
         promise: Lsn::new(u64_at(copy, PROMISE_AT)),
         predecessor,
         roll: Roll::of(u32_at(copy, ROLL_AT)).ok_or("an unknown kind of roll")?,
+        kind: LogKind::new(array(copy, KIND_AT)),
+        owner: array(copy, OWNER_AT),
+        cuts: Cuts::decode(&copy[CUTS_AT..REST_AT])?,
     })
 }
 
@@ -333,6 +365,9 @@ mod tests {
             promise: Lsn::new(11),
             predecessor: Some(Position { segment: SegmentNumber::new(2).unwrap(), byte: 5000 }),
             roll: Roll::Full,
+            kind: LogKind::RAFT,
+            owner: [9; 16],
+            cuts: Cuts::NONE.with(Lsn::new(7)),
         }
     }
 
@@ -364,7 +399,7 @@ mod tests {
         for keep in 0..8 {
             let mut mixed = old;
             mixed[..keep * 512].copy_from_slice(&new[..keep * 512]);
-            let expected = if keep == 0 { sample() } else { newer };
+            let expected = if keep * 512 < HEADER_COPY_BYTES { sample() } else { newer };
             assert_eq!(
                 HeaderBlock::classify(&mixed).header(),
                 Some(&expected),
@@ -405,6 +440,16 @@ mod tests {
             SegmentHeader { number: SegmentNumber::FIRST, ..sample() },
             SegmentHeader { number: SegmentNumber::new(2).unwrap(), ..sample() },
             SegmentHeader { roll: Roll::Begin, predecessor: None, ..sample() },
+            SegmentHeader { roll: Roll::Cut, ..sample() },
+            SegmentHeader { roll: Roll::Cut, cuts: Cuts::NONE, ..sample() },
+            SegmentHeader { cuts: Cuts::NONE.with(Lsn::new(12)), ..sample() },
+            SegmentHeader { cuts: sample().cuts.with(Lsn::new(7)), ..sample() },
+            SegmentHeader {
+                first_live: sample().first_lsn,
+                predecessor: None,
+                roll: Roll::Begin,
+                ..sample()
+            },
             SegmentHeader {
                 predecessor: sample().predecessor.map(|end| Position { byte: 5001, ..end }),
                 ..sample()
@@ -424,6 +469,7 @@ mod tests {
             first_live: sample().first_lsn,
             predecessor: None,
             roll: Roll::Begin,
+            cuts: Cuts::NONE,
             ..sample()
         };
         let summed = |header: &SegmentHeader, at: usize, byte: u8| {
@@ -435,7 +481,9 @@ mod tests {
             HeaderBlock::classify(&block)
         };
         assert!(matches!(summed(&first, ROLL_AT, 1), HeaderBlock::Valid { .. }));
-        for at in [COPY_AT, REST_AT, CRC_AT - 1, PREDECESSOR_END_AT] {
+        for at in
+            [COPY_AT, NOTHING_AT, CUTS_AT, REST_AT - 1, REST_AT, CRC_AT - 1, PREDECESSOR_END_AT]
+        {
             let found = summed(&first, at, 8);
             assert!(matches!(found, HeaderBlock::Damaged(_)), "byte {at}: {found:?}");
         }

@@ -20,6 +20,7 @@ extern crate alloc;
 mod bytes;
 mod chain;
 pub mod checksum;
+mod cuts;
 mod decode;
 mod encode;
 mod explain;
@@ -36,6 +37,7 @@ mod verdict;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
+pub use cuts::Cuts;
 pub use decode::{Decoder, GroupStart, Step};
 pub use encode::{EncodeError, Finished, GroupEncoder};
 pub use explain::{BitFlip, Explanation, explain};
@@ -46,7 +48,7 @@ pub use prove::{Proof, Prover};
 pub use scan::{Evidence, ScanAhead};
 pub use seek::{Mark, Skim, Skimmed};
 pub use stop::{EpochIs, Fault, Found, Place, Stop, Tail};
-pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
+pub use types::{Epoch, LogId, LogKind, Lsn, Position, SegmentNumber};
 pub use verdict::{
     Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge,
     judge_header,

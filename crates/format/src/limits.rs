@@ -22,11 +22,14 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The header block at the start of a segment.
 pub const HEADER_BYTES: usize = 4096;
 
-/// One copy of the header: a sector, which is written whole or not at all where sectors are atomic.
-pub const HEADER_COPY_BYTES: usize = 512;
+/// One copy of the header. If its write was torn, its checksum fails.
+pub const HEADER_COPY_BYTES: usize = 1024;
 
 /// Where the two copies of the header start.
 pub const HEADER_COPIES_AT: [usize; 2] = [0, 2048];
+
+/// So many of the last cuts are known one by one.
+pub const CUTS_KNOWN: usize = 64;
 
 /// The header of a group.
 pub const GROUP_HEADER_BYTES: usize = 48;

@@ -1,6 +1,6 @@
 //! The numbers of a log, each with its own type, so that they cannot be confused.
 //!
-//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked. *May
+//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `LogKind`, `Position`; their arithmetic is checked. *May
 //! not touch*: bytes.
 
 use core::fmt;
@@ -118,6 +118,32 @@ impl LogId {
     }
 }
 
+/// What a log is for: four bytes, set when the log is created. Who builds on a log takes four bytes
+/// that are not here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogKind([u8; 4]);
+
+impl LogKind {
+    /// Records of its user, and nothing else is known of them.
+    pub const PLAIN: Self = Self([0; 4]);
+    /// Streams.
+    pub const STREAMS: Self = Self(*b"STRM");
+    /// Raft logs.
+    pub const RAFT: Self = Self(*b"RAFT");
+    /// The write-ahead log of SlateDB.
+    pub const SLATEDB: Self = Self(*b"SLDB");
+
+    /// The kind with these bytes.
+    pub const fn new(bytes: [u8; 4]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, in the order in which they are stored.
+    pub const fn bytes(&self) -> &[u8; 4] {
+        &self.0
+    }
+}
+
 /// A position in a log: a byte of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -147,6 +173,22 @@ impl fmt::Display for LogId {
 impl fmt::Debug for LogId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LogId({self})")
+    }
+}
+
+impl fmt::Display for LogKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::PLAIN {
+            f.write_str("plain")
+        } else {
+            write!(f, "{}", self.0.escape_ascii())
+        }
+    }
+}
+
+impl fmt::Debug for LogKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogKind({self})")
     }
 }
 

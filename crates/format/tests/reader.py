@@ -45,10 +45,24 @@ class Header:
         (self.version, self.flags, self.log, self.number, self.size, self.first, self.first_live,
          self.epoch, self.promise, self.before, self.before_end, self.roll,
          self.index) = struct.unpack_from("<II16s8QII", copy, 8)
+        self.kind, self.owner = copy[104:108], copy[112:128]
+        self.cuts, self.older = struct.unpack_from("<QQ", copy, 128)
+        self.kept = struct.unpack_from("<64Q", copy, 144)
+
+    def history_holds(self):
+        """Whether the history of cuts is one, and agrees with the rest."""
+        if any(self.kept[self.cuts:]) or (self.cuts <= 64 and self.older):
+            return False
+        if self.cuts == 0:
+            return self.roll != 3
+        kept = self.kept[(self.cuts - 1) % 64]
+        return (self.cuts < self.epoch and kept < self.first
+                and (self.roll == 2 or kept + 1 == self.first))
 
     def holds(self, copy, index):
         begins = self.before == 0 and self.first_live == self.first
-        return (self.index == index and not any(copy[104:508])
+        return (self.index == index and not any(copy[108:112]) and not any(copy[656:1020])
+                and self.history_holds()
                 and self.number >= 1 and self.epoch >= 1
                 and 65536 <= self.size <= 1 << 32 and self.size % 4096 == 0
                 and 1 <= self.first_live <= self.first and self.promise < self.first
@@ -68,11 +82,11 @@ def classify(data):
         return "zero", None
     good, unknown, told = [], False, None
     for index, at in enumerate((0, 2048)):
-        copy = bytes(data[at:at + 512])
+        copy = bytes(data[at:at + 1024])
         if copy[:8] != MAGIC:
             continue
         told = told or copy[16:32]
-        if struct.unpack_from("<I", copy, 508)[0] != crc(copy[:508]):
+        if struct.unpack_from("<I", copy, 1020)[0] != crc(copy[:1020]):
             continue
         header = Header(copy)
         if header.version != VERSION or header.flags != 0:
@@ -303,7 +317,9 @@ def survey(files):
             return broken.format(after_.number)
         before = own.get(after_.before)
         if (before is None or before.size < after_.before_end or before.epoch > after_.epoch
-                or before.first > after_.first or before.first_live > after_.first_live):
+                or before.first > after_.first or before.first_live > after_.first_live
+                or before.cuts > after_.cuts
+                or (before.kind, before.owner) != (after_.kind, after_.owner)):
             return broken.format(after_.before)
         chain.insert(0, before)
     records, digest = 0, 0

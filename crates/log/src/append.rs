@@ -34,7 +34,7 @@ pub struct Append<'log> {
     shared: LogRef<'log>,
     first: Lsn,
     last: Lsn,
-    cuts: usize,
+    cuts: u64,
     is_decided: bool,
     /// Where its waker is.
     ticket: Option<Ticket>,
@@ -58,7 +58,7 @@ impl LogRef<'_> {
 
 impl<'log> Append<'log> {
     #[inline]
-    pub(crate) fn new(shared: &'log Arc<Shared>, first: Lsn, last: Lsn, cuts: usize) -> Self {
+    pub(crate) fn new(shared: &'log Arc<Shared>, first: Lsn, last: Lsn, cuts: u64) -> Self {
         Self {
             shared: LogRef::Borrowed(shared),
             first,
@@ -95,7 +95,7 @@ impl<'log> Append<'log> {
     pub fn detach(mut self) -> (Lsn, Lsn, u64) {
         self.await_no_more();
         self.is_decided = true;
-        (self.first, self.last, self.cuts as u64)
+        (self.first, self.last, self.cuts)
     }
 
     /// If it was polled, its waker is withdrawn.

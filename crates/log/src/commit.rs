@@ -96,6 +96,7 @@
 //! *Owns*: the open group, the turn, the writer, the watermark, waiting and waking. *May not
 //! touch*: which segment comes next.
 
+mod cuts;
 pub(crate) mod following;
 pub(crate) mod group;
 pub(crate) mod open_group;

@@ -97,7 +97,7 @@ pub use choice::{Asks, Choice};
 pub use directory::find_directory;
 pub use error::{Corruption, Error, Poison, Result};
 pub use event::{Event, SealedSegment};
-pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
+pub use inkstone_format::{Epoch, LogId, LogKind, Lsn, Position, Reason, SegmentNumber, Verdict};
 pub use inkstone_io::{
     Access, AnyDirectory, Directory, Durability, Error as IoError, OsDirectory, Preparation,
 };

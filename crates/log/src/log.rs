@@ -509,7 +509,7 @@ impl Log {
     /// The handle whose numbers [`Append::detach`] of a handle of this log gave.
     #[doc(hidden)]
     pub fn attach(&self, first: Lsn, last: Lsn, cuts: u64) -> Append<'_> {
-        Append::new(&self.shared, first, last, usize::try_from(cuts).unwrap_or(usize::MAX))
+        Append::new(&self.shared, first, last, cuts)
     }
 
     /// One step of the preparer, on this thread: for tests without background threads. False when

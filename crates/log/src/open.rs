@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
-use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
+use inkstone_format::{
+    Control, Cuts, Epoch, LogId, LogKind, Lsn, Position, Roll, SegmentHeader, Verdict,
+};
 use inkstone_io::{Access, AnyDirectory, Durability, File, Preparation};
 
 use crate::choice::Choice;
@@ -231,6 +233,9 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         promise: last,
         predecessor: None,
         roll: Roll::Begin,
+        kind: options.kind.unwrap_or(LogKind::PLAIN),
+        owner: options.owner,
+        cuts: Cuts::NONE,
     };
     let mut writer = Writer::new(&directory, Arc::clone(&file), &options)?;
     writer.header(&file, &header, &Way::Usual).result.map_err(|error| {

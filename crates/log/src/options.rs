@@ -9,7 +9,7 @@ use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
     RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use inkstone_format::{Lsn, frame_bytes};
+use inkstone_format::{LogKind, Lsn, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
@@ -37,6 +37,9 @@ pub struct Options {
     pub(crate) is_a_copy: bool,
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
+    /// `None`: any kind, and a new log is plain.
+    pub(crate) kind: Option<LogKind>,
+    pub(crate) owner: [u8; 16],
     pub(crate) pad_groups: bool,
     /// `None` is filled in when the log is opened, by rule (`strategy.rs`).
     pub(crate) preparation: Option<Preparation>,
@@ -77,6 +80,8 @@ impl Default for Options {
             is_a_copy: false,
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
+            kind: None,
+            owner: [0; 16],
             pad_groups: false,
             preparation: None,
             access: None,
@@ -216,6 +221,18 @@ impl Options {
     /// means "before the first record".
     pub fn begin_at(self, lsn: Lsn) -> Self {
         Self { begin_at: lsn, ..self }
+    }
+
+    /// What the log is for. A new log keeps these four bytes for ever; a log of another kind is not
+    /// opened. If not set: a new log is [`LogKind::PLAIN`], and a log of any kind is opened.
+    pub fn kind(self, kind: LogKind) -> Self {
+        Self { kind: Some(kind), ..self }
+    }
+
+    /// The id of what will stand on a *new* log, such as a database: a log and its owner can then
+    /// name each other. The log keeps it for ever, and so do its copies; zeros by default.
+    pub fn owner(self, owner: [u8; 16]) -> Self {
+        Self { owner, ..self }
     }
 
     /// A function that is called with every [`Event`] of the log. It runs on the thread where the

@@ -25,7 +25,7 @@ pub struct DurableAt {
     watch: Watch,
     shared: Arc<Shared>,
     lsn: Lsn,
-    cuts: usize,
+    cuts: u64,
     /// The number of the log's last change before. Even, and still the same: no cut since.
     changes: u64,
 }
@@ -79,7 +79,7 @@ impl Future for DurableAt {
 pub struct Watermarks {
     shared: Arc<Shared>,
     last: Lsn,
-    cuts: usize,
+    cuts: u64,
 }
 
 impl Watermarks {

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! input    = sums(1) count(1) segment{count mod 5} patch*
-//! segment  = number(1) flags(1) header(104) body-length(2) body
+//! segment  = number(1) flags(1) header(656) body-length(2) body
 //! patch    = segment(1) offset(2) value(1)
 //! ```
 
@@ -29,7 +29,7 @@ pub mod survey;
 /// Every file is as long as the smallest segment.
 pub const SEGMENT_BYTES: usize = 65_536;
 /// Bytes of a header copy that are not zero, its sum apart.
-pub const FIELDS_BYTES: usize = 104;
+pub const FIELDS_BYTES: usize = 656;
 
 /// What the first byte of an input asks for.
 pub mod sums {

@@ -126,6 +126,11 @@ inkstone_io::named_choice! {
         TailAboveWatermark = "tail-above-watermark",
             "a group is in the tail, and shown, before it is durable";
         TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
+        CutNotCounted = "cut-not-counted",
+            "a cut does not enter the history of cuts: its header is that of a full segment's next";
+        CountGivenTwice = "count-given-twice", "every cut gets the number of the first";
+        TableTooShort = "table-too-short",
+            "a reader does not ask a history for the oldest cut that is known by itself";
         HintBelieved = "hint-believed", "a reader believes what is published and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }

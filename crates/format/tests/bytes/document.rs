@@ -30,6 +30,7 @@ fn the_constants_are_the_codes() {
         ("`ALIGN`", limits::ALIGN.to_string()),
         ("`BLOCK_BYTES`", limits::BLOCK_BYTES.to_string()),
         ("`HEADER_BYTES`", limits::HEADER_BYTES.to_string()),
+        ("`CUTS_KNOWN`", limits::CUTS_KNOWN.to_string()),
         ("`HEADER_COPY_BYTES`", limits::HEADER_COPY_BYTES.to_string()),
         ("`HEADER_COPIES_AT`", limits::HEADER_COPIES_AT.map(|at| at.to_string()).join(", ")),
         ("`GROUP_HEADER_BYTES`", limits::GROUP_HEADER_BYTES.to_string()),

@@ -122,8 +122,8 @@ fn unknown() -> Vec<File> {
     writer.roll(None);
     let copy = &mut writer.active()[..limits::HEADER_COPY_BYTES];
     copy[8] = 77;
-    let sum = crc32c(&copy[..508]);
-    copy[508..].copy_from_slice(&sum.to_le_bytes());
+    let sum = crc32c(&copy[..limits::HEADER_COPY_BYTES - 4]);
+    copy[limits::HEADER_COPY_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
     writer.files
 }
 

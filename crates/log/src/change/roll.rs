@@ -77,13 +77,13 @@ impl HeldTurn<'_> {
     /// The poison; or why there is no file, and nothing has changed.
     pub(super) fn begin_segment(&mut self, next: NextSegment) -> Result<()> {
         let shared = self.shared;
-        let (log, first_live) = {
+        let (old, first_live) = {
             let segments = lock(&shared.segments);
-            (segments.head().segment.header.log, segments.first_live)
+            (segments.head().segment.header, segments.first_live)
         };
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
         let header = |number, segment_bytes| SegmentHeader {
-            log,
+            log: old.log,
             number,
             segment_bytes,
             first_lsn: next.first_lsn,
@@ -92,6 +92,10 @@ impl HeldTurn<'_> {
             promise: durable,
             predecessor: next.predecessor,
             roll: next.roll,
+            kind: old.kind,
+            owner: old.owner,
+            // If this header never becomes durable, the next cut has the same number.
+            cuts: next.cut.map_or(old.cuts, |last| old.cuts.with(last)),
         };
         let make = |bytes| {
             shared.make_segment(|number| header(number, bytes), bytes, shared.prepares_ahead())

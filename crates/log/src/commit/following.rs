@@ -33,7 +33,7 @@ impl Shared {
 
     /// The watermark, and the number of cuts before it. In a forked child, as far as that is known
     /// without a lock.
-    pub(crate) fn watermark_and_cuts(&self) -> (Lsn, usize) {
+    pub(crate) fn watermark_and_cuts(&self) -> (Lsn, u64) {
         if self.is_forked() {
             return (self.durable(), 0);
         }
@@ -41,8 +41,8 @@ impl Shared {
         (state.durable(), state.cut_count())
     }
 
-    /// The lowest last LSN that the cuts from number `cuts` on have left.
-    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
+    /// The lowest last LSN that the cuts after the first `cuts` ones have kept.
+    pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
         self.lock().lowest_cut_since(cuts)
     }
 
@@ -50,7 +50,7 @@ impl Shared {
     ///
     /// # Errors
     /// The poison, or that the log is closed, if the record is not durable.
-    pub(crate) fn follow(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+    pub(crate) fn follow(&self, lsn: Lsn, cuts: u64, until: Option<Instant>) -> Result<()> {
         let is_durable = || lsn <= self.durable();
         let mut has_polled = false;
         while !is_durable() {
@@ -86,7 +86,7 @@ pub(crate) struct Watch {
     shared: Arc<Shared>,
     lsn: Lsn,
     /// The number of cuts before it began to wait.
-    cuts: usize,
+    cuts: u64,
     /// It counts as a waiter of the record, once that was appended.
     wants_commit: bool,
     is_counted: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// `wants_commit`: it waits as the caller that appended the record does; otherwise as a reader,
     /// which takes no part in the commit.
-    pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: usize, wants_commit: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: u64, wants_commit: bool) -> Self {
         Self { shared, lsn, cuts, wants_commit, is_counted: false, ticket: None }
     }
 }

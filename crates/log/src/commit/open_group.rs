@@ -5,7 +5,7 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise,
+    Batch, Control, Cuts, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise,
     SegmentHeader, frame_bytes,
 };
 use inkstone_io::AlignedBuf;
@@ -190,6 +190,11 @@ impl OpenGroup {
         self.coded.segment_bytes
     }
 
+    /// The cuts of the log until the segment was begun.
+    pub(crate) fn cuts(&self) -> &Cuts {
+        &self.coded.cuts
+    }
+
     /// The LSN of the group's first record, which it may not have yet.
     pub(crate) fn first_lsn(&self) -> Lsn {
         self.first_lsn
@@ -367,7 +372,7 @@ pub(crate) fn needed_bytes<P: Payload>(payloads: &[(P, PayloadSum)]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inkstone_format::{LogId, Roll, SegmentNumber};
+    use inkstone_format::{LogId, LogKind, Roll, SegmentNumber};
 
     /// The buffer has room for the batch, the group has not: none of it is added, and what was
     /// appended before can be written.
@@ -383,6 +388,9 @@ mod tests {
             promise: Lsn::ZERO,
             predecessor: None,
             roll: Roll::Begin,
+            kind: LogKind::PLAIN,
+            owner: [0; 16],
+            cuts: Cuts::NONE,
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;

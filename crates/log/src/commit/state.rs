@@ -11,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 
 use inkstone_format::{Control, Epoch, Lsn, SegmentHeader, SegmentNumber};
 
+use crate::commit::cuts::CutsSoFar;
 use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
 use crate::commit::shared_page::{Publication, Published, Publishing};
@@ -105,8 +106,8 @@ pub(crate) struct State {
     pub(crate) wanted: Wishes,
     /// The durable watermark.
     durable: Lsn,
-    /// The last LSN that each cut has left, since the log was opened.
-    cuts: Vec<Lsn>,
+    /// The cuts since the log was created.
+    cuts: CutsSoFar,
     /// The epoch of the open group.
     epoch: Epoch,
     /// The epoch frame of this opening, until it is durable.
@@ -130,6 +131,7 @@ impl State {
         options: &Options,
     ) -> Self {
         let segment = SegmentWish::None;
+        let cuts = CutsSoFar::of(open_group.cuts());
         Self {
             open_group,
             spare: SpareBuffer::new(options.buffer_bytes),
@@ -140,7 +142,7 @@ impl State {
             committer: None,
             wanted: Wishes { room: false, segment, promise: false, files: true },
             durable,
-            cuts: Vec::new(),
+            cuts,
             epoch,
             epoch_due: None,
             tasks: Tasks::default(),
@@ -291,31 +293,25 @@ impl State {
         self.durable = lsn;
     }
 
-    /// The number of cuts since the log was opened.
-    pub(crate) fn cut_count(&self) -> usize {
-        self.cuts.len()
+    /// The number of cuts since the log was created.
+    pub(crate) fn cut_count(&self) -> u64 {
+        self.cuts.count()
     }
 
-    /// The lowest last LSN that the cuts from number `cuts` on have left.
-    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
-        self.cuts.get(cuts..).and_then(|later| later.iter().min().copied())
+    /// The lowest last LSN that the cuts after the first `cuts` ones have kept.
+    pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
+        self.cuts.lowest_since(cuts)
     }
 
     /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it may still
     /// become durable.
-    pub(crate) fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
+    pub(crate) fn outcome(&self, lsn: Lsn, cuts: u64) -> Option<Result<()>> {
         outcome(&self.life, self.durable, self.cut_count(), lsn, cuts)
     }
 }
 
 /// As [`State::outcome`], in a log with this life and watermark, and so many cuts.
-fn outcome(
-    life: &Life,
-    durable: Lsn,
-    cut_count: usize,
-    lsn: Lsn,
-    cuts: usize,
-) -> Option<Result<()>> {
+fn outcome(life: &Life, durable: Lsn, cut_count: u64, lsn: Lsn, cuts: u64) -> Option<Result<()>> {
     if cuts != cut_count || lsn <= durable {
         return Some(Ok(()));
     }
@@ -431,7 +427,7 @@ impl State {
     /// The log was cut after the record `last`: all tasks that await a watermark are woken when the
     /// turn ends.
     pub(crate) fn note_cut(&mut self, last: Lsn) {
-        self.cuts.push(last);
+        self.cuts.note(last);
         self.tasks.no_watermark_comes();
     }
 
@@ -446,7 +442,7 @@ impl State {
         let Self { tasks, life, durable, cuts, .. } = self;
         let known = |callback: &DurableCallback| {
             let DurableCallback { lsn, cuts: before, .. } = *callback;
-            outcome(life, *durable, cuts.len(), lsn, before).unwrap_or(Err(Error::Closed))
+            outcome(life, *durable, cuts.count(), lsn, before).unwrap_or(Err(Error::Closed))
         };
         tasks.mark_decided(known);
         tasks.mark_room();

@@ -166,7 +166,7 @@ pub(crate) type Function = Box<dyn FnOnce(Result<Lsn>) + Send>;
 pub(crate) struct DurableCallback {
     pub(crate) lsn: Lsn,
     /// The number of cuts before the record was appended.
-    pub(crate) cuts: usize,
+    pub(crate) cuts: u64,
     pub(crate) function: Function,
 }
 

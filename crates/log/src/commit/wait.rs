@@ -25,7 +25,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Shared::wait`].
-    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: u64) -> Result<()> {
         self.check_process()?;
         if self.options.periodic.is_none() {
             return self.wait(lsn, cuts);
@@ -38,7 +38,7 @@ impl Shared {
     ///
     /// # Errors
     /// The poison, if the record is above the watermark.
-    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize) -> Result<()> {
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: u64) -> Result<()> {
         let mut state = self.lock();
         let mut counted = None;
         let mut is_late = false;
@@ -108,7 +108,7 @@ impl Shared {
     pub(crate) fn poll(
         &self,
         lsn: Lsn,
-        cuts: usize,
+        cuts: u64,
         ticket: &mut Option<Ticket>,
         waker: &Waker,
     ) -> Option<Result<()>> {
@@ -141,7 +141,7 @@ impl Shared {
 
     /// A future that was polled is dropped: frees the place of its waker, and does not count it as
     /// a waiter any more.
-    pub(crate) fn forget_future(&self, lsn: Lsn, cuts: usize, ticket: Ticket) {
+    pub(crate) fn forget_future(&self, lsn: Lsn, cuts: u64, ticket: Ticket) {
         if lsn <= self.durable() || self.is_forked() {
             return;
         }
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     /// Calls the function with the outcome: now if it is known, else when it is.
-    pub(crate) fn call_when_durable(&self, lsn: Lsn, cuts: usize, function: Function) {
+    pub(crate) fn call_when_durable(&self, lsn: Lsn, cuts: u64, function: Function) {
         if let Err(forked) = self.check_process() {
             return function(Err(forked));
         }

@@ -88,11 +88,9 @@ pub fn copy_in<N: Into<AnyDirectory>>(
 ) -> Result<Copied> {
     let from = from.into();
     let looked = steady(&from, Depth::Ends, stop)?.report;
-    let largest =
-        looked.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let reader = Reader::open_in(from, Options::new())?;
     let first = reader.first();
-    let making = Making::begin(to()?.into(), options_for(options, largest).begin_at(first))?;
+    let making = Making::begin(to()?.into(), options_for(options, &looked).begin_at(first))?;
     let copied = fill(&reader, first, &making, stop)?;
     making.finish(None)?;
     Ok(copied)
@@ -120,6 +118,9 @@ fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Resu
             Ok(None) => break,
             // The copy must not keep records that the log no longer has.
             Err(Error::TruncatedAfter { last: left, .. }) => {
+                // Records before the first one are no matter of the copy.
+                let left = left.max(first.before().unwrap_or(Lsn::ZERO));
+                cursor.seek(left.next().unwrap_or(first));
                 log.truncate_after(left)?;
                 copied.records -= copied.last.get() - left.get();
                 copied.last = left;

@@ -83,15 +83,22 @@ fn new_directory(path: &Path, options: &Options) -> Result<AnyDirectory> {
     Ok(AnyDirectory::new(create_directory(path, options)?))
 }
 
-/// Options for a new log that can hold every record of a log whose largest segment has this size.
-fn options_for(options: &Options, largest_segment_bytes: u64) -> Options {
+/// Options for a new log that can hold every record of this one, and is for the same.
+fn options_for(options: &Options, report: &Report) -> Options {
     use inkstone_format::frame_bytes;
     use inkstone_format::limits::{BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
+    let sizes = report.segments.iter().map(|segment| segment.header.segment_bytes);
+    let largest_segment_bytes = sizes.max().unwrap_or(0);
     // A segment that lost its header is reported with the size of its file, which may be any.
     let largest = largest_segment_bytes.min(SEGMENT_BYTES_MAX).next_multiple_of(BLOCK_BYTES as u64);
     let bytes = options.segment_bytes.max(largest);
     let room = crate::options::record_room(bytes) as usize;
     let record = (room - frame_bytes(0)).min(RECORD_BYTES_MAX) / 8 * 8;
-    options.clone().segment_bytes(bytes).record_bytes_max(record.max(options.record_bytes_max))
+    let options =
+        options.clone().segment_bytes(bytes).record_bytes_max(record.max(options.record_bytes_max));
+    match report.segments.iter().rfind(|segment| segment.state != SegmentState::HeaderLost) {
+        Some(known) => options.kind(known.header.kind).owner(known.header.owner),
+        None => options,
+    }
 }

@@ -149,9 +149,7 @@ fn salvage_between(
     }
     let surveyed = steady(from, Depth::Everything, stop)?;
     let report = surveyed.report;
-    let largest =
-        report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
-    let options = options_for(options, largest);
+    let options = options_for(options, &report);
     let (mut to, mut new) = (Some(to), None::<Making>);
     let mut saved = Saved::of(&report);
     let read = saved.read(from, (&report, &surveyed.spans), stop, &mut |lsn, record| {

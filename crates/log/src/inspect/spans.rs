@@ -11,8 +11,8 @@
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Chain, ChainFault, ChainLink, Epoch, Evidence, Facts, GroupHeader, Identity, LogId, Lsn,
-    Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
+    Chain, ChainFault, ChainLink, Cuts, Epoch, Evidence, Facts, GroupHeader, Identity, LogId,
+    LogKind, Lsn, Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -202,5 +202,8 @@ pub(crate) fn stand_in(
         promise: group.promise.lsn,
         predecessor: None,
         roll: Roll::Full,
+        kind: LogKind::PLAIN,
+        owner: [0; 16],
+        cuts: Cuts::NONE,
     }))
 }

@@ -57,7 +57,9 @@ impl From<Record<'_>> for OwnedRecord {
 pub struct Cursor {
     source: Source,
     next: Lsn,
-    cuts: usize,
+    /// How many cuts there had been when it last asked its source. All that it gave was there then,
+    /// or it has said since that it was cut.
+    cuts: u64,
     /// What the source has answered when it was asked last.
     seen: Option<Asked>,
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
@@ -336,7 +338,7 @@ impl Cursor {
 
     /// After a cut drops what was read ahead, and returns an error if the cursor stood after the
     /// cut.
-    fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
+    fn mind_cuts(&mut self, cuts: u64) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
         self.leave();

@@ -571,7 +571,7 @@ impl Shelf {
 
 #[cfg(test)]
 mod tests {
-    use inkstone_format::{LogId, Roll};
+    use inkstone_format::{Cuts, LogId, LogKind, Roll};
 
     use super::*;
 
@@ -591,6 +591,9 @@ mod tests {
             promise: Lsn::ZERO,
             predecessor: None,
             roll: Roll::Begin,
+            kind: LogKind::PLAIN,
+            owner: [0; 16],
+            cuts: Cuts::NONE,
         };
         let mut steps = Vec::new();
         for _ in 0..30 {

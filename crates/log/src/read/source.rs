@@ -146,8 +146,8 @@ impl Source {
         }
     }
 
-    /// The lowest last LSN that the cuts from number `cuts` on have left.
-    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
+    /// The lowest last LSN that the cuts after the first `cuts` ones have kept.
+    pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
         match self {
             Self::Living(shared) => shared.lowest_cut_since(cuts),
             Self::View(view) => view.lowest_cut_since(cuts),
@@ -221,7 +221,7 @@ impl Source {
     }
 
     /// Waits until `lsn` is durable or the log was cut, closed or poisoned, or `until` is past.
-    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: u64, until: Option<Instant>) -> Result<()> {
         self.check_process()?;
         match self {
             Self::Living(shared) => shared.follow(lsn, cuts, until),

@@ -4,9 +4,9 @@
 //! the log again. *May not touch*: the files; what an observation may believe
 //! (`recovery/beside.rs`); how records are found (`cursor.rs`).
 //!
-//! The watermark of a view only rises, except by a cut. Records that this view has called durable
-//! are in segments up to its head, so a later segment that begins at or below the watermark proves
-//! that they were truncated.
+//! The watermark of a view only rises, except by a cut. How many there were, and what was kept, is
+//! the history in the header of each later segment: a view that slept through any number of cuts
+//! and truncations reads it there, also if the segments that the cuts had begun are gone.
 //!
 //! **Truncations.** What is at or below the watermark may have been truncated since, and another
 //! record may have its LSN. So every read asks [`View::ask`] first, and may go by the answer as
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::BLOCK_BYTES;
-use inkstone_format::{Lsn, Reason, SegmentNumber, Tail};
+use inkstone_format::{Cuts, Lsn, Reason, SegmentNumber, Tail};
 use inkstone_io::{AlignedBuf, AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
@@ -48,7 +48,7 @@ pub(crate) struct Now {
     pub(crate) durable: Lsn,
     pub(crate) first: Lsn,
     /// The number of cuts so far.
-    pub(crate) cuts: usize,
+    pub(crate) cuts: u64,
 }
 
 /// An answer to a reader.
@@ -75,8 +75,9 @@ pub(crate) struct View {
 struct Seen {
     segments: Segments,
     durable: Lsn,
-    /// The last LSN that each noticed cut has left.
-    cuts: Vec<Lsn>,
+    /// The history of the head. A new head counts only once its header is durable
+    /// (`recovery/beside.rs`), so no later history contradicts this one.
+    cuts: Cuts,
     settled: Tail,
     /// The file of the head. It stays open because it is read often.
     head: Arc<dyn File>,
@@ -97,6 +98,7 @@ impl View {
         let found = observe(&directory, &options, None)?;
         // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;
+        let cuts = found.cuts();
         let recovery = found.recovery;
         for doubt in &recovery.doubts {
             options.tell(&Event::Fallback { what: doubt.clone() });
@@ -106,7 +108,7 @@ impl View {
         let seen = Seen {
             segments,
             durable: found.durable,
-            cuts: Vec::new(),
+            cuts,
             settled: found.settled,
             head: found.head,
             _cached: found.cached,
@@ -128,8 +130,8 @@ impl View {
         lock(&self.seen).now()
     }
 
-    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
-        lock(&self.seen).cuts.get(cuts..).and_then(|later| later.iter().min().copied())
+    pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
+        lock(&self.seen).cuts.lowest_since(cuts)
     }
 
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link> {
@@ -388,16 +390,28 @@ impl View {
         Ok(())
     }
 
-    /// A log that was removed and made anew, or a copy of another one, is not read on.
+    /// A log that was removed and made anew, a copy of another one, or an older copy of this one is
+    /// not read on.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
     fn check_same_log(&self, seen: &Seen, found: &Observed) -> Result<()> {
         let known = seen.segments.head().segment.header.log;
-        let Some(link) = found.links.iter().find(|link| link.segment.header.log != known) else {
-            return Ok(());
+        let other = found.links.iter().find(|link| link.segment.header.log != known);
+        let (number, why) = match (other, found.links.last()) {
+            (Some(link), _) => {
+                (link.segment.number(), "another log has taken the place of the one".to_owned())
+            }
+            (None, Some(head)) if !found.cuts().continues(&seen.cuts) => {
+                let (now, then) = (found.cuts().count(), seen.cuts.count());
+                let why = format!(
+                    "this log was cut {now} times, and {then} times by another history when it was \
+                     read last: an older copy has taken the place of the log"
+                );
+                (head.segment.number(), why)
+            }
+            _ => return Ok(()),
         };
-        let number = link.segment.number();
         let corruption = Corruption {
             path: self.directory.path().join(names::segment(number)),
             segment: Some(number),
@@ -405,11 +419,7 @@ impl View {
             lsn: None,
             reason: Reason::ForeignLog,
             row: "H2",
-            details: vec![
-                "another log has taken the place of the one that this reader had opened: open it \
-                 again"
-                    .to_owned(),
-            ],
+            details: vec![format!("{why} that this reader had opened: open it again")],
             is_without_records: false,
         };
         Err(corruption.into())
@@ -423,7 +433,7 @@ impl View {
     }
 
     /// Waits until `lsn` is durable or truncated, or the log was cut, or `until` has passed.
-    pub(crate) fn wait(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
+    pub(crate) fn wait(&self, lsn: Lsn, cuts: u64, until: Option<Instant>) -> Result<()> {
         let mut now = self.now();
         while now.durable < lsn && now.first <= lsn && now.cuts == cuts {
             let mut seen = lock(&self.seen);
@@ -477,7 +487,7 @@ impl View {
 
 impl Seen {
     fn now(&self) -> Now {
-        Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.len() }
+        Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.count() }
     }
 
     /// Whether all that is published as truncated is known to be. Both rise.
@@ -485,34 +495,21 @@ impl Seen {
         published.epoch <= self.settled.epoch && published.first <= self.segments.first_live
     }
 
-    /// The last LSN that was left by a cut which `found` shows and this view had not noticed.
-    fn cut_by(&self, found: &Observed) -> Option<Lsn> {
-        let head = self.segments.head().segment.number();
-        let later = found
-            .links
-            .iter()
-            .map(|link| link.segment.header)
-            .filter(|header| header.number > head);
-        let cut = later.filter(|header| header.first_lsn <= self.durable);
-        let last = cut.map(|header| header.first_lsn.before().unwrap_or(Lsn::ZERO)).min()?;
-        // Records that `truncate_before` has truncated since are no place to continue.
-        Some(last.max(found.first_live.before().unwrap_or(Lsn::ZERO)))
-    }
-
     /// Whether a record that was shown is missing and no cut explains it. Beside a living writer
     /// this is unknown.
     fn is_missed_by(&self, found: &Observed) -> bool {
-        found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
+        let is_cut = found.cuts().count() > self.cuts.count();
+        found.untouched.is_some() && found.durable < self.durable && !is_cut
     }
 
     fn take(&mut self, found: Observed) {
-        match self.cut_by(&found) {
-            Some(last) => {
-                self.cuts.push(last);
-                self.durable = found.durable;
-            }
-            None => self.durable = self.durable.max(found.durable),
-        }
+        let cuts = found.cuts();
+        self.durable = match cuts.count() > self.cuts.count() {
+            // The header of a cut promises all that the cut has kept.
+            true => found.durable,
+            false => self.durable.max(found.durable),
+        };
+        self.cuts = cuts;
         self.segments =
             Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
         self.settled = found.settled;

@@ -28,7 +28,8 @@ use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Copies, GroupStart, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict,
+    Copies, Cuts, GroupStart, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail,
+    Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
@@ -157,6 +158,13 @@ pub(crate) struct Observed {
     /// Set if no writer lived.
     pub(crate) untouched: Option<Untouched>,
     pub(crate) recovery: Recovery,
+}
+
+impl Observed {
+    /// The history of cuts, of which the header is durable.
+    pub(crate) fn cuts(&self) -> Cuts {
+        self.links.last().map_or(Cuts::NONE, |head| head.segment.header.cuts)
+    }
 }
 
 /// The head as far as its groups are whole.

@@ -134,7 +134,18 @@ impl<'d> Headers<'d> {
             }
             return Err(self.unknown_version(number));
         }
-        Ok(log.and_then(|log| head_of(&self.files, log)).map(|head| (head.log, head)))
+        let head = log.and_then(|log| head_of(&self.files, log));
+        if let (Some(head), Some(wanted)) = (head, self.options.kind)
+            && head.kind != wanted
+        {
+            return Err(Error::Invalid(format!(
+                "{} holds a log of the kind {}, and one of the kind {wanted} is to be opened: give \
+                 the directory of that one",
+                self.directory.path().display(),
+                head.kind
+            )));
+        }
+        Ok(head.map(|head| (head.log, head)))
     }
 
     /// Judges the files above the head: `Some` row if the header of one of them is torn.

@@ -11,3 +11,5 @@ mod beside;
 mod followed;
 #[cfg(target_os = "linux")]
 mod publishing;
+#[cfg(target_os = "linux")]
+mod stopped;

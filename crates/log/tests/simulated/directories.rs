@@ -15,7 +15,7 @@ use crate::history::{
 use inkstone::{Error, Lsn, Reader, Reason, Verdict, inspect};
 use inkstone_format::HeaderBlock;
 use inkstone_format::checksum::crc32c;
-use inkstone_format::limits::HEADER_BYTES;
+use inkstone_format::limits::{HEADER_BYTES, HEADER_COPY_BYTES};
 use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
@@ -241,8 +241,9 @@ fn a_version_that_is_not_known_is_refused_wherever_it_is() {
             let mut bytes = read_file(&directory, &name(number.min(HEAD)));
             for copy in [0, 2048] {
                 bytes[copy + at] = value;
-                let sum = crc32c(&bytes[copy..copy + 508]);
-                bytes[copy + 508..copy + 512].copy_from_slice(&sum.to_le_bytes());
+                let sum_at = copy + HEADER_COPY_BYTES - 4;
+                let sum = crc32c(&bytes[copy..sum_at]);
+                bytes[sum_at..sum_at + 4].copy_from_slice(&sum.to_le_bytes());
             }
             write_file(&directory, &name(number), 0, &bytes);
             refused_as_unknown(&disk, &name(number));
@@ -264,8 +265,9 @@ fn a_follower_is_told_when_a_newer_program_goes_on() {
     assert!(cursor.next().unwrap().is_none());
     let mut bytes = read_file(&disk.directory(LOG), &name(1));
     bytes[8] = 9;
-    let sum = crc32c(&bytes[..508]);
-    bytes[508..512].copy_from_slice(&sum.to_le_bytes());
+    let sum_at = HEADER_COPY_BYTES - 4;
+    let sum = crc32c(&bytes[..sum_at]);
+    bytes[sum_at..sum_at + 4].copy_from_slice(&sum.to_le_bytes());
     write_file(&disk.directory(LOG), &name(2), 0, &bytes);
     let told = cursor.next().map(drop);
     assert!(matches!(told, Err(Error::UnknownVersion { version: 9, .. })), "{told:?}");

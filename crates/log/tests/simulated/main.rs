@@ -21,6 +21,7 @@ mod watched;
 
 mod beside_sim;
 mod copying;
+mod cuts;
 mod damage;
 mod directories;
 mod extremes;

@@ -119,6 +119,9 @@ fn by(mistake: Mistake) -> By {
                 promise(PROMISES, ASKED),
             );
         }
+        M::CutNotCounted | M::CountGivenTwice | M::TableTooShort => {
+            return By::Test("simulated/cuts.rs", "a_history_of_cuts_that_lies_is_caught");
+        }
         M::HintBelieved => {
             return By::Test(
                 "processes/followed.rs",

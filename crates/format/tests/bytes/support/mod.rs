@@ -9,8 +9,8 @@ pub mod contradictions;
 pub mod survey;
 
 use inkstone_format::{
-    Batch, Control, Epoch, Finished, GroupEncoder, LogId, Lsn, PayloadSum, Position, Promise,
-    PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict, limits,
+    Batch, Control, Cuts, Epoch, Finished, GroupEncoder, LogId, LogKind, Lsn, PayloadSum, Position,
+    Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict, limits,
 };
 use survey::{Survey, survey};
 
@@ -67,6 +67,9 @@ impl Writer {
             promise: Lsn::ZERO,
             predecessor: None,
             roll: Roll::Begin,
+            kind: LogKind::PLAIN,
+            owner: [0; 16],
+            cuts: Cuts::NONE,
         };
         let mut writer = Self {
             files: Vec::new(),
@@ -205,7 +208,8 @@ impl Writer {
         let seal_at = (self.at, self.epoch);
         self.epoch = previous.next().unwrap();
         self.records.retain(|(kept, _)| *kept <= lsn);
-        let header = self.next_header(Roll::Cut, end);
+        let header =
+            SegmentHeader { cuts: self.header.cuts.with(lsn), ..self.next_header(Roll::Cut, end) };
         // The seal belongs to the old history: its LSN is the one that was next there.
         let old_next = self.groups.last().unwrap().next_lsn;
         let mut old = Self {

@@ -1,0 +1,390 @@
+//! Readers that sleep while the log is cut: what its history of cuts tells them, whatever is gone.
+//!
+//! *Owns*: a log and two sleepers in histories that are drawn, and the cases that gave rise to
+//! them. Writers that act between any two calls of one reader are in `meddled.rs`.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use crate::history::{LOG, name, open, read_file, small, write_file};
+use inkstone::{Cursor, Error, Log, LogKind, Lsn, Options, Reader, inspect};
+use inkstone_io::Directory;
+use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+
+/// Histories that are drawn here; `CUTS_HISTORIES=1000000` draws more.
+const HISTORIES: u64 = 3_000;
+
+fn read(disk: &SimDisk, options: &Options) -> Reader {
+    Reader::open_in(Arc::new(disk.directory(LOG)), options.clone()).unwrap()
+}
+
+/// Several of these fill a segment. Each has a number of its own, whatever its LSN.
+fn record(number: u64) -> Vec<u8> {
+    let mut bytes = vec![number as u8; 3_000 + (number * 777 % 4_000) as usize];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// What the log is.
+#[derive(Default)]
+struct Is {
+    /// The number of each record.
+    records: BTreeMap<u64, u64>,
+    first: u64,
+    /// What each cut has kept.
+    cuts: Vec<u64>,
+    numbers: u64,
+}
+
+impl Is {
+    fn last(&self) -> u64 {
+        self.records.last_key_value().map_or(self.first - 1, |(lsn, _)| *lsn)
+    }
+
+    fn append(&mut self, log: &Log) {
+        self.numbers += 1;
+        let lsn = log.append_durable(&record(self.numbers)).unwrap().get();
+        assert_eq!(lsn, self.last() + 1);
+        self.records.insert(lsn, self.numbers);
+    }
+
+    fn cut(&mut self, kept: u64) {
+        self.cuts.push(kept);
+        self.records.retain(|lsn, _| *lsn <= kept);
+    }
+
+    fn truncate_before(&mut self, first: u64) {
+        self.first = first;
+        self.records.retain(|lsn, _| *lsn >= first);
+    }
+}
+
+/// A reader that sleeps at the end of what it could see.
+struct Sleeper {
+    reader: Reader,
+    cursor: Cursor,
+    /// The cuts that it had been told of, or that had not touched what it had, when it gave a
+    /// record or an error last.
+    cuts: usize,
+}
+
+impl Sleeper {
+    fn new(disk: &SimDisk, is: &Is, options: &Options) -> Self {
+        let reader = read(disk, options);
+        let cursor = reader.from(reader.first());
+        let mut sleeper = Self { reader, cursor, cuts: is.cuts.len() };
+        sleeper.wake(is);
+        sleeper
+    }
+
+    /// Reads to the end. Every record is the log's, and nothing that was given was cut without a
+    /// word.
+    fn wake(&mut self, is: &Is) {
+        loop {
+            let next = self.cursor.next_lsn().get();
+            let lowest = is.cuts[self.cuts..].iter().min().copied().unwrap_or(u64::MAX);
+            let unharmed =
+                || assert!(lowest >= next - 1, "{lowest} was kept, not a word at {next}");
+            match self.cursor.next() {
+                Ok(Some(shown)) => {
+                    unharmed();
+                    let number = u64::from_le_bytes(shown.bytes[..8].try_into().unwrap());
+                    assert_eq!(shown.lsn.get(), next);
+                    assert_eq!(is.records.get(&next), Some(&number), "LSN {next}");
+                    assert!(shown.bytes == record(number));
+                }
+                Ok(None) => break unharmed(),
+                Err(Error::TruncatedAfter { lsn, last }) => {
+                    assert_eq!((lsn.get(), last.get()), (next, lowest));
+                    assert_eq!(self.cursor.next_lsn().get(), lowest + 1);
+                }
+                Err(Error::TruncatedBefore { lsn, first }) => {
+                    unharmed();
+                    assert_eq!((lsn.get(), first.get()), (next, is.first));
+                    self.cursor.seek(first);
+                }
+                Err(error) => panic!("LSN {next}: {error}"),
+            }
+            self.cuts = is.cuts.len();
+        }
+        self.cuts = is.cuts.len();
+        assert!(self.reader.durable().get() <= is.last());
+    }
+}
+
+/// The log, its disk, what it is, and two readers.
+struct Scene {
+    disk: SimDisk,
+    options: Options,
+    random: fastrand::Rng,
+    log: Option<Log>,
+    is: Is,
+    sleepers: Vec<Sleeper>,
+    cuts_left: u32,
+}
+
+impl Scene {
+    fn new(seed: u64, options: &Options) -> Self {
+        let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+        let options = options.clone();
+        let log = open(&disk, options.clone()).unwrap();
+        let mut is = Is { first: 1, ..Is::default() };
+        is.append(&log);
+        let sleepers = (0..2).map(|_| Sleeper::new(&disk, &is, &options)).collect();
+        let random = fastrand::Rng::with_seed(seed);
+        Self { disk, options, random, log: Some(log), is, sleepers, cuts_left: 5 }
+    }
+
+    fn log(&self) -> &Log {
+        self.log.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        match self.log.take() {
+            Some(log) if self.random.bool() => log.close().unwrap(),
+            Some(log) => log.abandon(),
+            None => {}
+        }
+        if self.random.u8(..3) == 0 {
+            self.wake();
+        }
+        self.log = Some(open(&self.disk, self.options.clone()).unwrap());
+    }
+
+    fn wake(&mut self) {
+        let who = self.random.usize(..2);
+        self.sleepers[who].wake(&self.is);
+    }
+
+    fn cut(&mut self) {
+        let kept = self.random.u64(self.is.first - 1..=self.is.last());
+        if kept == self.is.last() || self.cuts_left == 0 {
+            return;
+        }
+        self.cuts_left -= 1;
+        if self.random.u8(..4) > 0 {
+            self.log().truncate_after(Lsn::new(kept)).unwrap();
+            return self.is.cut(kept);
+        }
+        // A write or sync of it fails: what the next opening finds decides. A reader that looks
+        // meanwhile makes sure by itself.
+        let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][self.random.usize(..2)];
+        let fault = Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync);
+        self.disk.inject(fault.file(".ink").nth(self.random.u64(1..4)));
+        let is_done = self.log().truncate_after(Lsn::new(kept)).is_ok();
+        self.disk.clear_faults();
+        if is_done {
+            return self.is.cut(kept);
+        }
+        let last = self.is.last();
+        self.log.take().unwrap().abandon();
+        self.log = Some(open(&self.disk, self.options.clone()).unwrap());
+        match self.log().last().get() {
+            found if found == kept => self.is.cut(kept),
+            found => assert_eq!(found, last),
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.u8(..10) {
+            0..4 => {
+                for _ in 0..self.random.u8(1..12) {
+                    self.is.append(self.log.as_ref().unwrap());
+                }
+            }
+            4 | 5 => self.cut(),
+            6 => {
+                let first = self.random.u64(self.is.first..=self.is.last() + 1);
+                self.log().truncate_before(Lsn::new(first)).unwrap();
+                self.is.truncate_before(first);
+            }
+            7 => self.reopen(),
+            8 => self.wake(),
+            _ => {
+                let who = self.random.usize(..2);
+                self.sleepers[who] = Sleeper::new(&self.disk, &self.is, &self.options);
+            }
+        }
+    }
+
+    fn end(mut self) {
+        self.log.take().unwrap().close().unwrap();
+        self.sleepers.iter_mut().for_each(|sleeper| sleeper.wake(&self.is));
+        let durable = read(&self.disk, &self.options).durable().get();
+        assert_eq!(durable, self.is.last());
+    }
+}
+
+#[test]
+fn a_reader_that_slept_gives_the_log_as_it_is_or_names_the_lowest_lsn_kept() {
+    let histories = std::env::var("CUTS_HISTORIES").map_or(HISTORIES, |n| n.parse().unwrap());
+    for seed in 0..histories {
+        if let Err(panic) = history(seed, &small()) {
+            eprintln!("history {seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+fn history(seed: u64, options: &Options) -> std::thread::Result<()> {
+    catch_unwind(AssertUnwindSafe(|| {
+        let mut scene = Scene::new(seed, options);
+        (0..14).for_each(|_| scene.step());
+        scene.end();
+    }))
+}
+
+/// The numbers of the segments' files, in order.
+fn segments(disk: &SimDisk) -> Vec<u64> {
+    let names = disk.directory(LOG).list().unwrap();
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(".ink")?.parse().ok());
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A log of ten records that a cursor has read, cut after the fifth, with six others.
+fn slept(options: &Options) -> (SimDisk, Log, Is, Sleeper) {
+    let disk = SimDisk::new(7, DiskOptions::default());
+    let log = open(&disk, options.clone()).unwrap();
+    let mut is = Is { first: 1, ..Is::default() };
+    (0..10).for_each(|_| is.append(&log));
+    log.close().unwrap();
+    let sleeper = Sleeper::new(&disk, &is, options);
+    assert_eq!(sleeper.cursor.next_lsn().get(), 11);
+    let log = open(&disk, options.clone()).unwrap();
+    log.truncate_after(Lsn::new(5)).unwrap();
+    is.cut(5);
+    (0..6).for_each(|_| is.append(&log));
+    (disk, log, is, sleeper)
+}
+
+#[test]
+fn a_cut_is_told_although_its_segment_is_gone() {
+    let (disk, log, mut is, mut sleeper) = slept(&small());
+    let begun_by_cut = *segments(&disk).last().unwrap();
+    while segments(&disk).contains(&begun_by_cut) {
+        is.append(&log);
+        log.truncate_before(log.last()).unwrap();
+        is.truncate_before(log.last().get());
+    }
+    sleeper.wake(&is);
+    log.close().unwrap();
+    sleeper.wake(&is);
+}
+
+#[test]
+fn the_lowest_lsn_kept_is_told_although_it_was_truncated_since() {
+    let (_disk, log, mut is, mut sleeper) = slept(&small());
+    log.truncate_before(Lsn::new(8)).unwrap();
+    is.truncate_before(8);
+    let told = sleeper.cursor.next().map(drop);
+    let is_five = matches!(told, Err(Error::TruncatedAfter { lsn, last })
+        if lsn.get() == 11 && last.get() == 5);
+    assert!(is_five, "{told:?}");
+    sleeper.cuts = 1;
+    sleeper.wake(&is);
+}
+
+/// More cuts than the table knows one by one.
+#[test]
+fn who_slept_through_many_cuts_is_told_the_lowest() {
+    many_cuts(&small());
+}
+
+fn many_cuts(options: &Options) {
+    // With the first cut, which kept least, some are more than the table has.
+    for cuts in [62, 63, 64, 100] {
+        let (_disk, log, mut is, mut sleeper) = slept(options);
+        for kept in (0..cuts).map(|round| 8 + round % 3) {
+            (0..4).for_each(|_| is.append(&log));
+            log.truncate_after(Lsn::new(kept)).unwrap();
+            is.cut(kept);
+        }
+        sleeper.wake(&is);
+    }
+}
+
+/// A backup of the directory is put back under a reader that has seen a later cut.
+#[test]
+fn an_older_copy_is_not_read_on() {
+    let (disk, log, _, mut sleeper) = slept(&small());
+    log.close().unwrap();
+    let backup: Vec<_> = segments(&disk)
+        .into_iter()
+        .map(|number| (number, read_file(&disk.directory(LOG), &name(number))))
+        .collect();
+    let log = open(&disk, small()).unwrap();
+    log.truncate_after(Lsn::new(3)).unwrap();
+    log.close().unwrap();
+    let lowest = sleeper.cursor.next().map(drop);
+    assert!(matches!(lowest, Err(Error::TruncatedAfter { last, .. }) if last.get() == 3));
+    for number in segments(&disk) {
+        disk.directory(LOG).remove(&name(number)).unwrap();
+    }
+    for (number, bytes) in backup {
+        write_file(&disk.directory(LOG), &name(number), 0, &bytes);
+    }
+    sleeper.cursor.seek(Lsn::new(7));
+    let told = sleeper.cursor.next().map(drop).unwrap_err().to_string();
+    assert!(told.contains("open it again"), "{told}");
+}
+
+#[test]
+fn a_log_keeps_its_kind_and_its_owner() {
+    const OWNER: [u8; 16] = *b"who stands on it";
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let of_raft = || small().kind(LogKind::RAFT).owner(OWNER);
+    let log = open(&disk, of_raft()).unwrap();
+    let mut is = Is { first: 1, ..Is::default() };
+    (0..30).for_each(|_| is.append(&log));
+    log.truncate_after(Lsn::new(20)).unwrap();
+    log.close().unwrap();
+    // Whoever asks for no kind opens any, and changes none.
+    let log = open(&disk, small().owner([0; 16])).unwrap();
+    log.truncate_after(Lsn::new(1)).unwrap();
+    log.close().unwrap();
+    let to = || Ok(Arc::new(disk.directory("/copy")));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    inspect::copy_in(&disk.directory(LOG), to, &small(), &stop).unwrap();
+    for at in [LOG, "/copy"] {
+        let segments = inspect::look_in(&disk.directory(at)).unwrap().segments;
+        let is_kept =
+            |header: &inspect::SegmentHeader| (header.kind, header.owner) == (LogKind::RAFT, OWNER);
+        assert!(segments.iter().all(|segment| is_kept(&segment.header)), "{at}");
+    }
+    let refused = |options: Options| {
+        let writer = open(&disk, options.clone()).map(drop).unwrap_err();
+        let reader = Reader::open_in(Arc::new(disk.directory(LOG)), options).map(drop).unwrap_err();
+        for told in [writer, reader] {
+            assert!(told.to_string().contains("kind RAFT, and one of the kind STRM"), "{told}");
+        }
+    };
+    refused(small().kind(LogKind::STREAMS));
+    open(&disk, of_raft()).unwrap().close().unwrap();
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    /// Whether some history breaks a promise with this mistake.
+    fn is_seen(mistake: Mistake) -> bool {
+        let options = small().with_mistake(mistake);
+        (0..HISTORIES).any(|seed| history(seed, &options).is_err())
+    }
+
+    #[test]
+    fn a_history_of_cuts_that_lies_is_caught() {
+        let mistakes = [Mistake::CutNotCounted, Mistake::CountGivenTwice, Mistake::HeaderBelieved];
+        let missed: Vec<_> = mistakes.into_iter().filter(|mistake| !is_seen(*mistake)).collect();
+        assert!(missed.is_empty(), "not caught: {missed:?}");
+        let too_short = small().with_mistake(Mistake::TableTooShort);
+        catch_unwind(|| many_cuts(&too_short)).expect_err("a cut that is not known any more");
+    }
+}
