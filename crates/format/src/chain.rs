@@ -135,7 +135,7 @@ impl Chain {
             let Some(header) = place.ok().and_then(|place| files[place].own(head.log)) else {
                 return Err(fault(end.segment, Reason::MissingSegment));
             };
-            let agrees = end.byte <= header.segment_bytes
+            let agrees = end.byte <= header.groups_end()
                 && header.epoch <= current.epoch
                 && header.first_lsn <= current.first_lsn
                 && header.first_live <= current.first_live

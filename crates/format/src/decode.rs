@@ -55,7 +55,10 @@ pub struct GroupStart {
 #[derive(Debug, Clone)]
 pub struct Decoder {
     identity: Identity,
-    segment_bytes: u64,
+    /// Where the groups of the segment end at the latest.
+    groups_end: u64,
+    /// How long the file must be.
+    needed_bytes: u64,
     limit: u64,
     file_bytes: u64,
     at: u64,
@@ -136,8 +139,9 @@ impl Decoder {
         };
         Self {
             identity: segment.identity(),
-            segment_bytes: segment.segment_bytes,
-            limit: segment.segment_bytes,
+            groups_end: segment.groups_end(),
+            needed_bytes: segment.segment_bytes,
+            limit: segment.groups_end(),
             file_bytes,
             at: tail.end,
             next_lsn: tail.next_lsn,
@@ -154,6 +158,7 @@ impl Decoder {
     #[must_use]
     pub fn with_end(mut self, end: u64) -> Self {
         self.limit = self.limit.min(end);
+        self.needed_bytes = self.limit;
         self
     }
 
@@ -313,7 +318,7 @@ impl Decoder {
         let length = header.length as usize;
         // A cut may end inside a group, so the length is compared with the segment, not with the
         // named end.
-        let room = self.segment_bytes - self.at;
+        let room = self.groups_end - self.at;
         let frames = (length.saturating_sub(GROUP_HEADER_BYTES) / FRAME_HEADER_BYTES) as u32;
         let shape = length.is_multiple_of(ALIGN) && header.count > 0 && header.count <= frames;
         if length > GROUP_BYTES_MAX || length as u64 > room || !shape {
@@ -500,7 +505,7 @@ impl Decoder {
             lsn_fits: fault != Fault::Lsn,
             grammar_fits: !fault.is_grammar(),
             body_fits: fault != Fault::PayloadChecksum && fault != Fault::Gap,
-            file_short: self.file_bytes < self.limit,
+            file_short: self.file_bytes < self.needed_bytes,
             fault,
             tail: self.tail,
             lsn_found: bad.lsn_found,

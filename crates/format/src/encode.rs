@@ -76,7 +76,8 @@ impl core::error::Error for EncodeError {}
 #[derive(Debug, Clone)]
 pub struct GroupEncoder {
     identity: Identity,
-    segment_bytes: u64,
+    /// Where the groups of the segment end at the latest.
+    groups_end: u64,
     at: u64,
     epoch: Epoch,
     first_lsn: Lsn,
@@ -112,13 +113,13 @@ impl GroupEncoder {
     /// When no group can start there, or the epoch is lower than that of the segment.
     pub fn begin(segment: &SegmentHeader, at: u64, epoch: Epoch, next_lsn: Lsn) -> Self {
         assert!(at >= HEADER_BYTES as u64, "a group in the header block");
-        assert!(at <= segment.segment_bytes, "a group behind the segment");
+        assert!(at <= segment.groups_end(), "a group behind the segment");
         assert!(at.is_multiple_of(ALIGN as u64), "a group that is not aligned");
         assert!(epoch >= segment.epoch, "an epoch that goes down");
         assert!(next_lsn >= segment.first_lsn, "an LSN of an older segment");
         Self {
             identity: segment.identity(),
-            segment_bytes: segment.segment_bytes,
+            groups_end: segment.groups_end(),
             at,
             epoch,
             first_lsn: next_lsn,
@@ -157,7 +158,7 @@ impl GroupEncoder {
     /// Bytes that records with their headers may still use in this segment.
     #[inline]
     pub fn record_room(&self) -> u64 {
-        (self.segment_bytes - CONTROL_RESERVE_BYTES).saturating_sub(self.end())
+        (self.groups_end - CONTROL_RESERVE_BYTES).saturating_sub(self.end())
     }
 
     #[inline]
@@ -252,7 +253,7 @@ impl GroupEncoder {
             Control::Promise(_) | Control::Padding(_) => {}
         }
         let bytes = frame_bytes(control.payload_bytes());
-        self.check_room(group, bytes, self.segment_bytes.saturating_sub(self.end()))?;
+        self.check_room(group, bytes, self.groups_end.saturating_sub(self.end()))?;
         let from = self.used + FRAME_HEADER_BYTES;
         let to = from + control.payload_bytes();
         group[from..self.used + bytes].fill(0);
@@ -282,7 +283,7 @@ impl GroupEncoder {
         if gap < FRAME_HEADER_BYTES {
             gap += BLOCK_BYTES;
         }
-        if self.end() + gap as u64 > self.segment_bytes {
+        if self.end() + gap as u64 > self.groups_end {
             return Ok(());
         }
         self.control(group, &Control::Padding(gap - FRAME_HEADER_BYTES))

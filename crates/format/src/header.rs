@@ -10,7 +10,7 @@ use crate::cuts::{CUTS_BYTES, Cuts};
 use crate::group::Identity;
 use crate::limits::{
     BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use crate::types::{Epoch, LogId, LogKind, Lsn, Position, SegmentNumber};
 
@@ -151,6 +151,11 @@ impl SegmentHeader {
             }
             _ => None,
         }
+    }
+
+    /// The byte at which its groups end at the latest: the block of the marks begins there.
+    pub fn groups_end(&self) -> u64 {
+        self.segment_bytes.saturating_sub(MARK_BLOCK_BYTES as u64)
     }
 
     /// The identity with which the groups and frames of the segment are read and written.

@@ -5,7 +5,7 @@
 //! writes with and recovers with. Programs that use a log need `inkstone` and not this.
 //!
 //! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs
-//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]. [`explain()`]
+//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`CutMark`], [`judge`] and [`Chain`]. [`explain()`]
 //! describes damage to people.
 //!
 //! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee
@@ -20,6 +20,7 @@ extern crate alloc;
 mod bytes;
 mod chain;
 pub mod checksum;
+mod cut_mark;
 mod cuts;
 mod decode;
 mod encode;
@@ -37,6 +38,7 @@ mod verdict;
 
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
+pub use cut_mark::CutMark;
 pub use cuts::Cuts;
 pub use decode::{Decoder, GroupStart, Step};
 pub use encode::{EncodeError, Finished, GroupEncoder};

@@ -44,9 +44,18 @@ pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// checksum (`checksum`).
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 32;
 
-/// Room at the end of each segment that is reserved for control groups, so that they can be written
-/// when the segment is full.
-pub const CONTROL_RESERVE_BYTES: u64 = 16 << 10;
+/// Room before the last block of each segment that is reserved for control groups, so that they can
+/// be written when the segment is full.
+pub const CONTROL_RESERVE_BYTES: u64 = 12 << 10;
+
+/// The block at the end of each segment's file, for the marks of cuts. No group lies there.
+pub const MARK_BLOCK_BYTES: usize = 4096;
+
+/// One copy of a mark: a sector, which is written whole or not at all where sectors are atomic.
+pub const CUT_MARK_COPY_BYTES: usize = 512;
+
+/// The first bytes of a mark.
+pub const CUT_MARK_MARKER: [u8; 4] = [0xa7, b'I', b'C', b'1'];
 
 /// The largest payload of one frame.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -65,9 +74,11 @@ const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX - 1 <= u32::MAX as u64);
 const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 // Records may use more than half of a smallest segment.
-const _: () = assert!((HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES) * 2 < SEGMENT_BYTES_MIN);
+const _: () = assert!(
+    (HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES + MARK_BLOCK_BYTES as u64) * 2 < SEGMENT_BYTES_MIN
+);
 // The reserve has room for four control groups that are padded to blocks.
-const _: () = assert!(CONTROL_RESERVE_BYTES >= 4 * BLOCK_BYTES as u64);
+const _: () = assert!(CONTROL_RESERVE_BYTES >= 3 * BLOCK_BYTES as u64);
 const _: () = assert!(
     RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX
 );

@@ -100,6 +100,22 @@ def classify(data):
     return "damaged", told
 
 
+def cut_mark(header, data):
+    """(cuts, successor) of the newest mark at the end of the segment's file, or None."""
+    found = None
+    seed = crc(b"IK1CTMRK" + header.log + struct.pack("<Q", header.number))
+    for at in (header.size - 4096, header.size - 4096 + 512):
+        copy = bytes(data[at:at + 512])
+        if len(copy) < 512 or copy[:4] != b"\xa7IC1":
+            continue
+        sum_, cuts, successor, end, epoch = struct.unpack_from("<I4Q", copy, 4)
+        if (sum_ == after(seed, copy[:4] + copy[8:]) and successor > header.number
+                and 1 <= cuts < epoch and end >= 4096 and end % 8 == 0
+                and (found is None or cuts > found[0])):
+            found = cuts, successor
+    return found
+
+
 def group_at(log, number, data, at):
     """(length, count, first LSN, epoch, promise, promised end) of a group header whose sum is
     right, or None."""
@@ -135,8 +151,9 @@ def look_ahead(log, number, data, start, end, epoch):
 class Reading:
     """A segment, read up to its stop."""
 
-    def __init__(self, header, data, limit):
+    def __init__(self, header, data, limit, needed):
         self.header, self.data, self.limit = header, data, limit
+        self.needed = needed
         self.at, self.lsn, self.epoch = 4096, header.first, header.epoch
         self.end, self.next, self.live, self.sealed = 4096, header.first, header.first_live, False
         self.records, self.facts = [], None
@@ -161,7 +178,7 @@ class Reading:
         length, count, first, epoch, _, _ = group
         if epoch < self.epoch:
             return self.stop("sound", "lower")
-        if (length > 536870912 or at + length > self.header.size or length % 8
+        if (length > 536870912 or at + length > self.header.size - 4096 or length % 8
                 or not 1 <= count <= (length - 48) // 24):
             return self.stop("sound", "length")
         if first != self.lsn:
@@ -260,7 +277,7 @@ def judge(reading, below, later):
     found, wrong, inside = reading.facts
     if below:
         return ("corrupt", "P1") if found == "zeros" else ("corrupt", "P2")
-    if len(reading.data) < reading.limit:
+    if len(reading.data) < reading.needed:
         return "corrupt", "F1"
     if reading.sealed:
         return "corrupt", "S1"
@@ -308,7 +325,10 @@ def survey(files):
         return none("corrupt", "D2")
     if not head:
         return none("torn", "H8") if torn else none("end", "H7")
-    live = Reading(own[head], files[head], own[head].size).live
+    mark = cut_mark(own[head], files[head])
+    if mark and mark[0] > own[head].cuts:
+        return none("corrupt", "D3", f"{mark[1]}:0")
+    live = Reading(own[head], files[head], own[head].size - 4096, 0).live
     chain = [own[head]]
     while chain[0].first > live:
         after_ = chain[0]
@@ -316,7 +336,7 @@ def survey(files):
         if after_.before == 0:
             return broken.format(after_.number)
         before = own.get(after_.before)
-        if (before is None or before.size < after_.before_end or before.epoch > after_.epoch
+        if (before is None or before.size - 4096 < after_.before_end or before.epoch > after_.epoch
                 or before.first > after_.first or before.first_live > after_.first_live
                 or before.cuts > after_.cuts
                 or (before.kind, before.owner) != (after_.kind, after_.owner)):
@@ -325,8 +345,10 @@ def survey(files):
     records, digest = 0, 0
     for header, successor in zip(chain, chain[1:] + [None]):
         data = files[header.number]
-        limit = min(header.size, successor.before_end) if successor else header.size
-        reading = Reading(header, data, limit)
+        limit = header.size - 4096
+        if successor:
+            limit = min(limit, successor.before_end)
+        reading = Reading(header, data, limit, limit if successor else header.size)
         for lsn, payload in reading.records:
             if lsn >= live:
                 records, digest = records + 1, after(digest, struct.pack("<Q", lsn) + payload)

@@ -5,6 +5,7 @@
 //! (`commit`).
 
 pub(crate) mod control;
+pub(crate) mod marks;
 pub(crate) mod roll;
 pub(crate) mod seal;
 pub(crate) mod truncate;

@@ -53,7 +53,8 @@ pub enum Event {
 
 /// A segment that is full. While this value (or a clone of it) exists and the log is open, its file
 /// is not used for anything else, even after `truncate_before` has truncated its records: an
-/// archiver can take its time to copy it. The disk budget counts the file.
+/// archiver can take its time to copy it. The disk budget counts the file. A later `truncate_after`
+/// may leave a mark in the last block of the file, behind the records, and changes nothing else.
 ///
 /// Once the log is closed or dropped, the next opening, perhaps of another process, may use the
 /// file for other records. Call [`SealedSegment::is_kept`] *after* reading the file: if it is true,

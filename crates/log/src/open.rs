@@ -43,8 +43,7 @@ pub(crate) fn open_shared(
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {
         let opened = find_or_create(&directory, &options);
-        let began =
-            opened.and_then(|opened| Ok((begin(&opened.0).or_else(only_for_room)?, opened)));
+        let began = opened.and_then(|opened| Ok((begin(&opened).or_else(only_for_room)?, opened)));
         let (began, (shared, mut recovery, listing)) = match began {
             // The first write of an opening is the trial: nothing is acknowledged yet, and what was
             // refused is not written.
@@ -132,10 +131,10 @@ enum Began {
     WaitsForRoom,
 }
 
-/// Makes the epoch group durable.
-fn begin(shared: &Shared) -> Result<Began> {
+/// Makes the epoch group durable, after the marks of the last cut if a crash has left them out.
+fn begin((shared, _, listing): &(Shared, Recovery, Listing)) -> Result<Began> {
     let began = shared.in_turn(shared.lock(), |turn| {
-        let began = turn.begin_epoch();
+        let began = turn.leave_missing_marks(listing).and_then(|()| turn.begin_epoch());
         if began.is_err() {
             // There is no log yet that could be poisoned: the opening has an error, or another way.
             turn.events.clear();

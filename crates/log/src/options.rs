@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
-    RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    MARK_BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{LogKind, Lsn, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
@@ -366,7 +366,7 @@ impl Options {
     /// where the last one ended. It rewrites that block with the same bytes before its own, which
     /// relies on the device not to harm bytes that do not change. Padding does not rely on that; it
     /// costs half a block per commit. It also costs a whole block per opening of the room that a
-    /// segment reserves for control groups: on a full disk a padded log can be opened three or four
+    /// segment reserves for control groups: on a full disk a padded log can be opened two or three
     /// times, an unpadded one more than a hundred times, before it needs another segment.
     ///
     /// When this is turned on for a log that was written without it, the next opening begins a new
@@ -540,6 +540,7 @@ pub(crate) fn record_room(segment_bytes: u64) -> u64 {
         - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64
         - CONTROL_ROOM_BYTES
         - CONTROL_RESERVE_BYTES
+        - MARK_BLOCK_BYTES as u64
 }
 
 /// The next size to try for a segment that holds frames of `frame_bytes`, where there was no room

@@ -45,6 +45,8 @@ impl Ear {
         if let Ok(file) = self.disk.directory(PATH).open(&name, &OpenFile::existing().read_only()) {
             bytes.resize(file.len_bytes().unwrap_or(0) as usize, 0);
             let _ = file.read_at(&mut bytes, 0);
+            // In the last block a cut may leave its mark.
+            bytes.truncate(bytes.len().saturating_sub(4096));
         }
         bytes
     }

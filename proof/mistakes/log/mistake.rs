@@ -131,6 +131,10 @@ inkstone_io::named_choice! {
         CountGivenTwice = "count-given-twice", "every cut gets the number of the first";
         TableTooShort = "table-too-short",
             "a reader does not ask a history for the oldest cut that is known by itself";
+        MarkBeforeHeader = "mark-before-header",
+            "a cut leaves its marks before the header of its segment is durable";
+        MarkOnlyInCut = "mark-only-in-cut",
+            "a cut leaves a mark in the segment that it cuts alone, and none in the old head";
         HintBelieved = "hint-believed", "a reader believes what is published and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }

@@ -162,7 +162,7 @@ impl HeldTurn<'_> {
 }
 
 impl Shared {
-    fn head_header(&self) -> SegmentHeader {
+    pub(super) fn head_header(&self) -> SegmentHeader {
         lock(&self.segments).head().segment.header
     }
 

@@ -3,6 +3,8 @@
 //! *Owns*: what must be durable before records are truncated, and before their files are used
 //! again. *May not touch*: readers; they ask for the number of the last change.
 
+use std::sync::Arc;
+
 use inkstone_format::{Control, Kind, Lsn, Position, Roll};
 
 use crate::change::roll::NextSegment;
@@ -12,6 +14,7 @@ use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::recovery::headers::open_for_reading;
 use crate::recovery::recover::damage;
+use crate::segment::Link;
 use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};
 
@@ -73,6 +76,13 @@ impl HeldTurn<'_> {
             true => None,
             false => Some(self.unlocked(|| shared.end_of(last))?),
         };
+        // Held until they have their marks: an unread file may be given back at any time.
+        let cut: Vec<_> = {
+            let segments = lock(&shared.segments);
+            let is_cut =
+                |link: &&Link| predecessor.is_none_or(|end| link.segment.number() >= end.segment);
+            segments.links.iter().filter(is_cut).map(|link| Arc::clone(&link.segment)).collect()
+        };
         let previous = self.epoch();
         let next = NextSegment {
             epoch: previous.next().ok_or(Error::UsedUp)?,
@@ -85,9 +95,12 @@ impl HeldTurn<'_> {
             cut: Some(last),
         };
         self.begin_segment(next)?;
-        // The cut is durable and was published. The epoch must be written before anything else, if
-        // there is room for it.
+        // The cut is durable and was published. The epoch must be written before any other group,
+        // if there is room for it.
         self.set_epoch_due(Some(Control::Epoch { previous: Some(previous), recovered: last }));
+        let headers: Vec<_> = cut.iter().map(|segment| segment.header).collect();
+        self.leave_marks(&headers)?;
+        drop(cut);
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
         or_left_out(self.begin_epoch())
     }

@@ -214,7 +214,7 @@ impl OpenGroup {
 
     /// Bytes that control groups may still use in this segment.
     pub(crate) fn control_room(&self) -> u64 {
-        self.coded.segment_bytes - self.encoder.at()
+        self.coded.groups_end() - self.encoder.at()
     }
 
     /// Bytes that records may still use in this segment.
@@ -324,8 +324,8 @@ impl OpenGroup {
         let crosses = used + GROUP_HEADER_BYTES > len;
         let clears = (std::mem::take(&mut self.clears_behind)
             && crosses
-            && next + BLOCK_BYTES as u64 <= self.coded.segment_bytes)
-            .then_some(next);
+            && next + BLOCK_BYTES as u64 <= self.coded.groups_end())
+        .then_some(next);
         self.memory[used..len].fill(0);
         let end = finished.end();
         let old = std::mem::replace(&mut self.memory, memory);

@@ -60,7 +60,7 @@ pub(crate) enum Need {
 
 impl Shared {
     /// The way to write into this segment if the write may find no room.
-    pub(super) fn step_by_step(&self, segment: SegmentNumber) -> Way {
+    pub(crate) fn step_by_step(&self, segment: SegmentNumber) -> Way {
         if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
             return Way::InSteps(None);
         }

@@ -154,11 +154,23 @@ impl Writer {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
+        self.block(file, memory, 0, way)
+    }
+
+    /// Writes a block of the log's own into a segment's file, outside of its groups; durable on
+    /// success.
+    pub(crate) fn block(
+        &mut self,
+        file: &Arc<dyn File>,
+        memory: AlignedBuf,
+        at: u64,
+        way: &Way,
+    ) -> Written {
         if let Err(error) = self.check_lock() {
             return Written::nothing(error, None);
         }
         let (file, persist) = self.by(way, file);
-        self.write(file, memory, HEADER_BYTES, 0, persist)
+        self.write(file, memory, BLOCK_BYTES, at, persist)
     }
 
     /// The handle through which `own` is written in this way, and how the write becomes durable.

@@ -34,11 +34,14 @@ pub(crate) struct Span {
     pub(crate) is_stand_in: bool,
     /// Records from this LSN on belong to another segment.
     pub(crate) below: Option<Lsn>,
+    /// What it has from this byte on was cut, and the segment that the cut has begun is missing.
+    pub(crate) cut_at: Option<u64>,
 }
 
 impl Span {
     pub(crate) fn end(&self) -> Option<u64> {
-        ChainLink { header: self.header, successor: self.successor }.end()
+        let named = ChainLink { header: self.header, successor: self.successor }.end();
+        named.into_iter().chain(self.cut_at).min()
     }
 
     /// Judges a stop in it: the evidence that durable data follows, the row that fits, and what the
@@ -56,6 +59,7 @@ impl Span {
     /// The evidence that durable data follows a stop in it.
     fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
         match &self.successor {
+            _ if self.cut_at.is_some() => Ok(Evidence::default()),
             Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
             None => strip.evidence(stop),
         }
@@ -151,7 +155,7 @@ impl Spans {
 }
 
 fn end_of_chain(header: SegmentHeader) -> Span {
-    Span { header, successor: None, is_head: false, is_stand_in: false, below: None }
+    Span { header, successor: None, is_head: false, is_stand_in: false, below: None, cut_at: None }
 }
 
 /// The newest segment below `above` that begins before it.

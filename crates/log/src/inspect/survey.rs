@@ -20,7 +20,7 @@ use crate::doubts::{Doubts, Holder, holder};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::headers::{Headers, Judged, past_the_cache};
+use crate::recovery::headers::{Headers, Judged, cut_mark, past_the_cache};
 use crate::recovery::recover::{promise_in_words, with_torn_header};
 use crate::segment::listing::Listing;
 use crate::walk::window::Item;
@@ -181,6 +181,11 @@ fn read_all(
 ) -> Result<()> {
     let (head_span, head_read, first_live) = read_head(directory, headers, head, stop)?;
     let Spans { mut spans, faults } = Spans::find(directory, headers, head_span, first_live)?;
+    if head_span.cut_at.is_some() {
+        for span in &mut spans {
+            span.cut_at = cut_at(directory, &span.header, head)?;
+        }
+    }
     for fault in faults {
         let error = headers.corrupt(fault.segment, fault.reason, "D1");
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
@@ -439,6 +444,17 @@ fn read_span(
     Ok(read)
 }
 
+/// The byte from which on the segment was cut, if the segment that the cut has begun is missing: a
+/// mark counts more cuts than the head does.
+fn cut_at(
+    directory: &AnyDirectory,
+    segment: &SegmentHeader,
+    head: &SegmentHeader,
+) -> Result<Option<u64>> {
+    let mark = cut_mark(directory, segment)?;
+    Ok(mark.filter(|mark| mark.cuts > head.cuts.count()).map(|mark| mark.end))
+}
+
 /// Reads the head until what it says of the log is what it was read with: where the log begins, and
 /// that it is the last segment. Returns it with the first record of the log.
 fn read_head(
@@ -447,8 +463,14 @@ fn read_head(
     head: &SegmentHeader,
     stop: &AtomicBool,
 ) -> Result<(Span, Read, Lsn)> {
-    let mut span =
-        Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let mut span = Span {
+        header: *head,
+        successor: None,
+        is_head: true,
+        is_stand_in: false,
+        below: None,
+        cut_at: cut_at(directory, head, head)?,
+    };
     let mut first_live = head.first_live;
     for _ in 1..LOOKS_MAX {
         let read = read_span(directory, headers, &span, (first_live, stop))?;
@@ -557,7 +579,8 @@ impl Read {
 
     /// Checks that the next segment begins where this one ends.
     fn check_link(&mut self, span: &Span) {
-        let Some(next) = span.successor.filter(|_| self.damage.is_empty()) else { return };
+        let is_whole = self.damage.is_empty() && span.cut_at.is_none();
+        let Some(next) = span.successor.filter(|_| is_whole) else { return };
         if next.first_lsn != self.tail.next_lsn {
             self.damage.push(Corruption {
                 path: self.report.path.clone(),

@@ -87,7 +87,7 @@ impl Recent {
         page: Option<&SharedPageReader>,
     ) -> Option<Proved> {
         let header = &segment.header;
-        if published.end > header.segment_bytes {
+        if published.end > header.groups_end() {
             return None;
         }
         let begin = settled.end;

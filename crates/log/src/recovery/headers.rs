@@ -10,10 +10,10 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES, MARK_BLOCK_BYTES};
 use inkstone_format::{
-    Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason,
-    ScanAhead, SegmentHeader, SegmentNumber, Verdict, common_log, directory_fault, head_of,
+    CutMark, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn,
+    Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, common_log, directory_fault, head_of,
     judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
@@ -250,10 +250,42 @@ impl<'d> Headers<'d> {
             Ok(torn) => torn,
             Err(error) => fault(error).map(|()| None)?,
         };
+        if let Some((_, head)) = &head
+            && let Err(error) = self.mind_mark(head)
+        {
+            fault(error)?;
+        }
         if head.is_none() && (self.options.expect_durable > Lsn::ZERO || self.has_header()) {
             fault(self.no_head("the last segment of the log is missing"))?;
         }
         Ok(head.map(|(log, head)| Judged { log, head, torn }))
+    }
+
+    /// An error if a cut has left a mark in the head that the head's header does not count: the
+    /// segment that the cut had begun is missing, and so are those after it.
+    fn mind_mark(&self, head: &SegmentHeader) -> Result<()> {
+        let Some(mark) = cut_mark(self.directory, head)? else { return Ok(()) };
+        if mark.cuts <= head.cuts.count() {
+            return Ok(());
+        }
+        let corruption = Corruption {
+            path: self.path(mark.successor),
+            segment: Some(mark.successor),
+            offset: 0,
+            lsn: None,
+            reason: Reason::MissingSegment,
+            row: "D3",
+            details: vec![
+                format!(
+                    "segment {} is the newest, and a mark in it says that a cut has begun segment \
+                     {} (cut number {}, epoch {})",
+                    head.number, mark.successor, mark.cuts, mark.epoch
+                ),
+                format!("what segment {} has from byte {} on was cut", head.number, mark.end),
+            ],
+            is_without_records: false,
+        };
+        Err(corruption.into())
     }
 
     /// Whether any file has a header. A log has a head from its first header on, so files without a
@@ -275,6 +307,18 @@ impl<'d> Headers<'d> {
             is_without_records: false,
         })
     }
+}
+
+/// The mark that a cut has left in a segment.
+pub(crate) fn cut_mark(
+    directory: &AnyDirectory,
+    segment: &SegmentHeader,
+) -> Result<Option<CutMark>> {
+    let mut window = Window::new(past_the_cache(directory, segment.number)?, MARK_BLOCK_BYTES);
+    let at = segment.groups_end();
+    window.load(at, MARK_BLOCK_BYTES)?;
+    let block = window.bytes().get((at - window.at()) as usize..).unwrap_or_default();
+    Ok(CutMark::read(&segment.identity(), block))
 }
 
 /// A window for reading all of a file of `len` bytes.

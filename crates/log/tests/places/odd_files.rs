@@ -4,8 +4,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
+use inkstone::{Error, Event, Log, Lsn, Options, Reader, inspect};
 
 use crate::host_support::{run, temporary};
 
@@ -197,4 +198,44 @@ fn a_large_record_leaves_room_for_the_segment_after_its_own() {
         log.truncate_before(last).unwrap();
     }
     log.close().unwrap();
+}
+
+/// A backup by hard links holds what it held. The log goes on, and says what it could not do.
+#[test]
+fn a_cut_leaves_no_mark_in_a_file_that_somebody_else_has_too() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let (path, backup) = (made.path().join("log"), made.path().join("backup.ink"));
+    make(&path);
+    fs::hard_link(path.join(SEGMENT), &backup).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let open = || {
+        let told = Arc::clone(&told);
+        let options = options().own_thread(false).listener(move |event| {
+            if let Event::Fallback { what } = event {
+                told.lock().unwrap().push(what.clone());
+            }
+        });
+        Log::open(&path, options).unwrap()
+    };
+    let last_block = || fs::read(&backup).unwrap().split_off(60 << 10);
+    let log = open();
+    log.append_durable(b"two").unwrap();
+    let before = last_block();
+    log.truncate_after(Lsn::FIRST).unwrap();
+    log.append_durable(b"three").unwrap();
+    log.close().unwrap();
+    open().close().unwrap();
+    assert!(last_block() == before);
+    let told: Vec<_> = std::mem::take(&mut *told.lock().unwrap());
+    let told = || told.iter().filter(|what| what.contains("segment 1 got no mark of the cut"));
+    assert_eq!(told().count(), 2, "the cut and the next opening");
+    assert!(told().all(|what| what.contains("a share in its blocks")));
+    // Alone again, it gets the mark by the next opening.
+    fs::remove_file(&backup).unwrap();
+    open().close().unwrap();
+    let files = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    let newest = files.filter(|file| file.extension().is_some_and(|end| end == "ink")).max();
+    fs::remove_file(newest.unwrap()).unwrap();
+    let refused = Log::open(&path, options()).map(drop).unwrap_err();
+    assert_eq!(refused.corruption().unwrap().row, "D3", "{refused}");
 }

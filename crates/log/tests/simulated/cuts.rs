@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::history::{LOG, name, open, read_file, small, write_file};
-use inkstone::{Cursor, Error, Log, LogKind, Lsn, Options, Reader, inspect};
+use inkstone::{Access, Cursor, Error, Log, LogKind, Lsn, Options, Reader, Reason, inspect};
 use inkstone_io::Directory;
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
@@ -115,6 +115,26 @@ impl Sleeper {
     }
 }
 
+impl Sleeper {
+    /// Looks while it is open whether the cut that keeps `kept` has happened. Whether it was told so.
+    fn look(&mut self, is: &Is, kept: u64) -> bool {
+        let next = self.cursor.next_lsn().get();
+        match self.cursor.next() {
+            Ok(Some(shown)) => {
+                let number = u64::from_le_bytes(shown.bytes[..8].try_into().unwrap());
+                assert_eq!(is.records.get(&next), Some(&number), "LSN {next}");
+                false
+            }
+            Ok(None) => false,
+            Err(Error::TruncatedAfter { last, .. }) => {
+                assert!(last.get() == kept && kept < next - 1);
+                true
+            }
+            Err(error) => panic!("LSN {next}: {error}"),
+        }
+    }
+}
+
 /// The log, its disk, what it is, and two readers.
 struct Scene {
     disk: SimDisk,
@@ -171,6 +191,8 @@ impl Scene {
         }
         // A write or sync of it fails: what the next opening finds decides. A reader that looks
         // meanwhile makes sure by itself.
+        let who = self.random.usize(..2);
+        self.sleepers[who].wake(&self.is);
         let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][self.random.usize(..2)];
         let fault = Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync);
         self.disk.inject(fault.file(".ink").nth(self.random.u64(1..4)));
@@ -180,11 +202,15 @@ impl Scene {
             return self.is.cut(kept);
         }
         let last = self.is.last();
+        let is_told = self.random.bool() && self.sleepers[who].look(&self.is, kept);
         self.log.take().unwrap().abandon();
         self.log = Some(open(&self.disk, self.options.clone()).unwrap());
         match self.log().last().get() {
             found if found == kept => self.is.cut(kept),
-            found => assert_eq!(found, last),
+            found => assert!(found == last && !is_told, "{found} of {last}, told: {is_told}"),
+        }
+        if is_told {
+            self.sleepers[who].cuts = self.is.cuts.len();
         }
     }
 
@@ -231,7 +257,9 @@ fn a_reader_that_slept_gives_the_log_as_it_is_or_names_the_lowest_lsn_kept() {
 
 fn history(seed: u64, options: &Options) -> std::thread::Result<()> {
     catch_unwind(AssertUnwindSafe(|| {
-        let mut scene = Scene::new(seed, options);
+        // Where a failed sync leaves pages that the medium does not have, and where it does not.
+        let access = if seed % 2 == 0 { Access::Buffered } else { Access::Direct };
+        let mut scene = Scene::new(seed, &options.clone().access(access));
         (0..14).for_each(|_| scene.step());
         scene.end();
     }))
@@ -333,6 +361,141 @@ fn an_older_copy_is_not_read_on() {
     assert!(told.contains("open it again"), "{told}");
 }
 
+/// The newest file is gone: everybody says so, and names it; nothing that was cut comes back.
+fn its_loss_is_noticed(disk: &SimDisk, kept: u64) {
+    let lost = *segments(disk).last().unwrap();
+    disk.directory(LOG).remove(&name(lost)).unwrap();
+    disk.directory(LOG).sync().unwrap();
+    let damage = |error: Error| error.corruption().cloned().unwrap_or_else(|| panic!("{error}"));
+    let opened = damage(open(disk, small()).map(drop).unwrap_err());
+    let of_reader = Reader::open_in(Arc::new(disk.directory(LOG)), small());
+    let verified = inspect::verify_in(&disk.directory(LOG)).unwrap();
+    for told in [opened, damage(of_reader.map(drop).unwrap_err()), verified.damage[0].clone()] {
+        assert!(told.path.ends_with(name(lost)) && told.row == "D3", "{told}");
+        assert_eq!((told.reason, told.segment.unwrap().get()), (Reason::MissingSegment, lost));
+    }
+    let savable = verified.savable.unwrap().records;
+    assert!(!verified.is_intact() && savable <= kept, "{verified:?}");
+}
+
+/// Cuts in the head and in older segments, one and several, to nothing, in a log that was
+/// truncated, and of which files were used again.
+fn shapes() -> [(&'static [u64], u64); 7] {
+    [(&[10], 1), (&[3], 1), (&[30, 28], 1), (&[30, 10], 1), (&[10, 3], 1), (&[0], 1), (&[25], 20)]
+}
+
+fn cut_log(shape: (&[u64], u64), options: &Options) -> (SimDisk, Log, Is) {
+    let disk = SimDisk::new(9, DiskOptions::default());
+    let log = open(&disk, options.clone()).unwrap();
+    let mut is = Is { first: 1, ..Is::default() };
+    (0..30).for_each(|_| is.append(&log));
+    log.truncate_before(Lsn::new(shape.1)).unwrap();
+    is.truncate_before(shape.1);
+    for kept in shape.0 {
+        (0..5).for_each(|_| is.append(&log));
+        log.truncate_after(Lsn::new(*kept)).unwrap();
+        is.cut(*kept);
+    }
+    (disk, log, is)
+}
+
+#[test]
+fn the_loss_of_the_segment_that_a_cut_has_begun_is_noticed() {
+    lose_the_newest(&small());
+}
+
+fn lose_the_newest(options: &Options) {
+    for shape in shapes().into_iter().filter(|shape| shape.0 != [0]) {
+        for is_reopened in [false, true] {
+            let (disk, mut log, mut is) = cut_log(shape, options);
+            if is_reopened {
+                log.close().unwrap();
+                log = open(&disk, options.clone()).unwrap();
+            }
+            (0..5).for_each(|_| is.append(&log));
+            log.close().unwrap();
+            its_loss_is_noticed(&disk, *shape.0.last().unwrap());
+        }
+    }
+}
+
+/// The power fails at any moment of a cut: all of it happened or none, and once it is acknowledged,
+/// or the log was opened again, the loss of the new segment is noticed.
+#[test]
+fn a_power_cut_within_a_cut_leaves_its_marks_to_the_next_opening() {
+    cut_the_power_within_cuts(&small());
+}
+
+fn cut_the_power_within_cuts(options: &Options) {
+    let mut cut = 0;
+    for shape in shapes() {
+        let (disk, log, is) = cut_log((&[], shape.1), options);
+        let (before, kept) = (is.last(), shape.0[0]);
+        if kept == before {
+            continue;
+        }
+        disk.record_epochs();
+        log.truncate_after(Lsn::new(kept)).unwrap();
+        for (epoch, state) in disk.take_epochs().iter().enumerate() {
+            for sample in 0..8 {
+                let disk = state.sample(sample);
+                let log = open(&disk, options.clone()).unwrap();
+                let last = log.last().get();
+                assert!(last == kept || last == before, "{shape:?}, {epoch}: {last}");
+                log.close().unwrap();
+                let reader = read(&disk, &small());
+                assert_eq!(reader.durable().get(), last);
+                if last == kept && kept > 0 {
+                    cut += 1;
+                    its_loss_is_noticed(&disk, kept);
+                }
+            }
+        }
+    }
+    assert!(cut > 50, "{cut} states after the cut");
+}
+
+/// The power fails as soon as the cut is acknowledged. What the cut has taken away is still there.
+#[test]
+fn the_loss_is_noticed_as_soon_as_the_cut_is_acknowledged() {
+    lose_at_once(&small());
+}
+
+fn lose_at_once(options: &Options) {
+    for shape in shapes() {
+        let (disk, log, is) = cut_log((&[], shape.1), &options.clone().tail_bytes(0));
+        let kept = shape.0[0];
+        if kept == is.last() {
+            continue;
+        }
+        // It holds the old head, whose file stays a segment's.
+        let mut held = log.reader().from(log.last());
+        held.next().unwrap().unwrap();
+        log.truncate_after(Lsn::new(kept)).unwrap();
+        its_loss_is_noticed(&disk.crash(1), kept);
+    }
+}
+
+/// What can be read is saved, and nothing that was cut is.
+#[test]
+fn salvage_leaves_out_what_was_cut() {
+    for shape in shapes().into_iter().filter(|shape| shape.0 != [0]) {
+        let (disk, log, mut is) = cut_log(shape, &small());
+        let is_cut: BTreeMap<_, _> = is.records.clone();
+        (0..5).for_each(|_| is.append(&log));
+        log.close().unwrap();
+        disk.directory(LOG).remove(&name(*segments(&disk).last().unwrap())).unwrap();
+        let to = || Ok(Arc::new(disk.directory("/saved")));
+        inspect::salvage_in(&disk.directory(LOG), to, &small()).unwrap();
+        let saved = Reader::open_in(Arc::new(disk.directory("/saved")), small()).unwrap();
+        // What was truncated at the front may come back: the head said that behind the cut.
+        for shown in saved.records(Lsn::new(shape.1)).map(Result::unwrap) {
+            let number = is_cut.get(&shown.lsn.get());
+            assert!(number.is_some_and(|number| shown.bytes == record(*number)), "{shape:?}");
+        }
+    }
+}
+
 #[test]
 fn a_log_keeps_its_kind_and_its_owner() {
     const OWNER: [u8; 16] = *b"who stands on it";
@@ -379,12 +542,23 @@ mod mistaken {
         (0..HISTORIES).any(|seed| history(seed, &options).is_err())
     }
 
+    /// Whether a case breaks a promise with this mistake.
+    fn fails(mistake: Mistake, case: fn(&Options)) -> bool {
+        let options = small().with_mistake(mistake);
+        catch_unwind(AssertUnwindSafe(|| case(&options))).is_err()
+    }
+
     #[test]
     fn a_history_of_cuts_that_lies_is_caught() {
         let mistakes = [Mistake::CutNotCounted, Mistake::CountGivenTwice, Mistake::HeaderBelieved];
         let missed: Vec<_> = mistakes.into_iter().filter(|mistake| !is_seen(*mistake)).collect();
         assert!(missed.is_empty(), "not caught: {missed:?}");
-        let too_short = small().with_mistake(Mistake::TableTooShort);
-        catch_unwind(|| many_cuts(&too_short)).expect_err("a cut that is not known any more");
+        assert!(fails(Mistake::TableTooShort, many_cuts), "a cut that is not known any more");
+    }
+
+    #[test]
+    fn a_mark_too_early_or_too_seldom_is_caught() {
+        assert!(fails(Mistake::MarkBeforeHeader, cut_the_power_within_cuts));
+        assert!(fails(Mistake::MarkOnlyInCut, lose_at_once));
     }
 }

@@ -19,6 +19,13 @@ use inkstone_subject::{Broken, Past as _};
 /// How many segments the archiver holds at a time.
 const HELD_MAX: usize = 2;
 
+/// The last block of a segment's file, in which a cut leaves its mark (docs/format.md).
+const MARK_BLOCK_BYTES: usize = 4096;
+
+fn without_marks(file: &[u8]) -> &[u8] {
+    &file[..file.len().saturating_sub(MARK_BLOCK_BYTES)]
+}
+
 /// A sealed segment that an archiver holds, with its bytes when it was sealed.
 type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 
@@ -69,8 +76,8 @@ impl Readers {
         for (sealed, bytes) in held.iter_mut() {
             let there = image.iter().find(|(path, _)| *path == sealed.path);
             match (bytes, there.map(|(_, bytes)| bytes)) {
-                (Some(bytes), Some(there)) if bytes == there => {}
-                (bytes @ None, Some(there)) => *bytes = Some(there.clone()),
+                (Some(bytes), Some(there)) if bytes == without_marks(there) => {}
+                (bytes @ None, Some(there)) => *bytes = Some(without_marks(there).to_vec()),
                 _ => {
                     let what =
                         format!("{} is held, but its file was recycled", sealed.path.display());

@@ -122,6 +122,9 @@ fn by(mistake: Mistake) -> By {
         M::CutNotCounted | M::CountGivenTwice | M::TableTooShort => {
             return By::Test("simulated/cuts.rs", "a_history_of_cuts_that_lies_is_caught");
         }
+        M::MarkBeforeHeader | M::MarkOnlyInCut => {
+            return By::Test("simulated/cuts.rs", "a_mark_too_early_or_too_seldom_is_caught");
+        }
         M::HintBelieved => {
             return By::Test(
                 "processes/followed.rs",

@@ -9,12 +9,15 @@ pub mod contradictions;
 pub mod survey;
 
 use inkstone_format::{
-    Batch, Control, Cuts, Epoch, Finished, GroupEncoder, LogId, LogKind, Lsn, PayloadSum, Position,
-    Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict, limits,
+    Batch, Control, CutMark, Cuts, Epoch, Finished, GroupEncoder, Identity, LogId, LogKind, Lsn,
+    PayloadSum, Position, Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict,
+    limits,
 };
 use survey::{Survey, survey};
 
 pub const SEGMENT_BYTES: u64 = limits::SEGMENT_BYTES_MIN;
+/// Where the groups of a segment end at the latest.
+pub const GROUPS_END: u64 = SEGMENT_BYTES - limits::MARK_BLOCK_BYTES as u64;
 
 pub fn segment(number: u64) -> SegmentNumber {
     SegmentNumber::new(number).unwrap()
@@ -105,7 +108,7 @@ impl Writer {
     /// Writes a group at depth 1: everything before it is durable.
     pub fn group(&mut self, fill: impl FnOnce(&mut GroupEncoder, &mut [u8])) -> Finished {
         let mut group = GroupEncoder::begin(&self.header, self.at, self.epoch, self.next_lsn);
-        let mut buffer = vec![0xee; (self.header.segment_bytes - self.at) as usize];
+        let mut buffer = vec![0xee; (self.header.groups_end() - self.at) as usize];
         fill(&mut group, &mut buffer);
         if self.pad {
             group.pad_to_block(&mut buffer).unwrap();
@@ -222,7 +225,22 @@ impl Writer {
         old.control(&Control::Seal(header.number));
         self.files = old.files;
         self.begin_segment(header, None);
+        self.leave_marks(&header, end);
         self.control(&Control::Epoch { previous: Some(previous), recovered: lsn });
+    }
+
+    /// In every segment from the one that was cut to the old head.
+    fn leave_marks(&mut self, head: &SegmentHeader, cut: Position) {
+        for file in &mut self.files {
+            if !(cut.segment..head.number).contains(&file.number) {
+                continue;
+            }
+            let end = if file.number == cut.segment { cut.byte } else { 4096 };
+            let (cuts, successor, epoch) = (head.cuts.count(), head.number, head.epoch);
+            let at = file.bytes.len() - limits::MARK_BLOCK_BYTES;
+            let mark = CutMark { cuts, successor, end, epoch };
+            mark.write(&Identity::new(head.log, file.number), &mut file.bytes[at..]);
+        }
     }
 
     pub fn survey(&self) -> (Survey, Vec<(Lsn, Vec<u8>)>) {
@@ -252,7 +270,7 @@ pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
     let mut writer = Writer::create(log_id(0x10));
     let mut round = 0;
-    let records_to = until.min(SEGMENT_BYTES - limits::CONTROL_RESERVE_BYTES);
+    let records_to = until.min(GROUPS_END - limits::CONTROL_RESERVE_BYTES);
     while writer.at + 9000 < records_to {
         let count = random.usize(1..5);
         let payloads: Vec<Vec<u8>> = (0..count)
@@ -279,12 +297,12 @@ pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
         round += 1;
     }
     // The room that records may not use.
-    while until == SEGMENT_BYTES && writer.at + 300 < until {
+    while until == SEGMENT_BYTES && writer.at + 300 < GROUPS_END {
         match round % 3 {
             0 => writer.idle(),
             1 => writer.reopen(),
             _ => writer.control(&Control::Padding(
-                random.usize(0..1500).min((until - writer.at) as usize - 300),
+                random.usize(0..1500).min((GROUPS_END - writer.at) as usize - 300),
             )),
         }
         round += 1;

@@ -7,9 +7,10 @@
 use inkstone_format::checksum::append;
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
-    Chain, ChainLink, Decoder, Epoch, Evidence, Facts, Fault, FileHeader, HeaderBlock, HeaderFacts,
-    HeaderRow, HeaderState, Identity, Kind, LogId, Lsn, Position, Reason, ScanAhead, SegmentHeader,
-    SegmentNumber, Step, Stop, Verdict, common_log, directory_fault, head_of, judge, judge_header,
+    Chain, ChainLink, CutMark, Decoder, Epoch, Evidence, Facts, Fault, FileHeader, HeaderBlock,
+    HeaderFacts, HeaderRow, HeaderState, Identity, Kind, LogId, Lsn, Position, Reason, ScanAhead,
+    SegmentHeader, SegmentNumber, Step, Stop, Verdict, common_log, directory_fault, head_of, judge,
+    judge_header,
 };
 
 /// The survey of one segment.
@@ -103,6 +104,12 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], visit: Visit<'_>) -> Survey {
             Survey::none(row.verdict, row.name, None)
         });
     };
+    let block = bytes_of(files, head.number).get(head.groups_end() as usize..);
+    let mark = block.and_then(|block| CutMark::read(&head.identity(), block));
+    if let Some(mark) = mark.filter(|mark| mark.cuts > head.cuts.count()) {
+        let at = Some(start_of(mark.successor));
+        return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D3", at);
+    }
     let mut found = read_chain(files, &headers, &head, visit);
     if let Some((_, row)) = spare
         && found.verdict == Verdict::End
