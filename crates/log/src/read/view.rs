@@ -30,7 +30,8 @@ use crate::options::Options;
 use crate::read::publisher::{Belief, JUST_NOW, Publisher, SILENCE};
 use crate::read::recent::Recent;
 use crate::recovery::beside::{
-    HeadWalk, KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
+    KnownBefore, Observed, Untouched, observe, settle_access, settled_first, walk_head,
+    writer_lives,
 };
 use crate::recovery::newest::{Successors, is_last, successors};
 use crate::report::Recovery;
@@ -349,14 +350,17 @@ impl View {
         let segment = Arc::clone(&seen.segments.head().segment);
         let walked = walk_head(&segment, &seen.head, Some(seen.settled));
         // Asked after the walk: without a newer segment, no cut had removed what the walk read.
-        match (walked, is_last(&self.directory, &self.options, &segment.header)) {
-            (Ok(HeadWalk { tail, settled, .. }), Ok(true)) => {
-                self.advance(seen, settled, tail.promise, tail.first_live);
-                Ok(())
-            }
-            // If anything is wrong there, observing everything gives the better error.
-            _ => self.observe_again(seen),
+        let is_last = is_last(&self.directory, &self.options, &segment.header);
+        let known = seen.segments.first_live;
+        if let (Ok(walked), Ok(true)) = (walked, is_last)
+            && let Ok(first) =
+                settled_first(&self.directory, &self.options, &segment, &walked, known)
+        {
+            self.advance(seen, walked.settled, walked.tail.promise, first);
+            return Ok(());
         }
+        // If anything is wrong there, observing everything gives the better error.
+        self.observe_again(seen)
     }
 
     /// More of the known head is durable: the groups before `settled`.

@@ -231,6 +231,29 @@ pub(crate) fn walk_head(
     }
 }
 
+/// The first record that is left, after the groups of the head that were `walked`. A promise settles
+/// a truncation. Of one that no promise covers yet, the writer's sync may fail, and then the records
+/// are there again: so it counts once this reader has synced it. To leave it out would not do, since
+/// files are gone as soon as it is durable.
+pub(crate) fn settled_first(
+    directory: &AnyDirectory,
+    options: &Options,
+    segment: &Segment,
+    walked: &HeadWalk,
+    known: Lsn,
+) -> Result<Lsn> {
+    let settled = walked.settled.first_live.max(known);
+    if walked.tail.first_live <= settled {
+        return Ok(settled);
+    }
+    let name = names::segment(segment.number());
+    let file = directory.open(&name, &OpenFile::existing().read_only())?;
+    options.doubts.flushed(file.sync(SyncKind::Data))?;
+    let on_medium = past_the_cache(directory, segment.number())?;
+    let again = walk_head(segment, &on_medium, Some(walked.settled))?;
+    Ok(again.tail.first_live.max(settled))
+}
+
 /// Observes the log. What is `known` is not read again.
 ///
 /// # Errors
@@ -386,16 +409,17 @@ fn beside(
             let known = options.expect_durable;
             return Err(damage(&mut walked.walk, directory, &walked.stop, known, None)?);
         }
-        let mut chain = resolve(&headers, &header, walked.tail.first_live, segment)?;
+        let first_live = settled_first(directory, options, &segment, &walked, Lsn::ZERO)?;
+        let mut chain = resolve(&headers, &header, first_live, segment)?;
         for link in &mut chain {
             if let Some(old) = known_as(links, &link.segment.header) {
                 link.segment = old;
             }
         }
-        let recovery = report_beside(&walked.tail, chain.len());
+        let recovery = report_beside(&walked.tail, first_live, chain.len());
         return Ok(Some(Observed {
             links: chain,
-            first_live: walked.tail.first_live,
+            first_live,
             durable: walked.tail.promise,
             settled: walked.settled,
             head,
@@ -439,14 +463,14 @@ fn becomes_durable(
     }
 }
 
-fn report_beside(tail: &Tail, segments: usize) -> Recovery {
+fn report_beside(tail: &Tail, first: Lsn, segments: usize) -> Recovery {
     Recovery {
         created: false,
         clean: false,
         verdict: Verdict::End,
         row: NO_ROW,
         end: None,
-        first: tail.first_live,
+        first,
         last: tail.promise,
         epoch: Some(tail.epoch),
         segments,

@@ -496,6 +496,30 @@ fn salvage_leaves_out_what_was_cut() {
     }
 }
 
+/// The writer's next opening has the records again, and so has a reader that looked meanwhile.
+#[test]
+fn a_truncation_whose_sync_failed_is_not_believed() {
+    for after in [AfterEffect::KeepsNew, AfterEffect::RevertsToOld] {
+        let disk = SimDisk::new(7, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+        let log = open(&disk, small()).unwrap();
+        let mut is = Is { first: 1, ..Is::default() };
+        (0..20).for_each(|_| is.append(&log));
+        let mut sleeper = Sleeper::new(&disk, &is, &small());
+        let fault = Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync);
+        disk.inject(fault.file(".ink"));
+        log.truncate_before(Lsn::new(10)).unwrap_err();
+        let looked = sleeper.cursor.next().unwrap().map(|shown| shown.lsn.get());
+        assert!(looked.is_none_or(|lsn| lsn == 20));
+        assert_eq!(sleeper.reader.first(), Lsn::FIRST, "{after:?}");
+        log.abandon();
+        let log = open(&disk, small()).unwrap();
+        assert_eq!((log.first().get(), log.last().get()), (1, 20));
+        for reader in [sleeper.reader.clone(), read(&disk, &small()), log.reader()] {
+            assert!(reader.get(Lsn::new(5)).unwrap() == record(5), "{after:?}");
+        }
+    }
+}
+
 #[test]
 fn a_log_keeps_its_kind_and_its_owner() {
     const OWNER: [u8; 16] = *b"who stands on it";
