@@ -5,6 +5,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod finder;
+pub(crate) mod hint;
 pub(crate) mod place;
 pub(crate) mod publisher;
 pub(crate) mod reader;

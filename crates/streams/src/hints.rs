@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use inkstone::{Lsn, Place};
+use inkstone::{Hint, Lsn};
 
 use crate::bytes::{NUMBER_BYTES_MAX, Rest, put_signed};
 
@@ -27,7 +27,7 @@ pub(crate) struct Hints {
     since_bytes: u64,
     /// Records that get one when they are durable.
     wanted: VecDeque<Lsn>,
-    known: VecDeque<Place>,
+    known: VecDeque<Hint>,
 }
 
 /// A page of hints.
@@ -44,7 +44,7 @@ impl HintPage {
         Self { first, bytes: Vec::new(), last: [0; 4] }
     }
 
-    fn add(&mut self, place: &Place) {
+    fn add(&mut self, place: &Hint) {
         let numbers = place.numbers();
         for (number, last) in numbers.into_iter().zip(self.last) {
             put_signed(&mut self.bytes, number.wrapping_sub(last) as i64);
@@ -74,7 +74,7 @@ impl Hints {
     }
 
     /// Looks up the positions of the records that are durable by now.
-    pub(crate) fn settle(&mut self, durable: Lsn, places: impl FnOnce(&[Lsn]) -> Vec<Place>) {
+    pub(crate) fn settle(&mut self, durable: Lsn, places: impl FnOnce(&[Lsn]) -> Vec<Hint>) {
         let durable = self.wanted.partition_point(|lsn| *lsn <= durable);
         let lsns: Vec<Lsn> = self.wanted.drain(..durable).collect();
         if !lsns.is_empty() {
@@ -104,22 +104,22 @@ impl Hints {
     /// The bytes of a page with the hints for these records, in the order of the log.
     pub(crate) fn of(&self, lsns: &[Lsn]) -> Vec<u8> {
         let mut page = HintPage::new(Lsn::ZERO);
-        let is_one = |place: &&Place| lsns.binary_search(&place.lsn()).is_ok();
+        let is_one = |place: &&Hint| lsns.binary_search(&place.lsn()).is_ok();
         self.known.iter().filter(is_one).for_each(|place| page.add(place));
         page.bytes
     }
 }
 
 /// Decodes a page of hints; `None` for bytes that no encoder writes.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Place>> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Hint>> {
     let mut rest = Rest(bytes);
     let (mut places, mut numbers) = (Vec::new(), [0_u64; 4]);
     while !rest.0.is_empty() {
         for number in &mut numbers {
             *number = number.wrapping_add(rest.signed()? as u64);
         }
-        let place = Place::from_numbers(numbers)?;
-        if places.last().is_some_and(|last: &Place| last.lsn() >= place.lsn()) {
+        let place = Hint::from_numbers(numbers)?;
+        if places.last().is_some_and(|last: &Hint| last.lsn() >= place.lsn()) {
             return None;
         }
         places.push(place);
@@ -141,12 +141,12 @@ mod tests {
         assert!((40..60).contains(&all.len()), "{}", all.len());
         let place = |lsn: &Lsn| {
             let numbers = [lsn.get(), 1 + lsn.get() / 100, 7, lsn.get() % 100 * 4504];
-            Place::from_numbers(numbers).unwrap()
+            Hint::from_numbers(numbers).unwrap()
         };
         hints.settle(Lsn::new(150), |lsns| lsns.iter().map(place).collect());
         hints.settle(Lsn::new(150), |_| panic!("no record was added"));
         let pages = hints.take(&(Lsn::new(20)..Lsn::new(140)), 100);
-        let read: Vec<Place> = pages.iter().flat_map(|page| decode(&page.bytes).unwrap()).collect();
+        let read: Vec<Hint> = pages.iter().flat_map(|page| decode(&page.bytes).unwrap()).collect();
         let is_between = |lsn: &&Lsn| (20..140).contains(&lsn.get());
         assert_eq!(read, all.iter().filter(is_between).map(place).collect::<Vec<_>>());
         assert!(pages.len() > 2 && pages.iter().all(|page| page.bytes.len() <= 100));

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use inkstone::{Lsn, Place};
+use inkstone::{Hint, Lsn};
 
 use crate::hints::{HintPage, Hints};
 use crate::options::Options;
@@ -42,7 +42,7 @@ pub(crate) trait Out {
     /// The LSN of the record that is written next.
     fn next(&self) -> Lsn;
     /// The positions of these durable records, where they are known.
-    fn places(&self, lsns: &[Lsn]) -> Vec<Place>;
+    fn places(&self, lsns: &[Lsn]) -> Vec<Hint>;
 }
 
 /// The progress of housekeeping.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Place, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Hint, Log, Lsn, Parts, Reader};
 use smallvec::SmallVec;
 
 use crate::due::{Work, due};
@@ -429,7 +429,7 @@ impl Out for LogOut<'_, '_> {
         *self.next
     }
 
-    fn places(&self, lsns: &[Lsn]) -> Vec<Place> {
+    fn places(&self, lsns: &[Lsn]) -> Vec<Hint> {
         self.shared.reader.places(lsns)
     }
 }

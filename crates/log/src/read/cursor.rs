@@ -18,6 +18,7 @@ use inkstone_format::{Kind, Lsn, Stop};
 
 use crate::commit::following::Watch;
 use crate::error::{Error, Result};
+use crate::read::place::{Place, Start};
 use crate::read::publisher::Belief;
 use crate::read::source::Source;
 use crate::read::tail_walk::TailWalk;
@@ -98,8 +99,11 @@ impl RecordAt {
 }
 
 impl Cursor {
-    pub(crate) fn new(source: Source, next: Lsn) -> Self {
-        let cuts = source.now().cuts;
+    pub(crate) fn new(source: Source, start: Start) -> Self {
+        let (next, cuts) = match start {
+            Start::Lsn(lsn) => (lsn, source.now().cuts),
+            Start::Place(place) => (place.lsn, place.cuts),
+        };
         let found = RecordAt { lsn: Lsn::ZERO, at: 0, payload_bytes: 0 };
         Self { source, next, cuts, seen: None, tail: None, place: None, found }
     }
@@ -112,6 +116,11 @@ impl Cursor {
     /// The LSN of the record that comes next.
     pub fn next_lsn(&self) -> Lsn {
         self.next
+    }
+
+    /// Where it is, for a cursor that goes on after a restart ([`Reader::from`](crate::Reader::from)).
+    pub fn place(&self) -> Place {
+        Place { lsn: self.next, cuts: self.cuts }
     }
 
     /// The durable watermark, as [`Reader::durable`](crate::Reader::durable) of its reader: how far
@@ -214,7 +223,11 @@ impl Cursor {
             }
         }
         self.seen = None;
-        let asked = self.source.ask(self.next)?;
+        let mut asked = self.source.ask(self.next)?;
+        if asked.now.cuts < self.cuts {
+            self.source.look_for_cuts(self.cuts)?;
+            asked = self.source.ask(self.next)?;
+        }
         let is_there = self.is_there(&asked.now)?;
         let Asked { version, now: Now { durable, .. }, .. } = *self.seen.insert(asked);
         Ok(is_there.then_some((version, durable)))

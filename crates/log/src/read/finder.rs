@@ -30,7 +30,7 @@ use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, 
 use inkstone_io::File;
 
 use crate::error::Result;
-use crate::read::place::Place;
+use crate::read::hint::Hint;
 use crate::read::source::Source;
 use crate::segment::Link;
 use crate::sync::{Mutex, lock, thread_local};
@@ -170,7 +170,7 @@ impl Finder {
     }
 
     /// Notes places that somebody has kept, in the order of the log.
-    pub(crate) fn learn(&self, source: &Source, places: &[Place]) {
+    pub(crate) fn learn(&self, source: &Source, places: &[Hint]) {
         for places in places.chunk_by(|one, other| one.segment == other.segment) {
             let link = source.find(places[0].lsn);
             if let Some(link) = link.filter(|link| link.segment.number() == places[0].segment) {
@@ -450,7 +450,7 @@ impl Shelf {
         known
     }
 
-    fn learn(&mut self, header: &SegmentHeader, places: &[Place]) {
+    fn learn(&mut self, header: &SegmentHeader, places: &[Hint]) {
         let step_bytes = self.step_bytes;
         let marks = &mut self.known(header).marks;
         let before = marks.len();
@@ -600,9 +600,9 @@ mod tests {
             for number in 1..=300 {
                 let place = |count| {
                     let lsn = number * PLACES + count;
-                    Place::from_numbers([lsn, number, 1, 4096 + count * (16 << 10)])
+                    Hint::from_numbers([lsn, number, 1, 4096 + count * (16 << 10)])
                 };
-                let places: Vec<Place> = (0..PLACES).filter_map(place).collect();
+                let places: Vec<Hint> = (0..PLACES).filter_map(place).collect();
                 shelf.learn(&header(number), &places);
                 assert!(shelf.marks <= MARKS_MAX, "{} marks", shelf.marks);
             }

@@ -9,14 +9,14 @@ use inkstone_format::{Epoch, Lsn, Mark, SegmentNumber};
 /// time and nothing else.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Hint {
     pub(crate) lsn: Lsn,
     pub(crate) segment: SegmentNumber,
     epoch: Epoch,
     at: u64,
 }
 
-impl Place {
+impl Hint {
     pub(crate) fn new(segment: SegmentNumber, mark: &Mark) -> Self {
         Self { lsn: mark.lsn, segment, epoch: mark.epoch, at: mark.at }
     }

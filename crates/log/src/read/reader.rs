@@ -17,7 +17,10 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
 use crate::read::finder::Finder;
+use crate::read::hint::Hint;
+#[cfg(doc)]
 use crate::read::place::Place;
+use crate::read::place::Start;
 use crate::read::source::Source;
 use crate::read::tail_walk::TailWalk;
 use crate::read::view::View;
@@ -198,7 +201,7 @@ impl Reader {
     /// Where these durable records lie, as far as they are among the last ones, which are in
     /// memory. The LSNs ascend.
     #[doc(hidden)]
-    pub fn places(&self, lsns: &[Lsn]) -> Vec<Place> {
+    pub fn places(&self, lsns: &[Lsn]) -> Vec<Hint> {
         let Some(tail) = self.source.tail() else { return Vec::new() };
         let mut groups: Option<TailWalk> = None;
         let place = |lsn: &Lsn| {
@@ -212,14 +215,15 @@ impl Reader {
 
     /// Takes places from which [`Reader::get`] may search, in the order of the log.
     #[doc(hidden)]
-    pub fn learn(&self, places: &[Place]) {
+    pub fn learn(&self, places: &[Hint]) {
         self.finder.learn(&self.source, places);
     }
 
-    /// A cursor whose next record is the one with this LSN, which may not exist yet. No record has
-    /// LSN 0: a cursor there returns [`Error::Invalid`].
-    pub fn from(&self, lsn: Lsn) -> Cursor {
-        Cursor::new(self.source.clone(), lsn)
+    /// A cursor whose next record is the one with this LSN, or at this [`Place`]; it may not exist
+    /// yet. No record has LSN 0: a cursor there returns [`Error::Invalid`], and so does one at the
+    /// place of another log.
+    pub fn from(&self, start: impl Into<Start>) -> Cursor {
+        Cursor::new(self.source.clone(), start.into())
     }
 
     /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may

@@ -146,6 +146,25 @@ impl Source {
         }
     }
 
+    /// Looks for cuts that a place knows and this reader does not.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there are none; as [`View::ask`].
+    pub(crate) fn look_for_cuts(&self, known: u64) -> Result<()> {
+        let cuts = match self {
+            Self::Living(_) => self.now().cuts,
+            Self::View(view) => view.refresh_fully()?.cuts,
+        };
+        if cuts >= known {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "the place is of a log that was cut {known} times, and the one in {} was cut {cuts} \
+             times: it is another log, or an older copy; begin at an LSN",
+            self.directory().path().display()
+        )))
+    }
+
     /// The lowest last LSN that the cuts after the first `cuts` ones have kept.
     pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
         match self {

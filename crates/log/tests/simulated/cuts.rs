@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::history::{LOG, name, open, read_file, small, write_file};
-use inkstone::{Access, Cursor, Error, Log, LogKind, Lsn, Options, Reader, Reason, inspect};
+use inkstone::{Access, Cursor, Error, Log, LogKind, Lsn, Options, Place, Reader, Reason, inspect};
 use inkstone_io::Directory;
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
@@ -69,21 +69,36 @@ struct Sleeper {
     /// The cuts that it had been told of, or that had not touched what it had, when it gave a
     /// record or an error last.
     cuts: usize,
+    /// It ended inside the log, and begins again at its place.
+    has_ended: bool,
 }
 
 impl Sleeper {
     fn new(disk: &SimDisk, is: &Is, options: &Options) -> Self {
         let reader = read(disk, options);
         let cursor = reader.from(reader.first());
-        let mut sleeper = Self { reader, cursor, cuts: is.cuts.len() };
+        let mut sleeper = Self { reader, cursor, cuts: is.cuts.len(), has_ended: false };
         sleeper.wake(is);
         sleeper
     }
 
-    /// Reads to the end. Every record is the log's, and nothing that was given was cut without a
-    /// word.
+    /// Another reader goes on at the place of this one, and ends after so many answers.
+    fn restart(&mut self, disk: &SimDisk, is: &Is, options: &Options, answers: usize) {
+        let place = Place::from_bytes(self.cursor.place().to_bytes());
+        self.reader = read(disk, options);
+        self.cursor = self.reader.from(place);
+        self.has_ended = !self.read(is, answers);
+    }
+
+    /// Reads to the end.
     fn wake(&mut self, is: &Is) {
-        loop {
+        assert!(self.read(is, usize::MAX));
+    }
+
+    /// Takes so many answers; whether the last was that there is no more. Every record is the
+    /// log's, and nothing that was given was cut without a word.
+    fn read(&mut self, is: &Is, answers: usize) -> bool {
+        for _ in 0..answers {
             let next = self.cursor.next_lsn().get();
             let lowest = is.cuts[self.cuts..].iter().min().copied().unwrap_or(u64::MAX);
             let unharmed =
@@ -96,7 +111,12 @@ impl Sleeper {
                     assert_eq!(is.records.get(&next), Some(&number), "LSN {next}");
                     assert!(shown.bytes == record(number));
                 }
-                Ok(None) => break unharmed(),
+                Ok(None) => {
+                    unharmed();
+                    self.cuts = is.cuts.len();
+                    assert!(self.reader.durable().get() <= is.last());
+                    return true;
+                }
                 Err(Error::TruncatedAfter { lsn, last }) => {
                     assert_eq!((lsn.get(), last.get()), (next, lowest));
                     assert_eq!(self.cursor.next_lsn().get(), lowest + 1);
@@ -110,8 +130,7 @@ impl Sleeper {
             }
             self.cuts = is.cuts.len();
         }
-        self.cuts = is.cuts.len();
-        assert!(self.reader.durable().get() <= is.last());
+        false
     }
 }
 
@@ -176,7 +195,15 @@ impl Scene {
 
     fn wake(&mut self) {
         let who = self.random.usize(..2);
-        self.sleepers[who].wake(&self.is);
+        self.wake_one(who);
+    }
+
+    fn wake_one(&mut self, who: usize) {
+        let sleeper = &mut self.sleepers[who];
+        match sleeper.has_ended {
+            true => sleeper.restart(&self.disk, &self.is, &self.options, usize::MAX),
+            false => sleeper.wake(&self.is),
+        }
     }
 
     fn cut(&mut self) {
@@ -192,7 +219,7 @@ impl Scene {
         // A write or sync of it fails: what the next opening finds decides. A reader that looks
         // meanwhile makes sure by itself.
         let who = self.random.usize(..2);
-        self.sleepers[who].wake(&self.is);
+        self.wake_one(who);
         let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][self.random.usize(..2)];
         let fault = Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync);
         self.disk.inject(fault.file(".ink").nth(self.random.u64(1..4)));
@@ -231,14 +258,20 @@ impl Scene {
             8 => self.wake(),
             _ => {
                 let who = self.random.usize(..2);
-                self.sleepers[who] = Sleeper::new(&self.disk, &self.is, &self.options);
+                if self.random.bool() {
+                    let answers = self.random.usize(..6);
+                    let sleeper = &mut self.sleepers[who];
+                    sleeper.restart(&self.disk, &self.is, &self.options, answers);
+                } else {
+                    self.sleepers[who] = Sleeper::new(&self.disk, &self.is, &self.options);
+                }
             }
         }
     }
 
     fn end(mut self) {
         self.log.take().unwrap().close().unwrap();
-        self.sleepers.iter_mut().for_each(|sleeper| sleeper.wake(&self.is));
+        (0..2).for_each(|who| self.wake_one(who));
         let durable = read(&self.disk, &self.options).durable().get();
         assert_eq!(durable, self.is.last());
     }
@@ -333,6 +366,31 @@ fn many_cuts(options: &Options) {
             is.cut(kept);
         }
         sleeper.wake(&is);
+    }
+}
+
+/// A place that counts more cuts than the log is that of another one. A reader that has only not
+/// come so far looks first.
+#[test]
+fn a_place_of_another_log_is_refused() {
+    let (disk, log, mut is, mut sleeper) = slept(&small());
+    let late = read(&disk, &small());
+    let mut other = late.from(Lsn::FIRST);
+    other.next().unwrap();
+    (0..3).for_each(|_| is.append(&log));
+    log.truncate_after(Lsn::new(7)).unwrap();
+    is.cut(7);
+    sleeper.wake(&is);
+    let place = sleeper.cursor.place();
+    assert_eq!((place.lsn.get(), place.cuts), (8, 2));
+    let mut cursor = late.from(Place { lsn: Lsn::FIRST, ..place });
+    assert_eq!(cursor.next().unwrap().map(|shown| shown.lsn), Some(Lsn::FIRST));
+    for reader in [late, log.reader()] {
+        let mut cursor = reader.from(Place { cuts: 3, ..place });
+        for _ in 0..2 {
+            let told = cursor.next().map(drop).unwrap_err().to_string();
+            assert!(told.contains("cut 3 times") && told.contains("cut 2 times"), "{told}");
+        }
     }
 }
 

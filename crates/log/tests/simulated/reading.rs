@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::history::{LOG, name, small};
 use inkstone::system::DirectoryCalls;
-use inkstone::{Error, Log, Lsn, Options, Place, Reader, inspect};
+use inkstone::{Error, Hint, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{Access, File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
@@ -178,7 +178,7 @@ fn a_place_that_is_wrong_changes_no_answer() {
     let open = || Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
     let record = |lsn: u64| vec![lsn as u8; (lsn * 37 % 900) as usize];
     let mut random = fastrand::Rng::with_seed(12);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Hint> = Vec::new();
     for lsns in [1..3000_u64, 3000..6000] {
         // Of two epochs.
         let log = open();
@@ -198,7 +198,7 @@ fn a_place_that_is_wrong_changes_no_answer() {
         for reader in
             [log.reader(), Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()]
         {
-            let mut told: Vec<Place> = places.clone();
+            let mut told: Vec<Hint> = places.clone();
             for _ in 0..damaged * places.len() / 10 {
                 let mut numbers = random.choice(&places).unwrap().numbers();
                 let number = random.choice(&mut numbers).unwrap();
@@ -207,7 +207,7 @@ fn a_place_that_is_wrong_changes_no_answer() {
                     1 => random.u64(..1 << 20),
                     _ => number.wrapping_add(8 * random.u64(..100)),
                 };
-                told.extend(Place::from_numbers(numbers));
+                told.extend(Hint::from_numbers(numbers));
             }
             random.shuffle(&mut told);
             reader.learn(&told);
