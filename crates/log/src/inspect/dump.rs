@@ -26,6 +26,7 @@ use crate::recovery::headers::past_the_cache;
 use crate::walk::window::{FrameAt, Item};
 
 /// What is in a log, in the order in which it lies there.
+#[allow(clippy::large_enum_variant, reason = "one of them is there at a time")]
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A segment of the log begins.

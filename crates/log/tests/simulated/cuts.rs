@@ -291,7 +291,7 @@ fn a_reader_that_slept_gives_the_log_as_it_is_or_names_the_lowest_lsn_kept() {
 fn history(seed: u64, options: &Options) -> std::thread::Result<()> {
     catch_unwind(AssertUnwindSafe(|| {
         // Where a failed sync leaves pages that the medium does not have, and where it does not.
-        let access = if seed % 2 == 0 { Access::Buffered } else { Access::Direct };
+        let access = if seed.is_multiple_of(2) { Access::Buffered } else { Access::Direct };
         let mut scene = Scene::new(seed, &options.clone().access(access));
         (0..14).for_each(|_| scene.step());
         scene.end();
