@@ -120,10 +120,18 @@ fn by(mistake: Mistake) -> By {
             );
         }
         M::CutNotCounted | M::CountGivenTwice | M::TableTooShort => {
-            return By::Test("simulated/cuts.rs", "a_history_of_cuts_that_lies_is_caught");
+            return By::Test(
+                "simulated/cuts.rs",
+                "a_history_of_cuts_that_lies_is_caught",
+                promise(PROMISES, ASKED),
+            );
         }
         M::MarkBeforeHeader | M::MarkOnlyInCut => {
-            return By::Test("simulated/cuts.rs", "a_mark_too_early_or_too_seldom_is_caught");
+            return By::Test(
+                "simulated/cuts.rs",
+                "a_mark_too_early_or_too_seldom_is_caught",
+                "A segment file that vanishes",
+            );
         }
         M::HintBelieved => {
             return By::Test(
