@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, Keep, Salvage};
-use inkstone::{Error, Log, Lsn, Options};
+use inkstone::{Error, Event, Log, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::arguments::{NewLogArguments, TruncateArguments};
@@ -49,7 +49,12 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         tell(arguments, first, last);
         return Ok(ExitCode::SUCCESS);
     }
-    let log = Log::open(directory, Options::new().create(false)).map_err(said_of_truncated)?;
+    let options = Options::new().create(false).listener(|event| {
+        if let Event::Fallback { what } = event {
+            complain!("{what}");
+        }
+    });
+    let log = Log::open(directory, options).map_err(said_of_truncated)?;
     // Only now, with the lock held: no other process can change what is kept.
     let result = change(arguments).and_then(|change| match change {
         Change::Before(first) => log.truncate_before(first),

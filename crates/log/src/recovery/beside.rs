@@ -302,7 +302,12 @@ pub(crate) fn observe(
                     _ if lives => count >= TRIES,
                     // The same damage twice, each time without a writer.
                     Error::Corrupt(_) => count >= 2,
-                    Error::Io(io) if io.kind() == ErrorKind::NotFound => count >= TRIES,
+                    // A writer that came and went has given a file back, or has shrunk it.
+                    Error::Io(io)
+                        if [ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&io.kind()) =>
+                    {
+                        count >= TRIES
+                    }
                     _ => true,
                 };
                 if is_still && is_final {
@@ -405,6 +410,8 @@ fn beside(
                 None => return Ok(None),
             }
         }
+        // If the writer cuts just now, the next try finds the segment that the mark names.
+        headers.mind_mark(&header)?;
         if walked.tail.next_lsn <= options.expect_durable {
             let known = options.expect_durable;
             return Err(damage(&mut walked.walk, directory, &walked.stop, known, None)?);

@@ -263,7 +263,7 @@ impl<'d> Headers<'d> {
 
     /// An error if a cut has left a mark in the head that the head's header does not count: the
     /// segment that the cut had begun is missing, and so are those after it.
-    fn mind_mark(&self, head: &SegmentHeader) -> Result<()> {
+    pub(crate) fn mind_mark(&self, head: &SegmentHeader) -> Result<()> {
         let Some(mark) = cut_mark(self.directory, head)? else { return Ok(()) };
         if mark.cuts <= head.cuts.count() {
             return Ok(());

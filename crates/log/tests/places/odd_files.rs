@@ -239,3 +239,21 @@ fn a_cut_leaves_no_mark_in_a_file_that_somebody_else_has_too() {
     let refused = Log::open(&path, options()).map(drop).unwrap_err();
     assert_eq!(refused.corruption().unwrap().row, "D3", "{refused}");
 }
+
+/// Also while the writer lives, which still has the file.
+#[test]
+fn beside_its_writer_a_log_that_lost_the_segment_of_a_cut_is_damaged() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let path = made.path().join("log");
+    make(&path);
+    let log = Log::open(&path, options().own_thread(false)).unwrap();
+    log.append_durable(b"two").unwrap();
+    log.truncate_after(Lsn::FIRST).unwrap();
+    log.append_durable(b"another two").unwrap();
+    let files = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    let newest = files.filter(|file| file.extension().is_some_and(|end| end == "ink")).max();
+    fs::remove_file(newest.unwrap()).unwrap();
+    let shown = Reader::open(&path, &options()).map(|reader| reader.get(Lsn::new(2)));
+    let error = shown.expect_err("the log is not as it was before the cut");
+    assert_eq!(error.corruption().expect("damage").row, "D3", "{error}");
+}
