@@ -77,6 +77,16 @@ fn a_disk_that_lies_within_a_close_or_an_opening_is_no_fault_of_the_log() {
     }
 }
 
+/// A padded log that is closed again and again in a full segment comes to where the room for control
+/// groups is kept for openings and truncations.
+#[test]
+fn a_close_that_has_little_room_left_may_leave_out_its_promise() {
+    let one = plan(&[FaultClass::Rot], Until::Seeds(1));
+    let operations = Some([1, 2, 6, 9, 10, 11].into());
+    let report = run_now(&Plan { seed: 0x2d, operations, ..one });
+    assert!(report.result.is_clean(), "{}", report.result);
+}
+
 /// Why one draw is enough of files that are no segments yet: an opening removes them and reads not
 /// one byte.
 #[test]
