@@ -30,8 +30,8 @@ use crate::segment::pool::open_for_groups;
 use crate::sync::lock;
 
 impl HeldTurn<'_> {
-    /// Leaves the marks of the cut that has begun the head in these older segments, durably. A
-    /// segment that can have none is told to the listener.
+    /// Leaves the marks of the cut that has begun the head in these older segments, durably. An
+    /// event names each segment that can have none.
     ///
     /// # Errors
     /// The poison.
@@ -73,11 +73,18 @@ impl HeldTurn<'_> {
             .copied()
             .filter(|number| from.is_none_or(|from| *number >= from) && *number < head.number)
             .collect();
-        let files = self.unlocked(|| Headers::read(&shared.directory, &shared.options, &numbers));
-        // A file that cannot be read is no reason to refuse the log (a reader of it will be told).
-        let files = files.map_or_else(|_| Vec::new(), |headers| headers.files);
-        let own: Vec<_> = files.iter().filter_map(|file| file.own(head.log).copied()).collect();
-        self.leave_marks(&own)
+        match self.unlocked(|| Headers::read(&shared.directory, &shared.options, &numbers)) {
+            Ok(Headers { files, .. }) => {
+                let own = files.iter().filter_map(|file| file.own(head.log).copied());
+                self.leave_marks(&own.collect::<Vec<_>>())
+            }
+            // A file that cannot be read is no reason to refuse the log.
+            Err(error) => {
+                let what = format!("no older segment got a mark of the last cut: {error}");
+                self.events.push(Event::Fallback { what });
+                Ok(())
+            }
+        }
     }
 }
 
