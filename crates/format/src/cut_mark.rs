@@ -1,7 +1,7 @@
 //! The mark that a cut leaves in older segments: a newer segment has been begun.
 //!
-//! *Owns*: the block at the end of a segment's file. *May not touch*: groups, which never lie there;
-//! when a mark is written.
+//! *Owns*: the block at the end of a segment's file. *May not touch*: groups, which never lie
+//! there; when a mark is written.
 //!
 //! Without it, the loss of the segment that a cut has begun would bring the cut records back: the
 //! older segments would be a log without a fault. The block has two copies, which are written in
@@ -19,7 +19,7 @@ const SUCCESSOR_AT: usize = 16;
 const END_AT: usize = 24;
 const EPOCH_AT: usize = 32;
 
-/// What a cut says in a segment that is older than the one it has begun.
+/// The words of a cut in a segment that is older than the one it has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutMark {
     /// The number of cuts in the log's life, with this one.

@@ -20,7 +20,7 @@ const COUNT_AT: usize = 0;
 const OLDER_AT: usize = 8;
 const KEPT_AT: usize = 16;
 
-/// How often `truncate_after` has cut a log, and what each cut has kept.
+/// The history says how often `truncate_after` has cut a log, and what each cut has kept.
 ///
 /// The last [`CUTS_KNOWN`] cuts are known one by one; of all older ones together, the lowest LSN.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Cuts {
     /// The history of a new log.
     pub const NONE: Self = Self { count: 0, older: Lsn::ZERO, kept: [Lsn::ZERO; CUTS_KNOWN] };
 
-    /// How many there were in the log's life.
+    /// The number of cuts in the log's life.
     pub const fn count(&self) -> u64 {
         self.count
     }
@@ -68,8 +68,8 @@ impl Cuts {
         self.known().filter(|(number, _)| *number > count).map(|(_, kept)| kept).min()
     }
 
-    /// Whether this may be what became of the history `earlier`: it counts as many cuts, and knows
-    /// the last of them as `earlier` does, if it still knows that one by itself.
+    /// True if this history may be what became of `earlier`: it counts at least as many cuts. If it
+    /// still knows the last cut of `earlier` by itself, both say the same of that cut.
     pub fn continues(&self, earlier: &Self) -> bool {
         let last = earlier.last_kept().map(|kept| (earlier.count, kept));
         let is_known = self.count - self.count.min(earlier.count) < CUTS_KNOWN as u64;

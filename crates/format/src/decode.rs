@@ -55,7 +55,7 @@ pub struct GroupStart {
 #[derive(Debug, Clone)]
 pub struct Decoder {
     identity: Identity,
-    /// Where the groups of the segment end at the latest.
+    /// Groups of the segment end before this byte.
     groups_end: u64,
     /// How long the file must be.
     needed_bytes: u64,

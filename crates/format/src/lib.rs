@@ -5,8 +5,8 @@
 //! writes with and recovers with. Programs that use a log need `inkstone` and not this.
 //!
 //! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs
-//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`CutMark`], [`judge`] and [`Chain`]. [`explain()`]
-//! describes damage to people.
+//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`CutMark`], [`judge`] and [`Chain`].
+//! [`explain()`] describes damage to people.
 //!
 //! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee
 //! are asserted, and documented. docs/format.md in the repository is the normative description,

@@ -77,7 +77,7 @@ const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(
     (HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES + MARK_BLOCK_BYTES as u64) * 2 < SEGMENT_BYTES_MIN
 );
-// The reserve has room for four control groups that are padded to blocks.
+// The reserve has room for three control groups that are padded to blocks.
 const _: () = assert!(CONTROL_RESERVE_BYTES >= 3 * BLOCK_BYTES as u64);
 const _: () = assert!(
     RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX

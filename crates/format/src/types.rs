@@ -1,7 +1,7 @@
 //! The numbers of a log, each with its own type, so that they cannot be confused.
 //!
-//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `LogKind`, `Position`; their arithmetic is checked. *May
-//! not touch*: bytes.
+//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `LogKind`, `Position`; their arithmetic is
+//! checked. *May not touch*: bytes.
 
 use core::fmt;
 
@@ -118,8 +118,8 @@ impl LogId {
     }
 }
 
-/// What a log is for: four bytes, set when the log is created. Who builds on a log takes four bytes
-/// that are not here.
+/// The purpose of a log: four bytes, set when the log is created. A program that builds on a log
+/// chooses four bytes that are not here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogKind([u8; 4]);
 

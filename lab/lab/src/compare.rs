@@ -7,9 +7,9 @@
 //! **The yardstick.** Times of two runs are never compared directly: the machine drifts between
 //! them. From each round the common change of all ways is taken (the median of their distances from
 //! their own centres), and then that of the whole second run; a median is not moved by one slow
-//! way. With fewer than `LEVEL_MIN` ways there is no yardstick. **The shift** of a way is the median
-//! of all differences between a round of the second result and one of the first, as logarithms; its
-//! error comes from median absolute deviations.
+//! way. With fewer than `LEVEL_MIN` ways there is no yardstick. **The shift** of a way is the
+//! median of all differences between a round of the second result and one of the first, as
+//! logarithms; its error comes from median absolute deviations.
 //!
 //! **Noise between runs.** Two runs of one build differ by more than their rounds scatter. How much
 //! comes from the shifts of the nearer three quarters of all ways, as in a random-effects

@@ -19,8 +19,8 @@ use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::table::numbers::value_words;
 use crate::writing::{Thing, Writing};
 
-/// What a table of commits shows; `None` of other work, which statements are about, and if there are
-/// fewer than two ways to compare.
+/// What a table of commits shows; `None` of other work, which statements are about, and if there
+/// are fewer than two ways to compare.
 pub fn finding(table: &Table) -> Option<Finding> {
     let measured = table.ways.iter().filter(|way| way.is_measured());
     let fewest = measured.clone().map(|way| way.rounds.len()).min()?;

@@ -189,8 +189,8 @@ pub struct Way {
     pub missing: Option<String>,
     /// Each round, in the order it ran.
     pub rounds: Vec<Round>,
-    /// Compared with the baseline, paired by round: above 1 is more per second, or less time. `None`
-    /// for the baseline, and for a write of another size.
+    /// Compared with the baseline, paired by round: above 1 is more per second, or less time.
+    /// `None` for the baseline, and for a write of another size.
     pub relative: Option<Relative>,
     /// Times of single operations, if they were timed one by one. Of a commit: from before the
     /// write to the acknowledgement.

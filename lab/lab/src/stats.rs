@@ -213,10 +213,10 @@ impl Level {
         Self { tail: TAIL / comparisons.max(1) as f64 }
     }
 
-    /// Whether so many rounds agree by chance less often than this level allows (the sign test). Far
-    /// out a bootstrap of few rounds that happen to lie close together is too narrow: eleven rounds
-    /// cannot answer a thousand questions at once, however alike they are. The questions of one
-    /// table keep their intervals.
+    /// Whether so many rounds agree by chance less often than this level allows (the sign test).
+    /// Far out a bootstrap of few rounds that happen to lie close together is too narrow: eleven
+    /// rounds cannot answer a thousand questions at once, however alike they are. The questions of
+    /// one table keep their intervals.
     fn is_reached_by(&self, rounds: usize) -> bool {
         self.tail > TAIL / QUESTIONS_MANY || 0.5_f64.powf(rounds as f64) <= self.tail
     }

@@ -74,7 +74,8 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     }
 }
 
-/// Runs it until the neighbours have written beside each way, as the bill shows, five times at most: on a busy machine they may not get a processor while 200 commits are billed.
+/// Runs it until the neighbours have written beside each way, as the bill shows, five times at
+/// most: on a busy machine they may not get a processor while 200 commits are billed.
 fn beside_neighbours(directory: &Path, part: &Part) -> Table {
     let mut run = support::run(directory, part);
     for _ in 1..5 {

@@ -1,7 +1,7 @@
 //! What each thing has promised that a schedule uses, as `inkstone_subject` judges it.
 //!
-//! *Owns*: the pasts, the power cuts that were taken. *May not touch*: what a promise is. Nothing in
-//! it is a scheduling point.
+//! *Owns*: the pasts, the power cuts that were taken. *May not touch*: what a promise is. Nothing
+//! in it is a scheduling point.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inkstone_io::{
     Access, AlignedBuf, AnyDirectory, AnyEngine, AnyLock, Capabilities, Completion, Directory,
-    Durability, Engine, EngineKind, File, FileFacts, OpenFile, Operation, OwnName, Persist, Preparation,
+    Durability, Engine, EngineKind, File, FileFacts, OpenFile, Operation, OwnName, Persist,
+    Preparation,
     Request, Result, SharedPage, SharedPageReader, SyncKind,
 };
 

@@ -1,7 +1,8 @@
 //! The cuts of a log that is open for writing.
 //!
-//! *Owns*: the answer to the lowest LSN that was kept since any cut. *May not touch*: the history in
-//! the headers (`inkstone_format::Cuts`), which this begins with and which knows the last cuts only.
+//! *Owns*: the answer to the lowest LSN that was kept since any cut. *May not touch*: the history
+//! in the headers (`inkstone_format::Cuts`), with which this begins, and which knows only the last
+//! cuts.
 //!
 //! Handles ask here too, and a handle must not be told of a cut that did not touch its record. So
 //! the answer is exact for all cuts of this opening. Of several cuts only those count after which

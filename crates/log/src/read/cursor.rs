@@ -118,7 +118,8 @@ impl Cursor {
         self.next
     }
 
-    /// Where it is, for a cursor that goes on after a restart ([`Reader::from`](crate::Reader::from)).
+    /// Where it is, for a cursor that goes on after a restart
+    /// ([`Reader::from`](crate::Reader::from)).
     pub fn place(&self) -> Place {
         Place { lsn: self.next, cuts: self.cuts }
     }

@@ -1,7 +1,7 @@
 //! Where a consumer of a log is, also after a restart.
 //!
-//! *Owns*: the two numbers of a place, and what a cursor may begin with. *May not touch*: whether the
-//! log still has what was read before the place (`cursor.rs`).
+//! *Owns*: the two numbers of a place, and what a cursor may begin with. *May not touch*: whether
+//! the log still has what was read before the place (`cursor.rs`).
 
 use inkstone_format::Lsn;
 

@@ -231,10 +231,10 @@ pub(crate) fn walk_head(
     }
 }
 
-/// The first record that is left, after the groups of the head that were `walked`. A promise settles
-/// a truncation. Of one that no promise covers yet, the writer's sync may fail, and then the records
-/// are there again: so it counts once this reader has synced it. To leave it out would not do, since
-/// files are gone as soon as it is durable.
+/// The first record that is left, after the groups of the head that were `walked`. A promise
+/// settles a truncation. Of one that no promise covers yet, the writer's sync may fail, and then
+/// the records are there again: so it counts once this reader has synced it. To leave it out would
+/// not do, since files are gone as soon as it is durable.
 pub(crate) fn settled_first(
     directory: &AnyDirectory,
     options: &Options,

@@ -217,9 +217,9 @@ impl Pool {
 
     /// A free file of exactly this size whose blocks no other file shares. Segments grow, so a
     /// smaller one is marked for removal. A file with other links or shared extents is a backup of
-    /// the user and is marked too, and so is one with holes, which a sparse copy leaves. A file that is marked for removal and still complete can be used
-    /// too: otherwise a log that changes segments fast would make new files faster than the old
-    /// ones are removed.
+    /// the user and is marked too, and so is one with holes, which a sparse copy leaves. A file
+    /// that is marked for removal and still complete can be used too: otherwise a log that changes
+    /// segments fast would make new files faster than the old ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
             let mut spare = {

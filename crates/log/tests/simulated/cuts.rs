@@ -135,7 +135,8 @@ impl Sleeper {
 }
 
 impl Sleeper {
-    /// Looks while it is open whether the cut that keeps `kept` has happened. Whether it was told so.
+    /// Looks while it is open whether the cut that keeps `kept` has happened. Whether it was told
+    /// so.
     fn look(&mut self, is: &Is, kept: u64) -> bool {
         let next = self.cursor.next_lsn().get();
         match self.cursor.next() {

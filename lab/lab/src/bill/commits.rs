@@ -7,9 +7,9 @@
 //! journal's, if it lies in the journal's area: its timer's, or another's; data, if it lies on the
 //! file's blocks; metadata, if the whole file system is ours; another process's, if that process
 //! submitted it; otherwise (a kernel thread's) unattributed, and printed. A flush is ours if the
-//! file system is ours. Requests of other processes are always counted separately. Commits that cost less
-//! than one flush or FUA write of ours each are not called durable, even where flushes for others
-//! covered them all; nor are commits whose data was not seen.
+//! file system is ours. Requests of other processes are always counted separately. Commits that
+//! cost less than one flush or FUA write of ours each are not called durable, even where flushes
+//! for others covered them all; nor are commits whose data was not seen.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -2,8 +2,8 @@
 //! leave, at every instant, with what was promised until then.
 //!
 //! *Owns*: where the cuts are, which of their states are given, what goes wrong with the disk and
-//! the process. *May not touch*: what a state may show ([`inkstone_subject`]); how a disk loses what
-//! it loses (`inkstone_sim`).
+//! the process. *May not touch*: what a state may show ([`inkstone_subject`]); how a disk loses
+//! what it loses (`inkstone_sim`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -185,8 +185,8 @@ fn is_about(file: &str, test: &str, mistake: Mistake) -> bool {
     body.is_some_and(|body| body.contains(&format!("Mistake::{mistake:?}")))
 }
 
-/// What caught a mistake: how, by which driver, and the promise that was broken. The explorer prints
-/// its own.
+/// What caught a mistake: how, by which driver, and the promise that was broken. The explorer
+/// prints its own.
 struct Caught {
     how: String,
     seen: Option<(String, &'static str)>,
