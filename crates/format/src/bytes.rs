@@ -38,7 +38,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
 
 /// Whether every byte is zero.
 #[inline]
-pub(crate) fn all_zero(bytes: &[u8]) -> bool {
+pub fn all_zero(bytes: &[u8]) -> bool {
     let mut chunks = bytes.chunks_exact(16);
     chunks.by_ref().all(|chunk| u128::from_le_bytes(array(chunk, 0)) == 0)
         && chunks.remainder().iter().all(|byte| *byte == 0)

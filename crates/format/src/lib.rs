@@ -36,6 +36,7 @@ mod stop;
 mod types;
 mod verdict;
 
+pub use bytes::all_zero;
 pub use chain::{Chain, ChainFault, ChainLink, FileHeader, common_log, directory_fault, head_of};
 pub use checksum::PayloadSum;
 pub use cut_mark::CutMark;

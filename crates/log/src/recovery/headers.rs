@@ -13,8 +13,8 @@ use std::sync::Arc;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES, MARK_BLOCK_BYTES};
 use inkstone_format::{
     CutMark, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn,
-    Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, common_log, directory_fault, head_of,
-    judge_header,
+    Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, all_zero, common_log,
+    directory_fault, head_of, judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
@@ -225,7 +225,7 @@ impl<'d> Headers<'d> {
             if window.bytes().is_empty() {
                 break;
             }
-            dirty = dirty || (matters && window.bytes().iter().any(|&byte| byte != 0));
+            dirty = dirty || (matters && !all_zero(window.bytes()));
             scan.iter_mut().for_each(|scan| scan.feed(window.bytes(), window.at()));
             if has_group(&scan) {
                 break;
