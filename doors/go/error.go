@@ -67,8 +67,9 @@ const (
 	// ErrOtherNumber: the record does not get the number that the caller expects (Batch.AppendAt),
 	// but the error's Number.
 	ErrOtherNumber Code = C.INKSTONE_OTHER_NUMBER
-	// ErrForeign: the log has other records than those of streams. It was not changed.
-	ErrForeign Code = C.INKSTONE_FOREIGN
+	// ErrOtherKind: the log is of another kind than the one that was to be opened: a log with
+	// streams, a raft log, a plain one. It was not changed.
+	ErrOtherKind Code = C.INKSTONE_OTHER_KIND
 	// ErrContradiction: the log has a record that no program of ours writes there: a bug, or damage
 	// that the checksums cannot see.
 	ErrContradiction Code = C.INKSTONE_CONTRADICTION

@@ -22,7 +22,7 @@ type Streams struct {
 }
 
 // OpenStreams opens the streams in the directory path, and creates the log if there is none. A log
-// with other records is ErrForeign, and stays as it is. Close it. Goroutines: any.
+// of another kind is ErrOtherKind, and stays as it is. Close it. Goroutines: any.
 //
 // Durable: everything that the opened streams show.
 func OpenStreams(path string, options ...Option) (*Streams, error) {

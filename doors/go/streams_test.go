@@ -144,9 +144,9 @@ func TestStreamsHaveEachChangeAndRefuseWhatCannotBe(t *testing.T) {
 	must[uint64](t)(log.AppendDurable(background, []byte("of somebody")))
 	well(t, log.Close())
 	_, err = OpenStreams(plain)
-	is(t, err, ErrForeign)
+	is(t, err, ErrOtherKind)
 	_, err = OpenStreamsReader(plain)
-	is(t, err, ErrForeign)
+	is(t, err, ErrOtherKind)
 	_, err = OpenStreamsReader(filepath.Join(plain, "none"))
 	is(t, err, ErrNoLog)
 }

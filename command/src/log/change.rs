@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, Keep, Salvage};
-use inkstone::{Error, Event, Log, Lsn, Options};
+use inkstone::{Error, Event, Log, LogKind, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::arguments::{NewLogArguments, TruncateArguments};
-use super::kind::LogKind;
+use super::kind::{kind_in, not_plain};
 use super::report::report_json;
 use super::words::{said, tell_doubts, tell_of_place};
 use crate::columns::{human, plural, range, table};
@@ -23,12 +23,11 @@ const SALVAGE_FILE: &str = "salvage.json";
 /// Removes records at the front or at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
     let directory = &arguments.directory;
-    if let kind @ LogKind::Streams = LogKind::of(directory) {
-        let cannot = "what lives in streams would be lost. The program that writes it truncates \
-                      each stream (Streams::truncate_before), and the log gives back its front";
-        kind.must_be_plain(directory, cannot)?;
-    }
     if arguments.dry_run {
+        match kind_in(directory) {
+            LogKind::PLAIN => {}
+            found => return Err(may_not_be_truncated(found, directory)),
+        }
         let report = inspect::look(directory).map_err(said)?;
         if let Some(damage) = report.damage.first() {
             return Err(said(damage.clone().into()));
@@ -49,7 +48,7 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         tell(arguments, first, last);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = Options::new().create(false).listener(|event| {
+    let options = Options::new().create(false).kind(LogKind::PLAIN).listener(|event| {
         if let Event::Fallback { what } = event {
             complain!("{what}");
         }
@@ -127,8 +126,20 @@ fn said_of_truncated(error: Error) -> anyhow::Error {
              first",
             path.display()
         ),
+        Error::OtherKind { path, found, .. } => may_not_be_truncated(found, &path),
         error => said(error),
     }
+}
+
+fn may_not_be_truncated(found: LogKind, directory: &Path) -> anyhow::Error {
+    let cannot = match found {
+        LogKind::STREAMS => {
+            "what lives in streams would be lost. The program that writes it truncates each stream \
+             (Streams::truncate_before), and the log gives back its front"
+        }
+        _ => "the program that it belongs to truncates it",
+    };
+    not_plain(found, directory, cannot)
 }
 
 /// Copies what is readable in a corrupt log.

@@ -1,52 +1,41 @@
-//! Whose records a log has: those of streams, and so of raft logs, have rules that one more record,
-//! or one less, breaks.
+//! What a log is for, as its headers say. The records of all logs but plain ones have rules that one
+//! more record, or one less, breaks.
 //!
-//! *Owns*: which kinds there are, and which command shows each. *May not touch*: what their records
-//! say.
+//! *Owns*: what the command says of each kind, and which command shows it. *May not touch*: what
+//! the records say.
 
 use std::path::Path;
 
-use inkstone::{Options, Reader};
+use inkstone::{LogKind, kind_of};
 
-/// Whose records a log has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LogKind {
-    /// A program's own, as far as can be seen: it may be one that cannot be read.
-    Plain,
-    /// A raft log is one: each raft group is a stream.
-    Streams,
+/// The kind of the log in a directory; a log without a header that can be read counts as plain.
+pub(super) fn kind_in(directory: &Path) -> LogKind {
+    kind_of(directory).ok().flatten().unwrap_or(LogKind::PLAIN)
 }
 
-impl LogKind {
-    /// That of the log in a directory; of one that cannot be read it is not known.
-    pub(super) fn of(directory: &Path) -> Self {
-        let Ok(reader) = Reader::open(directory, &Options::new()) else { return Self::Plain };
-        if inkstone_streams::has_streams(&reader) { Self::Streams } else { Self::Plain }
+/// `None` for a plain log.
+pub(super) fn name(kind: LogKind) -> Option<String> {
+    match kind {
+        LogKind::PLAIN => None,
+        LogKind::STREAMS => Some("log with streams".into()),
+        LogKind::RAFT => Some("raft log".into()),
+        LogKind::SLATEDB => Some("log of a SlateDB database".into()),
+        other => Some(format!("log of the kind {other}")),
     }
+}
 
-    /// `None` for a plain one.
-    pub(super) fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            Self::Streams => Some("log with streams"),
-        }
-    }
+/// What it is, and the command that shows more of it, if there is one; `None` for a plain one.
+pub(super) fn hint(kind: LogKind, directory: &Path) -> Option<String> {
+    let (name, path) = (name(kind)?, directory.display());
+    Some(match kind {
+        LogKind::STREAMS => format!("a {name}: `inkstone streams {path}` shows what it holds"),
+        LogKind::RAFT => format!("a {name}: `inkstone raft {path}` shows what it holds"),
+        _ => format!("a {name}"),
+    })
+}
 
-    /// What it is, and the command that shows more of it; `None` for a plain one.
-    pub(super) fn hint(self, directory: &Path) -> Option<String> {
-        let (name, path) = (self.name()?, directory.display());
-        Some(format!(
-            "a {name}: `inkstone streams {path}` shows what it holds; of a raft log, `inkstone \
-             raft {path}` shows more"
-        ))
-    }
-
-    /// # Errors
-    /// It is not a plain log: `cannot` says what would break it, and what to do.
-    pub(super) fn must_be_plain(self, directory: &Path, cannot: &str) -> anyhow::Result<()> {
-        match self.name() {
-            Some(name) => anyhow::bail!("{} is a {name}: {cannot}", directory.display()),
-            None => Ok(()),
-        }
-    }
+/// The error of a call for which the log must be plain.
+pub(super) fn not_plain(found: LogKind, directory: &Path, cannot: &str) -> anyhow::Error {
+    let name = name(found).unwrap_or_else(|| "plain log".into());
+    anyhow::anyhow!("{} is a {name}: {cannot}", directory.display())
 }

@@ -22,12 +22,6 @@ pub(super) fn raft(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Re
         Error::Log(error) => {
             said_of(error, "programs create raft logs, with the library `inkstone-raft`")
         }
-        error @ Error::Foreign { .. } => {
-            anyhow::anyhow!(
-                "{error}; `inkstone info {}` shows any log",
-                arguments.directory.display()
-            )
-        }
         error => error.into(),
     })?;
     tell_doubts(&summary.doubts);

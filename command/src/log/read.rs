@@ -12,7 +12,7 @@ use inkstone::{Cursor, Error, Lsn, Options, Reader};
 use inkstone_streams::StreamCursor;
 
 use super::arguments::{CatArguments, Separator};
-use super::kind::LogKind;
+use super::kind::hint;
 use super::streams::open;
 use super::words::{said, said_of_streams, tell_doubts};
 use crate::columns::range;
@@ -36,7 +36,7 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     anyhow::ensure!(arguments.from != Some(0), WrongValue(NO_ZERO.into()));
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
-    if let Some(hint) = LogKind::of(&arguments.directory).hint(&arguments.directory) {
+    if let Some(hint) = hint(reader.kind(), &arguments.directory) {
         complain!("it is {hint}");
     }
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, FileState, Report, Roll, Savable, SegmentReport, SegmentState};
-use inkstone::{Choice, Corruption, Error, Lsn, Verdict};
+use inkstone::{Choice, Corruption, Error, LogKind, Lsn, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
 use super::arguments::{InfoArguments, ReportArguments};
-use super::kind::LogKind;
+use super::kind::{hint, kind_in, name};
 use super::words::{said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
@@ -30,11 +30,11 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
         }
     };
     tell_doubts(&report.doubts);
-    let kind = LogKind::of(&arguments.directory);
+    let kind = kind_in(&arguments.directory);
     print(if arguments.json {
         format!("{}\n", with_kind(report_json(&report), kind))
     } else {
-        let hint = kind.hint(&arguments.directory).map(|hint| format!("It is {hint}\n"));
+        let hint = hint(kind, &arguments.directory).map(|hint| format!("It is {hint}\n"));
         verify_text(&report) + &hint.unwrap_or_default()
     });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -48,19 +48,19 @@ pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Resu
     let text = if arguments.prometheus {
         prometheus(&report)
     } else if arguments.report.json {
-        let mut json = with_kind(report_json(&report), LogKind::of(&arguments.report.directory));
+        let mut json = with_kind(report_json(&report), kind_in(&arguments.report.directory));
         json["writing"] = choice_json(&choice);
         format!("{json}\n")
     } else {
         let directory = &arguments.report.directory;
-        info_text(&report, &choice, LogKind::of(directory).hint(directory))
+        info_text(&report, &choice, hint(kind_in(directory), directory))
     };
     print(text);
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn with_kind(mut json: Value, kind: LogKind) -> Value {
-    json["kind"] = json!(kind.name());
+    json["kind"] = json!(name(kind));
     json
 }
 

@@ -2,12 +2,11 @@
 //!
 //! *Owns*: how each is opened, and the numbers that records get. *May not touch*: input and output.
 
-use inkstone::{Log, Options};
-use inkstone_raft::inspect::is_raft_group;
+use inkstone::{Error, Log, LogKind, Options};
 use inkstone_streams::{NOTE_BYTES_MAX, Streams};
 
 use super::arguments::AppendArguments;
-use super::kind::LogKind;
+use super::kind::not_plain;
 use super::streams;
 use super::words::{said, said_of_streams};
 use crate::parse::WrongValue;
@@ -123,13 +122,16 @@ fn said_of_options(error: inkstone::Error) -> WrongValue {
 }
 
 fn open_log(arguments: &AppendArguments, options: Options) -> anyhow::Result<Log> {
-    let kind = LogKind::of(&arguments.directory);
-    let cannot = match kind {
-        LogKind::Streams => "append to one of its streams (--stream ID)",
-        _ => "the program that it belongs to appends to it",
-    };
-    kind.must_be_plain(&arguments.directory, cannot)?;
-    Log::open(&arguments.directory, options).map_err(said)
+    Log::open(&arguments.directory, options.kind(LogKind::PLAIN)).map_err(|error| match error {
+        Error::OtherKind { path, found, .. } => {
+            let cannot = match found {
+                LogKind::STREAMS => "append to one of its streams (--stream ID)",
+                _ => "the program that it belongs to appends to it",
+            };
+            not_plain(found, &path, cannot)
+        }
+        error => said(error),
+    })
 }
 
 /// Opens the streams of a log, and creates this one if that was asked for.
@@ -144,14 +146,9 @@ fn open_streams(
         let error = inkstone_streams::Error::NoteTooLarge { stream, bytes: note.len() };
         return Err(WrongValue(error.to_string()).into());
     }
-    // Before an opening for writing, which makes an empty log one with streams.
-    match streams::open(directory).and_then(|reader| reader.note(stream).map_err(said)) {
-        Ok(note) if is_raft_group(&note) => anyhow::bail!(
-            "{}: stream {stream} is a raft group: the program that it belongs to appends to it",
-            directory.display()
-        ),
-        Err(error) if arguments.create.is_none() => return Err(error),
-        _ => {}
+    if arguments.create.is_none() {
+        // An opening for writing would make a new log.
+        streams::open(directory)?.note(stream).map_err(said)?;
     }
     let options = inkstone_streams::Options::new()
         .log(options.create(arguments.create.is_some()))

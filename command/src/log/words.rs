@@ -42,6 +42,9 @@ pub(super) fn said_of(error: Error, created: &str) -> anyhow::Error {
             path.display()
         )),
         Error::TooLarge { .. } => Some("raise --record-max".into()),
+        Error::OtherKind { path, .. } => {
+            Some(format!("`inkstone info {}` shows any log", path.display()))
+        }
         _ => None,
     };
     match cure {
@@ -64,9 +67,6 @@ pub(super) fn said_of_streams(error: inkstone_streams::Error, directory: &Path) 
             "there is no stream {stream} in {path}: `inkstone streams {path}` lists those that are \
              there; `inkstone append --create FIRST` creates one"
         ),
-        error @ inkstone_streams::Error::Foreign { .. } => {
-            anyhow::anyhow!("{error}; `inkstone info {path}` shows any log")
-        }
         inkstone_streams::Error::TooLarge { bytes, limit_bytes } => anyhow::anyhow!(
             "the record takes {bytes} bytes, and the largest may take {limit_bytes}: raise \
              --record-max"

@@ -99,6 +99,42 @@ fn a_stream_is_followed_over_a_truncation_and_until_it_is_removed() {
     assert!(said(&output).contains("records 10 to 10 were truncated"), "{}", said(&output));
 }
 
+/// What a log is for is said by its header, so the damage of a record changes nothing.
+#[test]
+fn a_damaged_log_that_is_not_plain_takes_no_record_and_loses_none() {
+    let directory = directory();
+    let at = directory.path();
+    let small = || inkstone::Options::small().segment_bytes(1 << 20);
+    let streams = Streams::open(at.join("queues"), Options::new().log(small())).expect("opened");
+    streams.create(7, 1).expect("created");
+    (0..100).for_each(|_| drop(streams.append(7, &[b'x'; 4000]).expect("appended")));
+    streams.close().expect("closed");
+    let raft =
+        inkstone_raft::RaftLog::open(at.join("node"), inkstone_raft::Options::new().log(small()));
+    let raft = raft.expect("opened");
+    let leader = inkstone_raft::Leader::of_term(1);
+    for index in 1..=100 {
+        let entry = inkstone_raft::NewEntry { leader: &leader, index, payload: &[b'x'; 4000] };
+        raft.append(&[entry], |_| {}).expect("appended");
+    }
+    raft.close().expect("closed");
+    for (log, is) in [("queues", "is a log with streams"), ("node", "is a raft log")] {
+        let file = at.join(log).join("00000000000000000001.ink");
+        let mut bytes = std::fs::read(&file).expect("read");
+        let magic = b"INKSTREAMS";
+        let place = bytes.windows(magic.len()).position(|window| window == magic);
+        bytes[place.expect("the first record")] ^= 1;
+        std::fs::write(&file, &bytes).expect("written");
+        for command in ["append", "truncate --before 2", "truncate --after 5 --dry-run"] {
+            let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+            refused(at, format!("{name} {log} {rest}"), 1, is);
+        }
+        let info = text(&crate::support::run(at, format!("info {log}")).stdout);
+        assert!(info.contains(&is["is ".len()..]), "{info}");
+        assert!(std::fs::read(&file).expect("read") == bytes, "{log} was written to");
+    }
+}
+
 #[test]
 fn a_raft_group_is_not_appended_to_as_a_stream() {
     let directory = directory();
@@ -108,7 +144,7 @@ fn a_raft_group_is_not_appended_to_as_a_stream() {
     groups.group(7).and_then(|group| group.save_vote(&vote)).expect("saved");
     groups.close().expect("closed");
     for command in ["append groups --stream 7", "append groups --stream 7 --create 1"] {
-        refused(at, command, 1, "stream 7 is a raft group");
+        refused(at, command, 1, "holds a log of the kind RAFT");
     }
     let again = open().group(7).and_then(|group| group.vote()).expect("a vote");
     assert_eq!(again, Some(vote));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use inkstone_format::limits::FORMAT_VERSION;
-use inkstone_format::{Lsn, Reason, SegmentNumber};
+use inkstone_format::{LogKind, Lsn, Reason, SegmentNumber};
 
 /// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,6 +44,16 @@ pub enum Error {
     Incomplete {
         /// The directory.
         path: PathBuf,
+    },
+    /// The log is of another kind than the one that was to be opened
+    /// ([`Options::kind`](crate::Options::kind)). No file was changed.
+    OtherKind {
+        /// The log's directory.
+        path: PathBuf,
+        /// What the log is for.
+        found: LogKind,
+        /// What it was to be for.
+        wanted: LogKind,
     },
     /// The caller stopped the operation before it was done.
     Stopped,
@@ -287,7 +297,9 @@ impl Error {
             Self::Locked { .. } => ErrorKind::ResourceBusy,
             Self::NoRoom { .. } => ErrorKind::StorageFull,
             Self::Corrupt(_) | Self::Incomplete { .. } => ErrorKind::InvalidData,
-            Self::Invalid(_) | Self::TooLarge { .. } => ErrorKind::InvalidInput,
+            Self::Invalid(_) | Self::TooLarge { .. } | Self::OtherKind { .. } => {
+                ErrorKind::InvalidInput
+            }
             Self::UnknownVersion { .. } => ErrorKind::Unsupported,
             Self::Forked { .. } => ErrorKind::PermissionDenied,
             // Never `Interrupted`, which callers repeat; and no kind of the cause: a poisoned log
@@ -338,7 +350,7 @@ impl From<Corruption> for Error {
 /// | `ResourceBusy` | [`Error::Locked`] |
 /// | `StorageFull` | [`Error::NoRoom`] |
 /// | `InvalidData` | [`Error::Corrupt`], [`Error::Incomplete`] |
-/// | `InvalidInput` | [`Error::Invalid`], [`Error::TooLarge`] |
+/// | `InvalidInput` | [`Error::Invalid`], [`Error::TooLarge`], [`Error::OtherKind`] |
 /// | `Unsupported` | [`Error::UnknownVersion`] |
 /// | `PermissionDenied` | [`Error::Forked`] |
 /// | `Other` | [`Error::Poisoned`], whatever its cause was: the call must not be repeated; and all others |
@@ -394,6 +406,12 @@ impl fmt::Display for Error {
                 f,
                 "{} holds an unfinished copy of a log: if no copy is running, copy again (it \
                  starts over) or remove the directory",
+                path.display()
+            ),
+            Self::OtherKind { path, found, wanted } => write!(
+                f,
+                "{} holds a log of the kind {found}, and one of the kind {wanted} was to be \
+                 opened: check the path, or use the program that made the log",
                 path.display()
             ),
             Self::Stopped => write!(f, "the caller stopped the operation before it was done"),
@@ -559,6 +577,10 @@ mod tests {
             (Error::Incomplete { path: path() }, ErrorKind::InvalidData),
             (Error::Invalid("no".into()), ErrorKind::InvalidInput),
             (Error::TooLarge { bytes: 9, limit_bytes: 8 }, ErrorKind::InvalidInput),
+            (
+                Error::OtherKind { path: path(), found: LogKind::RAFT, wanted: LogKind::PLAIN },
+                ErrorKind::InvalidInput,
+            ),
             (Error::UnknownVersion { path: path(), version: 9, flags: 0 }, ErrorKind::Unsupported),
             (Error::Forked { path: path() }, ErrorKind::PermissionDenied),
             (Error::Poisoned(Poison::new(full().into(), lsn)), ErrorKind::Other),

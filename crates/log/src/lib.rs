@@ -110,6 +110,7 @@ pub use read::cursor::{Cursor, OwnedRecord, Record};
 pub use read::hint::Hint;
 pub use read::place::{Place, Start};
 pub use read::reader::Reader;
+pub use recovery::headers::kind_of;
 pub use report::Recovery;
 pub use stats::{Stats, Times};
 pub use strategy::rule;

@@ -85,7 +85,8 @@ impl Log {
     /// [`Error::Locked`] when another writer has the log open; [`Error::NoLog`] when a directory
     /// above it is missing; [`Error::Corrupt`] when promised
     /// bytes are damaged or missing, and [`Error::UnknownVersion`] when a newer program has written
-    /// it (in both cases no file is changed); [`Error::NoRoom`] when the first segment of a new log
+    /// it, [`Error::OtherKind`] when it is not for what the options say (in these cases no file is
+    /// changed); [`Error::NoRoom`] when the first segment of a new log
     /// does not fit; [`Error::Invalid`] for options that contradict each other; errors of the file
     /// system.
     ///

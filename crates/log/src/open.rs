@@ -37,6 +37,7 @@ pub(crate) fn open_shared(
     directory: AnyDirectory,
     options: Options,
 ) -> Result<(Shared, Recovery, Choice)> {
+    let options = options.kind_by_rule(LogKind::PLAIN);
     let found = directory.capabilities()?;
     let mut choice = choose(&options, found.as_ref())?;
     let mut options = options.settled(&choice);

@@ -224,9 +224,16 @@ impl Options {
     }
 
     /// What the log is for. A new log keeps these four bytes for ever; a log of another kind is not
-    /// opened. If not set: a new log is [`LogKind::PLAIN`], and a log of any kind is opened.
+    /// opened ([`Error::OtherKind`]). If not set, [`Log::open`](crate::Log::open) takes
+    /// [`LogKind::PLAIN`], and [`Reader::open`](crate::Reader::open) reads a log of any kind.
     pub fn kind(self, kind: LogKind) -> Self {
         Self { kind: Some(kind), ..self }
+    }
+
+    /// As [`Options::kind`], unless that is set.
+    #[doc(hidden)]
+    pub fn kind_by_rule(self, kind: LogKind) -> Self {
+        Self { kind: self.kind.or(Some(kind)), ..self }
     }
 
     /// The id of what will stand on a *new* log, such as a database: a log and its owner can then

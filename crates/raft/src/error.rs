@@ -99,15 +99,6 @@ pub enum Error {
     },
     /// The index `u64::MAX` is not used: nothing could follow it.
     IndexesUsedUp,
-    /// The directory holds a log that is no raft log of this crate.
-    Foreign {
-        /// The directory.
-        path: PathBuf,
-        /// The record that shows it.
-        lsn: Lsn,
-        /// What is wrong with it.
-        why: String,
-    },
     /// The directory holds the raft log of another raft group, or of several.
     OtherRaftGroup {
         /// The directory.
@@ -179,7 +170,6 @@ impl Error {
     pub(crate) fn in_group(self, group: u64) -> Self {
         match self {
             Self::Log(_)
-            | Self::Foreign { .. }
             | Self::Newer { .. }
             | Self::Contradiction { .. }
             | Self::NoGroup { .. }
@@ -213,9 +203,6 @@ impl From<inkstone_streams::Error> for Error {
             Streams::NoStream { stream } => Self::NoGroup { group: stream },
             Streams::Truncated { number, first, .. } => Self::IsPurged { index: number, first },
             Streams::NotYet { number, next, .. } => Self::NotHere { index: number, next },
-            Streams::Foreign { path, lsn } => {
-                Self::Foreign { path, lsn, why: "is none of a raft log".into() }
-            }
             Streams::Newer { path, lsn, what } => Self::Newer { path, lsn, what },
             Streams::Contradiction { path, lsn, why } => Self::Contradiction { path, lsn, why },
             other => Self::Log(inkstone::Error::Invalid(other.to_string())),
@@ -234,10 +221,9 @@ impl From<Error> for std::io::Error {
             Error::IsPurged { .. } | Error::NotHere { .. } | Error::NoGroup { .. } => {
                 ErrorKind::NotFound
             }
-            Error::Foreign { .. }
-            | Error::OtherRaftGroup { .. }
-            | Error::Contradiction { .. }
-            | Error::BadGroup { .. } => ErrorKind::InvalidData,
+            Error::OtherRaftGroup { .. } | Error::Contradiction { .. } | Error::BadGroup { .. } => {
+                ErrorKind::InvalidData
+            }
             Error::Newer { .. } => ErrorKind::Unsupported,
             Error::Closed => ErrorKind::Other,
             _ => ErrorKind::InvalidInput,
@@ -324,9 +310,6 @@ impl fmt::Display for Error {
             }
             Self::IndexesUsedUp => {
                 write!(f, "index {} cannot be used: no entry could follow it", u64::MAX)
-            }
-            Self::Foreign { path, lsn, why } => {
-                write!(f, "{} is not a raft log: record {lsn} {why}", path.display())
             }
             Self::OtherRaftGroup { path, expected, came } => {
                 write!(

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{AnyDirectory, OsDirectory};
+use inkstone::{AnyDirectory, LogKind, OsDirectory};
 use inkstone_streams::{Options, Stats, Streams};
 
 use crate::error::Result;
@@ -48,8 +48,8 @@ impl Groups {
     /// Opens the log of many groups in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log with other records; [`crate::Error::Newer`],
-    /// [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for options that cannot be
+    /// [`inkstone::Error::OtherKind`] for another log, which stays as it is;
+    /// [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for options that cannot be
     /// kept, `periodic` among them; those of [`inkstone::Log::open`].
     ///
     /// # Durability
@@ -57,7 +57,7 @@ impl Groups {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         refuse_periodic(options.log_options())?;
         let path = path.as_ref();
-        let streams = Streams::open(path, options)?;
+        let streams = Streams::open(path, of_raft(options))?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
         Ok(Self { shared: Shared::of_many(streams, AnyDirectory::new(directory)) })
     }
@@ -72,7 +72,7 @@ impl Groups {
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         refuse_periodic(options.log_options())?;
         let directory = directory.into();
-        let streams = Streams::open_in(directory.clone(), options)?;
+        let streams = Streams::open_in(directory.clone(), of_raft(options))?;
         Ok(Self { shared: Shared::of_many(streams, directory) })
     }
 
@@ -154,6 +154,12 @@ impl Groups {
     pub fn abandon(self) {
         self.shared.streams.log().end_as_killed();
     }
+}
+
+/// Those of the log below say that it is a raft log.
+pub(crate) fn of_raft(options: Options) -> Options {
+    let log = options.log_options().clone().kind_by_rule(LogKind::RAFT);
+    options.log(log)
 }
 
 impl Drop for Groups {

@@ -10,9 +10,11 @@ use inkstone::inspect::look_in;
 use inkstone::{AnyDirectory, find_directory};
 use inkstone_streams::{Options, StreamsReader};
 
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::found::Found;
-use crate::note::is_note;
+use crate::groups::of_raft;
 use crate::record::decode;
 use crate::state::State;
 use crate::words::{Bounds, Leader, Vote};
@@ -52,9 +54,9 @@ pub struct GroupSummary {
 /// out, as by every reader of another process ([`inkstone::Reader`]).
 ///
 /// # Errors
-/// [`Error::Foreign`] if it is another log, or a new one without records; [`Error::BadGroup`] if
-/// a stream is no raft group, or breaks a rule; [`Error::Newer`] and [`Error::Contradiction`];
-/// errors of the log below, such as a missing or damaged one.
+/// [`inkstone::Error::OtherKind`] if it is another log; [`Error::BadGroup`] if a stream is no raft
+/// group, or breaks a rule; [`Error::Newer`] and [`Error::Contradiction`]; errors of the log below,
+/// such as a missing or damaged one.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Summary> {
     inspect_until(path, &AtomicBool::new(false))
 }
@@ -77,13 +79,8 @@ pub fn inspect_in(directory: impl Into<AnyDirectory>) -> Result<Summary> {
 
 fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
     let report = look_in(directory.clone())?;
-    let reader = StreamsReader::open_in(directory, &Options::new())?;
+    let reader = StreamsReader::open_in(directory, &of_raft(Options::new()))?;
     let ids = reader.ids(None, usize::MAX)?;
-    if ids.is_empty() {
-        let why = "is not there: no raft group was created".into();
-        let lsn = report.last.next().unwrap_or(report.last);
-        return Err(Error::Foreign { path: report.path, lsn, why });
-    }
     let groups = ids.into_iter().map(|id| {
         let found = Found { path: &report.path, reader: &reader, id };
         summary_of(&found, stop)
@@ -139,9 +136,4 @@ fn read(found: &Found<'_>, state: &State, stop: &AtomicBool) -> Result<GroupSumm
         leaders: state.leaders.iter().map(|run| (run.first, run.what.clone())).collect(),
         payload_bytes,
     })
-}
-
-/// Says whether a stream with this note is a raft group ([`crate::Groups`]).
-pub fn is_raft_group(note: &[u8]) -> bool {
-    is_note(note)
 }

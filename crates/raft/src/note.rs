@@ -17,11 +17,6 @@ const IS_GRANTED: u8 = 2;
 const HAS_PURGED: u8 = 4;
 const HAS_SAID: u8 = 8;
 
-/// Whether these bytes are the note of a group, of any version.
-pub(crate) fn is_note(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
-}
-
 /// Encodes what a state has beside its entries. With the longest names it takes 818 bytes.
 pub(crate) fn encode_note(state: &State) -> Vec<u8> {
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };

@@ -2,6 +2,7 @@
 //!
 //! *Owns*: the options and their defaults. *May not touch*: files.
 
+use inkstone::LogKind;
 use inkstone_streams::Options as StreamsOptions;
 
 use crate::error::Result;
@@ -64,7 +65,7 @@ impl Options {
     pub(crate) fn below(&self) -> StreamsOptions {
         let segment_bytes = self.log.largest_segment_bytes();
         StreamsOptions::new()
-            .log(self.log.clone().tail_bytes(0))
+            .log(self.log.clone().tail_bytes(0).kind_by_rule(LogKind::RAFT))
             .section_bytes(segment_bytes.clamp(16 << 10, 1 << 31))
             .own_mover(false)
     }

@@ -46,11 +46,11 @@ impl RaftLog {
     /// Opens the raft log in the directory `path`, creating both if they are not there.
     ///
     /// # Errors
-    /// [`crate::Error::Foreign`] for a log with other records, [`crate::Error::OtherRaftGroup`],
+    /// [`inkstone::Error::OtherKind`] for another log; [`crate::Error::OtherRaftGroup`],
     /// [`crate::Error::Newer`] and [`crate::Error::Contradiction`] for what it holds;
     /// [`crate::Error::BadGroup`] for what is no raft group; [`inkstone::Error::Invalid`] for
     /// options that cannot be kept, also a `record_bytes_max` below 8 KiB; those of
-    /// [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. A log with other records is
+    /// [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. A log of another kind is
     /// left as it is; after another error of what the log holds, the log below was opened and
     /// closed, which changes no record.
     ///

@@ -6,6 +6,7 @@
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use inkstone::LogKind;
 use inkstone_raft::{EntryId, Groups, Leader, NewEntry, Options, RaftLog, StreamsOptions, Vote};
 use inkstone_sim::{DiskOptions, SimDisk};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -142,6 +143,36 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     assert!(opened < 2 << 20, "{opened} bytes after opening");
     assert_eq!(raft.bounds().unwrap().next, 1_300_002);
     raft.close().unwrap();
+}
+
+/// What the log is for stands in its header, so an opening recovers the head once, and then reads
+/// its records once for the state. A reader that asked first would read and sync it once more.
+#[test]
+fn an_opening_reads_the_head_once_to_recover_it() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const HEAD_BYTES: u64 = 600 << 10;
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let small = || inkstone::Options::small().own_thread(false).segment_bytes(1 << 20);
+    let directory = || Arc::new(disk.directory("/raft"));
+    let raft = RaftLog::open_in(directory(), Options::new().log(small())).unwrap();
+    (1..=HEAD_BYTES / 4096).for_each(|index| append(&raft, 1, index, 1, &[7; 4096]));
+    raft.close().unwrap();
+    drop(raft);
+    let cost = |open: &dyn Fn()| {
+        let before = disk.counters();
+        open();
+        disk.counters().since(&before)
+    };
+    let alone = cost(&|| {
+        let log = inkstone::Log::open_in(directory(), small().kind(LogKind::RAFT)).unwrap();
+        log.close().unwrap();
+    });
+    let raft = cost(&|| {
+        RaftLog::open_in(directory(), Options::new().log(small())).unwrap().close().unwrap();
+    });
+    assert_eq!((raft.flushes, raft.directory_syncs), (alone.flushes, alone.directory_syncs));
+    let more = raft.read_bytes - alone.read_bytes;
+    assert!(alone.read_bytes > HEAD_BYTES && more < HEAD_BYTES * 3 / 2, "{alone:?} {raft:?}");
 }
 
 /// Who asks for little takes little memory, and so does little under the lock, however many runs

@@ -87,13 +87,6 @@ pub enum Error {
         /// The stream.
         stream: u64,
     },
-    /// The log in this directory is not a log of streams.
-    Foreign {
-        /// The directory.
-        path: PathBuf,
-        /// The record that shows it.
-        lsn: Lsn,
-    },
     /// A newer program has written the streams.
     Newer {
         /// The directory.
@@ -159,12 +152,6 @@ impl fmt::Display for Error {
             Self::UsedUp { stream } => {
                 write!(f, "stream {stream} has used all its sequence numbers: restart it")
             }
-            Self::Foreign { path, lsn } => write!(
-                f,
-                "{}: record {lsn} is not a record of streams: open the log with the program \
-                 that made it",
-                path.display()
-            ),
             Self::Newer { path, lsn, what } => write!(
                 f,
                 "{}: record {lsn} has {what}, which this program does not know: use the newer \

@@ -65,7 +65,7 @@ pub use batch::Batch;
 pub use cursor::StreamCursor;
 pub use error::{Error, Result};
 pub use options::Options;
-pub use reader::{StreamsReader, has_streams};
+pub use reader::StreamsReader;
 pub use stats::Stats;
 pub use streams::{Streams, Written};
 pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, StreamUsage, Usage};

@@ -2,6 +2,8 @@
 //!
 //! *Owns*: the options, their defaults, their check. *May not touch*: files.
 
+use inkstone::LogKind;
+
 use crate::error::Result;
 use crate::record::RESERVE_BYTES;
 use crate::words::NOTE_BYTES_MAX;
@@ -89,7 +91,8 @@ impl Options {
         self.check()?;
         let most = self.pages_max() * (self.log.largest_record_bytes() as u64 / 4);
         let section_bytes = self.section_bytes.min(most / DIRECTORY_SHARE_MAX);
-        Ok(Self { section_bytes, log: self.log.free_segments_by_rule(1), ..self })
+        let log = self.log.free_segments_by_rule(1).kind_by_rule(LogKind::STREAMS);
+        Ok(Self { section_bytes, log, ..self })
     }
 
     fn pages_max(&self) -> u64 {

@@ -7,13 +7,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inkstone::{AnyDirectory, Reader};
+use inkstone::{AnyDirectory, LogKind, Reader};
 
 use crate::cursor::StreamCursor;
 use crate::error::{Error, Result};
 use crate::mirror::Mirror;
 use crate::options::Options;
-use crate::record::decode;
 use crate::source::{Source, TRIES};
 use crate::state::State;
 use crate::words::{Bounds, Record, Usage};
@@ -34,8 +33,8 @@ impl StreamsReader {
     /// Opens the streams in the directory `path` for reading only.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for a log that is not one of streams, [`Error::Newer`],
-    /// [`Error::Contradiction`]; those of [`Reader::open`], such as [`inkstone::Error::NoLog`].
+    /// [`inkstone::Error::OtherKind`] for a log that is neither one of streams nor a raft log;
+    /// [`Error::Newer`], [`Error::Contradiction`]; those of [`Reader::open`], such as [`inkstone::Error::NoLog`].
     ///
     /// # Durability
     /// Everything that the reader shows is on stable storage.
@@ -59,6 +58,11 @@ impl StreamsReader {
     }
 
     fn of(log: Reader, path: PathBuf, options: &Options) -> Result<Self> {
+        // Raft logs are streams, too. A program's own kind was asked for by its options.
+        let (found, wanted) = (log.kind(), LogKind::STREAMS);
+        if [LogKind::PLAIN, LogKind::SLATEDB].contains(&found) {
+            return Err(inkstone::Error::OtherKind { path, found, wanted }.into());
+        }
         let mirror = Mirror::new(log, path, options.cache_bytes)?;
         Ok(Self { source: Source::Mirror(Arc::new(mirror)) })
     }
@@ -154,22 +158,6 @@ impl StreamsReader {
             next
         })
     }
-}
-
-/// Whether a log has streams, judged by its first and its last record, for a program that is about
-/// to append to a log or to print it. If one of the two cannot be read, the other one decides.
-/// False for an empty log.
-pub fn has_streams(log: &Reader) -> bool {
-    // Every record has a change: three bytes of a user's record may look like a head.
-    let is_sound = |lsn, bytes: &[u8]| {
-        decode(bytes, lsn).is_ok_and(|(_, changes)| {
-            let mut changes = changes.peekable();
-            changes.peek().is_some() && changes.all(|change| change.is_ok())
-        })
-    };
-    let ends = [log.first(), log.durable()];
-    let mut read = ends.into_iter().filter_map(|lsn| Some((lsn, log.get(lsn).ok()?))).peekable();
-    read.peek().is_some() && read.all(|(lsn, bytes)| is_sound(lsn, &bytes))
 }
 
 impl fmt::Debug for StreamsReader {

@@ -133,8 +133,6 @@ pub(crate) struct Sealed {
 /// Why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Not a record of streams.
-    Foreign,
     /// A version or a change that this program does not know.
     Unknown(String),
     /// Bytes that no version writes; a sentence.
@@ -261,7 +259,7 @@ pub(crate) fn decode(bytes: &[u8], lsn: Lsn) -> Result<(Head, Changes<'_>), Flaw
         Some(byte) if FIRST_BYTES.contains(&byte) => {
             return Err(Flaw::Unknown(format!("version {}", byte & 0xf)));
         }
-        _ => return Err(Flaw::Foreign),
+        _ => return Err(Flaw::Malformed("it is no record of streams")),
     }
     let section = rest.number_u32().ok_or(Flaw::Malformed("its section is no number"))?;
     let behind = rest.number().ok_or(Flaw::Malformed("its place of replay is no number"))?;
@@ -471,6 +469,7 @@ mod tests {
             }
         }
         assert_eq!(decode(&[0xa2], Lsn::new(1)).unwrap_err(), Flaw::Unknown("version 2".into()));
-        assert_eq!(decode(b"a line", Lsn::new(1)).unwrap_err(), Flaw::Foreign);
+        let foreign = Flaw::Malformed("it is no record of streams");
+        assert_eq!(decode(b"a line", Lsn::new(1)).unwrap_err(), foreign);
     }
 }

@@ -42,14 +42,13 @@ impl Of<'_> {
 
     pub(crate) fn flaw(self, lsn: Lsn, flaw: Flaw) -> Error {
         match flaw {
-            Flaw::Foreign => Error::Foreign { path: self.0.into(), lsn },
             Flaw::Unknown(what) => Error::Newer { path: self.0.into(), lsn, what },
             Flaw::Malformed(why) => self.contradiction(lsn, why),
         }
     }
 
-    /// Where an opening begins; an error if the last record is not one of streams.
-    pub(crate) fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
+    /// Where an opening begins.
+    fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
         let bytes = reader.get(last)?;
         let (Head { replay_from, .. }, _) =
             decode(&bytes, last).map_err(|flaw| self.flaw(last, flaw))?;

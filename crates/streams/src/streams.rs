@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reader};
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
 
 use crate::batch::Batch;
 use crate::error::Result;
@@ -44,7 +44,7 @@ impl Streams {
     /// Opens the streams in the directory `path`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`Error::Foreign`](crate::Error::Foreign) for a log that is not one of streams;
+    /// [`inkstone::Error::OtherKind`] for a log that is not one of streams, which stays as it is;
     /// [`Error::Newer`](crate::Error::Newer) and
     /// [`Error::Contradiction`](crate::Error::Contradiction) for its records;
     /// [`inkstone::Error::Invalid`] for bad options; those of [`Log::open`], such as
@@ -55,7 +55,6 @@ impl Streams {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let options = options.settled()?;
         let path = path.as_ref();
-        ask(Reader::open(path, &options.log), path)?;
         let log = Log::open(path, options.log.clone())?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
         Self::opened(log, AnyDirectory::new(directory), options)
@@ -71,7 +70,6 @@ impl Streams {
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         let options = options.settled()?;
         let directory = directory.into();
-        ask(Reader::open_in(directory.clone(), options.log.clone()), directory.path())?;
         let log = Log::open_in(directory.clone(), options.log.clone())?;
         Self::opened(log, directory, options)
     }
@@ -413,18 +411,6 @@ impl Streams {
         if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {
             let _ = mover.join();
         }
-    }
-}
-
-/// Asks a reader whose log this is, if there is one: opening a log for writing would begin an epoch
-/// in it, and a foreign log stays as it is.
-fn ask(reader: inkstone::Result<Reader>, path: &Path) -> Result<()> {
-    match reader {
-        Ok(reader) if reader.first() <= reader.durable() => {
-            Of(path).begin(&reader, reader.first(), reader.durable()).map(|_| ())
-        }
-        Ok(_) | Err(inkstone::Error::NoLog { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

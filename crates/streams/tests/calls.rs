@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use inkstone::LogKind;
 use inkstone_sim::{DiskOptions, SimDisk};
-use inkstone_streams::{
-    Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader, has_streams,
-};
+use inkstone_streams::{Batch, Bounds, Error, NOTE_BYTES_MAX, Options, Streams, StreamsReader};
 
 fn options() -> Options {
     Options::new().log(inkstone::Options::small()).section_bytes(64 << 10)
@@ -71,27 +70,36 @@ fn bad_use_gets_an_error_that_says_what_was_expected_and_changes_nothing() {
 #[test]
 fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
     let directory = directory();
+    let of_streams = || inkstone::Options::small().kind(LogKind::STREAMS);
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
     log.append_durable(b"a record of somebody").unwrap();
     let last = log.last();
     log.close().unwrap();
+    let kinds = |error: Option<Error>| match error {
+        Some(Error::Log(inkstone::Error::OtherKind { found, wanted, .. })) => (found, wanted),
+        other => panic!("{other:?}"),
+    };
     let refused = Streams::open(directory.path(), options());
-    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(kinds(refused.err()), (LogKind::PLAIN, LogKind::STREAMS));
     let refused = StreamsReader::open(directory.path(), &options());
-    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert_eq!(kinds(refused.err()), (LogKind::PLAIN, LogKind::STREAMS));
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
     assert_eq!(log.last(), last);
-    // It looks like a head without changes; and like one whose change is cut short.
-    for record in [&[0xa1, 0, 0][..], &[0xa1, 0, 0, 1]] {
-        log.truncate_before(log.append_durable(record).unwrap()).unwrap();
-        assert!(!has_streams(&log.reader()));
-    }
+    log.close().unwrap();
+    // Nor may anybody else append to streams.
+    let path = directory.path().join("streams");
+    Streams::open(&path, options()).unwrap().close().unwrap();
+    let refused = inkstone::Log::open(&path, inkstone::Options::small());
+    let refused = refused.err().map(Error::Log);
+    assert_eq!(kinds(refused), (LogKind::STREAMS, LogKind::PLAIN));
+    assert_eq!(inkstone::kind_of(&path).unwrap(), Some(LogKind::STREAMS));
     // A newer program's first byte.
+    let log = inkstone::Log::open(&path, of_streams()).unwrap();
     log.append_durable(&[0xa2, 0, 0]).unwrap();
     log.close().unwrap();
-    let refused = Streams::open(directory.path(), options());
+    let refused = Streams::open(&path, options());
     assert!(matches!(refused, Err(Error::Newer { .. })), "{refused:?}");
-    let refused = Streams::open(directory.path(), options().section_bytes(1));
+    let refused = Streams::open(&path, options().section_bytes(1));
     assert!(matches!(refused, Err(Error::Log(inkstone::Error::Invalid(_)))), "{refused:?}");
 }
 
@@ -123,9 +131,6 @@ fn the_usage_says_which_streams_keep_the_oldest_section() {
         assert!(oldest.bytes > live);
     }
     streams.close().unwrap();
-    assert!(has_streams(
-        &inkstone::Reader::open(directory.path(), &inkstone::Options::new()).unwrap()
-    ));
 }
 
 /// Readers beside writers get the written records while these are moved, and an opening finds the
@@ -380,7 +385,7 @@ fn a_forked_child_gets_an_error_from_a_reader_of_another_process() {
     }
 }
 
-/// `has_streams`, before an append: damage of one record does not change the answer.
+/// Damage of one record does not change what the log is for.
 #[test]
 fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
     let directory = directory();
@@ -397,7 +402,9 @@ fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
     std::fs::write(&file, bytes).unwrap();
     let log = inkstone::Reader::open(directory.path(), &inkstone::Options::small()).unwrap();
     log.get(log.first()).unwrap_err();
-    assert!(has_streams(&log));
+    assert_eq!(log.kind(), LogKind::STREAMS);
+    let refused = inkstone::Log::open(directory.path(), inkstone::Options::small()).map(drop);
+    assert!(matches!(refused, Err(inkstone::Error::OtherKind { .. })), "{refused:?}");
 }
 
 /// After `record_bytes_max` was lowered, a large section's directory does not fit. The log grows,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use inkstone::{Log, Lsn, Reader};
+use inkstone::{Log, LogKind, Lsn, Reader};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use inkstone_streams::{Error, Options, Streams, StreamsReader};
 
@@ -65,7 +65,8 @@ fn change_at(record: &[u8], kind: u8) -> Option<usize> {
 /// Whether all records can be read; an error if one has changed.
 fn read(records: &[Vec<u8>]) -> Result<(), Error> {
     let directory = directory(2);
-    let log = Log::open_in(Arc::clone(&directory), log_options()).unwrap();
+    let of_streams = log_options().kind(LogKind::STREAMS);
+    let log = Log::open_in(Arc::clone(&directory), of_streams).unwrap();
     records.iter().for_each(|record| drop(log.append(record).unwrap()));
     log.close().unwrap();
     let reader = StreamsReader::open_in(directory, &options())?;

@@ -173,8 +173,9 @@ enum
     // The record does not get the number that the caller expects (inkstone_batch_append_at).
     // inkstone_error_number is the one that it gets.
     INKSTONE_OTHER_NUMBER = 23,
-    // The log in the directory has other records than those of streams. It was not changed.
-    INKSTONE_FOREIGN = 24,
+    // The log in the directory is of another kind than the one that was to be opened: a log with
+    // streams, a raft log, a plain one. It was not changed.
+    INKSTONE_OTHER_KIND = 24,
     // The log has a record that no program of ours writes there: a bug, or damage that the
     // checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
@@ -719,7 +720,7 @@ uint64_t inkstone_cursor_next_lsn(const inkstone_cursor *cursor);
 uint64_t inkstone_cursor_durable(const inkstone_cursor *cursor);
 
 // Opens the streams in the directory `path`, creating the log if there is none. `options` may be
-// NULL: the defaults. A log with other records is INKSTONE_FOREIGN, and is not changed. On failure
+// NULL: the defaults. A log of another kind is INKSTONE_OTHER_KIND, and is not changed. On failure
 // `*streams` is NULL. What inkstone_open says of descriptors holds.
 //
 // Owner: the caller gets `*streams` and frees it with inkstone_streams_free. `options` stay the

@@ -76,8 +76,9 @@ pub enum inkstone_code {
     /// The record does not get the number that the caller expects (inkstone_batch_append_at).
     /// inkstone_error_number is the one that it gets.
     INKSTONE_OTHER_NUMBER = 23,
-    /// The log in the directory has other records than those of streams. It was not changed.
-    INKSTONE_FOREIGN = 24,
+    /// The log in the directory is of another kind than the one that was to be opened: a log with
+    /// streams, a raft log, a plain one. It was not changed.
+    INKSTONE_OTHER_KIND = 24,
     /// The log has a record that no program of ours writes there: a bug, or damage that the
     /// checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
@@ -85,11 +86,11 @@ pub enum inkstone_code {
 
 use inkstone_code::{
     INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CONTRADICTION, INKSTONE_CORRUPT, INKSTONE_EXISTS,
-    INKSTONE_FOREIGN, INKSTONE_FORKED, INKSTONE_INCOMPLETE, INKSTONE_INVALID, INKSTONE_IO,
-    INKSTONE_LOCKED, INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NO_STREAM, INKSTONE_NOT_YET,
-    INKSTONE_OK, INKSTONE_OTHER, INKSTONE_OTHER_NUMBER, INKSTONE_PANICKED, INKSTONE_POISONED,
-    INKSTONE_STOPPED, INKSTONE_TOO_LARGE, INKSTONE_TRUNCATED_AFTER, INKSTONE_TRUNCATED_BEFORE,
-    INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
+    INKSTONE_FORKED, INKSTONE_INCOMPLETE, INKSTONE_INVALID, INKSTONE_IO, INKSTONE_LOCKED,
+    INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NO_STREAM, INKSTONE_NOT_YET, INKSTONE_OK,
+    INKSTONE_OTHER, INKSTONE_OTHER_KIND, INKSTONE_OTHER_NUMBER, INKSTONE_PANICKED,
+    INKSTONE_POISONED, INKSTONE_STOPPED, INKSTONE_TOO_LARGE, INKSTONE_TRUNCATED_AFTER,
+    INKSTONE_TRUNCATED_BEFORE, INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
 };
 
 /// Each code: its name, and what a program or its operator can do.
@@ -162,7 +163,7 @@ const CODES: [(inkstone_code, &CStr, &CStr); 26] = [
         c"other number",
         c"Find out which records the stream has that the caller does not know.",
     ),
-    (INKSTONE_FOREIGN, c"foreign", c"Open the log with the program that made it."),
+    (INKSTONE_OTHER_KIND, c"other kind", c"Check the path, or use the program that made the log."),
     (
         INKSTONE_CONTRADICTION,
         c"contradiction",
@@ -219,6 +220,7 @@ fn code_of(error: &Error) -> inkstone_code {
         Error::Stopped => INKSTONE_STOPPED,
         Error::Corrupt(_) => INKSTONE_CORRUPT,
         Error::UnknownVersion { .. } => INKSTONE_UNKNOWN_VERSION,
+        Error::OtherKind { .. } => INKSTONE_OTHER_KIND,
         Error::Poisoned(_) => INKSTONE_POISONED,
         Error::NoRoom { .. } => INKSTONE_NO_ROOM,
         Error::TooLarge { .. } => INKSTONE_TOO_LARGE,
@@ -245,6 +247,7 @@ fn place_of(error: &Error) -> (Option<&Path>, Option<u64>, i32) {
         | Error::NoLog { path, .. }
         | Error::Incomplete { path }
         | Error::UnknownVersion { path, .. }
+        | Error::OtherKind { path, .. }
         | Error::Forked { path } => (Some(path), None, 0),
         Error::Corrupt(damage) => (Some(&damage.path), Some(damage.offset), 0),
         Error::Poisoned(poison) => poison.cause().map_or((None, None, 0), place_of),
@@ -328,7 +331,6 @@ impl inkstone_error {
             Error::TooLarge { .. } => of(INKSTONE_TOO_LARGE, None, None),
             Error::Empty => of(INKSTONE_INVALID, None, None),
             Error::UsedUp { stream } => of(INKSTONE_USED_UP, Some(stream), None),
-            Error::Foreign { path, lsn } => at(INKSTONE_FOREIGN, path, *lsn),
             Error::Newer { path, lsn, .. } => at(INKSTONE_UNKNOWN_VERSION, path, *lsn),
             Error::Contradiction { path, lsn, .. } => at(INKSTONE_CONTRADICTION, path, *lsn),
             _ => of(INKSTONE_OTHER, None, None),

@@ -47,7 +47,7 @@ impl inkstone_streams {
 }
 
 /// Opens the streams in the directory `path`, creating the log if there is none. `options` may be
-/// NULL: the defaults. A log with other records is INKSTONE_FOREIGN, and is not changed. On failure
+/// NULL: the defaults. A log of another kind is INKSTONE_OTHER_KIND, and is not changed. On failure
 /// `*streams` is NULL. What inkstone_open says of descriptors holds.
 ///
 /// Owner: the caller gets `*streams` and frees it with inkstone_streams_free. `options` stay the

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use inkstone::{AnyDirectory, Error, Lsn, Options, Reader};
+use inkstone::{AnyDirectory, Error, LogKind, Lsn, Options, Reader};
 use slatedb::wal::WalError;
 
 use crate::error::{of_io, of_log};
@@ -73,6 +73,7 @@ impl Wals {
 
     /// The logs of any [`Place`], for example a simulated one.
     pub fn in_place(place: Arc<dyn Place>, tuning: Tuning) -> Self {
+        let tuning = Tuning { log: tuning.log.kind_by_rule(LogKind::SLATEDB), ..tuning };
         Self { place, tuning: Arc::new(tuning) }
     }
 

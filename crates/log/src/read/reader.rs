@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::Lsn;
+use inkstone_format::{LogKind, Lsn};
 use inkstone_io::AnyDirectory;
 
 use crate::commit::shared::Shared;
@@ -101,6 +101,11 @@ impl Reader {
 
     fn of(source: Source) -> Self {
         Self { source, finder: Arc::new(Finder::new()) }
+    }
+
+    /// What the log is for: the same for its whole life.
+    pub fn kind(&self) -> LogKind {
+        self.source.kind()
     }
 
     /// The first record that is left; one above the last if there is none, and in a forked child.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use inkstone_format::Lsn;
+use inkstone_format::{LogKind, Lsn};
 use inkstone_io::{Access, AlignedBuf, AnyDirectory, AnyEngine, File, OpenFile};
 
 use crate::commit::shared::Shared;
@@ -33,6 +33,13 @@ impl Source {
         match self {
             Self::Living(shared) => &shared.directory,
             Self::View(view) => &view.directory,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> LogKind {
+        match self {
+            Self::Living(shared) => lock(&shared.segments).head().segment.header.kind,
+            Self::View(view) => view.kind(),
         }
     }
 

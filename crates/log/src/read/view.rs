@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::BLOCK_BYTES;
-use inkstone_format::{Cuts, Lsn, Reason, SegmentNumber, Tail};
+use inkstone_format::{Cuts, LogKind, Lsn, Reason, SegmentNumber, Tail};
 use inkstone_io::{AlignedBuf, AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
@@ -129,6 +129,10 @@ impl View {
 
     pub(crate) fn now(&self) -> Now {
         lock(&self.seen).now()
+    }
+
+    pub(crate) fn kind(&self) -> LogKind {
+        lock(&self.seen).segments.head().segment.header.kind
     }
 
     pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {

@@ -8,19 +8,22 @@
 //! from the medium.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES, MARK_BLOCK_BYTES};
 use inkstone_format::{
-    CutMark, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn,
-    Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, all_zero, common_log,
+    CutMark, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, LogKind,
+    Lsn, Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, all_zero, common_log,
     directory_fault, head_of, judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
+use crate::directory::find_directory;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
+use crate::segment::listing::Listing;
 use crate::walk::ahead::{Ahead, FirstBlocks, Stretch};
 use crate::walk::window::Window;
 
@@ -138,12 +141,8 @@ impl<'d> Headers<'d> {
         if let (Some(head), Some(wanted)) = (head, self.options.kind)
             && head.kind != wanted
         {
-            return Err(Error::Invalid(format!(
-                "{} holds a log of the kind {}, and one of the kind {wanted} is to be opened: give \
-                 the directory of that one",
-                self.directory.path().display(),
-                head.kind
-            )));
+            let path = self.directory.path().to_path_buf();
+            return Err(Error::OtherKind { path, found: head.kind, wanted });
         }
         Ok(head.map(|head| (head.log, head)))
     }
@@ -307,6 +306,25 @@ impl<'d> Headers<'d> {
             is_without_records: false,
         })
     }
+}
+
+/// What the log in the directory `path` is for, by the newest header that can be read: also of a
+/// log that is damaged, or that a writer has open. `None` if there is no log, or no header that can
+/// be read. It reads one block of a file, and some more if the newest files have no header yet.
+///
+/// # Errors
+/// [`Error::Incomplete`]; errors of the file system.
+pub fn kind_of(path: impl AsRef<Path>) -> Result<Option<LogKind>> {
+    let directory = AnyDirectory::new(find_directory(path)?);
+    for &number in Listing::of(&directory)?.segments.iter().rev() {
+        let mut window = Window::new(past_the_cache(&directory, number)?, HEADER_BYTES);
+        window.load(0, HEADER_BYTES)?;
+        let block = HeaderBlock::classify(window.bytes());
+        if let Some(header) = block.header().filter(|header| header.number == number) {
+            return Ok(Some(header.kind));
+        }
+    }
+    Ok(None)
 }
 
 /// The mark that a cut has left in a segment.

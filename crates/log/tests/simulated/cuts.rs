@@ -589,8 +589,8 @@ fn a_log_keeps_its_kind_and_its_owner() {
     (0..30).for_each(|_| is.append(&log));
     log.truncate_after(Lsn::new(20)).unwrap();
     log.close().unwrap();
-    // Whoever asks for no kind opens any, and changes none.
-    let log = open(&disk, small().owner([0; 16])).unwrap();
+    // An existing log has its owner already.
+    let log = open(&disk, of_raft().owner([0; 16])).unwrap();
     log.truncate_after(Lsn::new(1)).unwrap();
     log.close().unwrap();
     let to = || Ok(Arc::new(disk.directory("/copy")));
@@ -610,6 +610,11 @@ fn a_log_keeps_its_kind_and_its_owner() {
         }
     };
     refused(small().kind(LogKind::STREAMS));
+    // A writer that asks for no kind wants a plain log; a reader reads any.
+    let told = open(&disk, small()).map(drop).unwrap_err();
+    assert!(told.to_string().contains("kind RAFT, and one of the kind plain"), "{told}");
+    let reader = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
+    assert_eq!(reader.kind(), LogKind::RAFT);
     open(&disk, of_raft()).unwrap().close().unwrap();
 }
 

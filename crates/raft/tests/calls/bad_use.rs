@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::entries::{append, id};
-use inkstone::{Log, Lsn, Reader};
+use inkstone::{Log, LogKind, Lsn, Reader};
 use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Result, StreamsOptions, Vote};
 use inkstone_streams::{Batch, Streams};
 
@@ -134,11 +134,12 @@ fn indexes_and_terms_at_their_limits() {
     raft.close().unwrap();
 }
 
-/// Every file of a directory with its bytes.
+/// Every file of a log with its bytes; the lock's file names who held it last.
 fn image(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(path)
         .unwrap()
         .map(|file| file.unwrap())
+        .filter(|file| file.file_name() != "inkstone.lock")
         .map(|file| (file.file_name(), std::fs::read(file.path()).unwrap()))
         .collect();
     files.sort();
@@ -156,7 +157,11 @@ fn a_log_of_others_is_left_as_it_is() {
         let before = image(&foreign);
         let error = RaftLog::open(&foreign, small()).unwrap_err();
         assert!(
-            matches!(&error, Error::Foreign { path, lsn: Lsn::FIRST, .. } if *path == foreign),
+            matches!(
+                &error,
+                Error::Log(inkstone::Error::OtherKind { path, found: LogKind::PLAIN, wanted })
+                    if *path == foreign && *wanted == LogKind::RAFT
+            ),
             "{error}"
         );
         assert!(image(&foreign) == before, "{error}: it was written to");
@@ -205,7 +210,7 @@ fn records_that_are_not_known_or_contradict_are_refused() {
     ] {
         let path = directory.path().join("raft");
         filled(&path).close().unwrap();
-        let log = inkstone::Options::small();
+        let log = inkstone::Options::small().kind(LogKind::RAFT);
         let streams = Streams::open(&path, StreamsOptions::new().log(log)).unwrap();
         let mut batch = Batch::new();
         batch.append(7, record);

@@ -103,7 +103,8 @@ fn logs_of_others_are_refused_and_left_as_they_are() {
     let other = RaftLog::open(path("groups"), Options::new());
     assert!(matches!(other, Err(Error::OtherRaftGroup { expected: 0, came: 1, .. })));
 
-    let streams = inkstone_streams::Streams::open(path("groups"), small()).unwrap();
+    let log = inkstone::Options::small().kind(inkstone::LogKind::RAFT);
+    let streams = inkstone_streams::Streams::open(path("groups"), small().log(log)).unwrap();
     streams.create(2, 1).unwrap().wait().unwrap();
     streams.append(1, b"not an entry").unwrap().wait().unwrap();
     streams.close().unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use inkstone::LogKind;
 use inkstone_raft::inspect::{inspect, inspect_in};
 use inkstone_raft::{EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Vote};
 use inkstone_sim::{DiskOptions, SimDisk};
@@ -55,10 +56,9 @@ fn what_is_no_raft_log_is_an_error_that_says_so() {
         assert!(matches!(inspect(path), Err(Error::Log(inkstone::Error::NoLog { .. }))));
     }
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
-    assert!(matches!(inspect(directory.path()), Err(Error::Foreign { .. })), "empty");
     log.append_durable(b"an order").unwrap();
     let error = inspect(directory.path()).unwrap_err();
-    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    assert!(matches!(error, Error::Log(inkstone::Error::OtherKind { .. })), "{error}");
 }
 
 /// Every entry is read: one that is no entry is found, wherever it is, and its group named.
@@ -75,7 +75,8 @@ fn each_group_is_said_and_each_entry_checked() {
     let said = found.groups.iter().map(|group| (group.raft_group, group.bounds.next));
     assert_eq!(said.collect::<Vec<_>>(), [(3, 11), (9, 11)]);
 
-    let streams = inkstone_streams::Streams::open(directory.path(), options()).unwrap();
+    let of_raft = options().log(inkstone::Options::small().kind(LogKind::RAFT));
+    let streams = inkstone_streams::Streams::open(directory.path(), of_raft).unwrap();
     let last = streams.reader().get(9, 10).unwrap();
     let mut batch = inkstone_streams::Batch::new();
     batch.truncate_after(9, 5).append(9, b"not an entry");

@@ -18,6 +18,10 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+fn of_streams() -> inkstone::Options {
+    inkstone::Options::small().kind(LogKind::STREAMS)
+}
+
 fn disk() -> SimDisk {
     SimDisk::new(1, DiskOptions::default())
 }
@@ -172,7 +176,7 @@ fn a_reader_beside_the_writer_says_each_time_that_a_record_is_wrong() {
     let reader = StreamsReader::open_in(directory.clone(), &options()).unwrap();
     assert_eq!(reader.bounds(1).unwrap().next, 5);
     streams.close().unwrap();
-    let log = Log::open_in(directory.clone(), inkstone::Options::small()).unwrap();
+    let log = Log::open_in(directory.clone(), of_streams()).unwrap();
     log.append_durable(&wrong).unwrap();
     let mut cursor = reader.read(1, 1);
     for _ in 0..3 {
@@ -206,7 +210,7 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
     streams.close().unwrap();
     assert!(matches!(shown(&mut cursor).1, Some(Error::TruncatedAfter { next: 4, .. })));
     assert_eq!(shown(&mut cursor).0.len(), 2);
-    let log = Log::open_in(directory.clone(), inkstone::Options::small()).unwrap();
+    let log = Log::open_in(directory.clone(), of_streams()).unwrap();
     let newer = [&record[..], &[9, 1, 1]].concat();
     log.append_durable(&newer).unwrap();
     for _ in 0..3 {

@@ -186,11 +186,11 @@ static void every_change(const char *directory) {
     OK(inkstone_open(in(directory, "plain"), options, &log, &error));
     OK(inkstone_append_durable(log, "of somebody", 11, NULL, &error));
     inkstone_log_free(log);
-    FAILS(inkstone_streams_open(place, options, &streams, &error), INKSTONE_FOREIGN,
-          "not a record of streams");
+    FAILS(inkstone_streams_open(place, options, &streams, &error), INKSTONE_OTHER_KIND,
+          "a log of the kind plain");
     CHECK(streams == NULL);
-    FAILS(inkstone_streams_reader_open(place, NULL, &reader, &error), INKSTONE_FOREIGN,
-          "not a record of streams");
+    FAILS(inkstone_streams_reader_open(place, NULL, &reader, &error), INKSTONE_OTHER_KIND,
+          "a log of the kind plain");
     FAILS(inkstone_streams_reader_open(in(directory, "none"), NULL, &reader, &error),
           INKSTONE_NO_LOG, "there is no log");
     set(options, "section_bytes", "1");

@@ -93,9 +93,7 @@ fn answer_of(error: &Error) -> Answer {
         }
         Error::Log(inkstone::Error::Poisoned(_)) => Answer::Poisoned(words),
         Error::Log(error) if error.corruption().is_some() => Answer::Corrupt(words),
-        Error::Contradiction { .. } | Error::Newer { .. } | Error::Foreign { .. } => {
-            Answer::Corrupt(words)
-        }
+        Error::Contradiction { .. } | Error::Newer { .. } => Answer::Corrupt(words),
         Error::Log(_) => Answer::Refused(words),
         _ => Answer::ByRule(words),
     }
