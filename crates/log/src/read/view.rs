@@ -33,10 +33,10 @@ use crate::recovery::beside::{
     KnownBefore, Observed, Untouched, observe, settle_access, settled_first, walk_head,
     writer_lives,
 };
-use crate::recovery::newest::{Successors, is_last, successors};
+use crate::recovery::newest::is_last;
 use crate::report::Recovery;
 use crate::segment::kept::KeptFiles;
-use crate::segment::{Link, Segment, Segments};
+use crate::segment::{Link, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
 use crate::walk::ahead::{PIECE_BYTES, Piece, Stretch};
 
@@ -260,12 +260,11 @@ impl View {
         taken.unwrap_or(false)
     }
 
-    /// Reads what was published as new, if it is in the known head or leads to it. `None` if there
-    /// is none, or it proves wrong, or its writer is dead by now: the next one may have cut what it
-    /// published.
+    /// Reads what was published as new, if it is in the known head. `None` if there is none, or it
+    /// proves wrong, or its writer is dead by now: the next one may have cut what it published. So
+    /// too if it is in a new segment: an observation finds that.
     fn prove_news(&self, seen: &mut Seen) -> Option<bool> {
         let published = seen.publisher.published()?;
-        let has_entered = self.enter_successors(seen, published.segment).is_some();
         let segment = Arc::clone(&seen.segments.head().segment);
         if published.segment != segment.number() || published.end < seen.settled.end {
             return None;
@@ -274,7 +273,7 @@ impl View {
             let is_same = published.durable == seen.durable
                 && published.epoch == seen.settled.epoch
                 && published.first == seen.segments.first_live;
-            return is_same.then_some(has_entered);
+            return is_same.then_some(false);
         }
         let file = segment.cached_file(&self.directory).ok()?;
         let (settled, page) = (seen.settled, seen.publisher.page().map(Arc::clone)?);
@@ -285,35 +284,6 @@ impl View {
         }
         self.advance_by_news(seen, proved.settled, proved.durable);
         Some(true)
-    }
-
-    /// Enters the segments up to the one that was published, if they follow the known head; `None`
-    /// if not, and nothing has changed.
-    fn enter_successors(&self, seen: &mut Seen, published: SegmentNumber) -> Option<()> {
-        let known = seen.segments.head().segment.header;
-        if published <= known.number {
-            return None;
-        }
-        let end = seen.settled.end;
-        let Successors { headers, last } =
-            successors(&self.directory, &self.options, &known, end, published).ok()??;
-        let ends: Vec<_> =
-            headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
-        let (first, head) = (headers.first()?, *headers.last()?);
-        let settled = *Segment::new(head).decoder(None, &*last.file).ok()?.tail();
-        // As in `prove_news`.
-        if first.first_lsn <= seen.durable || !seen.publisher.is_alive() {
-            return None;
-        }
-        for (header, end) in headers.iter().zip(ends) {
-            seen.segments.push(Arc::new(Segment::new(*header)), end.byte);
-        }
-        let segment = &seen.segments.head().segment;
-        segment.adopt(&last.file);
-        segment.adopt_cached(&last.cached);
-        (seen.head, seen._cached) = (last.file, Some(last.cached));
-        self.advance_by_news(seen, settled, head.promise);
-        Some(())
     }
 
     /// What was published is there: as [`View::advance`].

@@ -1,5 +1,4 @@
-//! Finds the last segment of a log, and the headers before it, while a writer changes the files:
-//! by a listing, or, of a segment that the writer published, back by headers without one.
+//! Finds the last segment of a log, and the headers before it, while a writer changes the files.
 //!
 //! *Owns*: the order in which first blocks are read, so that what they say together was true at one
 //! moment. *May not touch*: the groups; what is wrong with a header (`headers.rs`).
@@ -16,9 +15,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use inkstone_format::limits::HEADER_BYTES;
-use inkstone_format::{
-    Copies, FileHeader, HeaderBlock, HeaderState, Roll, SegmentHeader, SegmentNumber,
-};
+use inkstone_format::{Copies, FileHeader, HeaderBlock, HeaderState, SegmentHeader, SegmentNumber};
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
 use crate::error::Result;
@@ -32,10 +29,6 @@ use crate::walk::window::Window;
 const LISTINGS_MIN: usize = 2;
 /// After so many, the observation starts over.
 const LISTINGS_MAX: usize = 64;
-
-/// How many segments a reader follows back by their headers. One that is further behind observes
-/// the log.
-const SUCCESSORS_MAX: usize = 64;
 
 /// Headers of segments with a successor, which do not change: a number is not used again. (That of
 /// the last segment may be, if its header never became durable.)
@@ -55,54 +48,6 @@ pub(crate) struct Last {
     pub(crate) file: Arc<dyn File>,
     /// Open through the page cache, for reading records.
     pub(crate) cached: Arc<dyn File>,
-}
-
-/// Segments that follow a known one, in order: each was begun because the one before it was full.
-pub(crate) struct Successors {
-    pub(crate) headers: Vec<SegmentHeader>,
-    pub(crate) last: Last,
-}
-
-/// Follows the headers from segment `last` back to the `known` one, of which everything before byte
-/// `end` was read. The directory is not listed. Counted over 600 records in 44 new segments: 2,053
-/// system calls, and 5,120 with 180 listings without this. `None` if they do not lead there: the
-/// log was cut, or files have been taken back meanwhile, or there are too many.
-///
-/// # Errors
-/// Errors of the file system.
-pub(crate) fn successors(
-    directory: &AnyDirectory,
-    options: &Options,
-    known: &SegmentHeader,
-    end: u64,
-    last: SegmentNumber,
-) -> Result<Option<Successors>> {
-    let (mut headers, mut handles) = (Vec::new(), None);
-    let mut number = last;
-    while headers.len() < SUCCESSORS_MAX {
-        let Some((found, file)) = first_block(directory, options, number)? else { return Ok(None) };
-        let header = found.own(known.log).filter(|header| header.roll == Roll::Full);
-        let Some((header, before)) = header.and_then(|header| Some((*header, header.predecessor?)))
-        else {
-            return Ok(None);
-        };
-        headers.push(header);
-        if handles.is_none() {
-            let Some(cached) = cached(directory, options, number, &file)? else { return Ok(None) };
-            handles = Some(Last { number, file, cached });
-        }
-        number = before.segment;
-        if number == known.number {
-            headers.reverse();
-            return Ok(handles
-                .filter(|_| before.byte >= end)
-                .map(|last| Successors { headers, last }));
-        }
-        if number < known.number {
-            return Ok(None);
-        }
-    }
-    Ok(None)
 }
 
 /// Whether the segment with this header is the last one of its log: those above it are only

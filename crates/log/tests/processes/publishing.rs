@@ -77,38 +77,6 @@ impl Hook for Publishing {
     }
 }
 
-/// What follows the known head is opened by its number, however many files there are, and however
-/// many segments have come.
-#[test]
-fn a_follower_lists_the_directory_for_no_new_segment() {
-    let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
-    let directory = || Arc::new(disk.directory("/log").hooked(Arc::clone(&publishing)));
-    let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
-    let append = |lsns: std::ops::RangeInclusive<u64>| {
-        lsns.for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
-    };
-    append(1..=20);
-    let reader = Reader::open_in(directory(), small()).unwrap();
-    let mut cursor = reader.from(Lsn::FIRST);
-    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 0));
-    assert!(cursor.next().unwrap().is_none(), "now it knows the shared page");
-    let listings = || publishing.listings.load(Ordering::Relaxed);
-    // Each record as it comes; then from several segments behind.
-    let (mut last, mut segments) = (20, 0);
-    for step in [1, 300] {
-        for _ in 0..900 / step {
-            let (before, head) = (listings(), log.head_first());
-            append(last + 1..=last + step);
-            let of_writer = listings() - before;
-            (last + 1..=last + step).for_each(|lsn| expect(&mut cursor, lsn, 0));
-            last += step;
-            assert_eq!(listings() - before, of_writer, "LSN {last}");
-            segments += u64::from(log.head_first() > head);
-        }
-    }
-    assert!(segments > 20, "{segments}");
-}
-
 /// Beside another lock file a second writer may be at work, and publish where this reader does not
 /// look. So after a second it goes by the files, though the page agrees and its writer lives.
 #[test]
