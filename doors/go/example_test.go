@@ -134,6 +134,46 @@ func ExampleCursor_Next() {
 	// Output: 6 bytes
 }
 
+// A consumer keeps its place over a restart, and learns of records that were cut meanwhile.
+func ExampleReader_From() {
+	path, remove := place()
+	defer remove()
+	orders, err := inkstone.Open(path)
+	check(err)
+	defer orders.Close()
+	_, err = orders.AppendBatch([]byte("one"), []byte("two"), []byte("three"))
+	check(err)
+	_, err = orders.Sync(ctx)
+	check(err)
+	reader, err := orders.Reader()
+	check(err)
+	defer reader.Close()
+	cursor, err := reader.Cursor(1)
+	check(err)
+	for range 3 {
+		_, err := cursor.Next(nil)
+		check(err)
+	}
+	stored := cursor.Place()
+	cursor.Close()
+
+	check(orders.TruncateAfter(1))
+	_, err = orders.AppendDurable(ctx, []byte("another"))
+	check(err)
+
+	again, err := reader.From(stored)
+	check(err)
+	defer again.Close()
+	_, err = again.Next(nil)
+	fmt.Println(errors.Is(err, inkstone.ErrTruncatedAfter))
+	record, err := again.Next(nil)
+	check(err)
+	fmt.Printf("%d: %s\n", record.LSN, record.Data)
+	// Output:
+	// true
+	// 2: another
+}
+
 // An error has a code for the program, and says the rest.
 func ExampleError() {
 	path, remove := place()

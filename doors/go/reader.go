@@ -208,12 +208,28 @@ func (r *Reader) loop(
 // Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. No
 // record has LSN 0. Close it. Goroutines: any.
 func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
+	return r.cursor(func(c *C.inkstone_reader) C.go_opened {
+		return C.go_cursor_new(c, C.uint64_t(lsn))
+	})
+}
+
+// From makes a cursor at a place that a cursor of this log had, in this process or in an earlier
+// one. If records before the place were cut since, its first call is ErrTruncatedAfter, and the
+// next one goes on at the error's LSN. The place of another log is ErrInvalid then. Close it.
+// Goroutines: any.
+func (r *Reader) From(place Place) (*Cursor, error) {
+	return r.cursor(func(c *C.inkstone_reader) C.go_opened {
+		return C.go_cursor_from(c, C.uint64_t(place.LSN), C.uint64_t(place.Cuts))
+	})
+}
+
+func (r *Reader) cursor(begin func(*C.inkstone_reader) C.go_opened) (*Cursor, error) {
 	c, err := r.gate.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer r.gate.leave()
-	made := C.go_cursor_new(c, C.uint64_t(lsn))
+	made := begin(c)
 	if err := failed(made.answer); err != nil {
 		return nil, err
 	}
@@ -224,6 +240,16 @@ func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 		kept.view.release()
 	}, kept)
 	return cursor, nil
+}
+
+// Place is where a consumer of a log is. A consumer that stores it with what it has made of the
+// records, and begins there after a restart (Reader.From), learns of records that were cut
+// meanwhile.
+type Place struct {
+	// LSN is the next record.
+	LSN uint64
+	// Cuts is how often TruncateAfter had cut the log when the record before was read.
+	Cuts uint64
 }
 
 // Cursor reads records in order.
@@ -296,4 +322,12 @@ func (c *Cursor) NextLSN() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return uint64(C.inkstone_cursor_next_lsn(c.c))
+}
+
+// Place is where the cursor is, for Reader.From; zeros when the cursor is closed.
+func (c *Cursor) Place() Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	place := C.inkstone_cursor_place(c.c)
+	return Place{LSN: uint64(place.lsn), Cuts: uint64(place.cuts)}
 }

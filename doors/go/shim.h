@@ -61,6 +61,12 @@ static inline go_opened go_cursor_new(const inkstone_reader *reader, uint64_t ls
     o.answer.code = inkstone_cursor_new(reader, lsn, &o.cursor, &o.answer.error);
     return o;
 }
+static inline go_opened go_cursor_from(const inkstone_reader *reader, uint64_t lsn, uint64_t cuts) {
+    go_opened o = {0};
+    const inkstone_place place = {lsn, cuts};
+    o.answer.code = inkstone_cursor_from(reader, place, &o.cursor, &o.answer.error);
+    return o;
+}
 static inline go_answer go_close(const inkstone_log *log) {
     go_answer a = {0};
     a.code = inkstone_close(log, &a.error);

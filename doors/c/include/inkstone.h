@@ -286,6 +286,16 @@ typedef struct {
     size_t size;
 } inkstone_bytes;
 
+// Where a consumer of a log is: its next record, and how often the log had been cut
+// (inkstone_truncate_after) when the consumer read the one before. A consumer that stores both with
+// what it has made of the records learns after a restart of records that were cut meanwhile.
+typedef struct {
+    // The next record.
+    uint64_t lsn;
+    // How many cuts there had been in the log's life.
+    uint64_t cuts;
+} inkstone_place;
+
 // A record that is borrowed from a cursor: valid until the next call on that cursor.
 typedef struct {
     // Its LSN.
@@ -690,6 +700,19 @@ inkstone_code inkstone_reader_recovery_json(const inkstone_reader *reader,
                                             char **text,
                                             inkstone_error **error);
 
+// A cursor at a place that a cursor of this log had, in this process or in an earlier one
+// (inkstone_cursor_place). If records before the place were cut since, its first call is
+// INKSTONE_TRUNCATED_AFTER, and the next one goes on at inkstone_error_lsn. The place of another
+// log, or of a newer copy, is INKSTONE_INVALID then.
+//
+// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader.
+// Threads: any.
+INKSTONE_MUST_USE
+inkstone_code inkstone_cursor_from(const inkstone_reader *reader,
+                                   inkstone_place place,
+                                   inkstone_cursor **cursor,
+                                   inkstone_error **error);
+
 // The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever).
 // INKSTONE_NOT_YET, without an error object, when the time is over. INKSTONE_CLOSED and
 // INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
@@ -712,6 +735,11 @@ inkstone_code inkstone_cursor_seek(inkstone_cursor *cursor, uint64_t lsn);
 //
 // Threads: one at a time.
 uint64_t inkstone_cursor_next_lsn(const inkstone_cursor *cursor);
+
+// Where the cursor is, for inkstone_cursor_from. Zeros for NULL.
+//
+// Threads: one at a time.
+inkstone_place inkstone_cursor_place(const inkstone_cursor *cursor);
 
 // The durable watermark that the cursor knows, as inkstone_reader_durable: how far it can read
 // now. 0 for NULL.

@@ -279,6 +279,8 @@ public:
         if (found.code() == INKSTONE_NOT_YET) return std::optional<record>();
         return found.error();
     }
+    /** For a consumer that restarts: `reader::from`. */
+    inkstone_place place() const noexcept { return inkstone_cursor_place(get()); }
     inkstone_cursor *get() const noexcept { return cursor_.get(); }
 
 private:
@@ -296,6 +298,9 @@ public:
     std::uint64_t first() const noexcept { return inkstone_reader_first(get()); }
     result<cursor> from(std::uint64_t lsn) const {
         return detail::made<cursor>(inkstone_cursor_new, get(), lsn);
+    }
+    result<cursor> from(inkstone_place place) const {
+        return detail::made<cursor>(inkstone_cursor_from, get(), place);
     }
     inkstone_reader *get() const noexcept { return reader_.get(); }
 

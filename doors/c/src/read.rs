@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use inkstone::{Cursor, Lsn, Reader, Record};
+use inkstone::{Cursor, Lsn, Place, Reader, Record, Start};
 
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
@@ -39,6 +39,18 @@ pub struct inkstone_record {
     pub data: *const c_void,
     /// How many they are.
     pub size: usize,
+}
+
+/// Where a consumer of a log is: its next record, and how often the log had been cut
+/// (inkstone_truncate_after) when the consumer read the one before. A consumer that stores both with
+/// what it has made of the records learns after a restart of records that were cut meanwhile.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct inkstone_place {
+    /// The next record.
+    pub lsn: u64,
+    /// How many cuts there had been in the log's life.
+    pub cuts: u64,
 }
 
 /// A reader of the durable records of a log that this process writes. From the first call on the
@@ -197,13 +209,39 @@ pub unsafe extern "C" fn inkstone_cursor_new(
 ) -> inkstone_code {
     // SAFETY: the rules of the header.
     let (reader, cursor, error) = unsafe { (reader.as_ref(), out(cursor), out(error)) };
-    door(error, || {
-        let mut place = required(cursor, "cursor")?;
-        place.put(ptr::null_mut());
-        let cursor = given(reader, "reader")?.reader.from(Lsn::new(lsn));
-        place.put(Box::into_raw(Box::new(inkstone_cursor { cursor })));
-        Ok(())
-    })
+    door(error, || give_cursor(reader, cursor, Lsn::new(lsn).into()))
+}
+
+/// A cursor at a place that a cursor of this log had, in this process or in an earlier one
+/// (inkstone_cursor_place). If records before the place were cut since, its first call is
+/// INKSTONE_TRUNCATED_AFTER, and the next one goes on at inkstone_error_lsn. The place of another
+/// log, or of a newer copy, is INKSTONE_INVALID then.
+///
+/// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_cursor_from(
+    reader: *const inkstone_reader,
+    place: inkstone_place,
+    cursor: *mut *mut inkstone_cursor,
+    error: *mut *mut inkstone_error,
+) -> inkstone_code {
+    // SAFETY: the rules of the header.
+    let (reader, cursor, error) = unsafe { (reader.as_ref(), out(cursor), out(error)) };
+    let place = Place { lsn: Lsn::new(place.lsn), cuts: place.cuts };
+    door(error, || give_cursor(reader, cursor, place.into()))
+}
+
+fn give_cursor(
+    reader: Option<&inkstone_reader>,
+    cursor: Out<'_, *mut inkstone_cursor>,
+    start: Start,
+) -> Result<(), Failure> {
+    let mut made = required(cursor, "cursor")?;
+    made.put(ptr::null_mut());
+    let cursor = given(reader, "reader")?.reader.from(start);
+    made.put(Box::into_raw(Box::new(inkstone_cursor { cursor })));
+    Ok(())
 }
 
 /// Frees a cursor, and with it the record that it returned last. NULL is nothing.
@@ -302,6 +340,22 @@ pub unsafe extern "C" fn inkstone_cursor_next_lsn(cursor: *const inkstone_cursor
     // SAFETY: the rules of the header.
     let cursor = unsafe { cursor.as_ref() };
     quietly(0, || cursor.map_or(0, |cursor| cursor.cursor.next_lsn().get()))
+}
+
+/// Where the cursor is, for inkstone_cursor_from. Zeros for NULL.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_cursor_place(cursor: *const inkstone_cursor) -> inkstone_place {
+    // SAFETY: the rules of the header.
+    let cursor = unsafe { cursor.as_ref() };
+    let none = inkstone_place { lsn: 0, cuts: 0 };
+    quietly(none, || {
+        cursor.map_or(none, |cursor| {
+            let place = cursor.cursor.place();
+            inkstone_place { lsn: place.lsn.get(), cuts: place.cuts }
+        })
+    })
 }
 
 /// The durable watermark that the cursor knows, as inkstone_reader_durable: how far it can read

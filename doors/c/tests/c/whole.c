@@ -105,6 +105,42 @@ static void read_in_every_way(const inkstone_reader *reader) {
     inkstone_cursor_free(cursor);
 }
 
+/* A consumer stores its place and ends; records before the place are cut; the consumer begins there
+ * again, in this process or in the next. */
+static void a_consumer_restarts(const inkstone_reader *beside, inkstone_log *log) {
+    inkstone_reader *within;
+    inkstone_cursor *cursor;
+    inkstone_record record;
+    uint64_t number;
+    OK(inkstone_cursor_new(beside, 105, &cursor, &error));
+    OK(inkstone_cursor_next(cursor, &record, &error));
+    const inkstone_place place = inkstone_cursor_place(cursor);
+    CHECK(place.lsn == 106 && place.cuts == 1);
+    inkstone_cursor_free(cursor);
+    OK(inkstone_truncate_after(log, 103, &error));
+    OK(inkstone_append_durable(log, "another", 7, &number, &error));
+    OK(inkstone_append_durable(log, "another", 7, &number, &error));
+    CHECK(number == 105);
+    OK(inkstone_reader_of(log, &within, &error));
+    const inkstone_reader *readers[] = {beside, within};
+    for (int i = 0; i < 2; i++) {
+        OK(inkstone_cursor_from(readers[i], place, &cursor, &error));
+        CHECK(inkstone_cursor_next(cursor, &record, &error) == INKSTONE_TRUNCATED_AFTER);
+        CHECK(inkstone_error_lsn(error, &number) && number == 104);
+        FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_AFTER, "resume at LSN 104");
+        OK(inkstone_cursor_next(cursor, &record, &error));
+        CHECK(record.lsn == 104 && record.size == 7);
+        CHECK(inkstone_cursor_place(cursor).cuts == 2);
+        inkstone_cursor_free(cursor);
+        const inkstone_place of_another = {104, 9};
+        OK(inkstone_cursor_from(readers[i], of_another, &cursor, &error));
+        FAILS(inkstone_cursor_next(cursor, &record, &error), INKSTONE_INVALID, "it is another log");
+        inkstone_cursor_free(cursor);
+    }
+    inkstone_reader_free(within);
+    CHECK(inkstone_cursor_place(NULL).lsn == 0);
+}
+
 /* A reader as in another process sees what the writer posts: from then on no record is shown that
  * is gone. */
 static void cut_under_a_reader(inkstone_log *log, const char *directory) {
@@ -129,6 +165,7 @@ static void cut_under_a_reader(inkstone_log *log, const char *directory) {
     OK(inkstone_cursor_new(reader, 105, &fresh, &error));
     OK(inkstone_cursor_next(fresh, &record, &error));
     CHECK(record.lsn == 105 && record.size == 7);
+    a_consumer_restarts(reader, log);
     OK(inkstone_truncate_before(log, 103, &error));
     FAILS(inkstone_cursor_next(early, &record, &error), INKSTONE_TRUNCATED_BEFORE, "LSN 102");
     CHECK(inkstone_cursor_seek(fresh, 102) == INKSTONE_OK);
