@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
+use inkstone::Lsn;
+
 use crate::record::Change;
 use crate::state::State;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -109,11 +111,15 @@ impl Marks {
         }
     }
 
-    /// Where changes were missed, notes the cuts that are certain: records that are not there any
-    /// more.
-    pub(crate) fn note_missed(&self, state: &State) {
+    /// Where the changes of the log's records from `since` on were missed, notes what they may have
+    /// cut. How much that was, nobody knows any more: it may be all that the stream has.
+    pub(crate) fn note_missed(&self, state: &State, since: Lsn) {
         for (stream, marks) in &self.0 {
-            let cut = state.bounds(*stream).map_or(Cut::Whole, |bounds| Cut::From(bounds.next));
+            let cut = match state.stream(*stream) {
+                Ok(found) if found.cut < since => continue,
+                Ok(found) => Cut::From(found.first),
+                Err(_) => Cut::Whole,
+            };
             marks.iter().for_each(|mark| mark.note(cut));
         }
     }

@@ -384,6 +384,7 @@ fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::R
         stream: id,
         first: stream.first,
         next: stream.next,
+        cut: stream.cut,
         note: stream.note(),
         missing: rest.len() as u64,
         runs: runs.to_vec(),

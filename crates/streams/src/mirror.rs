@@ -28,6 +28,8 @@ struct Known {
     /// None after a bad record, which may be half applied: the next call reads the log again.
     image: Option<Image>,
     marks: Marks,
+    /// The first record of the log of whose changes the marks know nothing.
+    unseen: Lsn,
 }
 
 struct Image {
@@ -59,10 +61,11 @@ impl Image {
 
 impl Known {
     /// Reads the log again from the start of a replay. Changes were missed, so this notes the cuts
-    /// that can still be seen.
-    fn begin(&self, log: &Reader, of: Of<'_>) -> Result<Image> {
+    /// among them.
+    fn begin(&mut self, log: &Reader, of: Of<'_>) -> Result<Image> {
         let image = Image::begin(log, of)?;
-        self.marks.note_missed(&image.made.state);
+        self.marks.note_missed(&image.made.state, self.unseen);
+        self.unseen = image.cursor.next_lsn();
         Ok(image)
     }
 
@@ -85,6 +88,7 @@ impl Known {
                     if let Ok((_, changes)) = decode(bytes, lsn) {
                         self.marks.note_all(changes.flatten());
                     }
+                    self.unseen = image.cursor.next_lsn();
                 }
                 Ok(None) => break,
                 // The writer has freed what this had not read.
@@ -103,9 +107,11 @@ impl Known {
 
 impl Mirror {
     pub(crate) fn new(log: Reader, path: PathBuf, cache_bytes: usize) -> Result<Self> {
-        let image = Some(Image::begin(&log, Of(&path))?);
+        let image = Image::begin(&log, Of(&path))?;
+        let unseen = image.cursor.next_lsn();
         let cache = Mutex::new(Cache::new(cache_bytes));
-        let known = Mutex::new(Known { image, marks: Marks::default() });
+        let known = Known { image: Some(image), marks: Marks::default(), unseen };
+        let known = Mutex::new(known);
         Ok(Self { log, path, cache, known })
     }
 

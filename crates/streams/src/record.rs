@@ -94,6 +94,7 @@ pub(crate) enum Change<'a> {
         stream: u64,
         first: u64,
         next: u64,
+        cut: Lsn,
         note: &'a [u8],
         missing: u64,
         runs: Vec<Run>,
@@ -180,8 +181,8 @@ impl Change<'_> {
                 head(TABLE_BEGIN, &[]);
                 out.extend_from_slice(MAGIC);
             }
-            Self::TableStream { stream, first, next, note, missing, runs } => {
-                head(TABLE_STREAM, &[*stream, *first, *next, *missing]);
+            Self::TableStream { stream, first, next, cut, note, missing, runs } => {
+                head(TABLE_STREAM, &[*stream, *first, *next, cut.get(), *missing]);
                 put_bytes(out, note);
                 put_runs(out, runs);
             }
@@ -332,6 +333,7 @@ impl<'a> Changes<'a> {
                     stream: rest.number()?,
                     first: rest.number()?,
                     next: rest.number()?,
+                    cut: Lsn::new(rest.number()?),
                     missing: rest.number()?,
                     note: rest.bytes()?,
                     runs: runs(rest)?,
@@ -421,6 +423,7 @@ mod tests {
                 stream: 1,
                 first: 7,
                 next: 10,
+                cut: Lsn::new(900),
                 note: b"n",
                 missing: 2,
                 runs: runs.clone(),

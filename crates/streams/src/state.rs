@@ -33,6 +33,9 @@ pub(crate) struct Stream {
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) runs: Runs,
+    /// The record of the log that created the stream, or has cut or restarted it last: a reader that
+    /// missed records of the log learns by this that the stream may not be the one it knew.
+    pub(crate) cut: Lsn,
     /// A box of a box takes one word, and most streams have no note.
     note: Option<Box<Box<[u8]>>>,
 }
@@ -236,7 +239,7 @@ impl State {
         let is_known = self.is_known();
         match change {
             Change::Create { stream, first } => {
-                let new = Stream { first: *first, next: *first, ..Stream::default() };
+                let new = Stream { first: *first, next: *first, cut: lsn, ..Stream::default() };
                 self.ids.insert(*stream);
                 if self.streams.insert(*stream, new).is_some() {
                     return Err(format!("stream {stream} is created a second time"));
@@ -287,6 +290,9 @@ impl State {
                 if !(found.first..=found.next).contains(next) {
                     return Err(out_of_bounds(*stream, *next, found));
                 }
+                if *next < found.next {
+                    found.cut = lsn;
+                }
                 found.runs.truncate_from(*next, found.next, &mut self.sections);
                 found.next = *next;
             }
@@ -295,7 +301,7 @@ impl State {
                     return unknown(is_known, *stream);
                 };
                 found.runs.truncate_before(found.next, found.next, &mut self.sections);
-                (found.first, found.next) = (*first, *first);
+                (found.first, found.next, found.cut) = (*first, *first, lsn);
             }
             Change::Remove { stream } => {
                 self.ids.remove(stream);
@@ -350,8 +356,9 @@ impl State {
                 self.table = Table::Begun;
                 self.partial = None;
             }
-            Change::TableStream { stream, first, next, note, missing, runs } => {
-                let mut found = Stream { first: *first, next: *next, ..Stream::default() };
+            Change::TableStream { stream, first, next, cut, note, missing, runs } => {
+                let mut found =
+                    Stream { first: *first, next: *next, cut: *cut, ..Stream::default() };
                 found.set_note(note);
                 found.runs.extend(runs);
                 self.partial = None;
@@ -707,7 +714,8 @@ mod tests {
 
     fn piece(missing: u64) -> Change<'static> {
         let runs = runs(1..6 - missing);
-        Change::TableStream { stream: 1, first: 1, next: 6, note: b"", missing, runs }
+        let cut = Lsn::new(1);
+        Change::TableStream { stream: 1, first: 1, next: 6, cut, note: b"", missing, runs }
     }
 
     /// A stream whose last runs the log refused, or that lies before the table: its next piece
@@ -732,8 +740,8 @@ mod tests {
 
     /// What docs/streams.md says of memory: an entry of the table, and no heap block beside it.
     #[test]
-    fn an_idle_stream_takes_56_bytes_of_its_table() {
-        assert_eq!(size_of::<(u64, Stream)>(), 56);
+    fn an_idle_stream_takes_64_bytes_of_its_table() {
+        assert_eq!(size_of::<(u64, Stream)>(), 64);
         let (mut runs, mut sections) = (Runs::default(), Sections::default());
         runs.push(1, 9, 30, &mut sections);
         runs.push(2, 9, 30, &mut sections);

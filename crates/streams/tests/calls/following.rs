@@ -220,6 +220,58 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
     log.close().unwrap();
 }
 
+/// A reader in another process sleeps while a stream is cut, as many records are appended again as
+/// were cut, and the front passes the place up to which the reader had read the log.
+#[test]
+fn a_reader_that_the_front_has_passed_is_told_of_what_was_cut() {
+    type Deed = fn(&Streams);
+    let deeds: [(&str, Deed, Option<u64>); 4] = [
+        ("nothing", |_| {}, None),
+        ("a cut", |streams| drop(streams.truncate_after(1, 3).unwrap()), Some(1)),
+        ("a restart", |streams| drop(streams.restart_at(1, 1).unwrap()), Some(1)),
+        (
+            "another stream",
+            |streams| {
+                drop(streams.remove(1).unwrap());
+                drop(streams.create(1, 1).unwrap());
+            },
+            Some(1),
+        ),
+    ];
+    for (what, deed, first) in deeds {
+        let (_held, directory) = real();
+        let log = inkstone::Options::small();
+        let small = || Options::new().log(log.clone()).section_bytes(16 << 10).own_mover(false);
+        let streams = Streams::open_in(directory.clone(), small()).unwrap();
+        (1..=2).for_each(|stream| streams.create(stream, 1).unwrap().wait().unwrap());
+        (1..=5).for_each(|number| append(&streams, 1, &format!("old {number}")));
+        let mut cursor = cursor(&directory, &streams, true, 1);
+        assert_eq!(shown(&mut cursor).0.len(), 5, "{what}");
+        let known = streams.log().last();
+        deed(&streams);
+        for number in streams.bounds(1).unwrap().next..=5 {
+            append(&streams, 1, &format!("new {number}"));
+        }
+        while streams.log().first() <= known.next().unwrap().next().unwrap() {
+            let next = streams.bounds(2).unwrap().next;
+            append(&streams, 2, &"x".repeat(2000));
+            streams.truncate_before(2, next + 1).unwrap().wait().unwrap();
+            while streams.move_some().unwrap() {}
+        }
+        append(&streams, 1, "new 6");
+        let (records, told) = shown(&mut cursor);
+        match (first, told) {
+            (None, None) => assert_eq!(records, ["6: new 6"], "{what}"),
+            (Some(first), Some(Error::TruncatedAfter { next, number: 6, .. })) => {
+                assert_eq!((next, records.len()), (first, 0), "{what}");
+                assert_eq!(shown(&mut cursor).0.last().unwrap(), "6: new 6", "{what}");
+            }
+            (_, told) => panic!("{what}: {told:?} after {records:?}"),
+        }
+        streams.close().unwrap();
+    }
+}
+
 /// While a follower waits for a record to be durable, the record is truncated and its place freed:
 /// the follower gets the error of its stream, not that of the log.
 #[test]
