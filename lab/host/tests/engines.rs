@@ -23,6 +23,12 @@ const PERSISTS: [Persist; 4] =
     [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// How a write becomes durable by this engine: only some do both in one request.
+fn persists(kind: EngineKind) -> impl Iterator<Item = Persist> {
+    let can_sync = !matches!(kind, EngineKind::Uring | EngineKind::Aio);
+    PERSISTS.into_iter().filter(move |how| can_sync || !matches!(how, Persist::Sync(_)))
+}
+
 fn kinds() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.iter().copied()
 }
@@ -126,9 +132,8 @@ fn run_blocks(
 fn what_every_engine_writes_it_reads_back() {
     let directory = directory();
     for (kind, access) in ways() {
-        let plain = PERSISTS.map(|persist| (persist, Durability::None));
-        for (persist, durability) in plain.into_iter().chain([(Persist::Later, Durability::ODsync)])
-        {
+        let plain = persists(kind).map(|persist| (persist, Durability::None));
+        for (persist, durability) in plain.chain([(Persist::Later, Durability::ODsync)]) {
             let name = format!("{kind}-{access}-{persist:?}-{durability}");
             let how = OpenFile::new_file().access(access).durability(durability);
             let file = opened(directory.path(), &name, how);
@@ -163,7 +168,7 @@ fn only_as_much_of_a_buffer_is_written_as_was_asked_for() {
         let mut engine = open(kind, 1);
         let mut buffer = filled(16 * BLOCK_BYTES, 5);
         for (number, len) in [BLOCK_BYTES, 0, BLOCK_BYTES].into_iter().enumerate() {
-            let (offset, persist) = (number as u64 * BLOCK, PERSISTS[3]);
+            let (offset, persist) = (number as u64 * BLOCK, Persist::Dsync);
             let operation = Operation::Write { buffer, len, offset, persist };
             let completion = run(&mut engine, &file, operation);
             assert_eq!(completion.result.expect("written"), len);
@@ -189,7 +194,7 @@ fn dropping_an_engine_carries_out_what_it_took() {
             for number in 0..16 {
                 let offset = number * BYTES as u64;
                 let operation = match is_write {
-                    true => write(filled(BYTES, number), offset, Persist::Sync(SyncKind::Data)),
+                    true => write(filled(BYTES, number), offset, Persist::Dsync),
                     false => read(AlignedBuf::zeroed(BYTES), offset),
                 };
                 engine.submit(request(number, &file, operation)).expect("taken");
@@ -210,7 +215,7 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
         let how = OpenFile::existing().access(access);
         let read_only = opened(directory.path(), &name, how.read_only());
         let mut engine = open(kind, 4);
-        for (token, persist) in (0..).zip(PERSISTS) {
+        for (token, persist) in (0..).zip(persists(kind)) {
             let buffer = filled(BLOCK_BYTES, token);
             let address = buffer.as_ptr();
             engine.submit(request(token, &read_only, write(buffer, 4096, persist))).expect("taken");
@@ -270,6 +275,11 @@ fn engines_of_entries_refuse_what_they_do_not_do() {
         let buffer = AlignedBuf::zeroed(4096);
         let operation = Operation::Read { buffer, len: 4096, offset: 0, then };
         run(&mut open(kind, 1), &file, operation).result.expect_err("refused");
+        if kind != EngineKind::UringLinked {
+            let both = write(AlignedBuf::zeroed(4096), 0, Persist::Sync(SyncKind::All));
+            let error = run(&mut open(kind, 1), &file, both).result.expect_err("refused");
+            assert!(error.to_string().contains("syncs by a request of its own"), "{error}");
+        }
     }
 }
 
@@ -281,7 +291,7 @@ fn a_full_file_system_is_an_error_after_a_short_write() {
         return;
     }
     let directory = directory();
-    for (kind, persist) in kinds().flat_map(|kind| PERSISTS.map(|persist| (kind, persist))) {
+    for (kind, persist) in kinds().flat_map(|kind| persists(kind).map(move |how| (kind, how))) {
         let options = format!("size={BYTES}");
         let tmpfs = Mount::new(Path::new("none"), directory.path(), "tmpfs", &options);
         let tmpfs = tmpfs.expect("a tmpfs");

@@ -2,7 +2,7 @@
 //! more dependency).
 //!
 //! *Owns*: the AIO context and the layout of its entries. *May not touch*: requests;
-//! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
+//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
 //! Linux AIO is asynchronous for direct I/O on blocks that the file has; a buffered write is
 //! carried out inside `io_submit`. A sync runs on a thread of the kernel.
@@ -10,10 +10,9 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
+use inkstone_io::{AlignedBuf, EngineKind, Error, NamedChoice, Persist, Result, SyncKind};
 
-use super::progress::{CallNames, Progress, Span, Step};
-use super::queue::{Answer, Kernel};
+use super::entries::{Answer, Asked, Kernel, What, answer_of};
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -93,24 +92,14 @@ impl Aio {
             unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1_usize, list.as_mut_ptr()) };
         let code = match answer {
             1 => return,
-            0 => Some(libc::EAGAIN),
-            _ => io::Error::last_os_error().raw_os_error(),
+            0 => libc::EAGAIN,
+            _ => io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
         };
-        let code = match code {
-            // No room, since other contexts use all of it: the entry did not start, and is to be
-            // tried again.
-            Some(libc::EAGAIN) => {
-                std::thread::yield_now();
-                libc::EINTR
-            }
-            // Any other error is about this entry: a bad descriptor, a misaligned direct write.
-            code => code.unwrap_or(libc::EIO),
-        };
-        self.refused.push(Answer::one(entry.data as usize, -i64::from(code)));
+        self.refused.push(one(entry.data as usize, -i64::from(code)));
     }
 
-    /// Takes the events there are, and waits for so many.
-    fn events(&mut self, least: usize, answers: &mut Vec<Answer>) -> Result<()> {
+    /// Waits for an event, and takes all there are.
+    fn events(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
         let mut events = [Event::default(); EVENT_BATCH];
         let no_timeout = std::ptr::null_mut::<libc::timespec>();
         // SAFETY: `events` has room for the number that is given, and the kernel writes no more.
@@ -118,7 +107,7 @@ impl Aio {
             libc::syscall(
                 libc::SYS_io_getevents,
                 self.context,
-                least,
+                1_usize,
                 EVENT_BATCH,
                 events.as_mut_ptr(),
                 no_timeout,
@@ -133,41 +122,31 @@ impl Aio {
                 Err(Error::new("io_getevents", EngineKind::Aio.name(), error))
             };
         };
-        answers.extend(
-            events[..count].iter().map(|event| Answer::one(event.data as usize, event.result)),
-        );
+        answers.extend(events[..count].iter().map(|event| one(event.data as usize, event.result)));
         Ok(())
     }
 }
 
 impl Kernel for Aio {
-    const NAMES: &'static CallNames = &CallNames {
-        write: "AIO pwrite",
-        write_dsync: "AIO pwrite(RWF_DSYNC)",
-        read: "AIO pread",
-        fsync: "AIO fsync",
-        fdatasync: "AIO fdsync",
-    };
-
-    unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
+    unsafe fn start(&mut self, slot: usize, asked: &Asked) -> Result<()> {
         let entry = Iocb {
             data: slot as u64,
-            descriptor: progress.file().descriptor().as_raw_fd().cast_unsigned(),
+            descriptor: asked.file.descriptor().as_raw_fd().cast_unsigned(),
             ..Iocb::default()
         };
-        let entry = match step {
-            Step::Write { span, dsync, then: _ } => {
-                let rw_flags = if dsync { libc::RWF_DSYNC } else { 0 };
-                Iocb { opcode: IOCB_CMD_PWRITE, rw_flags, ..with_span(entry, progress, span) }
+        let entry = match &asked.what {
+            What::Write { buffer, len, offset, persist } => {
+                let rw_flags = if *persist == Persist::Dsync { libc::RWF_DSYNC } else { 0 };
+                let opcode = IOCB_CMD_PWRITE;
+                Iocb { opcode, rw_flags, ..with_buffer(entry, buffer, *len, *offset) }
             }
-            Step::Read { span } => {
-                Iocb { opcode: IOCB_CMD_PREAD, ..with_span(entry, progress, span) }
+            What::Read { buffer, len, offset } => {
+                Iocb { opcode: IOCB_CMD_PREAD, ..with_buffer(entry, buffer, *len, *offset) }
             }
-            Step::Sync(SyncKind::All) => Iocb { opcode: IOCB_CMD_FSYNC, ..entry },
-            Step::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
-            Step::Finished => unreachable!("a finished request is not started"),
+            What::Sync(SyncKind::All) => Iocb { opcode: IOCB_CMD_FSYNC, ..entry },
+            What::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
         };
-        // SAFETY: the buffer of `progress` outlives the entry by this function's own condition.
+        // SAFETY: the buffer of `asked` outlives the entry by this function's own condition.
         unsafe { self.hand_over(entry) };
         Ok(())
     }
@@ -178,24 +157,23 @@ impl Kernel for Aio {
 
     fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
         answers.append(&mut self.refused);
-        loop {
-            // Also beside refused ones, which would else be tried again without the room that
-            // events give back.
-            self.events(usize::from(answers.is_empty()), answers)?;
-            if !answers.is_empty() {
-                return Ok(());
-            }
+        while answers.is_empty() {
+            self.events(answers)?;
         }
+        Ok(())
     }
 }
 
-fn with_span(entry: Iocb, progress: &Progress, span: Span) -> Iocb {
-    let buffer = progress.buffer().expect("a transfer has a buffer");
+fn one(slot: usize, result: i64) -> Answer {
+    Answer { slot, result: answer_of(result), linked_sync: None }
+}
+
+fn with_buffer(entry: Iocb, buffer: &AlignedBuf, len: usize, offset: u64) -> Iocb {
     Iocb {
-        buffer: buffer.start().as_ptr().expose_provenance() as u64 + span.start as u64,
-        bytes: span.len as u64,
+        buffer: buffer.start().as_ptr().expose_provenance() as u64,
+        bytes: len as u64,
         // The sum was checked against `i64::MAX` when the request was taken.
-        offset: span.offset.cast_signed(),
+        offset: offset.cast_signed(),
         ..entry
     }
 }

@@ -8,27 +8,25 @@
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
 //! | `caller`, `pool` | those of [`OsEngine`] | | | |
-//! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | an entry each, the second after the first |
+//! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | refused |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
-//! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
+//! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | refused |
 //!
 //! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and
 //! [`Engine::complete`] is one more if there is no completion yet; [`Engine::run`] is one for both.
-//! A request beyond the depth waits inside `submit`. The next step after an answer (the rest of a
-//! short write, an unlinked sync) starts inside `complete` or `submit`.
+//! A request beyond the depth waits inside `submit`.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
 mod aio;
-mod progress;
-mod queue;
+mod entries;
 mod uring;
 
 use inkstone_io::engine::{OsEngine, check_depth};
 use inkstone_io::{Completion, Engine, EngineKind, Request, Result};
 
 use crate::lab_file::LabFile;
-use queue::Queue;
+use entries::Entries;
 
 /// An engine of any kind, for [`LabFile`]s. No lab forks while it has one.
 #[derive(Debug)]
@@ -40,8 +38,8 @@ pub struct LabEngine {
 #[derive(Debug)]
 enum Inner {
     Blocking(OsEngine<LabFile>),
-    Aio(Queue<aio::Aio>),
-    Uring(Box<Queue<uring::Ring>>),
+    Aio(Entries<aio::Aio>),
+    Uring(Box<Entries<uring::Ring>>),
 }
 
 /// Makes `$call` on the engine that this is: the one place that knows every engine.
@@ -66,9 +64,9 @@ impl LabEngine {
         let depth = check_depth(kind, depth)?;
         let inner = match kind {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
-            EngineKind::Aio => Inner::Aio(Queue::new(aio::Aio::open(depth)?, kind, depth)),
+            EngineKind::Aio => Inner::Aio(Entries::new(aio::Aio::open(depth)?, kind, depth)),
             EngineKind::Uring | EngineKind::UringLinked => {
-                Inner::Uring(Box::new(Queue::new(uring::Ring::open(kind, depth)?, kind, depth)))
+                Inner::Uring(Box::new(Entries::new(uring::Ring::open(kind, depth)?, kind, depth)))
             }
         };
         Ok(Self { kind, inner })

@@ -1,24 +1,24 @@
 //! io_uring: one entry for the write, one for the sync, in a mode of its own linked to its write.
 //!
 //! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
-//! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
+//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
 //! One thread may open an engine and another use it, so not `SINGLE_ISSUER` (which binds the ring
 //! to the task that submits first), nor `DEFER_TASKRUN`, which needs it. The thread that submits
 //! also waits: if it has ended, the kernel cannot continue with its entries. `COOP_TASKRUN` only
 //! avoids the interrupt that makes a task in user space run its completions at once; ours runs them
-//! when it enters the kernel to wait.
+//! when it enters the kernel to wait. With `SUBMIT_ALL` a refused entry does not end the submission
+//! of those after it. Both flags need Linux 5.19.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
-use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
+use inkstone_io::{EngineKind, Error, NamedChoice, Persist, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
-use io_uring::{IoUring, Probe, opcode};
+use io_uring::{IoUring, opcode};
 
-use super::progress::{CallNames, Progress, Span, Step};
-use super::queue::{Answer, Kernel, answer_of};
+use super::entries::{Answer, Asked, Kernel, What, answer_of};
 
 /// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
 /// else.
@@ -31,7 +31,7 @@ pub(crate) struct Ring {
     slots: Vec<Slot>,
 }
 
-/// The entries of a slot's present attempt that are in flight, and the answers so far.
+/// The entries of a slot that are in flight, and the answers so far.
 #[derive(Debug, Default)]
 struct Slot {
     /// Entries that the kernel has not answered.
@@ -48,8 +48,9 @@ impl Ring {
         let failed = |source| explain(source, kind);
         let entries = u32::try_from(2 * depth)
             .map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let ring = build(entries).map_err(failed)?;
-        check_operations(&ring, kind)?;
+        let mut builder = IoUring::builder();
+        let ring = builder.setup_submit_all().setup_coop_taskrun().build(entries);
+        let ring = ring.map_err(failed)?;
         let slots = (0..depth).map(|_| Slot::default()).collect();
         Ok(Self { ring, kind, slots })
     }
@@ -129,34 +130,36 @@ impl Slot {
 }
 
 impl Kernel for Ring {
-    const NAMES: &'static CallNames = &CallNames {
-        write: "io_uring write",
-        write_dsync: "io_uring write(RWF_DSYNC)",
-        read: "io_uring read",
-        fsync: "io_uring fsync",
-        fdatasync: "io_uring fdatasync",
-    };
-
-    unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
-        let first = entry(progress, step);
-        let sync = match step {
-            Step::Write { then: Some(kind), .. } if self.kind == EngineKind::UringLinked => {
-                Some(entry(progress, Step::Sync(kind)))
-            }
-            _ => None,
-        };
+    unsafe fn start(&mut self, slot: usize, asked: &Asked) -> Result<()> {
+        let fd = Fd(asked.file.descriptor().as_raw_fd());
         let user_data = (slot as u64) << 1;
+        // Of a length it was checked that it fits when the request was taken.
+        let (first, sync) = match &asked.what {
+            What::Write { buffer, len, offset, persist } => {
+                let flags = if *persist == Persist::Dsync { libc::RWF_DSYNC } else { 0 };
+                let write = opcode::Write::new(fd, buffer.start().as_ptr(), *len as u32);
+                let write = write.offset(*offset).rw_flags(flags).build();
+                match persist {
+                    Persist::Sync(kind) => (write.flags(Flags::IO_LINK), Some(fsync(fd, *kind))),
+                    _ => (write, None),
+                }
+            }
+            What::Read { buffer, len, offset } => {
+                let read = opcode::Read::new(fd, buffer.start().as_ptr(), *len as u32);
+                (read.offset(*offset).build(), None)
+            }
+            What::Sync(kind) => (fsync(fd, *kind), None),
+        };
         let is_linked = sync.is_some();
         self.slots[slot] =
             Slot { outstanding: 1 + usize::from(is_linked), is_linked, ..Slot::default() };
         let first = first.user_data(user_data);
-        // SAFETY: the buffer and the file of `progress` outlive the entries by this function's own
+        // SAFETY: the buffer and the file of `asked` outlive the entries by this function's own
         // condition.
         unsafe {
             match sync {
                 None => self.push(&[first]),
-                Some(sync) => self
-                    .push(&[first.flags(Flags::IO_LINK), sync.user_data(user_data | LINKED_SYNC)]),
+                Some(sync) => self.push(&[first, sync.user_data(user_data | LINKED_SYNC)]),
             }
         }
     }
@@ -178,63 +181,9 @@ impl Kernel for Ring {
     }
 }
 
-/// The entry of a step.
-fn entry(progress: &Progress, step: Step) -> Entry {
-    let fd = Fd(progress.file().descriptor().as_raw_fd());
-    match step {
-        Step::Write { span, dsync, then: _ } => {
-            let (at, len) = memory(progress, span);
-            let flags = if dsync { libc::RWF_DSYNC } else { 0 };
-            opcode::Write::new(fd, at, len).offset(span.offset).rw_flags(flags).build()
-        }
-        Step::Read { span } => {
-            let (at, len) = memory(progress, span);
-            opcode::Read::new(fd, at, len).offset(span.offset).build()
-        }
-        Step::Sync(SyncKind::All) => opcode::Fsync::new(fd).build(),
-        Step::Sync(SyncKind::Data) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        Step::Finished => unreachable!("a finished request is not started"),
-    }
-}
-
-fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
-    let buffer = progress.buffer().expect("a transfer has a buffer");
-    assert!(span.start + span.len <= buffer.len(), "a span outside its buffer");
-    let len = u32::try_from(span.len).expect("an attempt is at most 1 GiB");
-    (buffer.start().as_ptr().wrapping_add(span.start), len)
-}
-
-/// Asks for the flags wanted, and without the newest of them for as long as the kernel does not
-/// know one.
-fn build(entries: u32) -> io::Result<IoUring> {
-    let mut wanted = 2;
-    loop {
-        let mut builder = IoUring::builder();
-        if wanted > 0 {
-            // Linux 5.18: a refused entry does not end the submission of those after it.
-            builder.setup_submit_all();
-        }
-        if wanted > 1 {
-            // Linux 5.19; see the head of this file.
-            builder.setup_coop_taskrun();
-        }
-        match builder.build(entries) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && wanted > 0 => wanted -= 1,
-            answer => return answer,
-        }
-    }
-}
-
-fn check_operations(ring: &IoUring, kind: EngineKind) -> Result<()> {
-    let mut probe = Probe::new();
-    let known = ring.submitter().register_probe(&mut probe).is_ok();
-    let needed = [opcode::Write::CODE, opcode::Read::CODE, opcode::Fsync::CODE];
-    if known && needed.iter().all(|&code| probe.is_supported(code)) {
-        return Ok(());
-    }
-    let why = "this kernel's io_uring has no plain write: Linux 5.6 or newer is needed; \
-               use engine caller, pool or aio";
-    Err(Error::unsupported("open engine", kind.name(), why))
+fn fsync(fd: Fd, kind: SyncKind) -> Entry {
+    let flags = if kind == SyncKind::Data { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
+    opcode::Fsync::new(fd).flags(flags).build()
 }
 
 fn explain(source: io::Error, kind: EngineKind) -> Error {
@@ -252,6 +201,7 @@ fn explain(source: io::Error, kind: EngineKind) -> Error {
             "rings count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, \
              LimitMEMLOCK= in systemd), lower the depth, or use engine caller, pool or aio"
         }
+        Some(libc::EINVAL) => "it needs Linux 5.19 or newer: use engine caller, pool or aio",
         _ => "use engine caller, pool or aio",
     };
     Error::new("set up io_uring", kind.name(), source).advise(advice)
