@@ -176,7 +176,7 @@ fn between_min(table: &Table, way: &Way) -> f64 {
     let is_memory = writing.is_some_and(|writing| {
         writing.strategy.access == Access::Mmap || writing.strategy.durability == Durability::None
     });
-    let reads = ["read-", "text-"].iter().any(|name| table.name.starts_with(name));
+    let reads = table.name.starts_with("read-") || table.name == "text";
     if reads || is_memory || lies(way) { MEMORY_BETWEEN } else { BETWEEN_MIN }
 }
 

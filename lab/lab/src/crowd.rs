@@ -7,7 +7,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use inkstone_host::{Usage, monotonic_ns, process_usage};
+use inkstone_host::monotonic_ns;
 
 use crate::stage::WayError;
 
@@ -18,8 +18,6 @@ pub struct Together<T> {
     pub outcomes: Vec<T>,
     /// When they began, by `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
-    /// What the process used from then until the last thread had ended.
-    pub usage: Usage,
 }
 
 /// Runs `body` once for each worker, each on a thread of its own. All threads are started before
@@ -53,7 +51,7 @@ pub fn together<W: Send, T: Send>(
                 }
             }
         }
-        let (before, begin_ns) = (process_usage(), monotonic_ns());
+        let begin_ns = monotonic_ns();
         drop(closed);
         let mut outcomes = Vec::with_capacity(threads.len());
         let mut ended = Ok(());
@@ -66,8 +64,7 @@ pub fn together<W: Send, T: Send>(
                 }
             }
         }
-        let usage = process_usage().since(&before);
-        ended.map(|()| Together { outcomes, begin_ns, usage })
+        ended.map(|()| Together { outcomes, begin_ns })
     })
 }
 

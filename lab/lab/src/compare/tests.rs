@@ -151,7 +151,7 @@ fn what_the_page_cache_answers_must_be_off_by_more() {
     };
     assert_eq!(change("pool", 1.8).change, Change::Slower);
     assert_eq!(change("read-sequential-warm", 1.8).change, Change::CannotTell);
-    assert_eq!(change("text-4", 1.8).change, Change::CannotTell);
+    assert_eq!(change("text", 1.8).change, Change::CannotTell);
     assert_eq!(change("read-sequential-warm", 12.0).change, Change::Slower);
 }
 

@@ -13,17 +13,16 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::LabFile;
+use inkstone_host::{LabFile, process_usage};
 use inkstone_io::{Access, AlignedBuf, Durability, EngineKind, File, OpenFile, Persist};
 
 use crate::atlas::short_answer;
 use crate::crowd::together;
-use crate::result::{Unit, Way, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
+use crate::result::{Unit, figure};
+use crate::rounds::{Facts, Frame, Running, Sample, Scene, Trial, Turn, timed, usage_figures};
 use crate::stage::{Session, WayError};
 
-use super::flight::{Flight, Source, Work, flights, fly, latency_of};
-use super::pattern;
+use super::flight::{Work, flights, fly};
 use super::reading::can_direct;
 use super::scratch::written_file;
 
@@ -40,8 +39,21 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
         let (session, seed) = (scene.session, scene.pace.seed);
         drop(written_file(session, FILE, file_bytes, Access::Direct, seed)?);
         let flights = flights(JOBS, EngineKind::Uring, DEPTH, BLOCK_BYTES as usize);
-        let turn_max = Duration::from_secs(turn_s);
-        let jobs = flights.map(|flights| Jobs { flights, file_bytes, turn_max, seed });
+        let jobs = flights.map(|mut flights| {
+            timed(move |turn, latency| {
+                let how = OpenFile::existing().access(Access::Direct).durability(Durability::OSync);
+                let file = Arc::new(turn.session.directory.open(FILE, &how)?);
+                let turn = Turn { time: turn.time.min(Duration::from_secs(turn_s)), ..*turn };
+                let job =
+                    |index| half_and_half(file_bytes / BLOCK_BYTES, turn.seed ^ (index as u64 + 1));
+                let before = process_usage();
+                let (count, total_ns) = fly(&mut flights, &turn, &file, seed, job)?;
+                let used = process_usage().since(&before);
+                flights.iter_mut().for_each(|flight| flight.give_times(latency));
+                let figures = usage_figures(&used, count, Unit::PerOp, Unit::NsPerOp);
+                Ok(Sample::of(count, total_ns).with(figures))
+            })
+        });
         let name = format!("{JOBS} jobs, {DEPTH} in flight");
         let ways = vec![Running::new(name, jobs)];
         let title =
@@ -58,66 +70,22 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
     })
 }
 
-struct Jobs {
-    flights: Vec<Flight>,
-    file_bytes: u64,
-    turn_max: Duration,
-    /// The seed of the bytes.
-    seed: u64,
-}
-
-impl TakesTurns for Jobs {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        let how = OpenFile::existing().access(Access::Direct).durability(Durability::OSync);
-        let file = Arc::new(turn.session.directory.open(FILE, &how)?);
-        let turn = Turn { time: turn.time.min(self.turn_max), ..*turn };
-        let (blocks, seed) = (self.file_bytes / BLOCK_BYTES, self.seed);
-        let flown = fly(&mut self.flights, &turn, &file, |index| {
-            let random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
-            Job { blocks, seed, random, next: [0; 2], done: 0 }
-        })?;
-        let count = flown.operations;
-        let figures = usage_figures(&flown.usage, count, Unit::PerOp, Unit::NsPerOp);
-        Ok(Sample::of(count, flown.total_ns).with(figures))
-    }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = latency_of(&self.flights);
-    }
-}
-
-/// One job.
-struct Job {
-    blocks: u64,
-    seed: u64,
-    random: fastrand::Rng,
-    /// The next block to read and to write.
-    next: [u64; 2],
-    done: u64,
-}
-
-impl Source for Job {
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Work> {
-        if self.done == self.blocks {
-            (self.done, self.next) = (0, [0; 2]);
+/// The requests of one job for a file of so many blocks.
+fn half_and_half(blocks: u64, seed: u64) -> impl FnMut() -> Option<Work> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    // The next block to read and to write.
+    let (mut done, mut next) = (0, [0; 2]);
+    move || {
+        if done == blocks {
+            (done, next) = (0, [0; 2]);
         }
-        self.done += 1;
-        let writes = self.random.bool();
-        let block = &mut self.next[usize::from(writes)];
+        done += 1;
+        let writes = random.bool();
+        let block = &mut next[usize::from(writes)];
         let offset = *block * BLOCK_BYTES;
         *block += 1;
-        if writes {
-            pattern::fill(&mut buffer[..BLOCK_BYTES as usize], offset, self.seed);
-        }
         // The file is opened with O_SYNC.
         Some(Work { offset, len: BLOCK_BYTES as usize, write: writes.then_some(Persist::Later) })
-    }
-
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
-        if work.write.is_some() {
-            return Ok(());
-        }
-        pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
     }
 }
 
@@ -245,22 +213,14 @@ mod tests {
 
     #[test]
     fn a_job_reads_and_writes_in_order_and_begins_again() {
-        let random = fastrand::Rng::with_seed(3);
-        let mut job = Job { blocks: 64, seed: 1, random, next: [0; 2], done: 0 };
-        let mut buffer = vec![0; BLOCK_BYTES as usize];
+        let mut next = half_and_half(64, 3);
         for _ in 0..3 {
             let mut seen = [Vec::new(), Vec::new()];
-            for _ in 0..64 {
-                let work = job.next(&mut buffer).expect("endless");
+            for work in (0..64).filter_map(|_| next()) {
                 seen[usize::from(work.write.is_some())].push(work.offset / BLOCK_BYTES);
-                if work.write.is_some() {
-                    assert_eq!(pattern::check(&buffer, work.offset, 1), Ok(()));
-                }
             }
             for blocks in &seen {
-                assert!(
-                    !blocks.is_empty() && (0..).zip(blocks).all(|(wanted, &block)| wanted == block)
-                );
+                assert!(!blocks.is_empty() && (0..).zip(blocks).all(|(at, &block)| at == block));
             }
         }
     }

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_host::{LabFile, monotonic_ns, process_usage};
 use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each, usage_figures};
+use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, usage_figures};
 use crate::stage::{WayError, incompressible};
 use crate::writing::Cache;
 
-use super::flight::{Flight, Source, Work, flights, fly};
-use super::pattern;
+use super::flight::{Flight, Work, flights, fly};
 use super::reading::{bring, can_direct};
 use super::scratch::written_file;
 
@@ -41,7 +40,9 @@ pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) ->
                 flights(1, kind, count, BLOCK_BYTES as usize)
             };
             let file = Arc::clone(&file);
-            let way = flights.map(|flights| Mixed { flights, file, operations, growing });
+            let way = flights.map(|mut flights| {
+                each(move |turn| write_then_read(turn, &mut flights, &file, operations, growing))
+            });
             ways.push(Running::new(name, way));
         };
         for &count in threads {
@@ -79,98 +80,48 @@ fn pool_name(count: usize) -> String {
     format!("pool, {count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// Flights that write together, then read together.
-struct Mixed {
-    flights: Vec<Flight>,
-    file: Arc<LabFile>,
+/// Flights that write together, then read together. `growing`: the file grows from nothing, so each
+/// durable write changes metadata.
+fn write_then_read(
+    turn: &Turn<'_>,
+    flights: &mut [Flight],
+    file: &Arc<LabFile>,
     operations: u64,
-    /// Whether the file grows from nothing: then each durable write changes metadata.
     growing: bool,
-}
-
-impl TakesTurns for Mixed {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        if self.growing {
-            self.file.set_len(0)?;
-            self.file.sync(SyncKind::All)?;
+) -> Result<Sample, WayError> {
+    if growing {
+        file.set_len(0)?;
+        file.sync(SyncKind::All)?;
+    }
+    let before = process_usage();
+    let (next, taken, len) = (&AtomicU64::new(0), &AtomicU64::new(0), BLOCK_BYTES as usize);
+    // The blocks of the file in order, shared by all flights.
+    let in_order = |_| {
+        move || {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let write = Some(Persist::Sync(SyncKind::All));
+            (number < operations).then_some(Work { offset: number * BLOCK_BYTES, len, write })
         }
-        let next = AtomicU64::new(0);
-        let time = turn.time;
-        let time = if time == Duration::MAX { time } else { time.mul_f64(WRITES_SHARE) };
-        let writing = Turn { time, ..*turn };
-        let writes = fly(&mut self.flights, &writing, &self.file, |_| Writes {
-            next: &next,
-            operations: self.operations,
-            seed: turn.seed,
-        })?;
-        // Every block that was taken was written: a flight ends with nothing in flight.
-        let written = writes.operations.max(1);
-        let taken = AtomicU64::new(0);
-        let reads = fly(&mut self.flights, turn, &self.file, |index| Reads {
-            taken: &taken,
-            written,
-            random: fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1)),
-            seed: turn.seed,
-        })?;
-        let amount = writes.operations + reads.operations;
-        let mut usage = writes.usage;
-        usage.voluntary_switches += reads.usage.voluntary_switches;
-        usage.involuntary_switches += reads.usage.involuntary_switches;
-        usage.system_ns += reads.usage.system_ns;
-        usage.user_ns += reads.usage.user_ns;
-        let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
-        let mut figures = usage_figures(&usage, amount, Unit::PerOp, Unit::NsPerOp);
-        figures.push(figure(
-            "durable writes",
-            Unit::PerSecond,
-            per_s(writes.operations, writes.total_ns),
-        ));
-        figures.push(figure("reads", Unit::PerSecond, per_s(reads.operations, reads.total_ns)));
-        Ok(Sample::of(amount, writes.total_ns + reads.total_ns).with(figures))
-    }
-}
-
-/// The blocks of a file in order, shared by all flights.
-struct Writes<'a> {
-    next: &'a AtomicU64,
-    operations: u64,
-    seed: u64,
-}
-
-impl Source for Writes<'_> {
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Work> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number >= self.operations {
-            return None;
+    };
+    let time = if turn.time == Duration::MAX { turn.time } else { turn.time.mul_f64(WRITES_SHARE) };
+    let (writes, writes_ns) = fly(flights, &Turn { time, ..*turn }, file, turn.seed, in_order)?;
+    // Every block that was taken was written: a flight ends with nothing in flight.
+    let written = writes.max(1);
+    let at_random = |index| {
+        let mut random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
+        move || {
+            let more = taken.fetch_add(1, Ordering::Relaxed) < written;
+            let offset = random.u64(..written) * BLOCK_BYTES;
+            more.then_some(Work { offset, len, write: None })
         }
-        let offset = number * BLOCK_BYTES;
-        pattern::fill(&mut buffer[..BLOCK_BYTES as usize], offset, self.seed);
-        Some(Work { offset, len: BLOCK_BYTES as usize, write: Some(Persist::Sync(SyncKind::All)) })
-    }
-
-    fn done(&mut self, _: &Work, _: &[u8]) -> Result<(), WayError> {
-        Ok(())
-    }
-}
-
-/// Random blocks of those that were written in this turn.
-struct Reads<'a> {
-    taken: &'a AtomicU64,
-    written: u64,
-    random: fastrand::Rng,
-    seed: u64,
-}
-
-impl Source for Reads<'_> {
-    fn next(&mut self, _: &mut [u8]) -> Option<Work> {
-        let more = self.taken.fetch_add(1, Ordering::Relaxed) < self.written;
-        let offset = self.random.u64(..self.written) * BLOCK_BYTES;
-        more.then_some(Work { offset, len: BLOCK_BYTES as usize, write: None })
-    }
-
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
-        pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
-    }
+    };
+    let (reads, reads_ns) = fly(flights, turn, file, turn.seed, at_random)?;
+    let used = process_usage().since(&before);
+    let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
+    let mut figures = usage_figures(&used, writes + reads, Unit::PerOp, Unit::NsPerOp);
+    figures.push(figure("durable writes", Unit::PerSecond, per_s(writes, writes_ns)));
+    figures.push(figure("reads", Unit::PerSecond, per_s(reads, reads_ns)));
+    Ok(Sample::of(writes + reads, writes_ns + reads_ns).with(figures))
 }
 
 const READ: &str = "read";
@@ -243,39 +194,18 @@ fn one_after_another(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::Session;
-    use std::sync::atomic::AtomicBool;
-
-    use inkstone_host::LabDirectory;
-
-    #[test]
-    fn each_turn_writes_each_block_once_and_reads_as_often_what_it_wrote() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let files = LabDirectory::at(directory.path()).expect("a directory");
-        let stop = AtomicBool::new(false);
-        let session = Session { directory: &files, stop: &stop, device: None };
-        let file_bytes = 64 * BLOCK_BYTES;
-        let file = written_file(&session, FILE, file_bytes, Access::Buffered, 1).expect("written");
-        let file = Arc::new(file);
-        for (seed, growing) in [(2, false), (3, false), (4, true), (5, true)] {
-            let flights = flights(4, EngineKind::Caller, 1, 4096).expect("threads");
-            let mut way = Mixed { flights, file: Arc::clone(&file), operations: 64, growing };
-            let turn = Turn { session: &session, time: Duration::MAX, seed };
-            assert_eq!(way.turn(&turn).expect("a turn").amount, 128);
-            assert_eq!(file.len_bytes().expect("its size"), file_bytes);
-            let mut bytes = vec![0; file_bytes as usize];
-            file.read_at(&mut bytes, 0).expect("read");
-            assert_eq!(pattern::check(&bytes, 0, seed), Ok(()), "the whole file is of this turn");
-        }
-    }
 
     #[test]
     fn a_pool_counts_writes_and_reads() {
         use crate::experiment::testing::check;
-        let all = check(&pool(&[2, 8], 32, false), &["pool"]);
-        for way in all[0].ways.iter().filter(|way| way.is_measured()) {
-            for name in ["context switches", "durable writes", "reads"] {
-                assert!(way.figure(name).is_some(), "{}: {name}", way.name);
+        for growing in [false, true] {
+            let all = check(&pool(&[2, 8], 32, growing), &["pool"]);
+            for way in all[0].ways.iter().filter(|way| way.is_measured()) {
+                // As many reads as writes, of the bytes that this very turn wrote.
+                assert!(way.rounds.iter().all(|round| round.commits == 64), "{way:?}");
+                for name in ["context switches", "durable writes", "reads"] {
+                    assert!(way.figure(name).is_some(), "{}: {name}", way.name);
+                }
             }
         }
     }

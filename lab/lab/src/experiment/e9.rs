@@ -16,8 +16,8 @@ use inkstone_io::{Access, Directory as _, File as _, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
-use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, each};
+use crate::result::{Unit, figure};
+use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, timed};
 use crate::stage::{WayError, incompressible};
 
 use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
@@ -136,40 +136,40 @@ impl Lines {
     }
 }
 
-/// Opens a way in a folder.
-type Open<'a> = Box<dyn Fn(&Path) -> Result<Writer, WayError> + 'a>;
-
-/// One way under one load.
-struct Writers<'a> {
-    open: Open<'a>,
+/// A turn of a way: its files are made, threads write, and every line is in the files. Returns how
+/// many lines there were, and their time. `hands`: one for each thread, with its own times.
+fn write(
+    turn: &Turn<'_>,
+    open: &dyn Fn(&Path) -> Result<Writer, WayError>,
     load: Load,
-    lines: &'a Lines,
-    /// One for each thread, with its own write times in a turn.
-    hands: Vec<Recorder>,
-    latency: Recorder,
-}
-
-impl<'a> Writers<'a> {
-    fn new(open: Open<'a>, load: Load, threads: usize, lines: &'a Lines) -> Self {
-        let hands = (0..threads).map(|_| Recorder::new()).collect();
-        Self { open, load, lines, hands, latency: Recorder::new() }
+    lines: &Lines,
+    hands: &mut [Recorder],
+) -> Result<(u64, u64), WayError> {
+    let folder = turn.session.directory.path().join(FOLDER);
+    // Removes what an interrupted turn left.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).map_err(|error| failed("create directory", &folder, error))?;
+    let (writer, threads) = (open(&folder)?, hands.len() as u64);
+    let all = together(hands, |index, hand| {
+        let put = |number: u64| {
+            let put = writer.put(lines.get(index as u64 * 97 + number));
+            put.map_err(|error| WayError::Invalid(format!("a line was refused: {error}")))
+        };
+        match load {
+            Load::Unpaced { lines: most } => unpaced(turn, most / threads, put),
+            Load::Paced => paced(turn, hand, put),
+        }
+    })?;
+    let closed = writer.close().map_err(|error| failed("close", &folder, error))?;
+    let total_ns = monotonic_ns() - all.begin_ns;
+    let lines: u64 = all.outcomes.iter().sum();
+    let bytes = closed.map_or_else(|| bytes_in(&folder), Ok)?;
+    if bytes != lines * LINE_BYTES as u64 {
+        let why = format!("{lines} lines were accepted, and the files have {bytes} bytes");
+        return Err(WayError::Invalid(why));
     }
-
-    /// When the threads began, and how many lines each has put.
-    fn write(&mut self, turn: &Turn<'_>, writer: &Writer) -> Result<(u64, Vec<u64>), WayError> {
-        let (load, lines, threads) = (self.load, self.lines, self.hands.len() as u64);
-        let all = together(&mut self.hands, |index, hand| {
-            let put = |number: u64| {
-                let put = writer.put(lines.get(index as u64 * 97 + number));
-                put.map_err(|error| WayError::Invalid(format!("a line was refused: {error}")))
-            };
-            match load {
-                Load::Unpaced { lines: most } => unpaced(turn, most / threads, put),
-                Load::Paced => paced(turn, hand, put),
-            }
-        })?;
-        Ok((all.begin_ns, all.outcomes))
-    }
+    fs::remove_dir_all(&folder).map_err(|error| failed("remove directory", &folder, error))?;
+    Ok((lines, total_ns))
 }
 
 fn unpaced(
@@ -213,45 +213,6 @@ fn paced(
     }
 }
 
-impl TakesTurns for Writers<'_> {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
-        self.hands.iter_mut().for_each(Recorder::clear);
-        let folder = turn.session.directory.path().join(FOLDER);
-        // Removes what an interrupted turn left.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).map_err(|error| failed("create directory", &folder, error))?;
-        let writer = (self.open)(&folder)?;
-        let (begin_ns, done) = self.write(turn, &writer)?;
-        let closed = writer.close().map_err(|error| failed("close", &folder, error))?;
-        let total_ns = monotonic_ns() - begin_ns;
-        let lines: u64 = done.iter().sum();
-        let bytes = closed.map_or_else(|| bytes_in(&folder), Ok)?;
-        if bytes != lines * LINE_BYTES as u64 {
-            let why = format!("{lines} lines were accepted, and the files have {bytes} bytes");
-            return Err(WayError::Invalid(why));
-        }
-        fs::remove_dir_all(&folder).map_err(|error| failed("remove directory", &folder, error))?;
-        match self.load {
-            Load::Unpaced { .. } => Ok(Sample::of(lines, total_ns)),
-            Load::Paced => {
-                let mut all = Recorder::new();
-                self.hands.iter().for_each(|hand| all.merge(hand));
-                self.latency.merge(&all);
-                let found = all.finish();
-                let due_ms = turn.time.min(PACED_MAX).as_millis().max(1) as f64;
-                let due = due_ms * self.hands.len() as f64;
-                let kept = (100.0 * (lines / BURST_LINES) as f64 / due).min(100.0);
-                let figures = vec![figure("pace kept", Unit::Percent, kept)];
-                Ok(Sample::of(1, found.p999_ns).with(figures))
-            }
-        }
-    }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = (self.latency.count() > 0).then(|| self.latency.finish());
-    }
-}
-
 /// The size of all files together.
 fn bytes_in(folder: &Path) -> Result<u64, WayError> {
     let len = |entry: io::Result<fs::DirEntry>| entry?.metadata().map(|found| found.len());
@@ -263,36 +224,35 @@ fn failed(what: &'static str, path: &Path, error: io::Error) -> WayError {
     inkstone_io::Error::new(what, path, error).into()
 }
 
-/// Numbers of threads, each with a table of its own.
-const THREADS: [(&str, &str, usize); 2] = [("text-1", "1 thread", 1), ("text-4", "4 threads", 4)];
+const THREADS: usize = 4;
 
-/// At most so many lines in a turn, by 1 and by 4 threads.
+/// At most so many lines in a turn.
 pub(super) fn text(most: u64) -> Trial {
     // Room for the lines of one turn, and for files that are kept.
     let room_bytes = most * LINE_BYTES as u64 + 4 * FILE_BYTES;
-    Trial::new("text", (THREADS.len() * LINE_WAYS.len(), room_bytes, 6.0), move |scene| {
+    Trial::new("text", (LINE_WAYS.len(), room_bytes, 4.0), move |scene| {
         let lines = Lines::new(scene.pace.seed);
-        let pace = scene.pace.part(1.0 / THREADS.len() as f64);
-        let found = THREADS.map(|(name, by, threads)| {
-            let ways = LINE_WAYS.map(|(name, open)| {
-                let load = Load::Unpaced { lines: most };
-                Running::of(name, Writers::new(Box::new(open), load, threads, &lines))
+        let way = |(name, open): LineWay| {
+            let (lines, load) = (&lines, Load::Unpaced { lines: most });
+            let mut hands = vec![Recorder::new(); THREADS];
+            let turn = each(move |turn| {
+                let (done, total_ns) = write(turn, &open, load, lines, &mut hands)?;
+                Ok(Sample::of(done, total_ns))
             });
-            let title = format!(
-                "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until \
-                 all are in the file"
-            );
-            let frame = Frame::of(name, title, Unit::LinesPerS, BASELINE);
-            let mut found = scene.measure_at(&pace, frame, ways.into());
-            found.notes = vec![
-                "a turn ends when every line is in the file and it is closed; \"article 1\": its \
-                 last four files are kept, and a line may begin in one and end in the next"
-                    .into(),
-            ];
-            found
-        });
-        // Ctrl-C leaves what was measured until then.
-        Ok(found.into_iter().filter(Table::has_content).collect())
+            Running::of(name, turn)
+        };
+        let title = format!(
+            "Text lines of {LINE_BYTES} B by {THREADS} threads, as fast as they go, until all are \
+             in the file"
+        );
+        let frame = Frame::of("text", title, Unit::LinesPerS, BASELINE);
+        let mut found = scene.measure(frame, LINE_WAYS.map(way).into());
+        found.notes = vec![
+            "a turn ends when every line is in the file and it is closed; \"article 1\": its last \
+             four files are kept, and a line may begin in one and end in the next"
+                .into(),
+        ];
+        Ok(vec![found])
     })
 }
 
@@ -302,13 +262,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The longest turn with a pace.
 const PACED_MAX: Duration = Duration::from_secs(1);
 const TWO: &str = "two buffers, taken beforehand";
-const TWO_WHEN_NEEDED: &str = "two buffers, taken when needed";
-const ONE: &str = "one buffer, taken beforehand";
-const BUFFERS: [(&str, usize, bool); 4] = [
+/// Name, buffers, and whether their memory is taken when it is needed.
+const BUFFERS: [(&str, usize, bool); 3] = [
     (TWO, 2, false),
-    (TWO_WHEN_NEEDED, 2, true),
-    (ONE, 1, false),
-    ("one buffer, taken when needed", 1, true),
+    ("two buffers, taken when needed", 2, true),
+    ("one buffer, taken beforehand", 1, false),
 ];
 
 /// One thread at 100,000 lines a second, by the number of buffers and when their memory is taken.
@@ -317,8 +275,19 @@ pub(super) fn buffers() -> Trial {
         let lines = Lines::new(scene.pace.seed);
         let ways = BUFFERS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
-            let open = Box::new(move |folder: &Path| Writer::practice(folder, memory));
-            Running::of(name, Writers::new(open, Load::Paced, 1, &lines))
+            let (lines, mut hand) = (&lines, Recorder::new());
+            let turn = timed(move |turn, latency| {
+                hand.clear();
+                let open = |folder: &Path| Writer::practice(folder, memory);
+                let hands = std::slice::from_mut(&mut hand);
+                let (done, _) = write(turn, &open, Load::Paced, lines, hands)?;
+                latency.merge(&hand);
+                let due = turn.time.min(PACED_MAX).as_millis().max(1) as f64;
+                let kept = (100.0 * (done / BURST_LINES) as f64 / due).min(100.0);
+                let figures = vec![figure("pace kept", Unit::Percent, kept)];
+                Ok(Sample::of(1, hand.finish().p999_ns).with(figures))
+            });
+            Running::of(name, turn)
         });
         let frame = Frame::of(
             "buffers",
@@ -341,14 +310,8 @@ pub(super) fn buffers() -> Trial {
 const PIECES_FILE: &str = "pieces";
 const PIECES_FILE_BYTES: u64 = 4 << 20;
 /// Name, bytes of a piece, and where the first one begins.
-const PIECES: [(&str, usize, u64); 6] = [
-    ("4,096 B", 4096, 0),
-    ("4,096 B, 100 B off", 4096, 100),
-    ("4,000 B", 4000, 0),
-    ("5,000 B", 5000, 0),
-    ("512 B", 512, 0),
-    ("16,384 B", 16384, 0),
-];
+const PIECES: [(&str, usize, u64); 3] =
+    [("4,096 B", 4096, 0), ("4,096 B, 100 B off", 4096, 100), ("5,000 B", 5000, 0)];
 const PIECES_RESULTS: [(&str, &str, bool); 2] = [
     ("pieces", "A written file overwritten in pieces, synced once at the end", false),
     ("pieces-synced", "A written file overwritten in pieces, fdatasync after each", true),
@@ -405,9 +368,8 @@ mod tests {
     fn every_line_arrives_by_each_way() {
         use crate::experiment::testing::check;
         // A way of which a line is missing has its reason in place of figures.
-        for one in check(&text(5000), &["text-1", "text-4"]) {
-            assert!(one.ways.iter().all(crate::result::Way::is_measured), "{one:?}");
-        }
+        let text = &check(&text(5000), &["text"])[0];
+        assert!(text.ways.iter().all(crate::result::Way::is_measured), "{text:?}");
         let buffers = &check(&buffers(), &["buffers"])[0];
         assert!(buffers.ways.iter().all(|way| way.latency.is_some()), "{buffers:?}");
     }

@@ -1,21 +1,22 @@
-//! Requests in flight: an engine kept full from one source of work, each completion checked and
-//! timed.
+//! Requests in flight: an engine kept full from one source of work, each read checked and each
+//! request timed.
 //!
-//! *Owns*: the buffers, which of them are in use, and the clock around each request. *May not
-//! touch*: what is read or written where; a [`Source`] decides that. With the caller's own thread
-//! as engine and a depth of 1 it is a plain loop of calls, so threads and rings use the same code.
+//! *Owns*: the buffers, which of them are in use, their bytes, and the clock around each request.
+//! *May not touch*: what is read or written where; a source decides that, which is a call that
+//! gives the next request, or `None` when there are no more. With the caller's own thread as engine
+//! and a depth of 1 it is a plain loop of calls, so threads and rings use the same code.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use inkstone_host::{LabEngine, LabFile, Usage, monotonic_ns};
+use inkstone_host::{LabEngine, LabFile, monotonic_ns};
 use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, Persist, Request};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
-use crate::result::Histogram;
 use crate::rounds::Turn;
-use crate::stage::{Session, WayError};
+use crate::stage::WayError;
+
+use super::pattern;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,18 +29,6 @@ pub(crate) struct Work {
     pub(crate) write: Option<Persist>,
 }
 
-/// A source of requests, which also gets their completions.
-pub(crate) trait Source {
-    /// The next request, its bytes in `buffer` if it is a write; `None` when there are no more.
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Work>;
-
-    /// Checks a completed request.
-    ///
-    /// # Errors
-    /// The bytes are wrong.
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError>;
-}
-
 /// An engine with its buffers.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -48,7 +37,7 @@ pub(crate) struct Flight {
     buffers: Vec<Option<AlignedBuf>>,
     out: Vec<(Work, u64)>,
     /// From before a request is submitted until it has completed.
-    pub(crate) latency: Recorder,
+    latency: Recorder,
 }
 
 impl Flight {
@@ -72,116 +61,101 @@ impl Flight {
         })
     }
 
-    /// Carries out the requests of `source` until there are no more, or until `end_ns`; returns
-    /// their number.
+    /// Carries out the requests of `next` until there are no more, or the turn's time is over;
+    /// returns their number and their bytes. What is written is the pattern of `seed`, and so must
+    /// be what is read.
     ///
     /// # Errors
     /// The first request that fails or has wrong bytes; the user's wish to stop. The flight must
     /// not be used again then.
     pub(crate) fn run(
         &mut self,
-        session: &Session<'_>,
+        turn: &Turn<'_>,
         file: &Arc<LabFile>,
-        end_ns: u64,
-        source: &mut impl Source,
-    ) -> Result<u64, WayError> {
+        seed: u64,
+        mut next: impl FnMut() -> Option<Work>,
+    ) -> Result<(u64, u64), WayError> {
+        let end_ns = turn.end_ns(monotonic_ns());
         let mut free: Vec<usize> = (0..self.buffers.len()).rev().collect();
         let mut has_more = true;
-        let mut done = 0;
+        let (mut done, mut all_bytes) = (0, 0);
         loop {
             while has_more && let Some(slot) = free.pop() {
-                if session.stop.load(Ordering::Relaxed) {
-                    return Err(WayError::Interrupted);
-                }
-                has_more = monotonic_ns() < end_ns && self.submit(slot, file, source)?;
+                turn.session.check()?;
+                let work = if monotonic_ns() < end_ns { next() } else { None };
+                has_more = work.is_some();
+                work.map_or(Ok(()), |work| self.submit(slot, file, work, seed))?;
             }
-            let Some(completion) = self.engine.complete()? else { return Ok(done) };
+            let Some(completion) = self.engine.complete()? else { return Ok((done, all_bytes)) };
             let slot = completion.token as usize;
-            let (work, begin_ns) = self.out[slot];
+            let (Work { offset, len, write }, begin_ns) = self.out[slot];
             self.latency.record(monotonic_ns() - begin_ns);
             let Some(buffer) = completion.buffer else {
                 return Err(WayError::Invalid("a buffer did not come back from the engine".into()));
             };
             let bytes = completion.result?;
-            if bytes != work.len {
-                let Work { offset, len, .. } = work;
+            if bytes != len {
                 return Err(WayError::Invalid(format!(
                     "{bytes} of {len} bytes at {offset}: the file is short"
                 )));
             }
-            source.done(&work, &buffer[..work.len])?;
+            if write.is_none() {
+                pattern::check(&buffer[..len], offset, seed).map_err(WayError::Invalid)?;
+            }
             self.buffers[slot] = Some(buffer);
             free.push(slot);
-            done += 1;
+            (done, all_bytes) = (done + 1, all_bytes + len as u64);
         }
     }
 
-    /// Submits a request; returns whether there was one.
     fn submit(
         &mut self,
         slot: usize,
         file: &Arc<LabFile>,
-        source: &mut impl Source,
-    ) -> Result<bool, WayError> {
+        work: Work,
+        seed: u64,
+    ) -> Result<(), WayError> {
         let Some(mut buffer) = self.buffers[slot].take() else {
             return Err(WayError::Invalid("a buffer is out that should be free".into()));
         };
-        let Some(work) = source.next(&mut buffer) else {
-            self.buffers[slot] = Some(buffer);
-            return Ok(false);
-        };
         let Work { offset, len, write } = work;
         let operation = match write {
-            Some(persist) => Operation::Write { buffer, len, offset, persist },
+            Some(persist) => {
+                pattern::fill(&mut buffer[..len], offset, seed);
+                Operation::Write { buffer, len, offset, persist }
+            }
             None => Operation::Read { buffer, len, offset, then: None },
         };
         self.out[slot] = (work, monotonic_ns());
-        self.engine.submit(Request { token: slot as u64, file: Arc::clone(file), operation })?;
-        Ok(true)
+        Ok(self.engine.submit(Request { token: slot as u64, file: Arc::clone(file), operation })?)
+    }
+
+    /// Moves the times of its requests to `all`.
+    pub(crate) fn give_times(&mut self, all: &mut Recorder) {
+        all.merge(&self.latency);
+        self.latency.clear();
     }
 }
 
-/// The sum of several flights.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Flown {
-    /// Requests carried out.
-    pub(crate) operations: u64,
-    /// From the common beginning until the last had ended.
-    pub(crate) total_ns: u64,
-    /// What the process used.
-    pub(crate) usage: Usage,
-}
-
 /// Runs each flight on a thread of its own, all at once, until its source has no more requests or
-/// the turn's time is over.
+/// the turn's time is over; returns how many requests there were, and the time until the last had
+/// ended.
 ///
 /// # Errors
 /// As [`Flight::run`]; a thread that cannot be started.
-pub(crate) fn fly<S: Source>(
+pub(crate) fn fly<S: FnMut() -> Option<Work>>(
     flights: &mut [Flight],
     turn: &Turn<'_>,
     file: &Arc<LabFile>,
+    seed: u64,
     source: impl Fn(usize) -> S + Sync,
-) -> Result<Flown, WayError> {
+) -> Result<(u64, u64), WayError> {
     let all = together(flights, |index, flight| {
-        let end_ns = turn.end_ns(monotonic_ns());
-        let done = flight.run(turn.session, file, end_ns, &mut source(index))?;
+        let (done, _) = flight.run(turn, file, seed, source(index))?;
         Ok((done, monotonic_ns()))
     })?;
     let end_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max().unwrap_or(all.begin_ns);
-    Ok(Flown {
-        operations: all.outcomes.iter().map(|(done, _)| done).sum(),
-        total_ns: end_ns.saturating_sub(all.begin_ns),
-        usage: all.usage,
-    })
-}
-
-/// The latencies of all flights.
-pub(crate) fn latency_of(flights: &[Flight]) -> Option<Histogram> {
-    let (first, rest) = flights.split_first()?;
-    let mut all = first.latency.clone();
-    rest.iter().for_each(|flight| all.merge(&flight.latency));
-    Some(all.finish())
+    Ok((all.outcomes.iter().map(|(done, _)| done).sum(), end_ns.saturating_sub(all.begin_ns)))
 }
 
 /// Flights for `count` threads whose engines have `depth` requests in flight each.

@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::writing::{Cache, size_name};
 
-use super::flight::{Flight, Source, Work};
+use super::flight::{Flight, Work};
 use super::pattern;
 use super::scratch::written_file;
 
@@ -305,10 +305,13 @@ impl TakesTurns for Reading {
         let file = Arc::new(turn.session.directory.open(FILE, &how)?);
         let (before, begin_ns) = (process_usage(), monotonic_ns());
         let (reads, bytes) = if let Some(flight) = &mut self.flight {
-            let reading = (self.way.block, self.file_bytes, self.seed);
-            let mut source = Offsets { offsets: offsets.iter(), reading, bytes: 0 };
-            let reads = flight.run(turn.session, &file, turn.end_ns(begin_ns), &mut source)?;
-            (reads, source.bytes)
+            let (block, file_bytes) = (self.way.block as u64, self.file_bytes);
+            let mut offsets = offsets.iter();
+            flight.run(turn, &file, self.seed, || {
+                let offset = *offsets.next()?;
+                let len = (file_bytes - offset).min(block) as usize;
+                Some(Work { offset, len, write: None })
+            })?
         } else {
             // The time includes mapping; unmapping is not needed for the bytes to be there.
             let is_mapped = self.way.access == Access::Mmap;
@@ -324,6 +327,7 @@ impl TakesTurns for Reading {
         };
         let total_ns = monotonic_ns() - begin_ns;
         let used = process_usage().since(&before);
+        self.flight.iter_mut().for_each(|flight| flight.give_times(&mut self.latency));
         let (amount, units) = match self.order {
             ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
             ReadOrder::Random => (reads, reads),
@@ -341,8 +345,7 @@ impl TakesTurns for Reading {
     }
 
     fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        let flight = self.flight.as_ref().map(|flight| &flight.latency);
-        way.latency = Some(flight.unwrap_or(&self.latency).finish());
+        way.latency = Some(self.latency.finish());
     }
 }
 
@@ -382,27 +385,6 @@ pub(super) fn bring(
         format!(", but {resident_pages} of {pages} are in it, by {told_by}")
     });
     Err(WayError::Invalid(format!("all its pages should be {what} memory{told}")))
-}
-
-/// Requests for a flight: each offset once, each read checked.
-struct Offsets<'a> {
-    offsets: std::slice::Iter<'a, u64>,
-    /// Bytes of a piece, of the file; the seed.
-    reading: (usize, u64, u64),
-    bytes: u64,
-}
-
-impl Source for Offsets<'_> {
-    fn next(&mut self, _: &mut [u8]) -> Option<Work> {
-        let offset = *self.offsets.next()?;
-        let (block, file_bytes, _) = self.reading;
-        Some(Work { offset, len: (file_bytes - offset).min(block as u64) as usize, write: None })
-    }
-
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
-        self.bytes += work.len as u64;
-        pattern::check(buffer, work.offset, self.reading.2).map_err(WayError::Invalid)
-    }
 }
 
 /// How many random blocks are read ahead, if they are known beforehand.
