@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{directory, json, refused, run, said, spawn, text};
-use inkstone_host::signal_process;
+use crate::support::{directory, json, refused, run, said, signal, spawn, text, until};
+use inkstone_host::{Mount, signal_process};
+use tempfile::TempDir;
 
 /// A shell that runs this, and ends with the test.
 struct Shell(Child);
@@ -28,12 +29,38 @@ impl Drop for Shell {
     }
 }
 
-fn instances() -> Vec<PathBuf> {
-    let points = inkstone_host::mount_points().expect("mounts");
-    let tracefs = points.into_iter().find(|point| point.file_system == "tracefs");
-    let Some(tracefs) = tracefs else { return Vec::new() };
-    let all = std::fs::read_dir(tracefs.target.join("instances")).into_iter().flatten().flatten();
-    all.map(|entry| entry.path()).collect()
+/// The kernel's tracefs: where it is mounted, or a mount of the test's own.
+struct Tracefs {
+    path: PathBuf,
+    /// The fields go in this order.
+    _mount: Option<Mount>,
+    _directory: TempDir,
+}
+
+impl Tracefs {
+    fn find() -> Self {
+        let directory = directory();
+        let points = inkstone_host::mount_points().expect("mounts");
+        let mounted = points.into_iter().find(|point| point.file_system == "tracefs");
+        let (path, mount) = match mounted {
+            Some(point) => (point.target, None),
+            None => {
+                let mount = Mount::new(Path::new("tracefs"), directory.path(), "tracefs", "");
+                (directory.path().to_path_buf(), Some(mount.expect("mounted")))
+            }
+        };
+        Self { path, _mount: mount, _directory: directory }
+    }
+
+    /// What `tracing_on` says in each instance of this watch.
+    fn of(&self, watch: u32) -> Vec<String> {
+        let mark = format!("-{watch}-");
+        let all = std::fs::read_dir(self.path.join("instances")).expect("instances").flatten();
+        let own = all.filter(|entry| entry.file_name().to_string_lossy().contains(&mark));
+        let on =
+            |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("tracing_on"));
+        own.map(|entry| on(entry).unwrap_or_default().trim().to_owned()).collect()
+    }
 }
 
 #[test]
@@ -97,22 +124,75 @@ fn thousands_of_files_and_one_that_is_renamed() {
 #[test]
 #[ignore = "needs root and tracefs"]
 fn nothing_is_left_and_what_a_kill_left_is_removed() {
-    let directory = directory();
+    let (directory, traces) = (directory(), Tracefs::find());
     let at = directory.path();
     let mut watch = spawn(at, "watch --path . --seconds 600");
     let id = watch.id();
-    let of_it = || {
-        let mark = format!("-{id}-");
-        let name = |path: &PathBuf| format!("{}-", path.display());
-        instances().into_iter().filter(|path| name(path).contains(&mark)).count()
-    };
-    std::thread::sleep(Duration::from_secs(1));
+    until("it traces", || !traces.of(id).is_empty());
     signal_process(id, inkstone_host::Signal::Kill).expect("killed");
     watch.wait().expect("its end");
     let seen = run(at, "watch --path . --seconds 1");
     assert!(seen.status.success(), "{}", said(&seen));
     // This command removed it, or one of another test that began meanwhile.
-    assert_eq!(of_it(), 0);
+    assert_eq!(traces.of(id), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and tracefs"]
+fn ctrl_c_and_ctrl_backslash_leave_no_tracing_on() {
+    let (directory, traces) = (directory(), Tracefs::find());
+    let at = directory.path();
+    for sent in ["-INT", "-QUIT"] {
+        let watch = spawn(at, "watch --path . --seconds 600 --slow 10ms");
+        let id = watch.id();
+        until("it traces", || traces.of(id).contains(&"1".to_owned()));
+        signal(sent, id);
+        let ended = watch.wait_with_output().expect("an end");
+        assert_eq!(ended.status.code(), Some(130), "{sent}: {}", said(&ended));
+        assert_eq!(traces.of(id), Vec::<String>::new(), "{sent}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and tracefs"]
+fn half_a_second_is_watched_for_half_a_second() {
+    let directory = directory();
+    let at = directory.path();
+    let shell = Shell::run(at, "while :; do echo line; sleep 0.05; done >out");
+    let id = shell.0.id();
+    // A busy machine may be late once, and not five times.
+    let pages = (0..5).map(|_| text(&run(at, format!("watch {id} --seconds 0.5").as_str()).stdout));
+    let is_half = |page: &String| {
+        page.contains(", watched for 0.5 s") && page.contains("nothing to be durable in 0.5 s")
+    };
+    let pages: Vec<String> = pages.collect();
+    assert!(pages.iter().any(is_half), "{}", pages.concat());
+}
+
+/// As a container does it: mounts of its own, in which the directory has another name.
+#[test]
+#[ignore = "needs root, tracefs and unshare"]
+fn a_directory_that_a_container_mounts_is_found_by_the_hosts_name() {
+    let directory = directory();
+    let at = directory.path();
+    for made in ["data/below", "other", "inside"] {
+        std::fs::create_dir_all(at.join(made)).expect("a directory");
+    }
+    let writes = "exec 3>>inside/below/log 4>>other/log; touch ready; \
+                  while :; do echo line >&3; echo line >&4; sync inside/below/log other/log; \
+                  sleep 0.02; done";
+    let script = format!("exec unshare -m sh -c 'mount --bind data inside && {writes}'");
+    let _shell = Shell::run(at, &script);
+    until("it is mounted", || at.join("ready").exists());
+    assert!(!at.join("inside/below").exists(), "the mount is the program's own");
+    let seen = run(at, "watch --path data --seconds 2 --json report.json");
+    let page = text(&seen.stdout);
+    assert!(page.contains("each fsync of log pays"), "{page}{}", said(&seen));
+    let report = json(&std::fs::read(at.join("report.json")).expect("the report"));
+    let paths = report["files"].as_array().expect("files").iter();
+    let paths: Vec<&str> = paths.filter_map(|file| file["path"].as_str()).collect();
+    let named = at.canonicalize().expect("its path").join("data/below/log");
+    assert_eq!(paths, [named.to_str().expect("text")], "{page}");
 }
 
 /// Every file that a default run opens for writing, creates, renames or removes, as the kernel saw

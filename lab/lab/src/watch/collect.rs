@@ -65,9 +65,52 @@ const FILES_MAX: usize = 4000;
 /// In `/proc/PID/stat`: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// The directory of a [`Target::Path`], as the host names it, and its identity: a container may
+/// mount it elsewhere.
+struct Below {
+    path: PathBuf,
+    identity: (u64, u64),
+    /// The mounts of this command.
+    mounts: Option<PathBuf>,
+}
+
+impl Below {
+    fn of(target: &Target) -> Option<Self> {
+        let Target::Path(path) = target else { return None };
+        let (path, facts) = (absolute(path), fs::metadata(path).ok()?);
+        Some(Self { path, identity: identity(&facts), mounts: mounts_of("self") })
+    }
+
+    /// The host's path of a file of this process if it is below the directory.
+    fn path_of(&self, process: u32, link: PathBuf) -> Option<PathBuf> {
+        if link.starts_with(&self.path) {
+            return Some(link);
+        }
+        // With the same mounts the kernel shows the path that we would see.
+        if !may_be_a_file(&link) || mounts_of(&process.to_string()) == self.mounts {
+            return None;
+        }
+        let is_it = |at: &Path| {
+            fs::metadata(below_root(process, at)).is_ok_and(|at| identity(&at) == self.identity)
+        };
+        let inside = link.ancestors().skip(1).find(|at| is_it(at))?;
+        Some(self.path.join(link.strip_prefix(inside).ok()?))
+    }
+}
+
+fn identity(facts: &fs::Metadata) -> (u64, u64) {
+    (facts.dev(), facts.ino())
+}
+
+fn mounts_of(process: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
+}
+
 /// A watched program.
 pub struct Watched {
     target: Target,
+    /// Of a directory: only files in it are watched.
+    below: Option<Below>,
     started: SystemTime,
     processes: BTreeMap<u32, Process>,
     recording: Recording,
@@ -104,6 +147,7 @@ impl Watched {
     pub fn start(target: Target) -> Result<Watched, WatchError> {
         let mut warnings: BTreeSet<String> = sweep_trace_instances().into_iter().collect();
         let mut watched = Watched {
+            below: Below::of(&target),
             target,
             started: SystemTime::now(),
             processes: BTreeMap::new(),
@@ -302,17 +346,25 @@ impl Watched {
                 let is_it = |id: u32, stat: &Stat| stat.name == *name || program_of(id) == *name;
                 all.iter().filter(|(id, stat)| is_it(**id, stat)).map(|(&id, _)| id).collect()
             }
-            Target::Path(path) => {
-                let path = absolute(path);
+            Target::Path(_) => {
                 let is_below = |id: u32| {
                     let mut links = numbers_in(&format!("/proc/{id}/fd")).into_iter();
-                    links.any(|number| link_of(id, number).is_some_and(|l| l.starts_with(&path)))
+                    links.any(|number| self.link_below(id, number).is_some())
                 };
                 all.keys().copied().filter(|&id| is_below(id)).collect()
             }
         };
         all.retain(|id, _| kept.contains(id));
         all
+    }
+
+    /// Where a descriptor leads; `None` if the target is a directory and it leads elsewhere.
+    fn link_below(&self, process: u32, number: u32) -> Option<PathBuf> {
+        let link = fs::read_link(format!("/proc/{process}/fd/{number}")).ok()?;
+        match &self.below {
+            Some(below) => below.path_of(process, link),
+            None => Some(link),
+        }
     }
 
     fn look_at_threads(&mut self, process: u32) {
@@ -361,7 +413,7 @@ impl Watched {
         }
         let process = process_of(thread)?;
         let is_it = match &self.target {
-            Target::Path(path) => link_of(process, number)?.starts_with(absolute(path)),
+            Target::Path(_) => self.link_below(process, number).is_some(),
             Target::Process(_) => self.processes.contains_key(&stat_of(process)?.parent),
             Target::Name(_) => false,
         };
@@ -369,14 +421,9 @@ impl Watched {
     }
 
     fn look_at_descriptor(&mut self, process: u32, number: u32) {
-        let Some(link) = link_of(process, number) else { return };
+        let Some(link) = self.link_below(process, number) else { return };
         let is_same = self.links.get(&(process, number)).is_some_and(|(before, _)| *before == link);
         if is_same && self.descriptor_count > MANY || !may_be_a_file(&link) {
-            return;
-        }
-        if let Target::Path(path) = &self.target
-            && !link.starts_with(absolute(path))
-        {
             return;
         }
         let own = PathBuf::from(format!("/proc/{process}/fd/{number}"));
@@ -608,10 +655,6 @@ pub(super) fn process_of(thread: u32) -> Option<u32> {
 fn numbers_in(directory: &str) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn link_of(process: u32, number: u32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{process}/fd/{number}")).ok()
 }
 
 fn may_be_a_file(link: &Path) -> bool {

@@ -233,15 +233,15 @@ fn finding(report: &WatchReport, seen: &Seen, target: &Target, is_all: bool) -> 
         (Some(file), _) => format!("{}.", file.why),
         (None, Target::Path(path)) if seen.processes.is_empty() => {
             format!(
-                "No program had a file below {} open by this name. One in a container has names of \
-                 its own: watch it by its number.",
+                "No program had a file below {} open. One in a container that mounts only a part of \
+                 it has names of its own: watch it by its number.",
                 collect::absolute(path).display()
             )
         }
         (None, _) if seen.processes.is_empty() => "No such process was seen.".into(),
         (None, _) if !is_all => "Whether this program syncs its files could not be seen.".into(),
         (None, _) => format!(
-            "This program asked for nothing to be durable in {:.0} s. What it writes is durable \
+            "This program asked for nothing to be durable in {:.1} s. What it writes is durable \
              when the kernel gets to it: by default within half a minute.",
             report.seconds
         ),
