@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 
-use crate::counters::tick_ns;
 use crate::trace_event::{Call, Comm, RequestFlags, TraceEvent, TraceKind};
 use crate::trace_format::{EventFormat, Field};
 use inkstone_io::DeviceNumber;
@@ -83,13 +82,6 @@ pub(super) const EVENTS: &[EventSpec] = &[
     event("jbd2/jbd2_end_commit", &["dev", "transaction"], |record| {
         let (device, transaction) = (record.device()?, record.number32(1)?);
         Some(TraceKind::JournalCommitEnd { device, transaction })
-    }),
-    event("jbd2/jbd2_run_stats", &["dev", "tid", "running"], |record| {
-        Some(TraceKind::JournalStats {
-            device: record.device()?,
-            transaction: record.number32(1)?,
-            running_ms: ticks_to_ms(record.number(2)?, record.tick_ns),
-        })
     }),
     event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
         let (device, inode) = (Some(record.device()?), record.number(1)?);
@@ -223,7 +215,6 @@ fn write(record: &Record<'_>, bytes: Option<u64>, flags: u32) -> Option<TraceKin
 struct Record<'a> {
     bytes: &'a [u8],
     fields: &'a [Field],
-    tick_ns: u64,
 }
 
 impl Record<'_> {
@@ -244,11 +235,6 @@ impl Record<'_> {
     }
 }
 
-/// The event file prints milliseconds, but the field in the buffer is in ticks (jiffies).
-fn ticks_to_ms(ticks: u64, tick_ns: u64) -> u64 {
-    ticks.saturating_mul(tick_ns) / 1_000_000
-}
-
 /// The result of decoding an event's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
@@ -264,7 +250,6 @@ pub(super) struct Decoder {
     known: HashMap<u16, (&'static EventSpec, Vec<Field>)>,
     common_type: Field,
     common_pid: Field,
-    tick_ns: u64,
 }
 
 impl Decoder {
@@ -274,7 +259,6 @@ impl Decoder {
             known: HashMap::new(),
             common_type: first.field("common_type")?,
             common_pid: first.field("common_pid")?,
-            tick_ns: tick_ns(),
         })
     }
 
@@ -297,7 +281,7 @@ impl Decoder {
         };
         let known = u16::try_from(id).ok().and_then(|id| self.known.get(&id));
         let Some((spec, fields)) = known else { return Decoded::NotOurs };
-        let record = Record { bytes, fields, tick_ns: self.tick_ns };
+        let record = Record { bytes, fields };
         match (spec.decode)(&record) {
             Some(what) => Decoded::Event(TraceEvent { time_ns, tid, what }),
             None => Decoded::Damaged,
@@ -354,6 +338,5 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decoder.decode(5, &bytes[..length]), Decoded::Damaged, "{length}");
         }
-        assert_eq!(ticks_to_ms(3, 4_000_000), 12);
     }
 }

@@ -61,14 +61,6 @@ pub enum TraceKind {
     JournalCommitStart { device: DeviceNumber, transaction: u32 },
     /// ext4's journal has written it.
     JournalCommitEnd { device: DeviceNumber, transaction: u32 },
-    /// How old that transaction was.
-    JournalStats {
-        device: DeviceNumber,
-        transaction: u32,
-        /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of
-        /// 1000 / HZ).
-        running_ms: u64,
-    },
     /// xfs wants its log on the device.
     XfsLogForce { device: DeviceNumber },
     /// A file system begins to sync a file, whoever asked.
@@ -190,13 +182,9 @@ pub enum RequestOp {
     Read,
     /// `F`: the device's cache is written to its medium.
     Flush,
-    /// `D`.
+    /// `D`, `DE`.
     Discard,
-    /// `DE`.
-    SecureErase,
-    /// `Z` and a second letter: a command of a zoned device.
-    Zone,
-    /// `N`: everything else; on an ordinary disk that is zeroing (WRITE_ZEROES).
+    /// Everything else; on an ordinary disk that is zeroing (`N`, WRITE_ZEROES).
     Other,
 }
 
@@ -209,14 +197,10 @@ pub struct RequestFlags {
     pub preflush: bool,
     /// Complete only when on the medium.
     pub fua: bool,
-    /// Read ahead of a reader.
-    pub readahead: bool,
     /// A thread waits for it.
     pub sync: bool,
     /// The file system's metadata.
     pub meta: bool,
-    /// All or nothing.
-    pub atomic: bool,
 }
 
 impl RequestFlags {
@@ -229,28 +213,14 @@ impl RequestFlags {
         let preflush = matches!(rwbs, [b'F', b'W' | b'R' | b'D' | b'F' | b'Z' | b'N', ..]);
         let rest = if preflush { rwbs.get(1..).unwrap_or_default() } else { rwbs };
         let (op, letters) = match rest {
-            [b'D', b'E', letters @ ..] => (RequestOp::SecureErase, letters),
-            // Resetting all zones has a third letter.
-            [b'Z', b'R', b'A', letters @ ..] => (RequestOp::Zone, letters),
-            [b'Z', _, letters @ ..] => (RequestOp::Zone, letters),
-            [b'Z'] => (RequestOp::Zone, &[][..]),
             [b'D', letters @ ..] => (RequestOp::Discard, letters),
             [b'W', letters @ ..] => (RequestOp::Write, letters),
             [b'R', letters @ ..] => (RequestOp::Read, letters),
             [b'F', letters @ ..] => (RequestOp::Flush, letters),
-            [b'N', letters @ ..] => (RequestOp::Other, letters),
             letters => (RequestOp::Other, letters),
         };
         let has = |letter: u8| letters.contains(&letter);
-        RequestFlags {
-            op,
-            preflush,
-            fua: has(b'F'),
-            readahead: has(b'A'),
-            sync: has(b'S'),
-            meta: has(b'M'),
-            atomic: has(b'U'),
-        }
+        RequestFlags { op, preflush, fua: has(b'F'), sync: has(b'S'), meta: has(b'M') }
     }
 
     /// Whether a request of `sectors` sectors moves no data and only flushes the device's cache.
@@ -266,36 +236,30 @@ mod tests {
     #[test]
     fn rwbs_letters() {
         use RequestOp::*;
-        // Text, operation, and of P(reflush) F(ua) A S M U those that are set.
+        // Text, operation, and of P(reflush) F(ua) S M those that are set.
         let table: &[(&str, RequestOp, &str)] = &[
             ("WSM", Write, "SM"),
-            ("WFSU", Write, "FSU"),
+            ("WFSU", Write, "FS"),
             ("FW", Write, "P"),
-            ("FWFASMU", Write, "PFASMU"),
-            ("RA", Read, "A"),
+            ("FWFASMU", Write, "PFSM"),
+            ("RA", Read, ""),
             ("FR", Read, "P"),
             ("F", Flush, ""),
             ("FF", Flush, "P"),
             ("FS", Flush, "S"),
             ("FFF", Flush, "PF"),
             ("DF", Discard, "F"),
-            ("DES", SecureErase, "S"),
-            ("FDE", SecureErase, "P"),
+            ("DES", Discard, "S"),
             ("FN", Other, "P"),
-            ("ZAFS", Zone, "FS"),
-            ("ZRAS", Zone, "S"),
-            ("ZR", Zone, ""),
-            ("Z", Zone, ""),
-            ("FZA", Zone, "P"),
+            ("ZAFS", Other, "FS"),
             ("", Other, ""),
             ("WSx", Write, "S"),
         ];
         for (text, op, set) in table {
             let flags = RequestFlags::parse(text.as_bytes());
-            let is =
-                [flags.preflush, flags.fua, flags.readahead, flags.sync, flags.meta, flags.atomic];
+            let is = [flags.preflush, flags.fua, flags.sync, flags.meta];
             let found: String =
-                "PFASMU".chars().zip(is).filter(|(_, is)| *is).map(|(letter, _)| letter).collect();
+                "PFSM".chars().zip(is).filter(|(_, is)| *is).map(|(letter, _)| letter).collect();
             assert_eq!((flags.op, found.as_str()), (*op, *set), "{text}");
         }
         let pure =

@@ -118,7 +118,6 @@ pub(crate) struct Transaction {
     number: u32,
     start_ns: u64,
     end_ns: u64,
-    running_ms: Option<u64>,
     /// The flushes that the journal's thread asked for, with their disks.
     asked: Vec<(u64, usize)>,
 }
@@ -180,7 +179,6 @@ impl<'a> Attribution<'a> {
                     number: transaction,
                     start_ns: time_ns,
                     end_ns: u64::MAX,
-                    running_ms: None,
                     asked: Vec::new(),
                 });
             }
@@ -188,11 +186,6 @@ impl<'a> Attribution<'a> {
                 self.writes.remove(&thread);
                 if let Some(found) = self.transaction(device, transaction) {
                     found.end_ns = time_ns;
-                }
-            }
-            TraceKind::JournalStats { device, transaction, running_ms } => {
-                if let Some(found) = self.transaction(device, transaction) {
-                    found.running_ms = Some(running_ms);
                 }
             }
             TraceKind::Pause { .. } => self.writes.clear(),
@@ -478,19 +471,6 @@ impl Attributed<'_> {
     fn with_flushes(&self, writes: &[usize]) -> Vec<usize> {
         let flushes = writes.iter().flat_map(|&at| self.around(at));
         writes.iter().copied().chain(flushes).collect()
-    }
-
-    /// Whether a write to the journal is of a transaction that the journal's timer committed.
-    pub(crate) fn is_timers(&self, request: &DeviceRequest) -> bool {
-        let layer = &self.case.layers[request.layer];
-        let all = &self.by_layer[request.layer];
-        let begun = all.partition_point(|&at| self.transactions[at].start_ns <= request.issue_ns);
-        let of_it = begun.checked_sub(1).map(|at| &self.transactions[all[at]]);
-        match of_it.filter(|one| request.issue_ns <= one.end_ns) {
-            Some(one) => one.running_ms.is_some_and(|ms| ms >= layer.journal_interval_ms),
-            // Nobody here forced xfs's log.
-            None => layer.file_system == "xfs",
-        }
     }
 }
 

@@ -4,8 +4,7 @@
 //! a request was (`attribution`), the rule of coverage (`durable`).
 //!
 //! What the attribution gives to a commit is that. Of the rest a write is, in this order: the
-//! journal's, if it lies in the journal's area: its timer's, or another's; data, if it lies on the
-//! file's blocks; metadata, if the whole file system is ours; another process's, if that process
+//! journal's, if it lies in the journal's area; data, if it lies on the file's blocks; metadata, if the whole file system is ours; another process's, if that process
 //! submitted it; otherwise (a kernel thread's) unattributed, and printed. A flush is ours if the
 //! file system is ours. Requests of other processes are always counted separately. Commits that
 //! cost less than one flush or FUA write of ours each are not called durable, even where flushes
@@ -217,19 +216,13 @@ impl Whole<'_> {
             (_, RequestOp::Read) if is_data => Kind::DataRead,
             (_, RequestOp::Read) if is_known => Kind::OtherRead,
             (_, RequestOp::Read) => Kind::ForeignRead,
-            (_, RequestOp::Write) if request.is_journal(layer) => {
-                match self.found.is_timers(request) {
-                    true => Kind::TimerJournalWrite,
-                    false => Kind::OtherJournalWrite,
-                }
-            }
+            (_, RequestOp::Write) if request.is_journal(layer) => Kind::OtherJournalWrite,
             (_, RequestOp::Write) if is_data => Kind::DataWrite,
             (_, RequestOp::Write) if is_known => Kind::MetadataWrite,
             (_, RequestOp::Write) if !is_kernels(&request.comm) => Kind::ForeignWrite,
             // On a shared disk the kernel writes the metadata of all processes.
             (_, RequestOp::Write) => Kind::UnattributedWrite,
-            (_, RequestOp::Discard | RequestOp::SecureErase) if is_known => Kind::Discard,
-            _ if is_known => Kind::Zeroing,
+            _ if is_known => Kind::Discard,
             _ => Kind::ForeignOther,
         }
     }

@@ -72,16 +72,11 @@ pub struct Layer {
     pub journals_data: bool,
     /// Whether the mount makes syncs reach the medium.
     pub has_barriers: bool,
-    /// ext4: after how long the journal commits by itself, in milliseconds.
-    pub journal_interval_ms: u64,
     /// Whether only this process has files on the file system, so that everything on it is ours.
     pub private: bool,
     /// What could not be found out.
     pub notes: Vec<String>,
 }
-
-/// ext4's and btrfs's own default is five and thirty seconds; ext4's matters here.
-const JOURNAL_INTERVAL_MS: u64 = 5000;
 
 impl Layer {
     /// The devices that hold `capabilities.directory`; `None` if there is no block device.
@@ -95,7 +90,6 @@ impl Layer {
             target: capabilities.mount.target.clone(),
             has_barriers: capabilities.mount.barriers != Barriers::Off,
             journals_data: has("data=journal"),
-            journal_interval_ms: journal_interval_ms(&options),
             disks: vec![disk(device)],
             file_system,
             ..Self::default()
@@ -263,22 +257,9 @@ fn shifted(ranges: Vec<Range<u64>>, by_bytes: u64) -> Vec<Range<u64>> {
     ranges.into_iter().map(|range| range.start + by_bytes..range.end + by_bytes).collect()
 }
 
-fn journal_interval_ms(options: &str) -> u64 {
-    let seconds =
-        options.split(',').find_map(|option| option.strip_prefix("commit=")?.parse::<u64>().ok());
-    seconds.filter(|&seconds| seconds > 0).map_or(JOURNAL_INTERVAL_MS, |seconds| seconds * 1000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_journals_interval_is_a_mount_option() {
-        assert_eq!(journal_interval_ms("rw,relatime"), 5000);
-        assert_eq!(journal_interval_ms("rw,commit=30,data=ordered"), 30_000);
-        assert_eq!(journal_interval_ms("commit=0"), 5000);
-    }
 
     #[test]
     fn ranges_overlap_or_do_not() {

@@ -246,7 +246,6 @@ pub(crate) mod tests {
             log: std::iter::once(1_000_000 * 512..1_000_100 * 512).collect(),
             has_journal: true,
             has_barriers: true,
-            journal_interval_ms: 5000,
             ..Layer::default()
         }
     }

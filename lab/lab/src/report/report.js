@@ -448,10 +448,8 @@ function speedupFigure({ shown, ways, best, classes }) {
 const KINDS = [
   ["k-data", "data-write"],
   ["k-journal", "journal-write"],
-  ["k-timer", "timer-journal-write"],
   ["k-otherjournal", "other-journal-write"],
   ["k-metadata", "metadata-write"],
-  ["k-zeroing", "zeroing"],
   ["k-discard", "discard"],
   ["k-other", "unattributed-write"],
   ["k-read", "data-read"],

@@ -69,15 +69,14 @@ pub enum Kind {
     DataWrite,
     /// The journal or log, for a transaction that a commit waited for.
     JournalWrite,
-    /// The same, started by a timer.
-    TimerJournalWrite,
-    /// The same for transactions that neither a timer nor one of our commits started.
+    /// The same for transactions that none of our commits waited for: the journal's timer or
+    /// somebody else started them.
+    #[serde(alias = "timer-journal-write")]
     OtherJournalWrite,
     /// Metadata outside the journal.
     MetadataWrite,
-    /// A zeroing command.
-    Zeroing,
-    /// A discard.
+    /// A discard, or a zeroing command.
+    #[serde(alias = "zeroing")]
     Discard,
     /// A write by the kernel, of unknown origin.
     UnattributedWrite,
@@ -99,13 +98,11 @@ pub enum Kind {
 
 impl Kind {
     /// In the order in which a bill lists them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 13] = [
         Self::DataWrite,
         Self::JournalWrite,
-        Self::TimerJournalWrite,
         Self::OtherJournalWrite,
         Self::MetadataWrite,
-        Self::Zeroing,
         Self::Discard,
         Self::UnattributedWrite,
         Self::ForeignWrite,
@@ -122,11 +119,9 @@ impl Kind {
         match self {
             Self::DataWrite => "data write",
             Self::JournalWrite => "journal write",
-            Self::TimerJournalWrite => "journal write (timer)",
-            Self::OtherJournalWrite => "journal write (other)",
+            Self::OtherJournalWrite => "journal write that no commit waited for",
             Self::MetadataWrite => "metadata write",
-            Self::Zeroing => "zeroing",
-            Self::Discard => "discard",
+            Self::Discard => "discard or zeroing",
             Self::UnattributedWrite => "unattributed write",
             Self::ForeignWrite => "write of another process",
             Self::ForeignOther => "discard or zeroing for others",

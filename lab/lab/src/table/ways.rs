@@ -135,7 +135,7 @@ fn own_layer(way: &Way) -> Option<(&Bill, &LayerBill)> {
 
 /// Our writes that are neither the file's data nor the journal's.
 fn other_writes(layer: &LayerBill) -> Tally {
-    layer.of(&[Kind::MetadataWrite, Kind::Zeroing, Kind::Discard])
+    layer.of(&[Kind::MetadataWrite, Kind::Discard])
 }
 
 /// The journal's writes. On a shared file system those that no commit of ours waited for are in the
@@ -143,7 +143,7 @@ fn other_writes(layer: &LayerBill) -> Tally {
 fn journal_writes(layer: &LayerBill) -> Tally {
     match layer.shared {
         true => layer.of(&[Kind::JournalWrite]),
-        false => layer.of(&[Kind::JournalWrite, Kind::TimerJournalWrite, Kind::OtherJournalWrite]),
+        false => layer.of(&[Kind::JournalWrite, Kind::OtherJournalWrite]),
     }
 }
 
@@ -182,7 +182,7 @@ fn bills(table: &Table, grid: &mut Grid) {
     column("data", 5, |layer| layer.count(Kind::DataWrite));
     column("journal", 6, |layer| journal_writes(layer).requests);
     column("metadata", 28, |layer| layer.count(Kind::MetadataWrite));
-    column("discards", 33, |layer| layer.of(&[Kind::Zeroing, Kind::Discard]).requests);
+    column("discards", 33, |layer| layer.count(Kind::Discard));
     column("reads", 32, |layer| layer.of(&[Kind::DataRead, Kind::OtherRead]).requests);
     column("flush", 4, |layer| layer.count(Kind::Flush));
     if table.ways.iter().filter_map(own_layer).any(|(_, layer)| layer.fua_writes > 0) {

@@ -18,11 +18,6 @@ fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
     TraceEvent { time_ns, tid: 77, what }
 }
 
-fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
-    let what = TraceKind::JournalStats { device: DISK, transaction, running_ms };
-    TraceEvent { time_ns, tid: 77, what }
-}
-
 fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
     let commits: Vec<_> =
         acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
@@ -73,24 +68,24 @@ fn durable_commits(durable: &DurableFinding) -> Option<u64> {
     if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
 }
 
-/// One that ends within a commit is caused by it, unless it ran so long that its timer had it
-/// begin; one that outlives the commit is somebody else's.
+/// One that ends within a commit that waited is caused by it; one for which no commit waited is
+/// not.
 #[test]
-fn a_transaction_is_of_its_commit_or_its_timers_or_somebody_elses() {
-    use Kind::{JournalWrite, OtherJournalWrite, TimerJournalWrite};
-    for (end_ns, running_ms, waits, kind) in [
-        (125, 4, true, JournalWrite),
-        (125, 5004, false, TimerJournalWrite),
-        (200, 12, false, OtherJournalWrite),
+fn a_transaction_is_of_its_commit_or_of_none() {
+    use Kind::{JournalWrite, OtherJournalWrite};
+    for (end_ns, waits, kind) in [
+        (125, true, JournalWrite),
+        (125, false, OtherJournalWrite),
+        (200, false, OtherJournalWrite),
     ] {
         let mut events =
             vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
         // A sync that waits for the journal sends no flush of its own.
         let is_there = |event: &TraceEvent| !waits || event.tid != ME || event.time_ns < 111;
         events.extend(data_and_flush().into_iter().filter(is_there));
-        events.extend([journal(end_ns, 9, false), stats(end_ns, 9, running_ms)]);
+        events.push(journal(end_ns, 9, false));
         let (bill, durable) = bill_of(events, &[(90, 130)]);
-        let all = bill.of(&[JournalWrite, TimerJournalWrite, OtherJournalWrite]);
+        let all = bill.of(&[JournalWrite, OtherJournalWrite]);
         let one = Tally { requests: 1, bytes: 8192 };
         assert_eq!((bill.of(&[kind]), all), (one, one), "{kind:?}");
         // What nobody waited for is nothing that was acknowledged.
