@@ -39,11 +39,10 @@ const FOLDER: &str = "text";
 /// A name, and how it is opened in a folder.
 type LineWay = (&'static str, fn(&Path) -> Result<Writer, WayError>);
 
-/// The ways of writing lines. A system call for each line, under a lock; a copy under a lock, where
-/// the thread that finds the buffer full writes it; the text log; multiples of 4,096 bytes over
+/// The ways of writing lines. A copy under a lock, where the thread that finds the buffer full writes
+/// it; the text log; multiples of 4,096 bytes over
 /// written files, the oldest first.
-const LINE_WAYS: [LineWay; 4] = [
-    ("Mutex<File>", |folder| Ok(Writer::File(Mutex::new(made(folder)?)))),
+const LINE_WAYS: [LineWay; 3] = [
     ("Mutex<BufWriter>", |folder| Ok(Writer::Buffered(Mutex::new(BufWriter::new(made(folder)?))))),
     ("LogWriter", |folder| {
         let (log, guard) = LogWriter::builder(folder.join(FILE)).open()?;
@@ -51,7 +50,7 @@ const LINE_WAYS: [LineWay; 4] = [
     }),
     ("as article 1 practises it", |folder| Writer::practice(folder, AS_THE_TEXT_LOG)),
 ];
-const BASELINE: &str = LINE_WAYS[1].0;
+const BASELINE: &str = LINE_WAYS[0].0;
 const FILE: &str = "lines.log";
 
 fn made(folder: &Path) -> Result<File, WayError> {
@@ -61,7 +60,6 @@ fn made(folder: &Path) -> Result<File, WayError> {
 
 /// An open way, shared by all threads. Lines of different threads never mix.
 enum Writer {
-    File(Mutex<File>),
     Buffered(Mutex<BufWriter<File>>),
     Log(LogWriter, Guard),
     Practice(Practice),
@@ -77,7 +75,6 @@ impl Writer {
     #[inline]
     fn put(&self, line: &[u8]) -> io::Result<()> {
         match self {
-            Self::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line),
             Self::Buffered(file) => {
                 file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line)
             }
@@ -93,7 +90,6 @@ impl Writer {
     /// longer have all of them.
     fn close(self) -> io::Result<Option<u64>> {
         match self {
-            Self::File(_) => Ok(None),
             Self::Buffered(file) => {
                 file.into_inner().unwrap_or_else(PoisonError::into_inner).flush().map(|()| None)
             }

@@ -5,15 +5,16 @@
 //! *May not touch*: writing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use inkstone_host::{Advice, LabFile, monotonic_ns, process_usage};
 use inkstone_io::{Access, AlignedBuf, DioAlignment, EngineKind, File, OpenFile, Residency};
 
 use crate::histogram::Recorder;
-use crate::result::{Table, Unit, Way, figure};
-use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
+use crate::result::{Table, Unit, figure};
+use crate::rounds::{
+    Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, timed, usage_figures,
+};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::writing::{Cache, size_name};
@@ -153,8 +154,8 @@ fn one(
     let running = ways.iter().map(|&way| {
         let is_direct = way.access == Access::Direct;
         let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
-        let work = can.and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
-        Running::new(way.name, work)
+        let reading = Reading { way, order, cache, file_bytes, seed: pace.seed };
+        Running::new(way.name, can.and_then(|()| reading.work()))
     });
     let running = running.collect();
     let size = size_name(file_bytes);
@@ -190,6 +191,7 @@ pub(super) fn can_direct(site: &Site) -> Result<(), WayError> {
 }
 
 /// One way of reading one file.
+#[derive(Clone, Copy)]
 struct Reading {
     way: Reader,
     order: ReadOrder,
@@ -197,21 +199,13 @@ struct Reading {
     file_bytes: u64,
     /// The seed of the written bytes.
     seed: u64,
-    flight: Option<Flight>,
-    latency: Recorder,
 }
 
 impl Reading {
-    fn new(
-        way: Reader,
-        order: ReadOrder,
-        cache: Cache,
-        file_bytes: u64,
-        seed: u64,
-    ) -> Result<Self, WayError> {
-        let open = |(kind, depth)| Flight::new(kind, depth, way.block);
-        let flight = way.flight.map(open).transpose()?;
-        Ok(Self { way, order, cache, file_bytes, seed, flight, latency: Recorder::new() })
+    fn work<'a>(self) -> Result<impl TakesTurns + 'a, WayError> {
+        let open = |(kind, depth)| Flight::new(kind, depth, self.way.block);
+        let mut flight = self.way.flight.map(open).transpose()?;
+        Ok(timed(move |turn, latency| self.turn(turn, flight.as_mut(), latency)))
     }
 
     /// Where to read, in order; the last piece of a file may be shorter.
@@ -230,10 +224,11 @@ impl Reading {
     /// Reads one piece after the other until the time is over; returns the number of reads and of
     /// bytes.
     fn one_by_one(
-        &mut self,
+        &self,
         turn: &Turn<'_>,
         file: &LabFile,
         offsets: &[u64],
+        latency: &mut Recorder,
     ) -> Result<(u64, u64), WayError> {
         let mut buffer = AlignedBuf::zeroed(self.way.block);
         let mut asked = 0;
@@ -241,9 +236,7 @@ impl Reading {
         let mut start_ns = monotonic_ns();
         let end_ns = turn.end_ns(start_ns);
         for (index, &offset) in offsets.iter().enumerate() {
-            if turn.session.stop.load(Ordering::Relaxed) {
-                return Err(WayError::Interrupted);
-            }
+            turn.session.check()?;
             if start_ns >= end_ns {
                 break;
             }
@@ -261,7 +254,7 @@ impl Reading {
                 )));
             }
             let now_ns = monotonic_ns();
-            self.latency.record(now_ns - start_ns);
+            latency.record(now_ns - start_ns);
             pattern::check(piece, offset, self.seed).map_err(WayError::Invalid)?;
             (reads, bytes) = (reads + 1, bytes + len as u64);
             start_ns = monotonic_ns();
@@ -295,16 +288,19 @@ impl Reading {
         }
         Ok(())
     }
-}
 
-impl TakesTurns for Reading {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+    fn turn(
+        &self,
+        turn: &Turn<'_>,
+        mut flight: Option<&mut Flight>,
+        latency: &mut Recorder,
+    ) -> Result<Sample, WayError> {
         let residency = bring(turn.session, FILE, self.cache)?;
         let offsets = self.offsets(turn.seed);
         let how = OpenFile::existing().access(self.way.access);
         let file = Arc::new(turn.session.directory.open(FILE, &how)?);
         let (before, begin_ns) = (process_usage(), monotonic_ns());
-        let (reads, bytes) = if let Some(flight) = &mut self.flight {
+        let (reads, bytes) = if let Some(flight) = flight.as_deref_mut() {
             let (block, file_bytes) = (self.way.block as u64, self.file_bytes);
             let mut offsets = offsets.iter();
             flight.run(turn, &file, self.seed, || {
@@ -323,29 +319,23 @@ impl TakesTurns for Reading {
                 Some(advice) => file.advise(advice)?,
                 None => {}
             }
-            self.one_by_one(turn, &file, &offsets)?
+            self.one_by_one(turn, &file, &offsets, latency)?
         };
         let total_ns = monotonic_ns() - begin_ns;
         let used = process_usage().since(&before);
-        self.flight.iter_mut().for_each(|flight| flight.give_times(&mut self.latency));
-        let (amount, units) = match self.order {
-            ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
-            ReadOrder::Random => (reads, reads),
-        };
+        flight.into_iter().for_each(|flight| flight.give_times(latency));
         let resident = residency.resident_pages as f64 / residency.pages.max(1) as f64;
         let mut figures = vec![figure("resident before", Unit::Percent, 100.0 * resident)];
-        let (each, ns) = match self.order {
-            ReadOrder::Sequential => (Unit::PerMib, Unit::NsPerMib),
-            ReadOrder::Random => (Unit::PerOp, Unit::NsPerOp),
+        let (amount, units, each, ns) = match self.order {
+            ReadOrder::Sequential => {
+                (bytes, bytes.div_ceil(LARGE as u64), Unit::PerMib, Unit::NsPerMib)
+            }
+            ReadOrder::Random => (reads, reads, Unit::PerOp, Unit::NsPerOp),
         };
         figures.extend(usage_figures(&used, units, each, ns));
         let faults = (used.minor_faults + used.major_faults) as f64 / units.max(1) as f64;
         figures.push(figure("page faults", each, faults));
         Ok(Sample::of(amount, total_ns).with(figures))
-    }
-
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = Some(self.latency.finish());
     }
 }
 

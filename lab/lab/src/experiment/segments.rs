@@ -128,15 +128,10 @@ fn strip_words() -> String {
     )
 }
 
-/// A job of the helper thread: fill a new file with zeros and say when it is done, or remove one.
-enum Job {
-    Prepare,
-    Remove(String),
-}
-
-/// The writer's side of the helper thread.
+/// The writer's side of the helper thread: the segments that are not needed any more, and whether
+/// the next one is ready.
 struct Helper {
-    jobs: Sender<Job>,
+    old: Sender<String>,
     ready: Receiver<Result<(), WayError>>,
 }
 
@@ -201,11 +196,8 @@ impl Writer {
         let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
         let file = session.directory.open(&name, &how.access(self.access))?;
         session.directory.sync()?;
-        if self.next == Next::Ahead {
-            helper.jobs.send(Job::Prepare).map_err(|_| gone())?;
-        }
         if self.next != Next::Recycle {
-            helper.jobs.send(Job::Remove(segment(number - LIVE))).map_err(|_| gone())?;
+            helper.old.send(segment(number - LIVE)).map_err(|_| gone())?;
         }
         Ok(file)
     }
@@ -244,7 +236,7 @@ impl Writer {
         for number in 0..LIVE {
             drop(written_file(session, &segment(number), bytes, access, 1)?);
         }
-        let ((jobs, to_do), (done, ready)) = (channel::<Job>(), channel());
+        let ((old, to_remove), (done, ready)) = (channel::<String>(), channel());
         if self.next == Next::Ahead {
             // Before the clock starts, the first one is ready, as every later one should be.
             prepare(session, PREPARED, access, bytes)?;
@@ -252,10 +244,18 @@ impl Writer {
         }
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(move || help(session, &to_do, &done, access, bytes));
+            scope.spawn(move || {
+                for old in to_remove {
+                    // A turn that has ended no longer receives, and removes what is left.
+                    if self.next == Next::Ahead {
+                        drop(done.send(prepare(session, PREPARED, access, bytes)));
+                    }
+                    drop(session.directory.remove(&old));
+                }
+            });
             let neighbour = self.beside.then(|| scope.spawn(|| disturb(session, &stop)));
-            // The helper ends when the channel of jobs is closed.
-            let counted = self.run(turn, &Helper { jobs, ready });
+            // The helper ends when its channel is closed.
+            let counted = self.run(turn, &Helper { old, ready });
             stop.store(true, Ordering::Relaxed);
             let gone = |_| WayError::Invalid("the neighbour's thread panicked".into());
             neighbour.map_or(Ok(Ok(())), |thread| thread.join()).map_err(gone)??;
@@ -300,24 +300,6 @@ impl TakesTurns for Writer {
     fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
         way.latency = Some(self.latency.finish());
         way.facts = vec![("strip".into(), std::mem::take(&mut self.strip))];
-    }
-}
-
-/// The helper thread; it runs until the channel of jobs is closed.
-fn help(
-    session: &Session<'_>,
-    to_do: &Receiver<Job>,
-    done: &Sender<Result<(), WayError>>,
-    access: Access,
-    bytes: u64,
-) {
-    for job in to_do {
-        match job {
-            // A turn that has ended no longer receives.
-            Job::Prepare => drop(done.send(prepare(session, PREPARED, access, bytes))),
-            // The end of the turn removes what could not be removed here.
-            Job::Remove(name) => drop(session.directory.remove(&name)),
-        }
     }
 }
 

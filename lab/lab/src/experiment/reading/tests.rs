@@ -15,65 +15,6 @@ fn on_disk(test: impl FnOnce(&Session<'_>)) {
     test(&Session { directory: &files, stop: &stop, device: None });
 }
 
-/// Not a multiple of the large pieces: the last one is short.
-const BYTES: u64 = (2 << 20) + (12 << 10);
-
-#[test]
-fn every_way_reads_every_byte_once() {
-    on_disk(|session| {
-        drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
-        for order in [ReadOrder::Sequential, ReadOrder::Random] {
-            for way in ways(order) {
-                let mut work = match Reading::new(way, order, Cache::Warm, BYTES, 3) {
-                    Ok(work) => work,
-                    Err(error) => {
-                        not_run(way.name, &error.to_string());
-                        continue;
-                    }
-                };
-                let turn = Turn { session, time: Duration::MAX, seed: 9 };
-                let sample =
-                    work.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
-                let blocks = BYTES / BLOCK as u64;
-                let wanted = if order == ReadOrder::Random { blocks } else { BYTES };
-                assert_eq!(sample.amount, wanted, "{}", way.name);
-                assert!(
-                    sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0)
-                );
-            }
-        }
-    });
-}
-
-#[test]
-fn two_swapped_blocks_end_every_way() {
-    on_disk(|session| {
-        let file = written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written");
-        let mut blocks = [[0; BLOCK]; 2];
-        for (block, number) in blocks.iter_mut().zip([7, 300]) {
-            file.read_at(block, number * BLOCK as u64).expect("read");
-        }
-        for (block, number) in blocks.iter().zip([300, 7]) {
-            file.write_at(block, number * BLOCK as u64).expect("written");
-        }
-        file.sync(inkstone_io::SyncKind::All).expect("synced");
-        for order in [ReadOrder::Sequential, ReadOrder::Random] {
-            for way in ways(order) {
-                let Ok(mut work) = Reading::new(way, order, Cache::Warm, BYTES, 3) else {
-                    continue;
-                };
-                let turn = Turn { session, time: Duration::MAX, seed: 9 };
-                let said = work.turn(&turn).expect_err(way.name).to_string();
-                assert!(
-                    said.contains("byte 28673 ") || said.contains("byte 1228801 "),
-                    "{}: {said}",
-                    way.name
-                );
-            }
-        }
-    });
-}
-
 #[test]
 fn a_file_that_cannot_be_cold_is_refused() {
     on_disk(|session| {
@@ -95,18 +36,22 @@ fn a_file_that_cannot_be_cold_is_refused() {
     });
 }
 
+/// Not a multiple of the large pieces: the last one is short.
+const BYTES: u64 = (2 << 20) + (12 << 10);
+
+/// Each byte that is read is checked by its way, and the pages by the kernel.
 #[test]
-fn reads_are_proved_cold_and_warm() {
+fn every_way_reads_every_byte_once_cold_and_warm() {
     let names = TABLES.map(|(name, ..)| name);
-    for one in check(&read(256 << 10), &names) {
-        let wanted = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
+    for one in check(&read(BYTES), &names) {
+        let resident = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
+        let (all, each, ns) = match one.unit {
+            Unit::BytesPerS => (BYTES, Unit::PerMib, Unit::NsPerMib),
+            _ => (BYTES / BLOCK as u64, Unit::PerOp, Unit::NsPerOp),
+        };
         for way in one.ways.iter().filter(|way| way.is_measured()) {
-            let resident = way.figure("resident before");
-            assert_eq!(resident, Some(wanted), "{}: {}", one.name, way.name);
-            let (each, ns) = match one.unit {
-                Unit::BytesPerS => (Unit::PerMib, Unit::NsPerMib),
-                _ => (Unit::PerOp, Unit::NsPerOp),
-            };
+            assert_eq!(way.figure("resident before"), Some(resident), "{}: {}", one.name, way.name);
+            assert!(way.rounds.iter().all(|round| round.commits == all), "{way:?}");
             for figure in way.figures.iter().filter(|figure| figure.unit != Unit::Percent) {
                 assert!([each, ns].contains(&figure.unit), "{}: {figure:?}", one.name);
             }
