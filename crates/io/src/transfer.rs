@@ -1,28 +1,13 @@
 //! `EINTR` and short transfers, in one place: what to do after the kernel has answered one attempt.
 //!
-//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each
-//! make the attempts in their own way and ask this state machine for the next step.
+//! *Owns*: the decision. *May not touch*: files; each kind of file makes its own attempts.
 
 use std::io;
 
-/// How far a transfer of a known length has come.
+/// A transfer of a known length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
-    done: usize,
     len: usize,
-}
-
-/// What to do next.
-#[derive(Debug)]
-pub enum Next {
-    /// Attempt the rest: bytes `done..len`.
-    Again,
-    /// All bytes were transferred.
-    Done,
-    /// A read met the end of the file here.
-    End,
-    /// Stop with this error.
-    Fail(io::Error),
 }
 
 /// Which way the bytes go: a transfer of 0 bytes is the end of the file for a read and an error for
@@ -38,60 +23,38 @@ pub enum Direction {
 impl Transfer {
     /// A transfer of `len` bytes that has not begun.
     pub fn new(len: usize) -> Self {
-        Self { done: 0, len }
-    }
-
-    /// The bytes transferred so far.
-    pub fn done(&self) -> usize {
-        self.done
-    }
-
-    /// The bytes still to transfer.
-    pub fn rest(&self) -> usize {
-        self.len - self.done
-    }
-
-    /// Takes the kernel's answer to one attempt.
-    ///
-    /// `EAGAIN` is retried too: a blocking file returns it only if an engine could not finish at
-    /// once.
-    pub fn advance(&mut self, direction: Direction, answer: io::Result<usize>) -> Next {
-        match answer {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Next::Again,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Again,
-            Err(error) => Next::Fail(error),
-            Ok(0) if self.rest() == 0 => Next::Done,
-            Ok(0) if direction == Direction::Read => Next::End,
-            Ok(0) => {
-                Next::Fail(io::Error::new(io::ErrorKind::WriteZero, "the kernel wrote 0 bytes"))
-            }
-            Ok(count) if count > self.rest() => Next::Fail(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("the kernel claims {count} bytes of {}", self.rest()),
-            )),
-            Ok(count) => {
-                self.done += count;
-                if self.rest() == 0 { Next::Done } else { Next::Again }
-            }
-        }
+        Self { len }
     }
 
     /// Runs `attempt(done)` until all is transferred, the file ends, or an error must be returned.
     /// Returns the bytes transferred.
+    ///
+    /// `EAGAIN` is retried, too: a blocking file returns it only if it could not finish at once.
     pub fn run(
-        mut self,
+        self,
         direction: Direction,
         mut attempt: impl FnMut(usize) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        while self.rest() > 0 {
-            let answer = attempt(self.done);
-            match self.advance(direction, answer) {
-                Next::Again => {}
-                Next::Done | Next::End => break,
-                Next::Fail(error) => return Err(error),
+        let mut done = 0;
+        while done < self.len {
+            let rest = self.len - done;
+            match attempt(done) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+                Ok(0) if direction == Direction::Read => break,
+                Ok(0) => {
+                    let why = "the kernel wrote 0 bytes";
+                    return Err(io::Error::new(io::ErrorKind::WriteZero, why));
+                }
+                Ok(count) if count > rest => {
+                    let why = format!("the kernel claims {count} bytes of {rest}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                }
+                Ok(count) => done += count,
             }
         }
-        Ok(self.done)
+        Ok(done)
     }
 }
 
