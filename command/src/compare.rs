@@ -17,7 +17,7 @@ Examples:
   inkstone lab compare before.json after.json      exit code 3: something became slower
   inkstone lab compare here.json elsewhere.json    two machines: which ways rank differently
 
-Exit codes: 0 nothing became slower; 3 something did, beyond noise; 4 all rows are too noisy to \
+Exit codes: 0 no way is shown to be slower; 3 one is, beyond noise; 4 all rows are too noisy to \
 judge; 1 a file is not readable.";
 
 #[derive(Debug, Args)]

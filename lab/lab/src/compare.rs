@@ -94,7 +94,7 @@ impl Comparison {
         self.lines.iter().filter(|line| line.change == change).count()
     }
 
-    /// 0: nothing became slower; 3: something did; 4: there is no verdict on anything.
+    /// 0: no way is shown to be slower; 3: one is; 4: there is no verdict on anything.
     pub fn exit_code(&self) -> u8 {
         match (self.count(Change::Slower), self.count(Change::Same) + self.count(Change::Faster)) {
             (0, 0) => 4,
@@ -114,8 +114,8 @@ pub fn compare(first: &LabResult, second: &LabResult) -> Comparison {
     found.notes.push(text.into());
     let both = before.iter().filter_map(|(name, table)| Some((name, *table, *after.get(name)?)));
     let shifts: Vec<_> = both.map(|(name, a, b)| group(name, a, b, &mut found)).collect();
-    let count = |groups: &BTreeMap<String, &Table>| -> usize {
-        groups.values().map(|table| table.ways.len()).sum()
+    let count = |groups: &BTreeMap<String, &Table>| {
+        groups.values().map(|table| table.ways.len()).sum::<usize>()
     };
     let alone = count(&before) + count(&after) - 2 * found.lines.len();
     if alone > 0 {
@@ -190,15 +190,13 @@ fn cannot(a: (&Table, &Way), b: (&Table, &Way)) -> Option<String> {
     };
     let what = |(table, way): (&Table, &Way)| {
         let durable = if lies(way) { ", seen not to be durable" } else { "" };
-        let bytes = way.file_bytes.map(|bytes| bytes as f64).or(way.figure("bytes per write"));
-        let bytes = bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+        let bytes = way.file_bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
         format!("{}{bytes}{durable}", table.unit.name())
     };
-    let differ = || {
-        let (one, two) = (what(a), what(b));
-        (one != two).then(|| format!("different things: {one} in the first, {two} in the second"))
-    };
-    invalid(a.1, "first").or_else(|| invalid(b.1, "second")).or_else(differ)
+    let (one, two) = (what(a), what(b));
+    let differ =
+        (one != two).then(|| format!("different things: {one} in the first, {two} in the second"));
+    invalid(a.1, "first").or_else(|| invalid(b.1, "second")).or(differ)
 }
 
 /// How much a way of the second result differs from that of the first, as a logarithm, its error
@@ -327,29 +325,23 @@ fn noise(shifts: &[Shift]) -> (f64, f64) {
 
 /// The answer.
 fn sentence(found: &Comparison) -> String {
-    let (same, unknown) = (found.count(Change::Same), found.count(Change::CannotTell));
-    let margin = (SAME_WITHIN - 1.0) * 100.0;
-    let rest = format!("{same} the same (within {margin:.0}%), no answer for {unknown}");
-    let named = |change: Change| {
+    let named = |change: Change, word: &str| {
+        let of_it = found.lines.iter().filter(|line| line.change == change);
         let name = |line: &Line| {
             format!("`{}` ({:.2} times the time)", line.name, line.ratio.unwrap_or(f64::NAN))
         };
-        let of_it = found.lines.iter().filter(|line| line.change == change);
-        of_it.map(name).collect::<Vec<_>>().join(", ")
+        let names: Vec<String> = of_it.map(name).collect();
+        (!names.is_empty()).then(|| format!("{word}: {}. ", names.join(", ")))
     };
-    match (named(Change::Slower), named(Change::Faster)) {
-        (slow, fast) if slow.is_empty() && fast.is_empty() && same == 0 => {
-            format!("No answer: none of {unknown} is within the margin or beyond the noise.")
-        }
-        (slow, fast) if slow.is_empty() && fast.is_empty() => {
-            format!("Nothing became slower: {rest}.")
-        }
-        (slow, fast) if slow.is_empty() => {
-            format!("Nothing became slower. Faster: {fast}; {rest}.")
-        }
-        (slow, fast) if fast.is_empty() => format!("Slower: {slow}; {rest}."),
-        (slow, fast) => format!("Slower: {slow}. Faster: {fast}; {rest}."),
+    let (same, unknown) = (found.count(Change::Same), found.count(Change::CannotTell));
+    if found.lines.len() == unknown {
+        return format!("No answer: none of {unknown} is within the margin or beyond the noise.");
     }
+    let slower = named(Change::Slower, "Slower");
+    let slower = slower.unwrap_or_else(|| "No way is shown to be slower. ".into());
+    let faster = named(Change::Faster, "Faster").unwrap_or_default();
+    let margin = (SAME_WITHIN - 1.0) * 100.0;
+    format!("{slower}{faster}The same (within {margin:.0}%): {same}. No answer: {unknown}.")
 }
 
 #[cfg(test)]

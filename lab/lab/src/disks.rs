@@ -5,7 +5,7 @@
 
 use crate::finding::fastest_durable;
 use crate::result::{Disk, Table, Verdict, Way};
-use crate::stats::relative_of_several;
+use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::too_fast;
 
 /// What forbids a log in a place and is known before anything is measured.
@@ -34,6 +34,12 @@ pub(crate) fn judge(runs: &[Table], known: &[Known]) -> (String, Vec<Disk>) {
             disk.relative = other.and_then(|other| {
                 relative_of_several(&best.rounds, &other.rounds, *seed, questions)
             });
+            // Fewer rounds have figures and no verdict.
+            if let Some(found) = &mut disk.relative
+                && best.rounds.len() < ROUNDS_TO_JUDGE
+            {
+                found.verdict = Verdict::CannotTell;
+            }
         }
     }
     let disks: Vec<Disk> = judged.into_iter().map(|(disk, ..)| disk).collect();
@@ -98,8 +104,14 @@ fn sentence(disks: &[Disk]) -> String {
     };
     let beside: String = others.iter().map(beside).collect();
     let (directory, us) = (&first.directory, us(first));
+    let is_behind =
+        |disk: &&Disk| disk.relative.is_some_and(|found| found.turned().verdict == Verdict::Faster);
+    let advice = match others.iter().all(is_behind) {
+        true => format!("Put the log on {directory}:"),
+        false => format!("No disk is shown to be faster than all others. {directory} has"),
+    };
     format!(
-        "Put the log on {directory}: {us:.0} us per durable commit (`{way}`){beside}.{}{refused}",
+        "{advice} {us:.0} us per durable commit (`{way}`){beside}.{}{refused}",
         same_device(&usable)
     )
 }
@@ -151,8 +163,13 @@ mod tests {
         assert_eq!(disks[0].directory, "/fast");
         let (sentence, _) =
             judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
+        assert!(sentence.starts_with("No disk is shown to be faster than all"), "{sentence}");
         assert!(sentence.contains("; a tie with /b (95%"), "{sentence}");
         assert!(sentence.contains(" times as fast as /c (95%"), "{sentence}");
+        let mut few = [place("/slow", 300.0), place("/fast", 100.0)];
+        few.iter_mut().flat_map(|run| &mut run.ways).for_each(|way| way.rounds.truncate(11));
+        let (sentence, _) = judge(&few, &none(2));
+        assert!(sentence.contains("; not told from /slow (95%"), "{sentence}");
         let mut same = [place("/a", 100.0), place("/b", 300.0)];
         same[1].place.device = same[0].place.device.clone();
         assert!(
