@@ -53,7 +53,7 @@ impl<const COUNT: usize> Words for &[&str; COUNT] {
 /// The command, with the signals as a shell leaves them: the tests themselves may run under
 /// `nohup`, and ignored signals stay ignored.
 pub(crate) fn inkstone() -> Command {
-    behind("env --default-signal=HUP,INT,TERM", &[])
+    behind("env --default-signal=HUP,INT,QUIT,TERM", &[])
 }
 
 /// The command started by another, which becomes it: `nohup`, `strace`, a shell. `more`: words of
@@ -69,7 +69,7 @@ pub(crate) fn behind(starter: &str, more: &[&str]) -> Command {
 /// The command as the last words of a line of bash, which may set limits before.
 pub(crate) fn in_bash(line: &str) -> Command {
     let line = format!("{line}; exec \"$@\"");
-    behind("env --default-signal=HUP,INT,TERM bash -c", &[&line, "bash"])
+    behind("env --default-signal=HUP,INT,QUIT,TERM bash -c", &[&line, "bash"])
 }
 
 fn piped(mut command: Command) -> Command {

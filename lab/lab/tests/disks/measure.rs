@@ -4,12 +4,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use crate::runs::{plan, small, strategy};
-use crate::support::not_run;
 use inkstone_io::{Access, Durability, Reuse, Strategy};
 use inkstone_lab::command::{Context, ExperimentOptions, LabError, What, experiments, parts};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{DurableFinding, LabResult};
+use inkstone_lab::result::LabResult;
 use inkstone_lab::rounds::Pace;
 use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
@@ -111,30 +110,6 @@ fn bad_places_are_refused_before_the_first_write() {
     let error = run(directory.path(), plan(huge)).expect_err("no room for 1 PiB");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     assert!(is_empty(directory.path()));
-}
-
-#[test]
-fn memory_is_never_called_durable() {
-    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
-        not_run("memory_is_never_called_durable", "/dev/shm is not there or not writable");
-        return;
-    };
-    let ways = vec![
-        small(strategy(Reuse::New, Durability::Fsync)),
-        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
-    ];
-    let result = run(directory.path(), plan(ways)).expect("a result");
-    for way in &result.tables[0].ways {
-        let durable = &way.durable;
-        assert!(matches!(durable, Some(DurableFinding::NotCovered { .. })), "{durable:?}");
-    }
-    let finding = result.tables[0].finding.clone().expect("a finding");
-    assert!(
-        finding.best.is_none() && finding.sentence.contains("is memory"),
-        "{}",
-        finding.sentence
-    );
-    assert!(result.warnings.iter().any(|warning| warning.name == "memory"));
 }
 
 #[test]
