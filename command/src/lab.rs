@@ -2,7 +2,7 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use inkstone_lab::rounds::Pace;
 
 use crate::compare::{CompareArguments, compare};
 use crate::output::{Output, View, render};
-use crate::parse::{WrongValue, duration, names, size};
+use crate::parse::{duration, names, size};
 use crate::report::{ReportArguments, report};
 use crate::select::{Running, Selection, Where, seed};
 
@@ -83,7 +83,7 @@ enum LabCommand {
     /// here or on file systems created for this, and what one commit costs at the block layer
     #[command(after_help = WRITE_EXAMPLES)]
     Write(Box<WriteArguments>),
-    /// Run the answer of the lab and the ten experiments, small, and say whether the statements of
+    /// Run the first answer and the ten experiments, small, and say whether the statements of
     /// articles and public threads hold here, within a time
     #[command(after_help = ALL_EXAMPLES)]
     All(AllArguments),
@@ -129,7 +129,7 @@ struct AllArguments {
     #[arg(long)]
     articles: bool,
     /// About how long all of it may take; what has no time left is named
-    #[arg(long, value_name = "TIME", default_value = "6min", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "6m", value_parser = duration)]
     time: Duration,
     /// Rounds; every way runs once in each
     #[arg(long, value_name = "N", default_value_t = ROUNDS)]
@@ -191,31 +191,7 @@ fn answer(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCod
         return output.show(View::Tables, stop, |context| disks(directories, context));
     }
     let directory = directories.first().map(PathBuf::as_path);
-    directory.map_or(Ok(()), check_is_no_misspelt_command)?;
     output.show(View::Tables, stop, |context| quick(directory, context))
-}
-
-/// Most mistakes in a command's name.
-const MISTAKES_MAX: usize = 2;
-
-/// A single word that is no directory may be meant as a command.
-fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
-    let word = directory.to_string_lossy();
-    if directory.exists() || word.contains('/') {
-        return Ok(());
-    }
-    let definition = LabArguments::augment_args(clap::Command::new("lab"));
-    let near = |name: &str| strsim::damerau_levenshtein(&word, name);
-    let nearest =
-        definition.get_subcommands().map(clap::Command::get_name).min_by_key(|name| near(name));
-    match nearest.filter(|name| near(name) <= MISTAKES_MAX) {
-        Some(name) => {
-            let told =
-                format!("there is no directory and no command {word:?}: `inkstone lab {name}` is");
-            Err(WrongValue(told + " one").into())
-        }
-        None => Ok(()),
-    }
 }
 
 fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {

@@ -46,10 +46,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure every durable way of writing a file on this disk
+    /// Measure durable ways of writing a file on this disk, and say which is best
     Lab(Box<lab::LabArguments>),
-    /// Show what one sync of a running program costs on its disk, why, and what would make it
-    /// cheaper
+    /// Show what one sync of a running program costs on its disk, and why
     Watch(watch::WatchArguments),
     /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),

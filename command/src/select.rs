@@ -18,8 +18,9 @@ use crate::parse::{WrongValue, duration, names, size};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
-    /// Only the ways with these names, as the table shows them
+    /// The ways with these names, as tables show them
     #[arg(long, value_name = "WAY", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["preparation", "reuse", "access", "durability", "engine"])]
     only: Vec<String>,
     /// How the blocks are prepared
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Preparation>())]
@@ -78,7 +79,12 @@ impl Selection {
 
     /// The ways to measure; every way of preparing a file for a log if none was named.
     pub(crate) fn ways(&self) -> anyhow::Result<Vec<Writing>> {
-        let base = self.crossed().unwrap_or_else(log);
+        let named = self.only.iter().map(|name| Writing::named(name.trim()).map_err(WrongValue));
+        let named = named.collect::<Result<Vec<Writing>, WrongValue>>()?;
+        let base = match named.is_empty() {
+            true => self.crossed().unwrap_or_else(log),
+            false => named,
+        };
         let mut ways = Vec::new();
         for writing in base {
             for &write_bytes in &or_default(&self.write_size, writing.write_bytes) {
@@ -93,7 +99,7 @@ impl Selection {
                 }
             }
         }
-        self.chosen(ways)
+        Ok(ways)
     }
 
     fn sized(&self, writing: Writing) -> Writing {
@@ -133,36 +139,11 @@ impl Selection {
         }
         Some(ways)
     }
-
-    fn chosen(&self, ways: Vec<Writing>) -> anyhow::Result<Vec<Writing>> {
-        if self.only.is_empty() {
-            return Ok(ways);
-        }
-        let mut chosen = Vec::new();
-        for wanted in &self.only {
-            let wanted = wanted.trim();
-            match ways.iter().find(|writing| writing.name() == wanted) {
-                Some(writing) if chosen.contains(writing) => {}
-                Some(writing) => chosen.push(*writing),
-                None => return Err(no_way(wanted, &ways)),
-            }
-        }
-        Ok(chosen)
-    }
 }
 
 /// The given values, or the default.
 fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
-}
-
-/// Names the nearest way, by edit distance, and then all of them.
-fn no_way(wanted: &str, ways: &[Writing]) -> anyhow::Error {
-    let names: Vec<String> = ways.iter().map(Writing::name).collect();
-    let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
-    let all = names.join(", ");
-    let near = best.map(|best| format!("; the nearest is {best:?} (the ways are: {all})"));
-    WrongValue(format!("no way is called {wanted:?}{}", near.unwrap_or_default())).into()
 }
 
 impl Running {

@@ -23,7 +23,6 @@ named_choice! {
         Ext4DataJournal = "ext4-data-journal", "ext4 mounted with data=journal";
         Xfs = "xfs", "xfs";
         Btrfs = "btrfs", "btrfs, copy on write";
-        BtrfsNodatacow = "btrfs-nodatacow", "btrfs mounted with nodatacow";
     }
 }
 
@@ -32,7 +31,7 @@ impl ImageKind {
         match self {
             Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => "ext4",
             Self::Xfs => "xfs",
-            Self::Btrfs | Self::BtrfsNodatacow => "btrfs",
+            Self::Btrfs => "btrfs",
         }
     }
 
@@ -41,7 +40,6 @@ impl ImageKind {
             Self::Ext4DataJournal => "data=journal",
             // It discards free blocks by itself, which punches holes into the backing file.
             Self::Btrfs => "nodiscard",
-            Self::BtrfsNodatacow => "nodatacow,nodiscard",
             _ => "",
         }
     }
@@ -64,7 +62,7 @@ impl ImageKind {
                 &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY, "-O", "^has_journal"],
             ),
             Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
-            Self::Btrfs | Self::BtrfsNodatacow => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
+            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
         }
     }
 }
