@@ -321,7 +321,6 @@ impl One<'_> {
         };
         FileReport {
             advice: self.advice(cause),
-            file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
             device: place.map_or_else(String::new, |place| place.layer.device.clone()),
             more_files: self.row.files.len() - 1,
             calls: by_how.iter().map(|(how, all)| (*how, self.calls(all))).collect(),

@@ -45,8 +45,6 @@ pub struct WatchReport {
 pub struct FileReport {
     /// Its path.
     pub path: String,
-    /// The file system.
-    pub file_system: String,
     /// The disk.
     pub device: String,
     /// How many more files with names of this kind came and went, and are in this row.

@@ -121,7 +121,6 @@ pub fn explain(slow: &Slow<'_>) -> SlowReport {
         at_ms: ms(open.span.start.saturating_sub(slow.recording.span_ns.start)),
         call: name(open.call).into(),
         path: slow.path(open).unwrap_or_default(),
-        thread: open.thread,
         ms: ms(ns(open)),
         waits: proof.waits(open),
     });

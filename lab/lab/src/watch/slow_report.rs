@@ -33,8 +33,6 @@ pub struct SlowCall {
     pub call: String,
     /// The file; empty if unknown.
     pub path: String,
-    /// The thread.
-    pub thread: u32,
     /// How long it took, in milliseconds.
     pub ms: f64,
     /// What it waited for, in order.
