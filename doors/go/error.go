@@ -48,6 +48,9 @@ const (
 	// ErrTruncatedAfter: records before this cursor were truncated, by TruncateAfter or at the end of
 	// a stream. The error's LSN is where it goes on, in a stream its Number.
 	ErrTruncatedAfter Code = C.INKSTONE_TRUNCATED_AFTER
+	// ErrLost: these records are lost, since the log was salvaged without them. The error's LSN is
+	// where the cursor goes on.
+	ErrLost Code = C.INKSTONE_LOST
 	// ErrInvalid: an argument or option makes no sense. Nothing was done.
 	ErrInvalid Code = C.INKSTONE_INVALID
 	// ErrClosed: the log, reader or cursor is closed.
@@ -96,8 +99,8 @@ type Error interface {
 	// Offset is the byte of the file at which it happened, if there is one.
 	Offset() (offset int64, isKnown bool)
 	// LSN belongs to the error: the first record that is left (ErrTruncatedBefore), where a cursor
-	// goes on (ErrTruncatedAfter), the last durable record (ErrNotYet, ErrPoisoned), the record that
-	// should be there (ErrCorrupt).
+	// goes on (ErrTruncatedAfter, ErrLost), the last durable record (ErrNotYet, ErrPoisoned), the
+	// record that should be there (ErrCorrupt).
 	LSN() (lsn uint64, isKnown bool)
 	// Stream is the id of the stream that it is about, if there is one.
 	Stream() (stream uint64, isKnown bool)

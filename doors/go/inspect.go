@@ -31,6 +31,8 @@ type Report struct {
 	// OtherFiles how many files there are.
 	Records     uint64 `json:"records"`
 	RecordBytes uint64 `json:"record_bytes"`
+	// Gaps are the records that an earlier salvage could not save. They are no damage.
+	Gaps []Gap `json:"gaps"`
 	// SavableRecords is how many records `inkstone salvage` would save; nil where none is needed.
 	SavableRecords *uint64 `json:"savable_records"`
 	Segments       int     `json:"segments"`
@@ -39,6 +41,12 @@ type Report struct {
 	Damage []Damage `json:"damage"`
 	// Doubts is what the file system, or a sandbox, did not let it make sure of: a sentence each.
 	Doubts []string `json:"doubts"`
+}
+
+// Gap is a run of lost records.
+type Gap struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
 }
 
 // Damage is a damaged place: the byte Offset of the file Path. Segment and LSN are 0 where they are

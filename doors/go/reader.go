@@ -281,7 +281,8 @@ func (c *Cursor) Close() error {
 
 // Next is the next record, without waiting for one to be appended; in the memory of buf if that is
 // large enough, else in new memory; buf may be nil. ErrNotYet: it is not durable yet.
-// ErrTruncatedBefore: Seek to go on. ErrTruncatedAfter: the next call goes on at the error's LSN.
+// ErrTruncatedBefore: Seek to go on. ErrTruncatedAfter and ErrLost: the next call goes on at the
+// error's LSN.
 func (c *Cursor) Next(buf []byte) (Record, error) { return c.next(buf, false) }
 
 // next is Next, or says that no more will come, where this process knows that.

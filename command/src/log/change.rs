@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::inspect::{self, Keep, Salvage};
+use inkstone::inspect::{self, Gap, Keep, Salvage};
 use inkstone::{Error, Event, Log, LogKind, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::arguments::{NewLogArguments, TruncateArguments};
 use super::kind::{kind_in, not_plain};
-use super::report::report_json;
+use super::report::{gaps_json, report_json};
 use super::words::{said, tell_doubts, tell_of_place};
 use crate::columns::{human, plural, range, table};
 
-/// The file that says where a salvaged log comes from.
+/// The file that says where a salvaged log comes from, and what is lost.
 const SALVAGE_FILE: &str = "salvage.json";
 
 /// Removes records at the front or at the end.
@@ -142,11 +142,15 @@ fn may_not_be_truncated(found: LogKind, directory: &Path) -> anyhow::Error {
     not_plain(found, directory, cannot)
 }
 
-/// Copies what is readable in a corrupt log.
+/// Copies what is readable in a corrupt log. What that is is said before anything is written.
 pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let (old, new) = (&arguments.directory, &arguments.new);
-    let note =
-        |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
+    let note = |salvage: &Salvage| {
+        if !arguments.json {
+            tell_what_to_save(salvage);
+        }
+        Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes())
+    };
     let options = Options::new().create_parents(arguments.parents);
     let salvage = inspect::salvage_until(old, new, &options, stop, note)
         .map_err(|error| said_of_new(error, new))?;
@@ -156,35 +160,35 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
         say!("{}", salvage_json(arguments, &salvage));
         return Ok(ExitCode::SUCCESS);
     }
-    let rows = salvage.runs.iter().map(|run| {
-        let new_last = run.new_first.get() + (run.last.get() - run.first.get());
-        let (old, new) =
-            (range(run.first.get(), run.last.get()), range(run.new_first.get(), new_last));
-        (run.first, vec![old, new])
-    });
-    let gaps = salvage
-        .gaps
-        .iter()
-        .map(|gap| (gap.first, vec![range(gap.first.get(), gap.last.get()), "lost".into()]));
-    let mut rows: Vec<_> = rows.chain(gaps).collect();
+    say!(
+        "saved in {}, each under its LSN; {} says what is lost",
+        new.display(),
+        new.join(SALVAGE_FILE).display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_what_to_save(salvage: &Salvage) {
+    let row = |first: Lsn, last: Lsn, what: &str| {
+        (first, vec![range(first.get(), last.get()), what.to_owned()])
+    };
+    let runs = salvage.runs.iter().map(|run| row(run.first, run.last, "readable"));
+    let gaps = salvage.gaps.iter().map(|gap| row(gap.first, gap.last, "lost"));
+    let mut rows: Vec<_> = runs.chain(gaps).collect();
     rows.sort_by_key(|(first, _)| *first);
     let mut rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     let unknown = salvage.unknown_behind.map_or(String::new(), |last| {
         rows.push(vec![format!("after {last}"), "unknown".into()]);
         format!(", and an unknown number after LSN {last}")
     });
-    let lost: u64 = salvage.gaps.iter().map(|gap| gap.last.get() - gap.first.get() + 1).sum();
-    let mut text = table(&["old LSN", "new LSN"], &rows);
-    text.push_str(&format!(
-        "\nsaved {} ({}) in {}; lost: {}{unknown}\n{} maps old LSNs to new ones",
+    let lost: u64 = salvage.gaps.iter().map(Gap::records).sum();
+    say!(
+        "{}\nto save: {} ({}); lost: {}{unknown}",
+        table(&["LSN", ""], &rows),
         plural(salvage.records, "record"),
         human(salvage.record_bytes),
-        new.display(),
-        plural(lost, "record"),
-        new.join(SALVAGE_FILE).display()
-    ));
-    say!("{text}");
-    Ok(ExitCode::SUCCESS)
+        plural(lost, "record")
+    );
 }
 
 fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
@@ -196,12 +200,8 @@ fn salvage_json(arguments: &NewLogArguments, salvage: &Salvage) -> Value {
         "runs": salvage.runs.iter().map(|run| json!({
             "first": run.first.get(),
             "last": run.last.get(),
-            "new_first": run.new_first.get(),
         })).collect::<Vec<_>>(),
-        "gaps": salvage.gaps.iter().map(|gap| json!({
-            "first": gap.first.get(),
-            "last": gap.last.get(),
-        })).collect::<Vec<_>>(),
+        "gaps": gaps_json(salvage.gaps.iter().copied()),
         "unknown_behind": salvage.unknown_behind.map(Lsn::get),
         "found": report_json(&salvage.report),
     })

@@ -80,6 +80,7 @@ fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
             "first_live": header.first_live.get(),
             "epoch": header.epoch.get(),
             "promise": header.promise.get(),
+            "lost_to": header.lost_to.get(),
             "predecessor": header.predecessor.map(|end| json!({
                 "segment": end.segment.get(),
                 "byte": end.byte,
@@ -151,6 +152,7 @@ fn kind_word(kind: Kind) -> &'static str {
         Kind::TruncateBefore => "truncate before",
         Kind::Seal => "seal",
         Kind::Padding => "padding",
+        Kind::Lost => "lost",
     }
 }
 
@@ -174,6 +176,7 @@ fn control_json(control: &Control) -> Value {
         Control::TruncateBefore(lsn) => json!({ "first": lsn.get() }),
         Control::Seal(next) => json!({ "next_segment": next.get() }),
         Control::Padding(bytes) => json!({ "zeros": bytes }),
+        Control::Lost(last) => json!({ "last": last.get() }),
     }
 }
 

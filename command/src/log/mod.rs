@@ -95,9 +95,9 @@ Examples:
 `saved`
   inkstone salvage broken saved --json | jq '.gaps'
 
-LSNs are dense, so not all records can keep theirs. The new log starts at the first readable LSN. \
-Up to the first gap every record keeps its LSN; after each gap LSNs are lower by the number of \
-lost records. saved/salvage.json maps old LSNs to new ones.";
+Every record keeps its LSN. What is lost is a gap in the new log: whoever reads it is told, and goes \
+on behind it. A batch of which a part is lost is lost as a whole. The command says what it can save \
+before it writes; saved/salvage.json says it too.";
 const COPY: &str = "\
 Examples:
   inkstone copy orders backup       consistent, even while `orders` is written; keeps the LSNs";

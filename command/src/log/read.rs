@@ -51,24 +51,29 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     let mut out = Stdout::with_capacity(BUFFER_BYTES);
     let shown = show(arguments, reader.from(from), to, &mut out, stop);
     out.flush()?;
-    shown.map_err(said)?;
+    let is_whole = shown.map_err(said)?;
     // The reader of stdout has left with what it wanted: errors after that point do not matter.
-    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    Ok(match stop.load(Ordering::Relaxed) {
+        true => ExitCode::from(130),
+        false if is_whole => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 fn doubts(reader: &Reader) -> Vec<String> {
     reader.recovery().map_or_else(Vec::new, |recovery| recovery.doubts)
 }
 
+/// Whether no record was lost on the way.
 fn show(
     arguments: &CatArguments,
     mut cursor: Cursor,
     to: Lsn,
     out: &mut Stdout,
     stop: &AtomicBool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let separator = arguments.framing.separator();
-    let mut is_idle = false;
+    let (mut is_idle, mut is_whole) = (false, true);
     while cursor.next_lsn() <= to && !stop.load(Ordering::Relaxed) && out.takes_more() {
         let next = if is_idle { cursor.next_within(NOTICE) } else { cursor.next() };
         match next {
@@ -91,6 +96,11 @@ fn show(
                 );
                 cursor.seek(first);
             }
+            Err(error @ Error::Lost { .. }) => {
+                let _ = out.flush();
+                complain!("{error}");
+                is_whole = false;
+            }
             Err(Error::TruncatedAfter { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
                 let next = last.get() + 1;
@@ -103,7 +113,7 @@ fn show(
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(is_whole)
 }
 
 /// Prints the records of one stream in order.

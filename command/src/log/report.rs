@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::inspect::{self, FileState, Report, Roll, Savable, SegmentReport, SegmentState};
+use inkstone::inspect::{self, FileState, Gap, Report, Roll, Savable, SegmentReport, SegmentState};
 use inkstone::{Choice, Corruption, Error, LogKind, Lsn, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
@@ -96,6 +96,11 @@ fn prometheus(report: &Report) -> String {
         ("segment_bytes", "Bytes of their files", segment_bytes),
         ("other_files", "Files that are ready, free, or left over", report.others.len() as u64),
         ("other_bytes", "Their bytes", other_bytes),
+        (
+            "lost_records",
+            "Records that an earlier salvage could not save",
+            report.gaps().map(|gap| gap.records()).sum(),
+        ),
         ("writer", "Whether a writer has the log open", u64::from(report.writer.is_some())),
         ("damage", "Damaged places seen without reading the whole log", report.damage.len() as u64),
     ];
@@ -115,6 +120,7 @@ fn verify_text(report: &Report) -> String {
     let mut text =
         if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
     text.push_str(&notes(report));
+    report.gaps().for_each(|gap| text.push_str(&gap_text(&gap)));
     for damage in &report.damage {
         text.push_str(&damage_text(damage));
     }
@@ -123,10 +129,11 @@ fn verify_text(report: &Report) -> String {
     let records = |records, bytes| format!("{} ({})", plural(records, "record"), human(bytes));
     if report.is_intact() {
         text.push_str(&format!(
-            "{path}: intact: {} in {}, LSN {}; {}\n",
+            "{path}: intact: {} in {}, LSN {}{}; {}\n",
             records(counts.records, counts.record_bytes),
             plural(report.segments.len() as u64, "segment"),
             range(report.first.get(), report.last.get()),
+            of_lost(report).map_or(String::new(), |lost| format!("; {lost}")),
             ending(report)
         ));
     } else {
@@ -188,6 +195,21 @@ fn notes(report: &Report) -> String {
     report.segments.iter().map(of).collect()
 }
 
+/// How many records an earlier salvage could not save; `None` if there are none.
+fn of_lost(report: &Report) -> Option<String> {
+    let lost: u64 = report.gaps().map(|gap| gap.records()).sum();
+    let gaps = plural(report.gaps().count() as u64, "gap");
+    (lost > 0).then(|| format!("{} lost in {gaps}", plural(lost, "record")))
+}
+
+fn gap_text(gap: &Gap) -> String {
+    let lsns = range(gap.first.get(), gap.last.get());
+    format!(
+        "LOST     LSN {lsns}: {} that a salvage could not save\n",
+        plural(gap.records(), "record")
+    )
+}
+
 fn damage_text(damage: &Corruption) -> String {
     let lsn = damage.lsn.map_or(String::new(), |lsn| format!(", LSN {lsn}"));
     let mut text = format!(
@@ -212,6 +234,9 @@ fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
     }
     line("LSN", range(report.first.get(), report.last.get()));
     line("state", ending(report));
+    if let Some(lost) = of_lost(report) {
+        line("lost", lost);
+    }
     line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));
     line(
         "promise",
@@ -252,6 +277,7 @@ fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
     if !notes.is_empty() {
         text.push_str(&format!("\n{notes}"));
     }
+    report.gaps().for_each(|gap| text.push_str(&gap_text(&gap)));
     for damage in &report.damage {
         text.push_str(&damage_text(damage));
     }
@@ -322,6 +348,7 @@ pub(super) fn report_json(report: &Report) -> Value {
         "doubts": report.doubts,
         "records": counts.records,
         "record_bytes": counts.record_bytes,
+        "gaps": gaps_json(report.gaps()),
         "savable": report.savable.map(|savable| json!({
             "records": savable.records,
             "record_bytes": savable.record_bytes,
@@ -335,6 +362,10 @@ pub(super) fn report_json(report: &Report) -> Value {
         })).collect::<Vec<_>>(),
         "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
     })
+}
+
+pub(super) fn gaps_json(gaps: impl Iterator<Item = Gap>) -> Value {
+    gaps.map(|gap| json!({ "first": gap.first.get(), "last": gap.last.get() })).collect()
 }
 
 fn segment_json(segment: &SegmentReport) -> Value {

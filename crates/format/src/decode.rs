@@ -55,6 +55,8 @@ pub struct GroupStart {
 #[derive(Debug, Clone)]
 pub struct Decoder {
     identity: Identity,
+    /// No gap has a higher LSN.
+    lost_to: Lsn,
     /// Groups of the segment end before this byte.
     groups_end: u64,
     /// How long the file must be.
@@ -139,6 +141,7 @@ impl Decoder {
         };
         Self {
             identity: segment.identity(),
+            lost_to: segment.lost_to,
             groups_end: segment.groups_end(),
             needed_bytes: segment.segment_bytes,
             limit: segment.groups_end(),
@@ -431,7 +434,8 @@ impl Decoder {
             open.staged.closed = false;
             self.next_lsn = next;
         } else {
-            Self::take_control(&mut open.staged, frame, self.identity.segment())
+            let (segment, lost_to) = (self.identity.segment(), self.lost_to);
+            self.next_lsn = Self::take_control(&mut open.staged, frame, segment, lost_to)
                 .ok_or(Bad::sound(Fault::Control, frame.lsn))?;
         }
         open.seen += 1;
@@ -439,8 +443,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// `None` if its contents are impossible.
-    fn take_control(staged: &mut Tail, frame: &Frame<'_>, segment: SegmentNumber) -> Option<()> {
+    /// Returns the next LSN; `None` if its contents are impossible.
+    fn take_control(
+        staged: &mut Tail,
+        frame: &Frame<'_>,
+        segment: SegmentNumber,
+        lost_to: Lsn,
+    ) -> Option<Lsn> {
+        let mut next_lsn = frame.lsn;
         let closed = match frame.control()? {
             Control::Epoch { previous, recovered } => {
                 let is_later = previous.is_none_or(|previous| previous < staged.epoch);
@@ -456,9 +466,13 @@ impl Decoder {
             }
             Control::Promise(reason) => reason == PromiseReason::Close,
             Control::Padding(_) => staged.closed,
+            Control::Lost(last) => {
+                next_lsn = (frame.lsn..=lost_to).contains(&last).then(|| last.next())??;
+                false
+            }
         };
         staged.closed = closed;
-        Some(())
+        Some(next_lsn)
     }
 
     fn end_group(&mut self) -> Result<Tail, Bad> {

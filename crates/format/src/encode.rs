@@ -76,6 +76,8 @@ impl core::error::Error for EncodeError {}
 #[derive(Debug, Clone)]
 pub struct GroupEncoder {
     identity: Identity,
+    /// No gap may have a higher LSN.
+    lost_to: Lsn,
     /// Where the groups of the segment end at the latest.
     groups_end: u64,
     at: u64,
@@ -119,6 +121,7 @@ impl GroupEncoder {
         assert!(next_lsn >= segment.first_lsn, "an LSN of an older segment");
         Self {
             identity: segment.identity(),
+            lost_to: segment.lost_to,
             groups_end: segment.groups_end(),
             at,
             epoch,
@@ -232,9 +235,10 @@ impl GroupEncoder {
     ///
     /// # Panics
     /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the
-    /// first frame, or one that contradicts the group.
+    /// first frame, or one that contradicts the group or the segment's header.
     pub fn control(&mut self, group: &mut [u8], control: &Control) -> Result<(), EncodeError> {
         assert!(!self.batch_open, "a control frame inside a batch");
+        let mut next_lsn = self.next_lsn;
         match control {
             Control::Epoch { previous, recovered } => {
                 assert_eq!(self.count, 0, "an epoch that is not the first frame");
@@ -250,6 +254,11 @@ impl GroupEncoder {
             Control::Seal(next) => {
                 assert!(*next > self.identity.segment(), "a next segment that is older")
             }
+            Control::Lost(last) => {
+                assert!(*last >= self.next_lsn, "a gap that ends before it begins");
+                assert!(*last <= self.lost_to, "a gap of which the header does not know");
+                next_lsn = last.next().ok_or(EncodeError::LsnsUsedUp)?;
+            }
             Control::Promise(_) | Control::Padding(_) => {}
         }
         let bytes = frame_bytes(control.payload_bytes());
@@ -262,6 +271,7 @@ impl GroupEncoder {
         self.put_header(group, control.kind(), Batch::Alone, sum);
         self.used += bytes;
         self.sealed |= control.kind() == Kind::Seal;
+        self.next_lsn = next_lsn;
         Ok(())
     }
 

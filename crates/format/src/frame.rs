@@ -10,7 +10,7 @@ use crate::types::{Epoch, Lsn, SegmentNumber};
 
 /// Where the kind, the place in a batch and the zeros are, in the word that begins with the
 /// payload's length.
-const KIND_AT: usize = 4;
+pub(crate) const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const RESERVED_AT: usize = 6;
 const LSN_AT: usize = 8;
@@ -30,7 +30,7 @@ pub const fn frame_bytes(payload_bytes: usize) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The user's bytes. The only kind that takes an LSN.
+    /// The user's bytes. Takes an LSN.
     Record = 1,
     /// An opening for writing, or a cut.
     Epoch = 2,
@@ -42,6 +42,8 @@ pub enum Kind {
     Seal = 5,
     /// Zeros up to a block boundary.
     Padding = 6,
+    /// Records are lost: a gap. Takes their LSNs, so that every other record keeps its own.
+    Lost = 7,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
             4 => Self::TruncateBefore,
             5 => Self::Seal,
             6 => Self::Padding,
+            7 => Self::Lost,
             _ => return None,
         })
     }
@@ -107,7 +110,8 @@ pub struct FrameHeader {
     pub flags: u8,
     /// Zero.
     pub reserved: u16,
-    /// The LSN of the record; for all other kinds, that of the next record.
+    /// The LSN of the record, or of the first one that is lost; for all other kinds, that of the
+    /// next record.
     pub lsn: Lsn,
     /// The CRC-32C of the payload.
     pub payload_crc: u32,
@@ -177,7 +181,8 @@ pub(crate) fn summed(header: &[u8]) -> Summed {
 pub struct Frame<'a> {
     /// The byte of the segment at which its header starts.
     pub at: u64,
-    /// The LSN of the record; for a control frame, that of the next record.
+    /// The LSN of the record, or of the first one that is lost; for other control frames, that of
+    /// the next record.
     pub lsn: Lsn,
     /// Its kind.
     pub kind: Kind,
@@ -229,6 +234,8 @@ pub enum Control {
     Seal(SegmentNumber),
     /// This many zeros.
     Padding(usize),
+    /// The records from the frame's LSN to this one, which is not lower, are lost.
+    Lost(Lsn),
 }
 
 impl Control {
@@ -240,6 +247,7 @@ impl Control {
             Self::TruncateBefore(_) => Kind::TruncateBefore,
             Self::Seal(_) => Kind::Seal,
             Self::Padding(_) => Kind::Padding,
+            Self::Lost(_) => Kind::Lost,
         }
     }
 
@@ -261,7 +269,7 @@ impl Control {
                 put_u64(payload, 8, recovered.get());
             }
             Self::Promise(reason) => put_u64(payload, 0, *reason as u64),
-            Self::TruncateBefore(lsn) => put_u64(payload, 0, lsn.get()),
+            Self::TruncateBefore(lsn) | Self::Lost(lsn) => put_u64(payload, 0, lsn.get()),
             Self::Seal(next) => put_u64(payload, 0, next.get()),
             Self::Padding(_) => {}
         }
@@ -286,6 +294,7 @@ impl Control {
             Kind::Seal => Self::Seal(SegmentNumber::new(number()?)?),
             Kind::Padding if all_zero(payload) => Self::Padding(payload.len()),
             Kind::Padding => return None,
+            Kind::Lost => Self::Lost(Lsn::new(number()?)),
         })
     }
 }

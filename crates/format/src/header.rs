@@ -31,7 +31,8 @@ const KIND_AT: usize = 104;
 const NOTHING_AT: usize = 108;
 const OWNER_AT: usize = 112;
 const CUTS_AT: usize = 128;
-const REST_AT: usize = CUTS_AT + CUTS_BYTES;
+const LOST_TO_AT: usize = CUTS_AT + CUTS_BYTES;
+const REST_AT: usize = LOST_TO_AT + 8;
 const CRC_AT: usize = HEADER_COPY_BYTES - 4;
 
 /// The end of the segment before this one.
@@ -75,6 +76,8 @@ pub struct SegmentHeader {
     pub owner: [u8; 16],
     /// The cuts of the log until the segment was begun, its own included.
     pub cuts: Cuts,
+    /// No gap of the log ([`crate::Control::Lost`]) has a higher LSN; zero if there is no gap.
+    pub lost_to: Lsn,
 }
 
 impl SegmentHeader {
@@ -108,6 +111,7 @@ impl SegmentHeader {
         copy[KIND_AT..KIND_AT + 4].copy_from_slice(self.kind.bytes());
         copy[OWNER_AT..OWNER_AT + 16].copy_from_slice(&self.owner);
         self.cuts.encode(&mut copy[CUTS_AT..CUTS_AT + CUTS_BYTES]);
+        put_u64(copy, LOST_TO_AT, self.lost_to.get());
         let crc = crc32c(&copy[..CRC_AT]);
         put_u32(copy, CRC_AT, crc);
     }
@@ -332,7 +336,8 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
         roll: Roll::of(u32_at(copy, ROLL_AT)).ok_or("an unknown kind of roll")?,
         kind: LogKind::new(array(copy, KIND_AT)),
         owner: array(copy, OWNER_AT),
-        cuts: Cuts::decode(&copy[CUTS_AT..REST_AT])?,
+        cuts: Cuts::decode(&copy[CUTS_AT..CUTS_AT + CUTS_BYTES])?,
+        lost_to: Lsn::new(u64_at(copy, LOST_TO_AT)),
     })
 }
 
@@ -373,6 +378,7 @@ mod tests {
             kind: LogKind::RAFT,
             owner: [9; 16],
             cuts: Cuts::NONE.with(Lsn::new(7)),
+            lost_to: Lsn::new(10),
         }
     }
 
@@ -487,7 +493,7 @@ mod tests {
         };
         assert!(matches!(summed(&first, ROLL_AT, 1), HeaderBlock::Valid { .. }));
         for at in
-            [COPY_AT, NOTHING_AT, CUTS_AT, REST_AT - 1, REST_AT, CRC_AT - 1, PREDECESSOR_END_AT]
+            [COPY_AT, NOTHING_AT, CUTS_AT, LOST_TO_AT - 1, REST_AT, CRC_AT - 1, PREDECESSOR_END_AT]
         {
             let found = summed(&first, at, 8);
             assert!(matches!(found, HeaderBlock::Damaged(_)), "byte {at}: {found:?}");

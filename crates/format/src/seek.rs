@@ -9,7 +9,7 @@
 //! log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
-use crate::frame::{FrameHeader, Kind, frame_bytes};
+use crate::frame::{Control, FrameHeader, KIND_AT, Kind, frame_bytes};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::{
     ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX,
@@ -164,6 +164,8 @@ impl Mark {
             return self.begins_group::<IS_SUMMED>(identity, bytes);
         }
         let needed = FRAME_HEADER_BYTES;
+        // A gap's last LSN is in its payload.
+        let needed = needed + if bytes.get(KIND_AT) == Some(&(Kind::Lost as u8)) { 8 } else { 0 };
         if bytes.len() < needed {
             return Begins::NeedBytes(needed);
         }
@@ -221,8 +223,23 @@ impl Mark {
             return None;
         }
         let at = self.at + frame_bytes(payload) as u64;
-        let lsn = if kind == Kind::Record { self.lsn.next()? } else { self.lsn };
+        let lsn = match kind {
+            Kind::Record => self.lsn.next()?,
+            Kind::Lost => lost::<IS_SUMMED>(&header, bytes)?.next()?,
+            _ => self.lsn,
+        };
         (at <= self.group_end).then_some((header, Self { at, lsn, ..*self }))
+    }
+}
+
+/// The last LSN of the gap whose frame begins with `bytes`. Without `IS_SUMMED` the bytes are this
+/// process's own.
+fn lost<const IS_SUMMED: bool>(header: &FrameHeader, bytes: &[u8]) -> Option<Lsn> {
+    let payload = bytes.get(FRAME_HEADER_BYTES..)?.get(..header.payload_bytes as usize)?;
+    let is_sound = !IS_SUMMED || crc32c(payload) == header.payload_crc;
+    match Control::decode(Kind::Lost, payload).filter(|_| is_sound)? {
+        Control::Lost(last) if last >= header.lsn => Some(last),
+        _ => None,
     }
 }
 

@@ -48,6 +48,7 @@ class Header:
         self.kind, self.owner = copy[104:108], copy[112:128]
         self.cuts, self.older = struct.unpack_from("<QQ", copy, 128)
         self.kept = struct.unpack_from("<64Q", copy, 144)
+        self.lost_to = struct.unpack_from("<Q", copy, 656)[0]
 
     def history_holds(self):
         """Whether the history of cuts is one, and agrees with the rest."""
@@ -61,7 +62,7 @@ class Header:
 
     def holds(self, copy, index):
         begins = self.before == 0 and self.first_live == self.first
-        return (self.index == index and not any(copy[108:112]) and not any(copy[656:1020])
+        return (self.index == index and not any(copy[108:112]) and not any(copy[664:1020])
                 and self.history_holds()
                 and self.number >= 1 and self.epoch >= 1
                 and 65536 <= self.size <= 1 << 32 and self.size % 4096 == 0
@@ -197,7 +198,7 @@ class Reading:
                 return self.stop(*failed, inside=True)
             frame = failed
             kind, batch = frame["kind"], frame["batch"]
-            grammar = (kind in range(1, 7) and batch in range(4) and frame["zero"] == 0
+            grammar = (kind in range(1, 8) and batch in range(4) and frame["zero"] == 0
                        and (batch in (2, 3)) == open_ and (batch == 0 or kind == 1)
                        and not (kind == 2 and seen > 0)
                        and not (seen == 0 and epoch > self.epoch and kind != 2)
@@ -217,6 +218,8 @@ class Reading:
                 live = max(live, struct.unpack("<Q", frame["payload"])[0])
             elif kind == 5:
                 sealed = True
+            elif kind == 7:
+                self.lsn = struct.unpack("<Q", frame["payload"])[0] + 1
             seen += 1
             self.at = frame["end"]
         if self.at == group_end and (seen != count or open_):
@@ -269,7 +272,8 @@ class Reading:
         value = struct.unpack_from("<Q", payload)[0]
         if kind == 2:
             return value < epoch and struct.unpack("<QQ", payload)[1] == self.lsn - 1
-        return {3: value in (1, 2), 4: value <= self.lsn, 5: value > self.header.number}[kind]
+        return {3: value in (1, 2), 4: value <= self.lsn, 5: value > self.header.number,
+                7: self.lsn <= value <= self.header.lost_to and value + 1 < 1 << 64}[kind]
 
 
 def judge(reading, below, later):

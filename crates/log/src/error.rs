@@ -111,6 +111,15 @@ pub enum Error {
         /// The last LSN that was left.
         last: Lsn,
     },
+    /// These records are lost: the log comes from a salvage
+    /// ([`inspect::salvage`](crate::inspect::salvage)), which gave every record that could be read
+    /// its own LSN. A reader's next call continues with the record after `last`.
+    Lost {
+        /// The first record that is lost and not truncated.
+        first: Lsn,
+        /// The last of them.
+        last: Lsn,
+    },
     /// The options contradict each other, or an argument makes no sense. Holds the reason, as a
     /// sentence.
     Invalid(String),
@@ -296,7 +305,9 @@ impl Error {
             Self::Busy | Self::NotYet { .. } => ErrorKind::WouldBlock,
             Self::Locked { .. } => ErrorKind::ResourceBusy,
             Self::NoRoom { .. } => ErrorKind::StorageFull,
-            Self::Corrupt(_) | Self::Incomplete { .. } => ErrorKind::InvalidData,
+            Self::Corrupt(_) | Self::Incomplete { .. } | Self::Lost { .. } => {
+                ErrorKind::InvalidData
+            }
             Self::Invalid(_) | Self::TooLarge { .. } | Self::OtherKind { .. } => {
                 ErrorKind::InvalidInput
             }
@@ -349,7 +360,7 @@ impl From<Corruption> for Error {
 /// | `WouldBlock` | [`Error::Busy`], [`Error::NotYet`]: the same call can succeed later |
 /// | `ResourceBusy` | [`Error::Locked`] |
 /// | `StorageFull` | [`Error::NoRoom`] |
-/// | `InvalidData` | [`Error::Corrupt`], [`Error::Incomplete`] |
+/// | `InvalidData` | [`Error::Corrupt`], [`Error::Incomplete`], [`Error::Lost`] |
 /// | `InvalidInput` | [`Error::Invalid`], [`Error::TooLarge`], [`Error::OtherKind`] |
 /// | `Unsupported` | [`Error::UnknownVersion`] |
 /// | `PermissionDenied` | [`Error::Forked`] |
@@ -459,6 +470,18 @@ impl fmt::Display for Error {
                     f,
                     "truncate_after({last}) has removed LSN {resume} and all after it, and this \
                      reader was at LSN {lsn}: resume at LSN {resume}"
+                )
+            }
+            Self::Lost { first, last } => {
+                let (what, it) = match first == last {
+                    true => (format!("LSN {first} is"), "it"),
+                    false => (format!("LSN {first} to {last} are"), "them"),
+                };
+                let resume = last.next().unwrap_or(*last);
+                write!(
+                    f,
+                    "{what} lost: the log was damaged, and was salvaged without {it}: resume at \
+                     LSN {resume}"
                 )
             }
             Self::Invalid(why) => f.write_str(why),
@@ -575,6 +598,7 @@ mod tests {
             (Error::NoRoom { needed_bytes: 8, cause: full() }, ErrorKind::StorageFull),
             (corruption.into(), ErrorKind::InvalidData),
             (Error::Incomplete { path: path() }, ErrorKind::InvalidData),
+            (Error::Lost { first: lsn, last: lsn }, ErrorKind::InvalidData),
             (Error::Invalid("no".into()), ErrorKind::InvalidInput),
             (Error::TooLarge { bytes: 9, limit_bytes: 8 }, ErrorKind::InvalidInput),
             (

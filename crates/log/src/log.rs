@@ -269,8 +269,9 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it
-    /// lies before the first; [`Error::NoRoom`] when there is no room for another segment (nothing
-    /// has changed); [`Error::Poisoned`].
+    /// lies before the first; [`Error::Invalid`] when it lies in a gap ([`Error::Lost`]) and is not
+    /// its last; [`Error::NoRoom`] when there is no room for another segment (nothing has changed);
+    /// [`Error::Poisoned`].
     ///
     /// # Durability
     /// Atomic: after a crash either all of those records are in the log or none. On `Ok` they never
@@ -278,6 +279,12 @@ impl Log {
     pub fn truncate_after(&self, last: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_after(last)
+    }
+
+    /// Makes the records from the next LSN to `last` a gap. Only of a log that is being made by a
+    /// salvage or a copy, and with an LSN that its header allows.
+    pub(crate) fn lose(&self, last: Lsn) -> Result<()> {
+        self.shared.lose(last)
     }
 
     /// Returns what the opening found and did.

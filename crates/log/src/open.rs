@@ -236,6 +236,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         kind: options.kind.unwrap_or(LogKind::PLAIN),
         owner: options.owner,
         cuts: Cuts::NONE,
+        lost_to: options.lost_to,
     };
     let mut writer = Writer::new(&directory, Arc::clone(&file), &options)?;
     writer.header(&file, &header, &Way::Usual).result.map_err(|error| {
@@ -265,6 +266,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         bytes_read: 0,
         leftovers: 0,
         waits_for_room: false,
+        lost_to: None,
         doubts: Vec::new(),
     };
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))

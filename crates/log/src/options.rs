@@ -37,6 +37,8 @@ pub struct Options {
     pub(crate) is_a_copy: bool,
     pub(crate) expect_durable: Lsn,
     pub(crate) begin_at: Lsn,
+    /// Of a new log: no gap will have a higher LSN (`inspect/making.rs`).
+    pub(crate) lost_to: Lsn,
     /// `None`: any kind, and a new log is plain.
     pub(crate) kind: Option<LogKind>,
     pub(crate) owner: [u8; 16],
@@ -80,6 +82,7 @@ impl Default for Options {
             is_a_copy: false,
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
+            lost_to: Lsn::ZERO,
             kind: None,
             owner: [0; 16],
             pad_groups: false,

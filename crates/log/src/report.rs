@@ -39,6 +39,9 @@ pub struct Recovery {
     /// needs room. All records can be read. Until there is room, appending and truncating return
     /// [`Error::NoRoom`](crate::Error::NoRoom), or the poison if a sync failed.
     pub waits_for_room: bool,
+    /// Records are lost, with LSNs up to this one ([`Error::Lost`](crate::Error::Lost)); `None` if
+    /// the log has no gap behind its first record.
+    pub lost_to: Option<Lsn>,
     /// Of a reader: what it could not make sure of, a sentence each. It reads on a disk that takes
     /// no flush any more, and where there are no locks; then a power loss may still take some of
     /// what it shows, or a writer may be at work unseen. Empty for a writer, whose opening fails

@@ -179,6 +179,9 @@ enum
     // The log has a record that no program of ours writes there: a bug, or damage that the
     // checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
+    // These records are lost: the log was damaged, and was salvaged without them.
+    // inkstone_error_lsn is where the reader goes on.
+    INKSTONE_LOST = 26,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -463,7 +466,7 @@ inkstone_code inkstone_cursor_new(const inkstone_reader *reader,
 
 // The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call
 // again later, or call inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue.
-// INKSTONE_TRUNCATED_AFTER: the next call goes on at inkstone_error_lsn.
+// INKSTONE_TRUNCATED_AFTER, INKSTONE_LOST: the next call goes on at inkstone_error_lsn.
 //
 // Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 // a time.
@@ -1099,8 +1102,9 @@ inkstone_code inkstone_options_set_listener(inkstone_options *options,
 // Reads the whole log in `path`, also beside a living writer, and reports every damaged place that
 // can be found. `is_intact`, which may be NULL, says whether nothing that was promised is damaged
 // or missing. `json`, which may be NULL, gets the report: path, intact, verdict, row, first, last,
-// promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment,
-// offset, lsn, reason, row, details), doubts. Damage is no error of this call. Where there is no
+// promise, clean, writer, records, record_bytes, gaps (first, last: records that a salvage could
+// not save), segments, other_files, damage (path, segment, offset, lsn, reason, row, details),
+// doubts. Damage is no error of this call. Where there is no
 // log, or no directory, that is INKSTONE_NO_LOG. It writes nothing.
 //
 // Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
@@ -1182,12 +1186,13 @@ const char *inkstone_error_path(const inkstone_error *error);
 bool inkstone_error_offset(const inkstone_error *error, uint64_t *offset);
 
 // Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none.
-// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER: where the
-// reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
+// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER and
+// INKSTONE_LOST: where the reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
 // the record that should be there, if it is known.
 //
 // Threads: any.
-bool inkstone_error_lsn(const inkstone_error *error, uint64_t *lsn);
+bool inkstone_error_lsn(const inkstone_error *error,
+                        uint64_t *lsn);
 
 // Puts the id of the stream that the error is about into `stream`, and returns true; false if
 // there is none.

@@ -82,19 +82,22 @@ pub enum inkstone_code {
     /// The log has a record that no program of ours writes there: a bug, or damage that the
     /// checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
+    /// These records are lost: the log was damaged, and was salvaged without them.
+    /// inkstone_error_lsn is where the reader goes on.
+    INKSTONE_LOST = 26,
 }
 
 use inkstone_code::{
     INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CONTRADICTION, INKSTONE_CORRUPT, INKSTONE_EXISTS,
     INKSTONE_FORKED, INKSTONE_INCOMPLETE, INKSTONE_INVALID, INKSTONE_IO, INKSTONE_LOCKED,
-    INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NO_STREAM, INKSTONE_NOT_YET, INKSTONE_OK,
-    INKSTONE_OTHER, INKSTONE_OTHER_KIND, INKSTONE_OTHER_NUMBER, INKSTONE_PANICKED,
+    INKSTONE_LOST, INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NO_STREAM, INKSTONE_NOT_YET,
+    INKSTONE_OK, INKSTONE_OTHER, INKSTONE_OTHER_KIND, INKSTONE_OTHER_NUMBER, INKSTONE_PANICKED,
     INKSTONE_POISONED, INKSTONE_STOPPED, INKSTONE_TOO_LARGE, INKSTONE_TRUNCATED_AFTER,
     INKSTONE_TRUNCATED_BEFORE, INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
 };
 
 /// Each code: its name, and what a program or its operator can do.
-const CODES: [(inkstone_code, &CStr, &CStr); 26] = [
+const CODES: [(inkstone_code, &CStr, &CStr); 27] = [
     (INKSTONE_OK, c"ok", c""),
     (INKSTONE_IO, c"io", c"Find out why the operating system refused the call on this path."),
     (
@@ -169,6 +172,11 @@ const CODES: [(inkstone_code, &CStr, &CStr); 26] = [
         c"contradiction",
         c"Keep a copy of the directory and report the message.",
     ),
+    (
+        INKSTONE_LOST,
+        c"lost",
+        c"Do without these records, and call again: the cursor continues there.",
+    ),
 ];
 
 /// An error: a code, and what happened, to which path and offset, and what to do. It never changes.
@@ -228,6 +236,7 @@ fn code_of(error: &Error) -> inkstone_code {
         Error::TruncatedBefore { .. } => INKSTONE_TRUNCATED_BEFORE,
         Error::NotYet { .. } => INKSTONE_NOT_YET,
         Error::TruncatedAfter { .. } => INKSTONE_TRUNCATED_AFTER,
+        Error::Lost { .. } => INKSTONE_LOST,
         Error::Invalid(_) => INKSTONE_INVALID,
         Error::Closed => INKSTONE_CLOSED,
         Error::Forked { .. } => INKSTONE_FORKED,
@@ -261,7 +270,9 @@ fn lsn_of(error: &Error) -> Option<u64> {
         Error::Poisoned(poison) => Some(poison.durable().get()),
         Error::TruncatedBefore { first, .. } => Some(first.get()),
         Error::NotYet { durable, .. } => Some(durable.get()),
-        Error::TruncatedAfter { last, .. } => Some(last.get().saturating_add(1)),
+        Error::TruncatedAfter { last, .. } | Error::Lost { last, .. } => {
+            Some(last.get().saturating_add(1))
+        }
         _ => None,
     }
 }
@@ -463,8 +474,8 @@ pub unsafe extern "C" fn inkstone_error_offset(
 }
 
 /// Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none.
-/// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER: where the
-/// reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
+/// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER and
+/// INKSTONE_LOST: where the reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
 /// the record that should be there, if it is known.
 ///
 /// Threads: any.

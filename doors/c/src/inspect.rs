@@ -18,8 +18,9 @@ use crate::text::give;
 /// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that
 /// can be found. `is_intact`, which may be NULL, says whether nothing that was promised is damaged
 /// or missing. `json`, which may be NULL, gets the report: path, intact, verdict, row, first, last,
-/// promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment,
-/// offset, lsn, reason, row, details), doubts. Damage is no error of this call. Where there is no
+/// promise, clean, writer, records, record_bytes, gaps (first, last: records that a salvage could
+/// not save), segments, other_files, damage (path, segment, offset, lsn, reason, row, details),
+/// doubts. Damage is no error of this call. Where there is no
 /// log, or no directory, that is INKSTONE_NO_LOG. It writes nothing.
 ///
 /// Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use inkstone::inspect::Report;
+use inkstone::inspect::{Gap, Report};
 use inkstone::{Corruption, Recovery, Stats, Times, Verdict};
 
 /// An object that is being written.
@@ -139,6 +139,10 @@ fn damage(damage: &Corruption) -> String {
         .end()
 }
 
+fn gap(gap: Gap) -> String {
+    Object::new().raw("first", gap.first.get()).raw("last", gap.last.get()).end()
+}
+
 /// The verdict in the words of docs/format.md.
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
@@ -163,6 +167,7 @@ pub(crate) fn report(report: &Report) -> String {
         .raw("writer", or_null(report.writer.as_deref().map(text)))
         .raw("records", counts.records)
         .raw("record_bytes", counts.record_bytes)
+        .raw("gaps", list(report.gaps().map(gap)))
         .raw("savable_records", or_null(report.savable.map(|savable| savable.records)))
         .raw("segments", report.segments.len())
         .raw("other_files", report.others.len())

@@ -277,7 +277,7 @@ fn borrowed(found: Option<Record<'_>>) -> Result<inkstone_record, Failure> {
 
 /// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call
 /// again later, or call inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue.
-/// INKSTONE_TRUNCATED_AFTER: the next call goes on at inkstone_error_lsn.
+/// INKSTONE_TRUNCATED_AFTER, INKSTONE_LOST: the next call goes on at inkstone_error_lsn.
 ///
 /// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
 /// a time.

@@ -164,9 +164,10 @@ fn what_does_not_fit_changes_nothing() {
 
 #[test]
 fn every_kind_of_frame_comes_back() {
-    let mut writer = Writer::create(log_id(7));
+    let mut writer = Writer::create_with_gaps(log_id(7), Lsn::new(9));
     writer.append_batch(&[vec![1], vec![], vec![2; 9]]);
     writer.append(&[vec![3; 8]]);
+    writer.lose(5);
     writer.idle();
     writer.truncate_before(Lsn::new(3));
     writer.reopen();
@@ -196,12 +197,13 @@ fn every_kind_of_frame_comes_back() {
             record(2, Batch::Middle, &[]),
             record(3, Batch::Last, &[2; 9]),
             record(4, Batch::Alone, &[3; 8]),
-            control(5, Control::Promise(PromiseReason::Idle)),
-            control(5, Control::TruncateBefore(Lsn::new(3))),
-            control(5, opening(Some(Epoch::FIRST), 4)),
-            control(5, Control::Padding(40)),
-            control(5, Control::Promise(PromiseReason::Close)),
-            control(5, Control::Seal(segment(2))),
+            control(5, Control::Lost(Lsn::new(9))),
+            control(10, Control::Promise(PromiseReason::Idle)),
+            control(10, Control::TruncateBefore(Lsn::new(3))),
+            control(10, opening(Some(Epoch::FIRST), 9)),
+            control(10, Control::Padding(40)),
+            control(10, Control::Promise(PromiseReason::Close)),
+            control(10, Control::Seal(segment(2))),
         ]
     );
 }

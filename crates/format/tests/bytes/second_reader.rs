@@ -19,7 +19,8 @@ const IMAGES: usize = 30_000;
 /// A log of one to four segments, with an older use of the files beneath, a cut now and then, open
 /// or closed.
 fn base(random: &mut fastrand::Rng) -> Vec<File> {
-    let mut writer = Writer::create(log_id(random.u8(..3)));
+    let lost_to = if random.bool() { Lsn::new(random.u64(..60)) } else { Lsn::ZERO };
+    let mut writer = Writer::create_with_gaps(log_id(random.u8(..3)), lost_to);
     let mut old = Vec::new();
     for _ in 0..random.usize(1..12) {
         let len = random.usize(0..900);
@@ -33,7 +34,9 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
             )),
             4 if writer.files.len() < 4 => {
                 old = writer.active().clone();
-                writer.roll(random.bool().then(|| old.clone()));
+                // Without a record in between, an old group would look like the next one, torn.
+                let is_older = writer.next_lsn > writer.header.first_lsn;
+                writer.roll((random.bool() && is_older).then(|| old.clone()));
             }
             5 => {
                 // The payload is a piece of the segment itself.
@@ -57,6 +60,9 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
                 writer.pad = true;
                 writer.append(&[payload]);
                 writer.pad = false;
+            }
+            8 if writer.next_lsn <= lost_to => {
+                writer.lose(random.u64(1..=lost_to.get() - writer.next_lsn.get() + 1));
             }
             _ => writer.append(&[payload, vec![3; 5]]),
         }

@@ -96,6 +96,7 @@ impl HeldTurn<'_> {
             owner: old.owner,
             // If this header never becomes durable, the next cut has the same number.
             cuts: next.cut.map_or(old.cuts, |last| old.cuts.with(last)),
+            lost_to: next.cut.map_or(old.lost_to, |last| old.lost_to.min(last)),
         };
         let make = |bytes| {
             shared.make_segment(|number| header(number, bytes), bytes, shared.prepares_ahead())

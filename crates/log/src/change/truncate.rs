@@ -26,6 +26,12 @@ impl Shared {
         self.give_files_back()
     }
 
+    /// Makes the records from the next LSN to `last` a gap; durable on return.
+    pub(crate) fn lose(&self, last: Lsn) -> Result<()> {
+        drop(self.in_turn(self.lock(), |turn| turn.lose(last))?);
+        self.give_files_back()
+    }
+
     /// Truncates all records after `last`; durable on return.
     pub(crate) fn truncate_after(&self, last: Lsn) -> Result<()> {
         drop(self.in_turn(self.lock(), |turn| turn.truncate_after(last))?);
@@ -54,6 +60,18 @@ impl HeldTurn<'_> {
         // Instead of the publication of the control group, which came before.
         shared.publish_head(self);
         Ok(())
+    }
+
+    fn lose(&mut self, last: Lsn) -> Result<()> {
+        self.set_changing(true);
+        self.begin_epoch()?;
+        self.write()?;
+        let (next, most) = (self.open_group.next_lsn(), self.shared.head_header().lost_to);
+        if last < next || last > most {
+            let why = format!("a gap from LSN {next} to {last} in a log with gaps up to {most}");
+            return Err(Error::Invalid(why));
+        }
+        self.control(&Control::Lost(last))
     }
 
     fn truncate_after(&mut self, last: Lsn) -> Result<()> {
@@ -107,7 +125,7 @@ impl HeldTurn<'_> {
 }
 
 impl Shared {
-    /// The byte after the frame of a durable record.
+    /// The byte after the frame of a durable record, or of the gap that ends with it.
     fn end_of(&self, lsn: Lsn) -> Result<Position> {
         let (link, first_live) = {
             let segments = lock(&self.segments);
@@ -124,6 +142,15 @@ impl Shared {
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == lsn => {
                     return Ok(Position { segment: link.segment.number(), byte: frame.end });
                 }
+                Item::Frame(frame) if frame.kind == Kind::Lost && frame.lsn <= lsn => {
+                    let after = walk.decoder.mark().lsn.before().unwrap_or(Lsn::ZERO);
+                    if after == lsn {
+                        return Ok(Position { segment: link.segment.number(), byte: frame.end });
+                    }
+                    if after > lsn {
+                        return Err(inside_a_gap(lsn, frame.lsn, after));
+                    }
+                }
                 Item::Stop(stop) => {
                     return Err(damage(
                         &mut walk,
@@ -137,4 +164,13 @@ impl Shared {
             }
         }
     }
+}
+
+/// A cut names the byte after a frame, and a gap is one frame.
+fn inside_a_gap(lsn: Lsn, first: Lsn, last: Lsn) -> Error {
+    let before = first.before().unwrap_or(Lsn::ZERO);
+    Error::Invalid(format!(
+        "truncate_after({lsn}) would keep a part of the records LSN {first} to {last}, all of \
+         which are lost: truncate after LSN {before} or {last}"
+    ))
 }

@@ -391,6 +391,7 @@ mod tests {
             kind: LogKind::PLAIN,
             owner: [0; 16],
             cuts: Cuts::NONE,
+            lost_to: Lsn::ZERO,
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;

@@ -13,6 +13,7 @@ use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
 
 use super::making::Making;
+use super::report::Gap;
 use super::survey::{Depth, steady};
 use super::{new_directory, options_for};
 use crate::directory::find_directory;
@@ -90,7 +91,9 @@ pub fn copy_in<N: Into<AnyDirectory>>(
     let looked = steady(&from, Depth::Ends, stop)?.report;
     let reader = Reader::open_in(from, Options::new())?;
     let first = reader.first();
-    let making = Making::begin(to()?.into(), options_for(options, &looked).begin_at(first))?;
+    let lost_to = reader.recovery().and_then(|recovery| recovery.lost_to);
+    let options = options_for(options, &looked).begin_at(first);
+    let making = Making::begin(to()?.into(), options, lost_to)?;
     let copied = fill(&reader, first, &making, stop)?;
     making.finish(None)?;
     Ok(copied)
@@ -102,6 +105,7 @@ fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Resu
     let mut last = reader.durable();
     let mut cursor = reader.from(first);
     let doubts = reader.recovery().map_or_else(Vec::new, |recovery| recovery.doubts);
+    let mut gaps = Vec::new();
     let mut copied =
         Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0, doubts };
     while copied.last < last {
@@ -113,21 +117,28 @@ fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Resu
                 // No wait: closing makes all of it durable.
                 drop(log.append(record.bytes)?);
                 copied.last = record.lsn;
-                copied.records += 1;
             }
             Ok(None) => break,
+            // A gap stays a gap.
+            Err(Error::Lost { first, last }) => {
+                making.lose_before(last.next().ok_or(Error::UsedUp)?)?;
+                copied.last = last;
+                gaps.push(Gap { first, last });
+            }
             // The copy must not keep records that the log no longer has.
             Err(Error::TruncatedAfter { last: left, .. }) => {
                 // Records before the first one are no matter of the copy.
                 let left = left.max(first.before().unwrap_or(Lsn::ZERO));
                 cursor.seek(left.next().unwrap_or(first));
                 log.truncate_after(left)?;
-                copied.records -= copied.last.get() - left.get();
+                gaps.retain(|gap| gap.last <= left);
                 copied.last = left;
                 last = last.min(left);
             }
             Err(error) => return Err(error),
         }
     }
+    let lost: u64 = gaps.iter().map(Gap::records).sum();
+    copied.records = copied.last.get() + 1 - first.get() - lost;
     Ok(copied)
 }

@@ -17,6 +17,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::panicking;
 
+use inkstone_format::Lsn;
 use inkstone_io::{AnyDirectory, AnyLock, NoSizeSignal, OpenFile, SyncKind};
 
 use crate::error::{Error, Result};
@@ -47,13 +48,18 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// Begins a log that cannot be opened yet. Removes what an earlier copy has left. Dropped
+    /// Begins a log that cannot be opened yet, with gaps up to `lost_to`. Removes what an earlier
+    /// copy has left. Dropped
     /// before it is finished, it removes what it has made.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here;
     /// [`Error::Locked`] when another copy is running; errors of the file system.
-    pub(super) fn begin(directory: AnyDirectory, options: Options) -> Result<Self> {
+    pub(super) fn begin(
+        directory: AnyDirectory,
+        options: Options,
+        lost_to: Option<Lsn>,
+    ) -> Result<Self> {
         // First without the lock, which would create a file.
         check_is_free(&directory)?;
         let lock = take_lock(&directory)?;
@@ -63,7 +69,7 @@ impl Making {
         // Only what comes after this line may be removed.
         making.is_over = false;
         making.mark(is_left)?;
-        making.open(options)?;
+        making.open(Options { lost_to: lost_to.unwrap_or(Lsn::ZERO), ..options })?;
         Ok(making)
     }
 
@@ -94,6 +100,18 @@ impl Making {
     /// Never: the log exists until the copy ends.
     pub(super) fn log(&self) -> Result<&Log> {
         self.log.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Makes what is missing before this LSN a gap, so that the next record has this LSN.
+    ///
+    /// # Errors
+    /// Those of writing a control group.
+    pub(super) fn lose_before(&self, lsn: Lsn) -> Result<()> {
+        let log = self.log()?;
+        match lsn.before().filter(|last| *last > log.last()) {
+            Some(last) => log.lose(last),
+            None => Ok(()),
+        }
     }
 
     /// Makes the log durable, and then lets it be opened. `beside` is the name and the bytes of a

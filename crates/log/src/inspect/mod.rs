@@ -31,9 +31,9 @@ pub use inkstone_format::{
     HeaderTraces, Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader,
     Stop, Tail,
 };
-pub use report::{Counts, FileState, OtherFile, Report, Savable, SegmentReport, SegmentState};
+pub use report::{Counts, FileState, Gap, OtherFile, Report, Savable, SegmentReport, SegmentState};
 pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};
-pub use salvage::{Gap, Run, Salvage, salvage, salvage_in, salvage_until};
+pub use salvage::{Run, Salvage, salvage, salvage_in, salvage_until};
 pub use survey::look_in;
 pub use verify::{verify, verify_in, verify_until};
 

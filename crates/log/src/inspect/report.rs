@@ -54,6 +54,12 @@ impl Report {
         self.damage.is_empty()
     }
 
+    /// The gaps of the log, in order: records that an earlier salvage could not save. They are not
+    /// damage.
+    pub fn gaps(&self) -> impl Iterator<Item = Gap> {
+        self.segments.iter().flat_map(|segment| segment.gaps.iter().copied())
+    }
+
     /// Records and bytes of all segments that were read.
     pub fn counts(&self) -> Counts {
         self.segments.iter().fold(Counts::default(), |sum, segment| sum.plus(&segment.counts))
@@ -87,6 +93,8 @@ pub struct SegmentReport {
     pub promise: Lsn,
     /// Whether its groups were read; otherwise only its header and that of the next segment were.
     pub is_read: bool,
+    /// The gaps in it, without truncated LSNs. A segment that may have some is always read.
+    pub gaps: Vec<Gap>,
     /// What was read.
     pub counts: Counts,
     /// The verdict on the place where reading first stopped.
@@ -95,6 +103,24 @@ pub struct SegmentReport {
     pub row: &'static str,
     /// What lies in a torn tail, and other harmless findings, a line each.
     pub notes: Vec<String>,
+}
+
+/// Records that are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The LSN of the first.
+    pub first: Lsn,
+    /// The LSN of the last. At the end of a damaged log: the last that is known to have been
+    /// durable.
+    pub last: Lsn,
+}
+
+impl Gap {
+    /// How many they are.
+    pub fn records(&self) -> u64 {
+        self.last.get() - self.first.get() + 1
+    }
 }
 
 /// The state of a segment of the log.

@@ -1,32 +1,31 @@
 //! Copies the readable records of a damaged log into a new one.
 //!
-//! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the
-//! damaged log.
+//! *Owns*: which records count as readable, and which are a gap. *May not touch*: the damaged log.
 //!
 //! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be
-//! durable, each record whose frame and payload are sound: they were acknowledged. Nothing of a
-//! torn tail. What is left of a damaged batch is saved; the gaps show the rest. Where a file was
-//! shortened, its promises are lost with its end: there every whole record is saved, since each may
-//! have been acknowledged.
+//! durable, each record whose frame and payload are sound: they were acknowledged. A batch of which
+//! a part is lost goes whole, since its writer relies on all or none. Nothing of a torn tail. Where
+//! a file was shortened, its promises are lost with its end: there every whole record is saved,
+//! since each may have been acknowledged.
 //!
-//! **What is unknown.** The number of lost records is known only as far as a remaining promise or
-//! header names a higher LSN. If the last segment or its end is missing, nothing does:
+//! **LSNs.** Every saved record keeps its own, and what is lost between two records becomes a gap
+//! ([`Error::Lost`]); so is what is lost behind the last one, as far as a remaining promise, header
+//! or record names a higher LSN. If the last segment or its end is missing, nothing does:
 //! [`Salvage::unknown_behind`].
 //!
-//! **LSNs.** They are dense, so not every record can keep its own. The new log begins at the LSN of
-//! the first record that could be read. Up to the first gap every record keeps its LSN; after a gap
-//! it is lower by the number of lost records. [`Run`] holds both.
+//! **Two passes.** The first finds out what there is, so that the caller can be told before
+//! anything is written, and the new log's first header knows of every gap.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
-use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes};
+use inkstone_format::{Batch, Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes};
 use inkstone_io::AnyDirectory;
 
 use super::making::Making;
-use super::report::{Report, Savable};
+use super::report::{Gap, Report, Savable};
 use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, Surveyed, steady};
@@ -40,7 +39,7 @@ use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::READ_BYTES;
 use crate::walk::window::{FrameAt, Item};
 
-/// What was saved, and what was lost.
+/// What is saved, and what is lost.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Salvage {
@@ -48,7 +47,7 @@ pub struct Salvage {
     pub report: Report,
     /// The saved records, as runs without a gap.
     pub runs: Vec<Run>,
-    /// The lost records, as far as they are known.
+    /// The lost records, as far as they are known; also those of an earlier salvage.
     pub gaps: Vec<Gap>,
     /// The log had, or may have had, records after this LSN, and nothing is left that shows how
     /// many.
@@ -59,31 +58,18 @@ pub struct Salvage {
     pub record_bytes: u64,
 }
 
-/// Records that were saved with nothing missing between them.
+/// Records that are saved with nothing missing between them. They keep their LSNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// The LSN of the first, in the old log.
+    /// The LSN of the first.
     pub first: Lsn,
-    /// The LSN of the last, in the old log.
-    pub last: Lsn,
-    /// The LSN of the first, in the new log; the others follow it.
-    pub new_first: Lsn,
-}
-
-/// Records that are lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Gap {
-    /// The LSN of the first, in the old log.
-    pub first: Lsn,
-    /// The LSN of the last, in the old log. At the end of the log: the last that is known to have
-    /// been durable.
+    /// The LSN of the last.
     pub last: Lsn,
 }
 
-/// Copies every readable record of the log in `from` into a new log in `to`. `options` apply to the
-/// new log; its segments and records may become as large as those of the old log if they are
+/// Copies every readable record of the log in `from` into a new log in `to`, where it has the same
+/// LSN; what is lost is a gap there ([`Error::Lost`]). `options` apply to the new log; its segments and records may become as large as those of the old log if they are
 /// larger.
 ///
 /// Opening the new log before it is complete is [`Error::Incomplete`]. A salvage that fails removes
@@ -91,9 +77,8 @@ pub struct Gap {
 ///
 /// # Errors
 /// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running;
-/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there, or
-/// `from` has no record;
-/// [`Error::Corrupt`] when no record can be read; as [`super::verify`] and
+/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there;
+/// [`Error::Corrupt`] when `from` is damaged and no record can be read; as [`super::verify`] and
 /// [`Log::open`](crate::Log::open).
 ///
 /// # Durability
@@ -102,8 +87,9 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) 
     salvage_until(from, to, options, &AtomicBool::new(false), |_| None)
 }
 
-/// As [`salvage`], but stops soon after `stop` has become true. The bytes that `note` returns
-/// become the file `salvage.json` beside the new log; it is durable before the log can be opened.
+/// As [`salvage`], but stops soon after `stop` has become true. `note` is told what will be saved,
+/// before anything is written. The bytes that it returns become the file `salvage.json` beside the
+/// new log, which is durable before the log can be opened.
 ///
 /// # Errors
 /// As [`salvage`]; [`Error::Stopped`], and then only the directory and its lock file are left.
@@ -121,8 +107,8 @@ pub fn salvage_until(
     salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 
-/// As [`salvage`], between any two directories ([`AnyDirectory`]); `to` is called once there is a
-/// record to save.
+/// As [`salvage`], between any two directories ([`AnyDirectory`]); `to` is called once it is known
+/// what to save.
 ///
 /// # Errors
 /// As [`salvage`].
@@ -149,38 +135,53 @@ fn salvage_between(
     }
     let surveyed = steady(from, Depth::Everything, stop)?;
     let report = surveyed.report;
-    let options = options_for(options, &report);
-    let (mut to, mut new) = (Some(to), None::<Making>);
     let mut saved = Saved::of(&report);
-    let read = saved.read(from, (&report, &surveyed.spans), stop, &mut |lsn, record| {
-        if let Some(to) = to.take() {
-            new = Some(Making::begin(to()?, options.clone().begin_at(lsn))?);
-        }
-        let Some(new) = &new else { return Ok(lsn) };
-        Ok(new.log()?.append(record)?.lsn())
-    });
-    let is_end_lost = read?;
-    let Some(new) = new else {
-        return Err(match report.damage.first() {
-            Some(damage) => Error::from(damage.clone()).without_records(),
-            None => {
-                let path = from.path().display();
-                Error::Invalid(format!("{path}: the log has no record, so none can be salvaged"))
-            }
-        });
-    };
+    let is_end_lost = saved.read(from, (&report, &surveyed.spans), stop, &mut |_, _| Ok(()))?;
+    if let (true, Some(damage)) = (saved.runs.is_empty(), report.damage.first()) {
+        return Err(Error::from(damage.clone()).without_records());
+    }
     let gaps = saved.gaps(&report);
-    let saved_last = saved.runs.last().map(|run| run.last);
+    let last = saved.runs.last().map(|run| run.last).max(gaps.last().map(|gap| gap.last));
     let salvage = Salvage {
-        unknown_behind: saved_last.max(gaps.last().map(|gap| gap.last)).filter(|_| is_end_lost),
+        unknown_behind: last.filter(|_| is_end_lost),
         report,
         runs: saved.runs,
         gaps,
         records: saved.records,
         record_bytes: saved.record_bytes,
     };
-    new.finish(note(&salvage).map(|bytes| (names::SALVAGE, bytes)))?;
+    let beside = note(&salvage);
+    let options = options_for(options, &salvage.report).begin_at(salvage.report.first);
+    let new = Making::begin(to()?, options, salvage.gaps.last().map(|gap| gap.last))?;
+    write(from, &surveyed.spans, &salvage, &new, stop)?;
+    new.finish(beside.map(|bytes| (names::SALVAGE, bytes)))?;
     Ok(salvage)
+}
+
+/// Reads a second time, and writes the records and the gaps.
+fn write(
+    from: &AnyDirectory,
+    spans: &[Span],
+    salvage: &Salvage,
+    new: &Making,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut saved = Saved::of(&salvage.report);
+    saved.read(from, (&salvage.report, spans), stop, &mut |lsn, record| {
+        new.lose_before(lsn)?;
+        new.log()?.append(record).map(drop)
+    })?;
+    if saved.runs != salvage.runs {
+        return Err(Error::Invalid(format!(
+            "{}: what can be read has changed while it was read: salvage again, from a copy of \
+             the files if the disk is failing",
+            from.path().display()
+        )));
+    }
+    match salvage.gaps.last().and_then(|gap| gap.last.next()) {
+        Some(behind) => new.lose_before(behind),
+        None => Ok(()),
+    }
 }
 
 /// Counts the records that [`salvage`] would save of a damaged log.
@@ -193,7 +194,7 @@ pub(super) fn savable(
     stop: &AtomicBool,
 ) -> Result<Savable> {
     let mut saved = Saved::of(&surveyed.report);
-    saved.read(from, (&surveyed.report, &surveyed.spans), stop, &mut |lsn, _| Ok(lsn))?;
+    saved.read(from, (&surveyed.report, &surveyed.spans), stop, &mut |_, _| Ok(()))?;
     Ok(Savable { records: saved.records, record_bytes: saved.record_bytes })
 }
 
@@ -202,36 +203,43 @@ struct Saved {
     runs: Vec<Run>,
     records: u64,
     record_bytes: u64,
+    /// The highest LSN of a record that was found, saved or not.
+    named: Lsn,
 }
 
 impl Saved {
     fn of(report: &Report) -> Self {
-        Self { first_live: report.first, runs: Vec::new(), records: 0, record_bytes: 0 }
+        let (first_live, named) = (report.first, Lsn::ZERO);
+        Self { first_live, runs: Vec::new(), records: 0, record_bytes: 0, named }
     }
 
-    /// Reads all that can be saved. `take` gets each record, and returns the LSN that it has from
-    /// then on. Returns whether the end of the log is lost.
+    /// Reads all that can be saved. `take` gets each record. Returns whether the end of the log is
+    /// lost.
     fn read(
         &mut self,
         from: &AnyDirectory,
         (report, spans): (&Report, &[Span]),
         stop: &AtomicBool,
-        take: &mut dyn FnMut(Lsn, &[u8]) -> Result<Lsn>,
+        take: Visit<'_>,
     ) -> Result<bool> {
         let last_number = spans.last().map(|span| span.header.number);
         // An unreadable file above the last segment was a segment of the log.
         let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
         for span in spans {
-            let ends_in_damage = read_sound(from, span, &mut |lsn, record| {
+            let mut named = Lsn::ZERO;
+            let ends_in_damage = read_sound(from, span, &mut named, &mut |lsn, record| {
                 if stop.load(Ordering::Relaxed) {
                     return Err(Error::Stopped);
                 }
                 if self.wants(lsn, span) {
-                    let new = take(lsn, record)?;
-                    self.note(lsn, new, record.len());
+                    take(lsn, record)?;
+                    self.note(lsn, record.len());
                 }
                 Ok(())
             })?;
+            if span.below.is_none_or(|below| named < below) {
+                self.named = self.named.max(named);
+            }
             is_end_lost |= ends_in_damage && Some(span.header.number) == last_number;
         }
         Ok(is_end_lost)
@@ -244,10 +252,10 @@ impl Saved {
             && span.below.is_none_or(|below| lsn < below)
     }
 
-    fn note(&mut self, lsn: Lsn, new: Lsn, bytes: usize) {
+    fn note(&mut self, lsn: Lsn, bytes: usize) {
         match self.runs.last_mut() {
             Some(run) if run.last.next() == Some(lsn) => run.last = lsn,
-            _ => self.runs.push(Run { first: lsn, last: lsn, new_first: new }),
+            _ => self.runs.push(Run { first: lsn, last: lsn }),
         }
         self.records += 1;
         self.record_bytes += bytes as u64;
@@ -266,19 +274,56 @@ impl Saved {
             gap(next, run.first.before());
             next = run.last.next().unwrap_or(run.last);
         }
-        gap(next, Some(report.promise.max(report.last)));
+        gap(next, Some(report.promise.max(report.last).max(self.named)));
         gaps
     }
 }
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
+/// Hands records on: those of a batch together, once its last one has come.
+struct Batches<'v> {
+    visit: Visit<'v>,
+    /// The beginning of a batch.
+    open: Vec<(Lsn, Vec<u8>)>,
+    /// The highest LSN that was found, handed on or not.
+    named: &'v mut Lsn,
+}
+
+impl Batches<'_> {
+    fn record(&mut self, lsn: Lsn, place: Batch, bytes: &[u8]) -> Result<()> {
+        *self.named = (*self.named).max(lsn);
+        let goes_on = self.open.last().is_some_and(|(last, _)| last.next() == Some(lsn));
+        if matches!(place, Batch::Alone | Batch::First) || !goes_on {
+            // The rest of the batch before is lost.
+            self.open.clear();
+        }
+        match place {
+            Batch::Alone => (self.visit)(lsn, bytes)?,
+            Batch::Middle | Batch::Last if !goes_on => {}
+            Batch::First | Batch::Middle | Batch::Last => self.open.push((lsn, bytes.to_vec())),
+        }
+        if place == Batch::Last { self.end() } else { Ok(()) }
+    }
+
+    /// Hands on what there is of a batch: all of it, or what a cut has left of it.
+    fn end(&mut self) -> Result<()> {
+        self.open.drain(..).try_for_each(|(lsn, bytes)| (self.visit)(lsn, &bytes))
+    }
+}
+
 /// Visits every sound record of a segment in order. Returns whether the segment ends in damage with
 /// nothing after it.
-fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result<bool> {
+fn read_sound(
+    directory: &AnyDirectory,
+    span: &Span,
+    named: &mut Lsn,
+    visit: Visit<'_>,
+) -> Result<bool> {
     let file = past_the_cache(directory, span.header.number)?;
     let mut strip = Strip::new(file, &span.header, span.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
+    let mut batches = Batches { visit, open: Vec::new(), named };
     loop {
         match strip.step()? {
             Item::GroupStart(_) => group.clear(),
@@ -286,11 +331,13 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
                 group.push((frame, strip.walk.payload(frame.at, frame.payload_bytes).to_vec()));
             }
             Item::Frame(_) => {}
-            Item::GroupEnd => show(&mut group, None, visit)?,
+            Item::GroupEnd => show(&mut group, None, &mut batches)?,
             Item::Stop(stop) => {
-                // A cut may end inside a group; the frames before it belong to the log.
+                // A cut may end inside a group, and inside a batch; the frames before it belong to
+                // the log.
                 if stop.fault == Fault::SegmentEnd {
-                    return show(&mut group, None, visit).map(|()| false);
+                    show(&mut group, None, &mut batches)?;
+                    return batches.end().map(|()| false);
                 }
                 let (evidence, _, verdict) = span.judge(&mut strip, &stop)?;
                 if !matches!(verdict, Verdict::Corrupt(_)) {
@@ -298,11 +345,11 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
                 }
                 let covered =
                     if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
-                show(&mut group, Some(&covered), visit)?;
+                show(&mut group, Some(&covered), &mut batches)?;
                 let open_group = strip.group_of(&stop);
                 let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
                 let next = strip.go_on(&stop)?;
-                read_loose(&mut strip, &stop, epoch, next, &covered, visit)?;
+                read_loose(&mut strip, &stop, epoch, next, &covered, &mut batches)?;
                 if next.is_none() {
                     return Ok(true);
                 }
@@ -311,15 +358,15 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
     }
 }
 
-/// Visits the records of a group: all of them, or those that the evidence covers.
+/// Takes the records of a group: all of them, or those that the evidence covers.
 fn show(
     group: &mut Vec<(FrameAt, Vec<u8>)>,
     covered_by: Option<&Evidence>,
-    visit: Visit<'_>,
+    batches: &mut Batches<'_>,
 ) -> Result<()> {
     for (frame, record) in group.drain(..) {
         if covered_by.is_none_or(|evidence| was_durable(evidence, frame.lsn, frame.end)) {
-            visit(frame.lsn, &record)?;
+            batches.record(frame.lsn, frame.batch, &record)?;
         }
     }
     Ok(())
@@ -329,14 +376,14 @@ fn was_durable(evidence: &Evidence, lsn: Lsn, end: u64) -> bool {
     end <= evidence.end || lsn <= evidence.lsn
 }
 
-/// Visits the sound records between a stop and the next sound group.
+/// Takes the sound records between a stop and the next sound group.
 fn read_loose(
     strip: &mut Strip,
     stop: &Stop,
     epoch: inkstone_format::Epoch,
     next: Option<u64>,
     evidence: &Evidence,
-    visit: Visit<'_>,
+    batches: &mut Batches<'_>,
 ) -> Result<()> {
     let to = next.unwrap_or(strip.to).min(strip.to);
     let id = *strip.walk.decoder.identity();
@@ -362,14 +409,16 @@ fn read_loose(
         let end = at + frame_bytes(len) as u64;
         if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end)
         {
+            *batches.named = (*batches.named).max(header.lsn);
             window.load(at, FRAME_HEADER_BYTES + len)?;
             if window.at() + (window.bytes().len() as u64) < at + (FRAME_HEADER_BYTES + len) as u64
             {
                 return Ok(());
             }
             let payload = window.slice(at + FRAME_HEADER_BYTES as u64, len);
-            if crc32c(payload) == header.payload_crc {
-                visit(header.lsn, payload)?;
+            let place = Batch::of(header.flags).filter(|_| crc32c(payload) == header.payload_crc);
+            if let Some(place) = place {
+                batches.record(header.lsn, place, payload)?;
             }
         }
         // A sound header has the right length, even if the payload is damaged.

@@ -209,5 +209,7 @@ pub(crate) fn stand_in(
         kind: LogKind::PLAIN,
         owner: [0; 16],
         cuts: Cuts::NONE,
+        // Not known: every gap that it has is believed.
+        lost_to: Lsn::new(u64::MAX),
     }))
 }

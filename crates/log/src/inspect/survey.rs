@@ -13,7 +13,7 @@ use inkstone_format::{
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
-use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+use super::report::{Counts, FileState, Gap, OtherFile, Report, SegmentReport, SegmentState};
 use super::spans::{Span, Spans, stand_in};
 use super::strip::Strip;
 use crate::doubts::{Doubts, Holder, holder};
@@ -216,7 +216,14 @@ fn read_all(
         spans.iter().filter(|span| span.header.number != head.number).collect();
     let mut others = match depth {
         Depth::Everything => read_spans(directory, headers, &others, (first_live, stop)),
-        Depth::Ends => others.iter().map(|span| unread(directory, headers, span)).collect(),
+        Depth::Ends => {
+            let gaps_to = Some(head.lost_to).filter(|last| *last >= first_live);
+            let read = |span: &&Span| match Some(span.header.first_lsn) <= gaps_to {
+                true => read_span(directory, headers, span, (first_live, stop)),
+                false => unread(directory, headers, span),
+            };
+            others.iter().map(read).collect()
+        }
     }
     .into_iter();
     for span in &spans {
@@ -296,6 +303,7 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Resul
         epoch: header.epoch,
         promise: header.promise,
         is_read: false,
+        gaps: Vec::new(),
         counts: Counts::default(),
         verdict: Verdict::End,
         row: "E1",
@@ -414,22 +422,30 @@ fn read_span(
     read.damage.clear();
     let file = past_the_cache(directory, span.header.number)?;
     let mut strip = Strip::new(file, &span.header, span.end())?;
-    let mut group = Counts::default();
+    let (mut group, mut gaps) = (Counts::default(), Vec::new());
     let mut is_first = true;
     loop {
         match strip.step()? {
             Item::GroupStart(_) if told.load(Ordering::Relaxed) => return Err(Error::Stopped),
-            Item::GroupStart(_) => group = Counts { groups: 1, ..Counts::default() },
+            Item::GroupStart(_) => {
+                (group, gaps) = (Counts { groups: 1, ..Counts::default() }, Vec::new());
+            }
             Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn < first_live => {}
             Item::Frame(frame) if frame.kind == Kind::Record => {
                 group.records += 1;
                 group.record_bytes += frame.payload_bytes as u64;
             }
-            Item::Frame(_) => group.controls += 1,
-            Item::GroupEnd => read.count(&std::mem::take(&mut group)),
+            Item::Frame(frame) => {
+                group.controls += 1;
+                let last = strip.walk.decoder.mark().lsn.before();
+                let is_live = |last: &Lsn| frame.kind == Kind::Lost && *last >= first_live;
+                let first = frame.lsn.max(first_live);
+                gaps.extend(last.filter(is_live).map(|last| Gap { first, last }));
+            }
+            Item::GroupEnd => read.count(&std::mem::take(&mut group), &mut gaps),
             Item::Stop(stop) => {
                 if stop.fault == Fault::SegmentEnd {
-                    read.count(&std::mem::take(&mut group));
+                    read.count(&std::mem::take(&mut group), &mut gaps);
                 }
                 if !read.stop(&mut strip, span, &stop, std::mem::take(&mut is_first))?
                     || strip.go_on(&stop)?.is_none()
@@ -525,7 +541,8 @@ impl Read {
         self.damage.iter().any(|damage| damage.reason == Reason::MissingSegment)
     }
 
-    fn count(&mut self, group: &Counts) {
+    fn count(&mut self, group: &Counts, gaps: &mut Vec<Gap>) {
+        self.report.gaps.append(gaps);
         self.report.counts = self.report.counts.plus(group);
     }
 

@@ -143,8 +143,8 @@ impl Cursor {
     /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to
     /// continue); [`Error::TruncatedAfter`] when `truncate_after` has truncated records before this
     /// position, also if a new cursor is the first of its reader to learn of it (the next call
-    /// continues after the last one left); [`Error::Corrupt`]; [`Error::Forked`];
-    /// [`Error::Invalid`] for LSN 0. A cursor of a reader from
+    /// continues after the last one left); [`Error::Lost`] where records are lost (the next call
+    /// continues behind them); [`Error::Corrupt`]; [`Error::Forked`]; [`Error::Invalid`] for LSN 0. A cursor of a reader from
     /// [`Reader::open`](crate::Reader::open) learns of truncations as
     /// [`Reader::get`](crate::Reader::get) does, and also gets the errors of the file system that
     /// it gets then.
@@ -419,6 +419,14 @@ impl Cursor {
                     self.next = next;
                     self.found = RecordAt::of(&frame);
                     return Ok(());
+                }
+                Item::Frame(frame) if frame.kind == Kind::Lost => {
+                    let behind = place.walk.decoder.mark().lsn;
+                    if let Some(last) = behind.before().filter(|last| *last >= self.next) {
+                        self.next = behind;
+                        let first = frame.lsn.max(self.source.now().first);
+                        return Err(Error::Lost { first, last });
+                    }
                 }
                 Item::Stop(stop) => {
                     let Some(place) = self.place.take() else { continue };

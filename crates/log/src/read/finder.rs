@@ -267,7 +267,8 @@ impl Search<'_> {
             else {
                 break;
             };
-            let into = lsn.get() - from.lsn.get();
+            // Behind a gap in which the record lies there is nothing to find.
+            let Some(into) = lsn.get().checked_sub(from.lsn.get()) else { break };
             if bytes <= JUMP_SPAN_BYTES || into >= lsns {
                 break;
             }
@@ -338,6 +339,10 @@ impl Search<'_> {
                     if mark.lsn < lsn {
                         mark = record.next;
                         continue;
+                    }
+                    if mark.lsn > lsn {
+                        // It lies in a gap: a cursor says so.
+                        return Ok(None);
                     }
                     if record.end() <= end {
                         if has_jumped {
@@ -594,6 +599,7 @@ mod tests {
             kind: LogKind::PLAIN,
             owner: [0; 16],
             cuts: Cuts::NONE,
+            lost_to: Lsn::ZERO,
         };
         let mut steps = Vec::new();
         for _ in 0..30 {

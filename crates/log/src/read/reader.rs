@@ -151,6 +151,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record;
+    /// [`Error::Lost`] when it was salvaged without the record;
     /// [`Error::Corrupt`] when the log should have it and it cannot be read; [`Error::Invalid`] for
     /// LSN 0, which no record has; [`Error::Forked`]. A reader from [`Reader::open`] also gets
     /// errors of the file system when another process may have cut the log and it cannot look (no
@@ -232,7 +233,7 @@ impl Reader {
     }
 
     /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may
-    /// move during the iteration.
+    /// move during the iteration, or with an error; goes on behind [`Error::Lost`].
     pub fn records(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
@@ -241,7 +242,7 @@ impl Reader {
                 return None;
             }
             let next = cursor.next().map(|record| record.map(OwnedRecord::from)).transpose();
-            is_over = !matches!(next, Some(Ok(_)));
+            is_over = !matches!(next, Some(Ok(_) | Err(Error::Lost { .. })));
             next
         })
     }
@@ -249,7 +250,7 @@ impl Reader {
     /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error
     /// when no more will come ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from
     /// [`Reader::open`], since another writer may come), or when the next record was truncated
-    /// ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
+    /// ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]); goes on behind [`Error::Lost`].
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
@@ -259,7 +260,7 @@ impl Reader {
                     Ok(Some(record)) => return Some(Ok(record.into())),
                     Ok(None) => {}
                     Err(error) => {
-                        is_over = true;
+                        is_over = !matches!(error, Error::Lost { .. });
                         return Some(Err(error));
                     }
                 }

@@ -40,6 +40,10 @@ impl TailWalk {
                     if found == lsn {
                         return Some(record);
                     }
+                    if found > lsn {
+                        // It lies in a gap.
+                        return None;
+                    }
                 }
                 Skim::Passed(next) => self.mark = next,
                 Skim::NeedBytes(_) => return None,

@@ -39,7 +39,7 @@ use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, open_for_reading, past_the_cache};
 use crate::recovery::newest::{Newest, Older, newest};
-use crate::recovery::recover::{damage, recover, report, resolve};
+use crate::recovery::recover::{damage, lost_to, recover, report, resolve};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
@@ -423,7 +423,7 @@ fn beside(
                 link.segment = old;
             }
         }
-        let recovery = report_beside(&walked.tail, first_live, chain.len());
+        let recovery = report_beside(&walked.tail, first_live, &chain);
         return Ok(Some(Observed {
             links: chain,
             first_live,
@@ -470,7 +470,7 @@ fn becomes_durable(
     }
 }
 
-fn report_beside(tail: &Tail, first: Lsn, segments: usize) -> Recovery {
+fn report_beside(tail: &Tail, first: Lsn, chain: &[Link]) -> Recovery {
     Recovery {
         created: false,
         clean: false,
@@ -480,10 +480,11 @@ fn report_beside(tail: &Tail, first: Lsn, segments: usize) -> Recovery {
         first,
         last: tail.promise,
         epoch: Some(tail.epoch),
-        segments,
+        segments: chain.len(),
         bytes_read: tail.end,
         leftovers: 0,
         waits_for_room: false,
+        lost_to: lost_to(chain, first),
         doubts: Vec::new(),
     }
 }

@@ -38,6 +38,12 @@ pub(crate) struct Recovered {
     pub(crate) bytes_read: u64,
 }
 
+/// As [`Recovery::lost_to`], by the header of the last segment.
+pub(crate) fn lost_to(links: &[Link], first_live: Lsn) -> Option<Lsn> {
+    let lost_to = links.last().map(|link| link.segment.header.lost_to);
+    lost_to.filter(|last| *last >= first_live)
+}
+
 /// The public report of what recovery found.
 pub(crate) fn report(found: &Recovered) -> Recovery {
     let tail = &found.tail;
@@ -57,6 +63,7 @@ pub(crate) fn report(found: &Recovered) -> Recovery {
         bytes_read: found.bytes_read,
         leftovers: 0,
         waits_for_room: false,
+        lost_to: lost_to(&found.links, tail.first_live),
         doubts: Vec::new(),
     }
 }

@@ -27,6 +27,7 @@ mod directories;
 mod extremes;
 mod false_sync;
 mod full_disk_sim;
+mod gaps;
 mod giving_back;
 mod inspect;
 mod lock_lost;

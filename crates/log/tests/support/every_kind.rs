@@ -86,6 +86,7 @@ fn frames(disk: &SimDisk) -> Vec<(u64, u64, &'static str)> {
                         Kind::TruncateBefore => "truncate-before",
                         Kind::Seal => "seal",
                         Kind::Padding => "padding",
+                        Kind::Lost => "lost",
                     };
                     frames.push((segment, frame.at, what));
                 }

@@ -40,7 +40,7 @@ fn sum_frame(bytes: &mut [u8], at: usize) {
 /// Every contradiction that has a name. Offsets are in the last group (`group`) or in one of its
 /// frames (`frame`).
 pub fn contradictions() -> Vec<Contradiction> {
-    let mut writer = Writer::create(log_id(6));
+    let mut writer = Writer::create_with_gaps(log_id(6), Lsn::new(8));
     writer.append(&[vec![1; 16]]);
     let good = writer.clone();
     let mut all = Vec::new();
@@ -89,7 +89,8 @@ fn in_frames(good: &Writer) -> Vec<Contradiction> {
     frame("a batch that ends and was never begun", Fault::Batch, 0, 5, &[3]);
     frame("an unknown place in a batch", Fault::Kind, 0, 5, &[4]);
     frame("kind 0", Fault::Kind, 0, 4, &[0]);
-    frame("kind 7", Fault::Kind, 0, 4, &[7]);
+    frame("kind 8", Fault::Kind, 0, 4, &[8]);
+    frame("a gap of the wrong size", Fault::Control, 0, 4, &[7]);
     frame("bytes that are reserved", Fault::Kind, 0, 6, &[1]);
     frame("another LSN in a frame", Fault::Lsn, 1, 8, &2u64.to_le_bytes());
     frame("a higher LSN in a frame", Fault::Lsn, 1, 8, &99u64.to_le_bytes());
@@ -121,6 +122,9 @@ fn in_control_frames(good: &Writer) -> Vec<Contradiction> {
         Control::TruncateBefore(Lsn::new(1)),
         &[200],
     );
+    let gap = Control::Lost(Lsn::new(7));
+    control("a gap that ends before it begins", Fault::Control, gap, &[1]);
+    control("a gap of which the header does not know", Fault::Control, gap, &[9]);
     control("a seal that names itself", Fault::Control, Control::Seal(segment(2)), &[1]);
     let opening = Control::Epoch { previous: None, recovered: Lsn::new(1) };
     control("an epoch after itself", Fault::Control, opening, &[1]);

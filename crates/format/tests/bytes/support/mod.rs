@@ -60,6 +60,11 @@ pub struct Writer {
 
 impl Writer {
     pub fn create(log: LogId) -> Self {
+        Self::create_with_gaps(log, Lsn::ZERO)
+    }
+
+    /// A log whose header says that no gap goes beyond `lost_to`.
+    pub fn create_with_gaps(log: LogId, lost_to: Lsn) -> Self {
         let header = SegmentHeader {
             log,
             number: SegmentNumber::FIRST,
@@ -73,6 +78,7 @@ impl Writer {
             kind: LogKind::PLAIN,
             owner: [0; 16],
             cuts: Cuts::NONE,
+            lost_to,
         };
         let mut writer = Self {
             files: Vec::new(),
@@ -164,6 +170,11 @@ impl Writer {
     pub fn truncate_before(&mut self, first: Lsn) {
         self.control(&Control::TruncateBefore(first));
         self.first_live = first;
+    }
+
+    /// The next `count` records are lost.
+    pub fn lose(&mut self, count: u64) {
+        self.control(&Control::Lost(Lsn::new(self.next_lsn.get() + count - 1)));
     }
 
     pub fn idle(&mut self) {
@@ -268,7 +279,7 @@ pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 /// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly,
 /// not closed.
 pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
-    let mut writer = Writer::create(log_id(0x10));
+    let mut writer = Writer::create_with_gaps(log_id(0x10), Lsn::new(1 << 20));
     let mut round = 0;
     let records_to = until.min(GROUPS_END - limits::CONTROL_RESERVE_BYTES);
     while writer.at + 9000 < records_to {
@@ -279,8 +290,9 @@ pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
                 random_bytes(random, len)
             })
             .collect();
-        match round % 7 {
+        match round % 8 {
             0 | 1 | 4 => writer.append(&payloads),
+            6 => writer.lose(count as u64),
             2 => writer.append_batch(&[payloads[0].clone(), vec![], vec![7; 33]]),
             3 => writer.idle(),
             5 => {

@@ -1,0 +1,402 @@
+//! A log with gaps: what salvage makes of damage, and what every call then does with it.
+//!
+//! *Owns*: gaps, in every reader and at every edge. *May not touch*: which damage is found
+//! (`inspect.rs`), the crate's insides.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::every_kind::{SEGMENT_BYTES, every_kind};
+use crate::history::{LOG, append, name, open, read_file, record, small};
+use inkstone::inspect::{self, Control, Entry, Gap, Salvage};
+use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
+use inkstone_io::{File, OpenFile};
+use inkstone_sim::{DiskOptions, SimDisk};
+
+const SAVED: &str = "/saved";
+
+/// What a reader says of an LSN, in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Is {
+    Record(Vec<u8>),
+    Lost(u64, u64),
+}
+
+fn is(found: inkstone::Result<Vec<u8>>) -> Is {
+    match found {
+        Ok(bytes) => Is::Record(bytes),
+        Err(Error::Lost { first, last }) => Is::Lost(first.get(), last.get()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Where the records of a log lie: LSN, segment, place of the frame, its length.
+fn places(disk: &SimDisk) -> BTreeMap<u64, (u64, u64, u64)> {
+    let entries = inspect::dump_in(&disk.directory(LOG), 0).unwrap().map(Result::unwrap);
+    let place = |entry| match entry {
+        Entry::Frame { segment, at, lsn, payload_bytes, control: None, .. } => {
+            Some((lsn.get(), (segment.get(), at, 24 + payload_bytes as u64)))
+        }
+        _ => None,
+    };
+    entries.filter_map(place).collect()
+}
+
+/// Zeros over these records, header and all.
+fn destroy(disk: &SimDisk, lost: &[RangeInclusive<u64>]) {
+    let places = places(disk);
+    for lsn in lost.iter().cloned().flatten() {
+        let (segment, at, bytes) = places[&lsn];
+        let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
+        file.write_at(&vec![0; bytes as usize], at).unwrap();
+    }
+}
+
+fn salvage(disk: &SimDisk, from: &str, to: &str) -> inkstone::Result<Salvage> {
+    inspect::salvage_in(&disk.directory(from), || Ok(Arc::new(disk.directory(to))), &small())
+}
+
+fn saved(disk: &SimDisk) -> Log {
+    Log::open_in(Arc::new(disk.directory(SAVED)), small().create(false)).unwrap()
+}
+
+/// A log of `records` records, each in a group of its own, of which these were destroyed; then
+/// salvaged.
+fn with_gaps(records: u64, lost: &[RangeInclusive<u64>]) -> SimDisk {
+    let disk = SimDisk::new(records, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, records).unwrap();
+    log.close().unwrap();
+    destroy(&disk, lost);
+    let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+    assert_eq!(lost_of(&salvaged.gaps), lost);
+    disk
+}
+
+fn lost_of(gaps: &[Gap]) -> Vec<RangeInclusive<u64>> {
+    gaps.iter().map(|gap| gap.first.get()..=gap.last.get()).collect()
+}
+
+/// What a log with these gaps has from `first` on: every record, and every gap once.
+fn expected(first: u64, last: u64, lost: &[RangeInclusive<u64>]) -> Vec<Is> {
+    let mut all = Vec::new();
+    let mut lsn = first;
+    while lsn <= last {
+        if let Some(gap) = lost.iter().find(|gap| gap.contains(&lsn)) {
+            all.push(Is::Lost(first.max(*gap.start()), *gap.end()));
+            lsn = gap.end() + 1;
+        } else {
+            all.push(Is::Record(record(lsn)));
+            lsn += 1;
+        }
+    }
+    all
+}
+
+fn shown(reader: &Reader, first: u64) -> Vec<Is> {
+    reader.records(Lsn::new(first)).map(|found| is(found.map(|found| found.bytes))).collect()
+}
+
+/// Cursors, iterators and searches, from every LSN.
+fn check_readers(reader: &Reader, first: u64, last: u64, lost: &[RangeInclusive<u64>]) {
+    assert_eq!((reader.first(), reader.durable()), (Lsn::new(first), Lsn::new(last)));
+    assert_eq!(shown(reader, first), expected(first, last, lost));
+    let all = expected(first, last, lost);
+    let followed = reader.follow(Lsn::new(first)).take(all.len());
+    let followed: Vec<_> = followed.map(|found| is(found.map(|found| found.bytes))).collect();
+    assert_eq!(followed, all);
+    let mut order: Vec<u64> = (first..=last).collect();
+    fastrand::Rng::with_seed(last).shuffle(&mut order);
+    for lsn in order {
+        let at = Lsn::new(lsn);
+        let gap = lost.iter().find(|gap| gap.contains(&lsn));
+        let expected = match gap {
+            Some(gap) => Is::Lost(first.max(*gap.start()), *gap.end()),
+            None => Is::Record(record(lsn)),
+        };
+        assert_eq!(is(reader.get(at)), expected, "LSN {lsn}");
+        // Once, and then what lies behind.
+        let mut cursor = reader.from(at);
+        let found = cursor.next_within(Duration::ZERO).map(|found| found.unwrap().bytes.to_vec());
+        assert_eq!(is(found), expected, "LSN {lsn}");
+        let behind = gap.map_or(lsn, |gap| *gap.end()) + 1;
+        assert_eq!(cursor.next_lsn(), Lsn::new(behind));
+        if behind <= last && !lost.iter().any(|gap| gap.contains(&behind)) {
+            assert_eq!(cursor.next().unwrap().unwrap().lsn, Lsn::new(behind));
+        }
+    }
+    assert!(matches!(reader.get(Lsn::new(last + 1)), Err(Error::NotYet { .. })));
+}
+
+#[test]
+fn every_reader_says_once_what_is_lost_and_goes_on_behind_it() {
+    for (last, lost) in [
+        (30, vec![11..=11]),
+        (30, vec![1..=4, 9..=9, 11..=20]),
+        (400, vec![30..=200, 210..=210, 390..=400]),
+    ] {
+        let disk = with_gaps(last, &lost);
+        let reader = Reader::open_in(Arc::new(disk.directory(SAVED)), small()).unwrap();
+        check_readers(&reader, 1, last, &lost);
+        let lost_to = lost.last().map(|gap| Lsn::new(*gap.end()));
+        assert_eq!(reader.recovery().unwrap().lost_to, lost_to);
+        // From memory, from files, and both.
+        let log = saved(&disk);
+        assert_eq!(
+            (log.first(), log.last(), log.recovery().lost_to),
+            (Lsn::FIRST, Lsn::new(last), lost_to)
+        );
+        check_readers(&log.reader(), 1, last, &lost);
+        append(&log, last + 1, last + 40).unwrap();
+        check_readers(&log.reader(), 1, last + 40, &lost);
+        log.close().unwrap();
+        let log = saved(&disk);
+        check_readers(&log.reader(), 1, last + 40, &lost);
+    }
+}
+
+/// A search that jumps comes to the gap from both sides.
+#[test]
+fn every_record_of_a_large_log_is_found_around_gaps() {
+    let disk = SimDisk::new(9, DiskOptions::default());
+    let options = Options::new().own_thread(false).segment_bytes(8 << 20).record_bytes_max(8 << 10);
+    let log = open(&disk, options.clone()).unwrap();
+    const LAST: u64 = 9_000;
+    (1..=LAST).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
+    log.close().unwrap();
+    let lost = [1000..=1003, 4000..=5999, 8000..=8000];
+    destroy(&disk, &lost);
+    let to = || Ok(Arc::new(disk.directory(SAVED)));
+    let told = inspect::salvage_in(&disk.directory(LOG), to, &options).unwrap();
+    assert_eq!(lost_of(&told.gaps), lost);
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..20 {
+        let reader = Reader::open_in(Arc::new(disk.directory(SAVED)), options.clone()).unwrap();
+        for _ in 0..40 {
+            let lsn = random.u64(1..=LAST);
+            let gap = lost.iter().find(|gap| gap.contains(&lsn));
+            let expected = gap
+                .map_or_else(|| Is::Record(record(lsn)), |gap| Is::Lost(*gap.start(), *gap.end()));
+            assert_eq!(is(reader.get(Lsn::new(lsn))), expected, "LSN {lsn}");
+        }
+    }
+}
+
+#[test]
+fn a_truncation_at_the_front_may_end_anywhere_in_a_gap() {
+    let lost = [10..=20];
+    for first in [9, 10, 11, 15, 20, 21, 22] {
+        let disk = with_gaps(40, &lost);
+        let log = saved(&disk);
+        log.truncate_before(Lsn::new(first)).unwrap();
+        check_readers(&log.reader(), first, 40, &lost);
+        log.close().unwrap();
+        let log = saved(&disk);
+        check_readers(&log.reader(), first, 40, &lost);
+        assert_eq!(log.recovery().lost_to.is_some(), first <= 20, "{first}");
+        drop(log);
+        let report = inspect::verify_in(&disk.directory(SAVED)).unwrap();
+        let left: Vec<_> = if first <= 20 { vec![first.max(10)..=20] } else { vec![] };
+        assert!(report.is_intact());
+        assert_eq!(lost_of(&report.gaps().collect::<Vec<_>>()), left);
+        assert_eq!(
+            report.counts().records,
+            (first..=40).filter(|lsn| !lost[0].contains(lsn)).count() as u64
+        );
+    }
+}
+
+#[test]
+fn a_cut_may_not_split_a_gap() {
+    for last in [9, 20, 25] {
+        let disk = with_gaps(40, &[10..=20]);
+        let log = saved(&disk);
+        for inside in [10, 11, 19] {
+            let refused = log.truncate_after(Lsn::new(inside)).unwrap_err();
+            let said = refused.to_string();
+            assert!(matches!(refused, Error::Invalid(_)), "{said}");
+            assert!(said.ends_with("truncate after LSN 9 or 20"), "{said}");
+        }
+        let lost: &[_] = if last == 9 { &[] } else { &[10..=20] };
+        log.truncate_after(Lsn::new(last)).unwrap();
+        check_readers(&log.reader(), 1, last, lost);
+        append(&log, last + 1, 50).unwrap();
+        check_readers(&log.reader(), 1, 50, lost);
+        log.close().unwrap();
+        check_readers(&saved(&disk).reader(), 1, 50, lost);
+        let report = inspect::verify_in(&disk.directory(SAVED)).unwrap();
+        assert!(report.is_intact(), "{report:?}");
+        assert_eq!(lost_of(&report.gaps().collect::<Vec<_>>()), lost);
+    }
+}
+
+/// Copied, dumped, looked at, and salvaged once more: always the same gaps.
+#[test]
+fn what_shows_a_log_shows_its_gaps() {
+    let lost = [1..=2, 30..=200, 390..=400];
+    let disk = with_gaps(400, &lost);
+    let saved_directory = || Arc::new(disk.directory(SAVED));
+    let copy = || Ok(Arc::new(disk.directory("/copy")));
+    let never = AtomicBool::new(false);
+    let copied = inspect::copy_in(saved_directory(), copy, &small(), &never).unwrap();
+    let gone: u64 = lost.iter().map(|gap| gap.end() - gap.start() + 1).sum();
+    assert_eq!((copied.first.get(), copied.last.get(), copied.records), (1, 400, 400 - gone));
+    assert_eq!(lost_of(&salvage(&disk, SAVED, "/again").unwrap().gaps), lost);
+    for place in [SAVED, "/copy", "/again"] {
+        let directory = || Arc::new(disk.directory(place));
+        let reader = Reader::open_in(directory(), small()).unwrap();
+        check_readers(&reader, 1, 400, &lost);
+        for report in [inspect::verify_in(directory()), inspect::look_in(directory())] {
+            let report = report.unwrap();
+            assert!(report.is_intact(), "{report:?}");
+            assert_eq!(lost_of(&report.gaps().collect::<Vec<_>>()), lost, "{place}");
+        }
+        let entries = inspect::dump_in(directory(), 0).unwrap().map(Result::unwrap);
+        let gaps = entries.filter_map(|entry| match entry {
+            Entry::Frame { lsn, control: Some(Control::Lost(last)), .. } => {
+                Some(lsn.get()..=last.get())
+            }
+            _ => None,
+        });
+        assert_eq!(gaps.collect::<Vec<_>>(), lost, "{place}");
+    }
+}
+
+/// What is lost at the end is a gap up to the highest LSN that is named anywhere: it is not used
+/// again.
+#[test]
+fn an_lsn_that_was_acknowledged_is_never_used_again() {
+    let disk = with_gaps(40, &[40..=40]);
+    let log = saved(&disk);
+    assert_eq!(log.append_durable(&record(41)).unwrap(), Lsn::new(41));
+    // The whole last segment, which names its first LSN alone.
+    let disk = SimDisk::new(5, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 400).unwrap();
+    log.close().unwrap();
+    let head = inspect::look_in(&disk.directory(LOG)).unwrap().segments.pop().unwrap();
+    let file = disk.directory(LOG).open(&name(head.number.get()), &OpenFile::existing()).unwrap();
+    file.set_len(4096).unwrap();
+    let told = salvage(&disk, LOG, SAVED).unwrap();
+    let before = head.first.before().unwrap();
+    assert_eq!((told.unknown_behind, told.gaps.len()), (Some(before), 0));
+    assert_eq!(saved(&disk).append_durable(b"new").unwrap(), head.first);
+}
+
+/// An intact log is salvaged to an equal one, also where it has no record.
+#[test]
+fn what_is_intact_stays_as_it_is() {
+    for (first, last) in [(1, 0), (1, 1), (1, 90), (40, 90), (91, 90)] {
+        let disk = SimDisk::new(first + last, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        append(&log, 1, last).unwrap();
+        log.truncate_before(Lsn::new(first)).unwrap();
+        log.close().unwrap();
+        let told = salvage(&disk, LOG, SAVED).unwrap();
+        assert!(told.gaps.is_empty() && told.unknown_behind.is_none());
+        let log = saved(&disk);
+        assert_eq!((log.first().get(), log.last().get()), (first, last));
+        assert_eq!(log.recovery().lost_to, None);
+        assert_eq!(shown(&log.reader(), first), expected(first, last, &[]));
+    }
+}
+
+/// Every bit of a log of batches and single records: what could be read before can be read after by
+/// the same LSN, but for the record of the bit, or the batch.
+fn bits_are_flipped(step: usize) {
+    let disk = every_kind();
+    let before = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
+    let (first, last) = (before.first().get(), before.durable().get());
+    let all: BTreeMap<u64, Vec<u8>> =
+        (first..=last).map(|lsn| (lsn, before.get(Lsn::new(lsn)).unwrap())).collect();
+    drop(before);
+    let batches = batches(&disk);
+    let batch_of = |lsn: u64| batches.iter().find(|batch| batch.contains(&lsn)).cloned();
+    let mut lost_bits = 0;
+    for segment in [1, 2] {
+        let bytes = read_file(&disk.directory(LOG), &name(segment));
+        for bit in (0..SEGMENT_BYTES as usize * 8).step_by(step) {
+            let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
+            let at = bit / 8;
+            file.write_at(&[bytes[at] ^ 1 << (bit % 8)], at as u64).unwrap();
+            let fresh = SimDisk::new(1, DiskOptions::default());
+            let to = || Ok(Arc::new(fresh.directory(SAVED)));
+            let told = inspect::salvage_in(&disk.directory(LOG), to, &small()).unwrap();
+            let reader = Reader::open_in(Arc::new(fresh.directory(SAVED)), small()).unwrap();
+            let what = format!("segment {segment}, bit {bit}");
+            let mut lost = BTreeSet::new();
+            for (lsn, was) in &all {
+                match is(reader.get(Lsn::new(*lsn))) {
+                    Is::Record(found) => assert!(found == *was, "{what}: LSN {lsn}"),
+                    Is::Lost(..) => drop(lost.insert(*lsn)),
+                }
+            }
+            assert_eq!(reader.durable().get(), last, "{what}");
+            let gaps = lost_of(&told.gaps).into_iter().flatten().filter(|lsn| *lsn >= first);
+            assert_eq!(gaps.collect::<BTreeSet<_>>(), lost, "{what}");
+            if let Some(one) = lost.first() {
+                let most = batch_of(*one).unwrap_or(*one..=*one);
+                assert_eq!(lost, most.collect(), "{what}: one record, or one batch");
+                lost_bits += 1;
+            }
+            file.write_at(&bytes[at..=at], at as u64).unwrap();
+        }
+    }
+    assert!(lost_bits > 0);
+}
+
+/// The batches of three.
+fn batches(disk: &SimDisk) -> Vec<RangeInclusive<u64>> {
+    let entries = inspect::dump_in(&disk.directory(LOG), 0).unwrap().filter_map(Result::ok);
+    let firsts = entries.filter_map(|entry| match entry {
+        Entry::Frame { lsn, batch: inspect::Batch::First, .. } => Some(lsn.get()..=lsn.get() + 2),
+        _ => None,
+    });
+    firsts.collect()
+}
+
+/// Some of the bits; all of them with `INKSTONE_ALL_BITS` (.ci/long), which takes long.
+#[test]
+fn a_flipped_bit_costs_one_record_or_one_batch_and_no_lsn_shifts() {
+    bits_are_flipped(if std::env::var_os("INKSTONE_ALL_BITS").is_some() { 1 } else { 4093 });
+}
+
+/// A power cut within a salvage leaves a directory that says so, or all of it.
+#[test]
+fn a_power_cut_within_a_salvage_leaves_no_log_or_all_of_it() {
+    let lost = [3..=3, 30..=60, 78..=80];
+    let disk = with_gaps(80, &lost);
+    let disk_of_cuts = SimDisk::new(3, DiskOptions::default());
+    let to = |disk: &SimDisk| {
+        let new = Arc::new(disk.directory("/new"));
+        move || Ok(new)
+    };
+    disk_of_cuts.record_epochs();
+    inspect::salvage_in(&disk.directory(LOG), to(&disk_of_cuts), &small()).unwrap();
+    let cuts = disk_of_cuts.take_epochs();
+    let (mut whole, mut none) = (0, 0);
+    for cut in &cuts {
+        for sample in 0..3 {
+            let found = cut.sample(sample);
+            match Reader::open_in(Arc::new(found.directory("/new")), small()) {
+                Ok(reader) => {
+                    check_readers(&reader, 1, 80, &lost);
+                    whole += 1;
+                }
+                Err(Error::NoLog { .. } | Error::Incomplete { .. }) => {
+                    inspect::salvage_in(&disk.directory(LOG), to(&found), &small()).unwrap();
+                    let again = Reader::open_in(Arc::new(found.directory("/new")), small());
+                    check_readers(&again.unwrap(), 1, 80, &lost);
+                    none += 1;
+                }
+                Err(error) => panic!("operation {}: {error}", cut.operation()),
+            }
+        }
+    }
+    assert!(whole > 0 && none > 30, "{whole} whole, {none} none");
+}
