@@ -304,6 +304,18 @@ impl Buffer {
         self.line_bytes += piece.len() as u64;
     }
 
+    /// Puts text in which so many lines begin and end.
+    pub(crate) fn push_text(&mut self, text: &[u8], sum: Sum, begun: u64, ended: u64) {
+        self.put(text, sum);
+        self.publish();
+        self.lines += begun;
+        if let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
+            self.ended_lines += ended;
+            self.ended_bytes = self.line_bytes + end as u64 + 1;
+        }
+        self.line_bytes += text.len() as u64;
+    }
+
     /// The line that was put last ends here.
     #[inline]
     pub(crate) fn end_line(&mut self) {

@@ -215,7 +215,8 @@ impl Builder {
         StageLayout {
             head_bytes: HEAD_BYTES,
             buffer_bytes,
-            buffers: (self.buffers_bytes / buffer_bytes).max(2),
+            // The last one is the inbox.
+            buffers: (self.buffers_bytes / buffer_bytes).max(2) + 1,
         }
     }
 }

@@ -74,8 +74,8 @@
 // |---|---|
 // | `time`, `disk` | dates and periods; the seam to the disk, places in files |
 // | `notice`, `event`, `options` | counters and notices; events and where they go; plain options |
-// | `buffer`, `state` (2) | the words beside a buffer's bytes; which buffer is where, dropping, counts |
-// | `shared` (1) | the lock, waiting and waking; lines that come in pieces |
+// | `buffer`, `inbox`, `state` (2) | the words beside a buffer's bytes; those of a stream that were just read; which buffer is where, dropping, counts |
+// | `shared` (1), `stream` | the lock, waiting and waking; text that comes as a stream |
 // | `rotated`, `folder` | rotated files and their limits; the directory, one writer for a log |
 // | `janitor` (6) | compressing and removing, in a thread that nobody waits for |
 // | `output` (5) | the current file: opening, rotating, syncing |
@@ -102,6 +102,7 @@ mod builder;
 mod disk;
 mod event;
 mod folder;
+mod inbox;
 mod janitor;
 mod notice;
 mod opening;
@@ -115,6 +116,7 @@ mod shared;
 mod stage;
 mod stage_contents;
 mod state;
+mod stream;
 mod time;
 mod writer;
 
@@ -124,8 +126,8 @@ pub use event::{Event, Recovery, WaitingLines};
 pub use inkstone_io::{AppendFacts, Error, OsDirectory, Result};
 pub use notice::{Dropped, Notice, Stats};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
-pub use shared::LongLine;
 pub use stage::{take_lines, waiting_lines};
+pub use stream::Stream;
 pub use time::Zone;
 pub use writer::{Guard, LogWriter};
 

@@ -29,6 +29,7 @@ use crate::builder::Builder;
 use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events, Recovery};
 use crate::folder::is_others;
+use crate::inbox::Inbox;
 use crate::janitor::{Chores, Janitor};
 use crate::options::Survive;
 use crate::output::Output;
@@ -170,14 +171,16 @@ fn open_output(
 ) -> Result<(LogWriter, Guard)> {
     let fork = ForkMark::new()?;
     let is_kept = stage.is_some();
-    let (buffers, recovery) = bring_back(&builder, &mut output, seen, stage)?;
+    let (mut buffers, recovery) = bring_back(&builder, &mut output, seen, stage)?;
+    let inbox = buffers.pop().expect("a layout has three or more");
+    let inbox = Inbox::new(inbox, is_kept);
     let buffers = buffers.into_iter().map(|memory| Buffer::new(memory, is_kept));
     let mut state = State::new(buffers.collect());
     if let Some(error) = output.failed_sync.take() {
         state.not_durable(&error);
         builder.events.tell(&Event::SyncFailed(&error));
     }
-    let shared = Shared::new(fork, builder.when_full, output.is_durable, is_kept, state);
+    let shared = Shared::new(fork, builder.when_full, output.is_durable, is_kept, (state, inbox));
     let shared = Arc::new(shared);
     let chores = Chores {
         folder: Arc::clone(&output.folder),

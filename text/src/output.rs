@@ -236,6 +236,11 @@ impl Output {
         Ok(is_within)
     }
 
+    /// Has [`Output::end_others_line`] look at the end of the file again.
+    pub(crate) fn forget_where_it_ended(&mut self) {
+        self.written_to = None;
+    }
+
     /// The file as it was left, before anything changes it. A missing one will be made like the
     /// newest rotated one.
     pub(crate) fn look_before(&mut self, directory: &OsDirectory) -> Result<Option<Named>> {
@@ -378,12 +383,17 @@ impl Output {
     /// Starts a new file before a buffer of this many bytes, if one is due. A failure is reported,
     /// and lines go to the old file.
     pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
-        let is_past = self.is_past_boundary();
-        let is_full =
-            bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
-        if (is_past || is_full) && !self.is_too_soon() {
+        if self.is_due(facts, bytes) {
+            let is_past = self.is_past_boundary();
             self.rotate_or_tell(facts, is_past);
         }
+    }
+
+    /// Whether a new file is due before so many bytes.
+    pub(crate) fn is_due(&mut self, facts: AppendFacts, bytes: u64) -> bool {
+        let is_full =
+            bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
+        (self.is_past_boundary() || is_full) && !self.is_too_soon()
     }
 
     fn is_too_soon(&self) -> bool {

@@ -243,8 +243,10 @@ impl OutputThread {
         let done = if stage.is_gone() {
             // No thread puts a line meanwhile.
             let state = self.shared.lock();
+            // Its memory changes: if a stream reads into it, this is done the next time.
+            let Some(inbox) = self.shared.idle_inbox() else { return };
             let renewed = stage.renew();
-            drop(state);
+            drop((inbox, state));
             renewed.map(|()| Some(None))
         } else if stage.was_found_in(&directory) {
             Ok(None)
@@ -447,11 +449,22 @@ impl OutputThread {
             self.look_at_stage();
         }
         let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
-        if passage.is_between_lines(buffer) {
-            let left = buffer.len() - passage.done;
-            self.output.rotate_if_due(facts, left as u64);
+        let left = (buffer.len() - passage.done) as u64;
+        if let Some(end) = passage.rest_of_line(buffer)
+            && (self.shared.reopen.load(Ordering::Acquire) || self.output.is_due(facts, left))
+        {
+            // A stream may have no buffer that begins with a line.
+            passage.advance(&mut self.output, buffer, end)?;
+            if self.take_wish_to_reopen() {
+                self.output.reopen();
+            }
+            return self.attempt();
         }
-        passage.advance(&mut self.output, buffer)
+        if passage.is_between_lines(buffer) {
+            self.output.rotate_if_due(facts, left);
+        }
+        let len = buffer.len();
+        passage.advance(&mut self.output, buffer, len)
     }
 
     fn failed(&mut self, error: &Error) {

@@ -31,13 +31,26 @@ impl Passage {
         Self { done, elsewhere, place }
     }
 
-    /// Writes the rest. After a failure it may be called again with the same passage.
-    pub(crate) fn advance(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
+    /// Writes the bytes up to `to`. After a failure it may be called again with the same passage.
+    pub(crate) fn advance(
+        &mut self,
+        output: &mut Output,
+        buffer: &mut Buffer,
+        to: usize,
+    ) -> Result<()> {
         self.find_place(output, buffer)?;
-        while self.done < buffer.bytes().len() {
-            self.done += output.append(&buffer.bytes()[self.done..])?;
+        while self.done < to {
+            self.done += output.append(&buffer.bytes()[self.done..to])?;
         }
         Ok(())
+    }
+
+    /// Where the line ends with which the buffer begins, if that began in an earlier one: it belongs
+    /// to the file that has its beginning.
+    pub(crate) fn rest_of_line(&self, buffer: &Buffer) -> Option<usize> {
+        let is_rest = self.done == 0 && !buffer.begins();
+        let end = is_rest.then(|| buffer.bytes().iter().position(|byte| *byte == b'\n'));
+        end.flatten().map(|at| at + 1)
     }
 
     /// Whether the file may end here: the next byte begins a line.

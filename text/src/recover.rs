@@ -70,6 +70,8 @@ pub(crate) fn recover(
         buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
+    // What a killed process was reading may end within a line: nothing goes behind it.
+    output.forget_where_it_ended();
     // Before anything reports that the lines were appended.
     output.sync_quietly();
     let process = left.head.as_ref().map_or(0, |head| head.process);
@@ -142,7 +144,7 @@ impl Run<'_> {
         }
         let from = if matches!(there, There::Cut(_)) { passage.resumes_at(buffer) } else { done };
         self.bytes += (len - from) as u64;
-        while let Err(error) = passage.advance(self.output, buffer) {
+        while let Err(error) = passage.advance(self.output, buffer, len) {
             if !self.patience.awaits_room(self.output, &error) {
                 return Err(stays(error));
             }

@@ -1,7 +1,7 @@
 //! The state that writers and the output thread share, its lock, and its condition variables.
 //!
 //! *Owns*: putting a line, waiting for room, flushing and closing, as callers see them. *May not
-//! touch*: files.
+//! touch*: files; what a stream is ([`stream`](crate::stream)).
 //!
 //! The lock is held while one line is copied. Reserving space by an atomic and copying without a
 //! lock was rejected: lines of several threads would be published out of order, and a kill would
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use inkstone_io::{AdaptiveYielding, Error, ForkMark};
 
 use crate::buffer::{Part, Sum};
+use crate::inbox::Inbox;
 use crate::notice::Stats;
 use crate::options::WhenFull;
 use crate::state::{Activity, Life, State, Turn};
@@ -25,10 +26,12 @@ use crate::state::{Activity, Life, State, Turn};
 #[derive(Debug)]
 pub(crate) struct Shared {
     fork: ForkMark,
-    when_full: WhenFull,
+    pub(crate) when_full: WhenFull,
     is_durable: bool,
     /// Lines survive a kill.
-    is_kept: bool,
+    pub(crate) is_kept: bool,
+    /// Its lock is taken with that of the state held, or alone.
+    inbox: Mutex<Inbox>,
     state: Mutex<State>,
     /// The output thread sleeps here.
     pub(crate) work: Condvar,
@@ -57,13 +60,14 @@ impl Shared {
         when_full: WhenFull,
         is_durable: bool,
         is_kept: bool,
-        state: State,
+        (state, inbox): (State, Inbox),
     ) -> Self {
         Self {
             fork,
             when_full,
             is_durable,
             is_kept,
+            inbox: Mutex::new(inbox),
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -107,6 +111,19 @@ impl Shared {
             });
         }
         locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The inbox, if no stream is just reading into it.
+    pub(crate) fn idle_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+        match self.inbox.try_lock() {
+            Ok(inbox) => Some(inbox),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn is_child(&self) -> bool {
@@ -180,7 +197,7 @@ impl Shared {
                 }
             }
             if !held.make_room(&mut patience) {
-                held.drop_line(line.len() as u64);
+                held.drop_lines(1, line.len() as u64);
                 break Ok(());
             }
         };
@@ -191,9 +208,27 @@ impl Shared {
     /// A kill can truncate a line longer than all buffers together, since its beginning is written
     /// before its end is put.
     fn put_too_long(&self, line: &[u8]) -> io::Result<()> {
-        let mut long = LongLine::begin(self, Turn::Taken)?;
-        long.push(line)?;
-        long.end()
+        let mut held = Held::of(self)?;
+        let mut patience = Patience::new(self.when_full);
+        let waits = self.when_full == WhenFull::Block && !self.is_own_thread();
+        while waits && held.turn != Turn::Free && held.life == Life::Open {
+            patience.count(&mut held.stats);
+            held.wait_for_room(None);
+        }
+        if held.life != Life::Open {
+            return held.refuse();
+        }
+        if waits {
+            held.turn = Turn::Taken;
+            if !held.put_pieces_of(line) {
+                return Err(closed());
+            }
+            held.end_pieces();
+        } else {
+            held.drop_lines(1, line.len() as u64);
+        }
+        held.end_turn(waits);
+        Ok(())
     }
 
     /// Marks the calling thread as the log's own: the output thread, or the janitor.
@@ -312,7 +347,7 @@ impl Shared {
 }
 
 /// The lock, held by a thread that may have to wait with it.
-struct Held<'a> {
+pub(crate) struct Held<'a> {
     shared: &'a Shared,
     /// Always there, but for the moment in which [`Held::wait_for_room`] waits.
     state: Option<MutexGuard<'a, State>>,
@@ -333,20 +368,20 @@ impl DerefMut for Held<'_> {
 }
 
 impl<'a> Held<'a> {
-    fn of(shared: &'a Shared) -> io::Result<Self> {
+    pub(crate) fn of(shared: &'a Shared) -> io::Result<Self> {
         if shared.is_child() {
             return Err(in_child());
         }
         Ok(Self { shared, state: Some(shared.lock()) })
     }
 
-    fn refuse(&mut self) -> io::Result<()> {
+    pub(crate) fn refuse(&mut self) -> io::Result<()> {
         self.stats.refused_lines += 1;
         Err(closed())
     }
 
     /// Follows the policy when there is no room; false: the line is to be dropped.
-    fn make_room(&mut self, patience: &mut Patience) -> bool {
+    pub(crate) fn make_room(&mut self, patience: &mut Patience) -> bool {
         if self.shared.is_own_thread() {
             return false;
         }
@@ -374,14 +409,13 @@ impl<'a> Held<'a> {
         self.waiting -= 1;
     }
 
-    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn
-    /// was ended.
-    fn put_piece(&mut self, piece: &[u8], mut is_first: bool) -> bool {
+    /// Puts a line piece by piece, waiting as often as needed; the caller has the turn, and closing
+    /// waits for its end. False if the output thread died meanwhile.
+    fn put_pieces_of(&mut self, line: &[u8]) -> bool {
         let mut patience = Patience::new(self.shared.when_full);
-        let mut rest = piece;
+        let (mut rest, mut is_first) = (line, true);
         while !rest.is_empty() {
-            if self.turn == Turn::Free || self.life == Life::Over {
-                self.stats.refused_lines += u64::from(is_first);
+            if self.life == Life::Over {
                 return false;
             }
             if self.current.room() == 0 && !self.hand_over() {
@@ -398,9 +432,21 @@ impl<'a> Held<'a> {
         true
     }
 
+    /// Releases the lock behind text of a stream: what waits for the end of its line is found at
+    /// the next interval.
+    pub(crate) fn end_put(mut self) {
+        let state = self.state.take().expect("it is held");
+        if state.turn == Turn::Free && state.waiting > 0 {
+            self.shared.room.notify_all();
+        }
+        if state.activity == Activity::Idle {
+            self.shared.wake(state);
+        }
+    }
+
     /// Releases the lock; wakes writers if the turn ends, and the output thread, since closing
     /// waits for the end of a turn.
-    fn end_turn(mut self, is_mine: bool) {
+    pub(crate) fn end_turn(mut self, is_mine: bool) {
         if is_mine {
             self.turn = Turn::Free;
             if self.waiting > 0 {
@@ -411,94 +457,14 @@ impl<'a> Held<'a> {
     }
 }
 
-/// A line that comes in pieces, from [`LogWriter::begin_line`](crate::LogWriter::begin_line). It
-/// ends with [`LongLine::end`], when this is dropped, or when the log is closed. Its last piece
-/// contains the line end. Other writers wait meanwhile.
-#[derive(Debug)]
-pub struct LongLine<'a> {
-    shared: &'a Shared,
-    /// Its pieces go into the buffers; otherwise they are counted, and the line is dropped at its
-    /// end.
-    is_taken: bool,
-    bytes: u64,
-    is_over: bool,
-}
-
-impl<'a> LongLine<'a> {
-    pub(crate) fn begin(shared: &'a Shared, turn: Turn) -> io::Result<Self> {
-        let mut held = Held::of(shared)?;
-        let is_taken = shared.when_full == WhenFull::Block && !shared.is_own_thread();
-        let mut patience = Patience::new(shared.when_full);
-        while is_taken && held.turn != Turn::Free && held.life == Life::Open {
-            patience.count(&mut held.stats);
-            held.wait_for_room(None);
-        }
-        if held.life != Life::Open {
-            held.refuse()?;
-        }
-        if is_taken {
-            held.turn = turn;
-        }
-        Ok(Self { shared, is_taken, bytes: 0, is_over: false })
-    }
-
-    /// Puts the next piece.
-    ///
-    /// # Errors
-    /// The log was closed, or this is a forked child: the pieces put so far are the whole line.
-    pub fn push(&mut self, piece: &[u8]) -> io::Result<()> {
-        let mut held = Held::of(self.shared)?;
-        if self.is_taken && !held.put_piece(piece, self.bytes == 0) {
-            return Err(closed());
-        }
-        held.end_turn(false);
-        self.bytes += piece.len() as u64;
-        Ok(())
-    }
-
-    /// Ends the line.
-    ///
-    /// # Errors
-    /// As [`LongLine::push`].
-    pub fn end(mut self) -> io::Result<()> {
-        self.finish()
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.is_over, true) {
-            return Ok(());
-        }
-        let mut held = Held::of(self.shared)?;
-        if self.is_taken {
-            // Closing has ended it.
-            if held.turn == Turn::Free {
-                return Err(closed());
-            }
-            held.end_pieces();
-        } else if held.life != Life::Open {
-            return held.refuse();
-        } else if self.bytes > 0 {
-            held.drop_line(self.bytes);
-        }
-        held.end_turn(self.is_taken);
-        Ok(())
-    }
-}
-
-impl Drop for LongLine<'_> {
-    fn drop(&mut self) {
-        let _ = self.finish();
-    }
-}
-
 /// How long one call has waited, and how long it may.
-struct Patience {
+pub(crate) struct Patience {
     at_most: Option<Duration>,
     since: Option<Instant>,
 }
 
 impl Patience {
-    fn new(when_full: WhenFull) -> Self {
+    pub(crate) fn new(when_full: WhenFull) -> Self {
         let at_most = match when_full {
             WhenFull::DropAfter(at_most) => Some(at_most),
             _ => None,

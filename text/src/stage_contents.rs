@@ -14,10 +14,11 @@ use inkstone_io::{OsDirectory, Result, StageBuffer, StageFile, StageLayout};
 
 use crate::buffer::{Buffer, Sum};
 use crate::event::WaitingLines;
+use crate::inbox::left_in;
 
 /// One page.
 pub(crate) const HEAD_BYTES: usize = 4096;
-const MAGIC: &[u8; 16] = b"inkstone stage 5";
+const MAGIC: &[u8; 16] = b"inkstone stage 6";
 /// Behind the magic: four numbers before the path, one behind it.
 const PATH_AT: usize = MAGIC.len() + 4 * 8;
 const PATH_BYTES_MAX: usize = HEAD_BYTES - PATH_AT - 8;
@@ -145,8 +146,11 @@ impl Left {
         };
         let is_cut = len < head.layout.len_bytes() as u64;
         if is_taken || !is_cut {
-            let buffers = counting(file.map(head.layout)?);
-            (left.buffers, left.changed) = buffers.into_iter().partition(Buffer::is_sound);
+            let mut buffers = file.map(head.layout)?;
+            let inbox = buffers.pop().and_then(|inbox| left_in(inbox, &buffers));
+            buffers.extend(inbox);
+            let buffers = counting(buffers).into_iter();
+            (left.buffers, left.changed) = buffers.partition(Buffer::is_sound);
         }
         left.damage = match left.changed.is_empty() {
             _ if is_cut => Some("it was cut"),

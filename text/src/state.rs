@@ -22,7 +22,7 @@ pub(crate) enum Turn {
     Free,
     /// One puts a line longer than a buffer; the others wait.
     Taken,
-    /// One puts a line in pieces ([`LongLine`](crate::LongLine)); closing ends that where it is.
+    /// A line of a [`Stream`](crate::Stream) has not ended; closing ends it where it is.
     InPieces,
 }
 
@@ -259,8 +259,21 @@ impl State {
         self.stats.bytes += line.len() as u64;
     }
 
-    pub(crate) fn drop_line(&mut self, bytes: u64) {
-        self.stats.dropped_lines += 1;
+    /// Puts text of a stream, which ends the line that was begun first, if `is_begun`. It may end
+    /// within a line. The caller has checked the room.
+    pub(crate) fn put_text(&mut self, text: &[u8], sum: Sum, is_begun: bool) {
+        let ended = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let goes_on = !text.ends_with(b"\n");
+        let begun = ended + u64::from(goes_on) - u64::from(is_begun);
+        self.current.push_text(text, sum, begun, ended);
+        self.stats.lines += begun;
+        self.stats.bytes += text.len() as u64;
+        self.goes_on = goes_on;
+        self.turn = if goes_on { Turn::InPieces } else { Turn::Free };
+    }
+
+    pub(crate) fn drop_lines(&mut self, lines: u64, bytes: u64) {
+        self.stats.dropped_lines += lines;
         self.stats.dropped_bytes += bytes;
     }
 

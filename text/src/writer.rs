@@ -14,8 +14,8 @@ use inkstone_io::{Error, NoSizeSignal};
 use crate::event::Recovery;
 use crate::notice::{Dropped, Stats};
 use crate::output_thread::{Ended, Lost};
-use crate::shared::{LongLine, Shared};
-use crate::state::Turn;
+use crate::shared::Shared;
+use crate::stream::Stream;
 
 /// `io::Write::flush` waits at most this long.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,14 +52,13 @@ impl LogWriter {
         self.shared.flush(at_most)
     }
 
-    /// Begins a line that comes in pieces because it is too long to hold in memory. Other lines
-    /// wait until it ends, and no file ends within it, except one that may not grow further. A
-    /// policy that drops lines drops the whole line, however long it becomes.
+    /// Begins a stream of text, which is put as it comes: for programs that pass on what others
+    /// write. A log takes one at a time.
     ///
     /// # Errors
-    /// The log is closed, or this is a forked child.
-    pub fn begin_line(&self) -> io::Result<LongLine<'_>> {
-        LongLine::begin(&self.shared, Turn::InPieces)
+    /// There is one, this is a forked child, or there is no memory for what is read.
+    pub fn begin_stream(&self) -> io::Result<Stream<'_>> {
+        Stream::begin(&self.shared)
     }
 
     /// Reopens the file by its name before the next lines are written: for programs that move log

@@ -75,7 +75,7 @@ pub(crate) struct TeeArguments {
     sync_every: Duration,
     /// Size of all buffers together
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffers_size)]
-    pub(super) buffers: u64,
+    buffers: u64,
     /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,

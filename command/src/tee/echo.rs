@@ -2,8 +2,8 @@
 //!
 //! *Owns*: how much may wait for stdout. *May not touch*: the log.
 //!
-//! Lines wait in memory while the reader of stdout is slower than the service. If too many wait, or
-//! the reader has gone, whole lines are left out, which is said at the end: the log has them.
+//! Text waits in memory while the reader of stdout is slower than the service. If too much waits, or
+//! the reader has gone, lines are left out, which is said at the end: the log has them.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -16,10 +16,9 @@ use inkstone_io::NoSizeSignal;
 
 use crate::threads;
 
-/// More lines are left out while so much waits for the reader: the longest line and some others.
-const WAITING_BYTES_MAX: usize = PIECES_BYTES_MAX + (8 << 20);
-/// A line that the log takes in pieces is kept until it ends; a line longer than this is left out.
-const PIECES_BYTES_MAX: usize = 32 << 20;
+/// No line begins while so much waits for the reader; one that has begun is cut where so much does.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+const CUT_BYTES: usize = 40 << 20;
 /// Bytes of one write, so that progress shows if the reader takes anything at all: a pipe takes
 /// this much or nothing.
 const PIECE_BYTES: usize = 4096;
@@ -40,10 +39,10 @@ struct State {
     waiting: Vec<u8>,
     /// Bytes that the thread has taken but not written yet.
     taken_bytes: usize,
-    /// The beginning of a line that comes in pieces.
-    line: Vec<u8>,
-    /// It is too long.
-    is_too_long: bool,
+    /// The last line that was offered has not ended.
+    is_within: bool,
+    /// It is left out, or its rest is.
+    is_left_out: bool,
     /// Why something was left out.
     missing: Option<String>,
     /// The thread has ended.
@@ -51,14 +50,23 @@ struct State {
 }
 
 impl State {
-    fn offer(&mut self, bytes: &[u8]) {
-        if self.has_failed {
-            return;
-        }
-        if self.waiting.len() + self.taken_bytes > WAITING_BYTES_MAX {
-            self.missing.get_or_insert_with(too_slow);
-        } else {
-            self.waiting.extend_from_slice(bytes);
+    fn offer(&mut self, text: &[u8]) {
+        for part in text.split_inclusive(|byte| *byte == b'\n').filter(|_| !self.has_failed) {
+            let waiting = self.waiting.len() + self.taken_bytes;
+            // No line begins that may have to be cut.
+            let most = if self.is_within { CUT_BYTES } else { WAITING_BYTES_MAX };
+            let begins = !std::mem::replace(&mut self.is_within, !part.ends_with(b"\n"));
+            self.is_left_out &= !begins;
+            if !self.is_left_out && waiting > most {
+                self.is_left_out = true;
+                self.missing.get_or_insert_with(too_slow);
+                if !begins {
+                    self.waiting.push(b'\n');
+                }
+            }
+            if !self.is_left_out {
+                self.waiting.extend_from_slice(part);
+            }
         }
     }
 }
@@ -82,29 +90,10 @@ impl Echo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers whole lines to the echo. Never waits.
-    pub(super) fn offer(&self, lines: &[u8]) {
-        self.lock().offer(lines);
+    /// Offers text to the echo. Never waits.
+    pub(super) fn offer(&self, text: &[u8]) {
+        self.lock().offer(text);
         self.changed.notify_all();
-    }
-
-    /// Offers a part of a line, perhaps its last. The line is echoed once it has ended, or left out
-    /// if it is too long to keep.
-    pub(super) fn offer_piece(&self, piece: &[u8], is_end: bool) {
-        let mut state = self.lock();
-        if state.is_too_long || state.line.len() + piece.len() > PIECES_BYTES_MAX {
-            let why = format!("a line longer than {} MiB is not echoed", PIECES_BYTES_MAX >> 20);
-            state.missing.get_or_insert(why);
-            (state.line, state.is_too_long) = (Vec::new(), !is_end);
-            return;
-        }
-        state.line.extend_from_slice(piece);
-        if is_end {
-            let line = std::mem::take(&mut state.line);
-            state.offer(&line);
-            drop(state);
-            self.changed.notify_all();
-        }
     }
 
     /// Writes for as long as the process lives, or until that fails.
@@ -160,9 +149,7 @@ impl Echo {
             let goes_on =
                 seen.1.elapsed() < STILL && until().is_none_or(|until| Instant::now() < until);
             if left == 0 || !goes_on {
-                // A line that will not end any more: the log has stopped taking it.
-                let is_all = left == 0 && state.line.is_empty();
-                return state.missing.take().or_else(|| (!is_all).then(too_slow));
+                return state.missing.take().or_else(|| (left > 0).then(too_slow));
             }
             let waited = self.changed.wait_timeout(state, LOOK_EVERY);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

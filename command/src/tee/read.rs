@@ -1,28 +1,31 @@
-//! Splits stdin into lines and hands them to the log and to the echo.
+//! Hands stdin to the log and to the echo, as it comes.
 //!
 //! *Owns*: bytes read but not handed over yet, and the count of all bytes read. *May not touch*:
 //! signals, time.
 //!
-//! Everything from one read goes to the log before the next read, except the beginning of a line
-//! that has not ended: each line is one call, so that a new file never splits one.
+//! Everything from one read goes to the log before the next read, lines complete or not: so it is in
+//! the file soon, and a kill loses nothing that has left the pipe.
 //!
 //! A stamp stands before the first byte of a line from the moment that the byte is read: for all
 //! that follows it is part of the line.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::BufRead as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use inkstone_appender::{LogWriter, LongLine, Zone};
+use inkstone_appender::{LogWriter, Stream, Zone};
 use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
 
+/// The most that one read takes: a whole pipe.
+const READ_BYTES: usize = 64 << 10;
 /// After a signal to stop, everything that waits in a pipe or socket is read, and of a file this
 /// much: it does not go away.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
-/// What was read, with its stamps. A line without its end counts as a line.
+/// What was read, with its stamps. A line without its end counts as a line, and one that was cut
+/// ([`Stream::put`]) as two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Read {
     pub(super) lines: u64,
@@ -31,20 +34,24 @@ pub(super) struct Read {
     pub(super) is_all: bool,
 }
 
-/// The count, shared with the final report. It is exact at every moment, also while a line waits
-/// for room.
+/// The count, shared with the final report. It is exact at every moment, also while text waits for
+/// room.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Count(Arc<Mutex<(Read, bool)>>);
+pub(super) struct Count(Arc<Mutex<Read>>);
 
 impl Count {
-    fn lock(&self) -> MutexGuard<'_, (Read, bool)> {
+    fn lock(&self) -> MutexGuard<'_, Read> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn read(&self) -> Read {
-        let (mut read, has_beginning) = *self.lock();
-        read.lines += u64::from(has_beginning);
-        read
+        *self.lock()
+    }
+
+    fn add(&self, lines: u64, bytes: u64) {
+        let mut read = self.lock();
+        read.lines += lines;
+        read.bytes += bytes;
     }
 }
 
@@ -54,217 +61,136 @@ pub(super) struct Reader {
     pub(super) log: LogWriter,
     pub(super) echo: Option<Arc<Echo>>,
     pub(super) count: Count,
-    /// The most that one read takes. A kill of this process loses at most this much, besides what
-    /// is in the pipe.
-    pub(super) read_bytes: usize,
-    /// A line longer than this is handed over in pieces; in the log it is still one line.
-    pub(super) piece_bytes: usize,
     /// The time to put before each line.
     pub(super) stamp: Option<Zone>,
 }
 
 impl Reader {
-    pub(super) fn run(mut self) -> anyhow::Result<()> {
-        let (log, echo, count) = (self.log.clone(), self.echo.clone(), self.count.clone());
-        let mut way = Way {
-            log: &log,
-            echo: echo.as_deref(),
-            count: &count,
-            piece_bytes: self.piece_bytes,
-            lines: Lines { stamp: self.stamp, ..Lines::default() },
-            long: None,
-            is_refused: false,
-        };
-        let ended = self.read(&mut way);
-        // Also lines that came before an error.
-        way.hand_over_rest();
-        ended
-    }
-
-    fn read(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
-        loop {
-            match self.input.read(way.lines.room(self.read_bytes))? {
-                Got::Bytes(count) => {
-                    if !way.hand_over(count) {
-                        return Ok(());
-                    }
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let Self { mut input, log, echo, count, stamp } = self;
+        let stream = log.begin_stream()?;
+        let mut way =
+            Way { stream, echo: echo.as_deref(), count: &count, stamp, text: Text::default() };
+        while input.wait()? {
+            match way.pass_on(&mut input, READ_BYTES)? {
+                Passed::Bytes(_) | Passed::Nothing => {}
+                Passed::End => {
+                    count.lock().is_all = true;
+                    return Ok(());
                 }
-                Got::End => return self.ends(),
-                Got::Nothing => return self.read_last(way),
+                Passed::Refused => return Ok(()),
             }
         }
-    }
-
-    /// Reads what is in the input when reading stops: its writer has already handed it over.
-    fn read_last(&mut self, way: &mut Way<'_>) -> anyhow::Result<()> {
-        let most = if self.input.is_stream() { u64::MAX } else { LAST_BYTES_MAX };
-        let mut left = self.input.waiting_bytes().unwrap_or(0).min(most);
+        // What is in the input when reading stops: its writer has already handed it over.
+        let most = if input.is_stream() { u64::MAX } else { LAST_BYTES_MAX };
+        let mut left = input.waiting_bytes().unwrap_or(0).min(most);
         loop {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, self.read_bytes);
             // At least one byte, also if nothing waits: that finds the end of the input.
-            match self.input.read_now(way.lines.room(most))? {
-                Got::Bytes(count) => {
-                    left = left.saturating_sub(count as u64);
-                    if !way.hand_over(count) || left == 0 {
-                        return Ok(());
-                    }
+            let most = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, READ_BYTES);
+            match way.pass_on(&mut input, most)? {
+                Passed::Bytes(bytes) if (bytes as u64) < left => left -= bytes as u64,
+                Passed::End => {
+                    count.lock().is_all = true;
+                    return Ok(());
                 }
-                Got::End => return self.ends(),
-                Got::Nothing => return Ok(()),
+                _ => return Ok(()),
             }
         }
     }
+}
 
-    #[allow(clippy::unnecessary_wraps, reason = "the answer of its callers")]
-    fn ends(&self) -> anyhow::Result<()> {
-        self.count.lock().0.is_all = true;
-        Ok(())
-    }
+/// What one read gave.
+enum Passed {
+    Bytes(usize),
+    Nothing,
+    End,
+    /// The log is closed: the rest counts as read, not as written.
+    Refused,
 }
 
 /// Bytes on their way from the input to the log.
 struct Way<'a> {
-    log: &'a LogWriter,
+    stream: Stream<'a>,
     echo: Option<&'a Echo>,
     count: &'a Count,
-    piece_bytes: usize,
-    lines: Lines,
-    /// The line that is handed over in pieces, while it goes on.
-    long: Option<LongLine<'a>>,
-    /// The log is closed: the rest counts as read, not as written.
-    is_refused: bool,
+    stamp: Option<Zone>,
+    text: Text,
 }
 
 impl Way<'_> {
-    /// Hands over each line that has ended with the new `count` bytes; false if the log takes no
-    /// more.
-    fn hand_over(&mut self, count: usize) -> bool {
-        let count = self.lines.add(count);
-        let is_piece = self.lines.ends.is_empty() && self.lines.bytes.len() >= self.piece_bytes;
-        {
-            let mut guard = self.count.lock();
-            let (read, has_beginning) = &mut *guard;
-            read.lines += self.lines.ends.len() as u64;
-            read.bytes += count as u64;
-            let goes_on = self.lines.ends.is_empty() && self.long.is_some();
-            *has_beginning = goes_on || self.lines.bytes.len() > self.lines.whole();
+    /// Reads what is there, and hands it over.
+    fn pass_on(&mut self, input: &mut Input, most: usize) -> anyhow::Result<Passed> {
+        let mut got = Got::Nothing;
+        self.text.read.clear();
+        self.stream.read(&mut self.text.read, most, |room| {
+            got = input.read_now(room)?;
+            Ok::<_, inkstone_io::Error>(if let Got::Bytes(bytes) = got { bytes } else { 0 })
+        })?;
+        match got {
+            Got::Bytes(bytes) if self.put() => Ok(Passed::Bytes(bytes)),
+            Got::Bytes(_) => Ok(Passed::Refused),
+            Got::Nothing => Ok(Passed::Nothing),
+            Got::End => Ok(Passed::End),
         }
-        let put =
-            if is_piece { self.put_piece(self.lines.bytes.len(), false) } else { self.put_lines() };
-        self.is_refused = put.is_err();
-        !self.is_refused
     }
 
-    /// Hands over the first bytes, which are part of a line, perhaps its last.
-    fn put_piece(&mut self, len: usize, is_end: bool) -> io::Result<()> {
-        let piece = &self.lines.bytes[..len];
-        if self.long.is_none() {
-            self.long = Some(self.log.begin_line()?);
-        }
-        if let Some(long) = &mut self.long {
-            long.push(piece)?;
-        }
-        if let Some(echo) = self.echo {
-            echo.offer_piece(piece, is_end);
-        }
-        self.lines.take(len);
-        if is_end { self.long.take().map_or(Ok(()), LongLine::end) } else { Ok(()) }
-    }
-
-    fn put_lines(&mut self) -> io::Result<()> {
-        if self.long.is_some()
-            && let Some(&end) = self.lines.ends.first()
-        {
-            self.put_piece(end, true)?;
-        }
-        let mut from = 0;
-        for &to in &self.lines.ends {
-            let mut log = self.log;
-            log.write_all(&self.lines.bytes[from..to])?;
+    /// Hands over what was read; false if the log takes no more.
+    fn put(&mut self) -> bool {
+        let stamp = self.stamp.map(|zone| zone.stamp(SystemTime::now()) + " ").unwrap_or_default();
+        let (most, mut from, mut is_taken) = (self.stream.put_bytes_max(), 0, true);
+        while from < self.text.read.len() {
+            let (to, lines) = self.text.take(from, stamp.as_bytes(), most);
+            let text = &self.text.text;
+            self.count.add(lines, text.len() as u64);
+            if is_taken {
+                match self.stream.put(text, to) {
+                    Ok(is_cut) => self.count.add(u64::from(is_cut), u64::from(is_cut)),
+                    Err(_) => is_taken = false,
+                }
+            }
+            if let Some(echo) = self.echo.filter(|_| is_taken) {
+                echo.offer(text);
+            }
             from = to;
         }
-        if let Some(echo) = self.echo.filter(|_| from > 0) {
-            echo.offer(&self.lines.bytes[..from]);
-        }
-        self.lines.take(from);
-        Ok(())
-    }
-
-    /// Hands over a last line without its end.
-    fn hand_over_rest(mut self) {
-        let len = self.lines.bytes.len();
-        if self.is_refused || (len == 0 && self.long.is_none()) {
-            return;
-        }
-        if self.long.is_some() {
-            // The log counts what it refuses.
-            let _ = self.put_piece(len, true);
-            return;
-        }
-        let (mut log, rest) = (self.log, &self.lines.bytes[..len]);
-        if log.write_all(rest).is_ok()
-            && let Some(echo) = self.echo
-        {
-            echo.offer(rest);
-        }
+        is_taken
     }
 }
 
-/// Bytes that were read and not handed over, and where lines end in them.
+/// Bytes that were read, and the text that is made of them.
 #[derive(Debug, Default)]
-struct Lines {
-    /// What one read has given.
+struct Text {
     read: Vec<u8>,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-    /// The time to put before each line.
-    stamp: Option<Zone>,
+    text: Vec<u8>,
     /// The line of the last byte has not ended.
     is_within: bool,
 }
 
-impl Lines {
-    /// Where the next bytes go.
-    fn room(&mut self, bytes: usize) -> &mut [u8] {
-        self.read.resize(bytes.max(self.read.len()), 0);
-        &mut self.read[..bytes]
-    }
-
-    /// This many bytes have arrived; returns how many they are with stamps.
-    fn add(&mut self, count: usize) -> usize {
-        let before = self.bytes.len();
-        let stamp = self.stamp.map(|zone| zone.stamp(SystemTime::now()) + " ");
-        let mut rest = &self.read[..count];
-        while !rest.is_empty() {
-            let mut behind = rest;
+impl Text {
+    /// Makes a text of at most so many bytes of those that were read, from this one on: up to which
+    /// byte, and how many lines begin in it. It ends within a line only if the line is longer, or
+    /// goes on behind what was read.
+    fn take(&mut self, from: usize, stamp: &[u8], most: usize) -> (usize, u64) {
+        self.text.clear();
+        let (mut to, mut lines) = (from, 0);
+        while to < self.read.len() {
+            let mut behind = &self.read[to..];
             // A slice never fails.
-            let len = behind.skip_until(b'\n').unwrap_or(rest.len());
-            if let Some(stamp) = stamp.as_ref().filter(|_| !self.is_within) {
-                self.bytes.extend_from_slice(stamp.as_bytes());
+            let mut len = behind.skip_until(b'\n').unwrap_or(0);
+            let stamp = if self.is_within { &[] } else { stamp };
+            if self.text.len() + stamp.len() + len > most {
+                if !self.text.is_empty() {
+                    break;
+                }
+                len = (most - stamp.len()).min(len);
             }
-            self.bytes.extend_from_slice(&rest[..len]);
-            self.is_within = rest[len - 1] != b'\n';
-            if !self.is_within {
-                self.ends.push(self.bytes.len());
-            }
-            rest = behind;
+            self.text.extend_from_slice(stamp);
+            self.text.extend_from_slice(&self.read[to..to + len]);
+            lines += u64::from(!self.is_within);
+            to += len;
+            self.is_within = self.read[to - 1] != b'\n';
         }
-        self.bytes.len() - before
-    }
-
-    /// Bytes of whole lines.
-    fn whole(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    /// This many bytes from the front have been handed over.
-    fn take(&mut self, count: usize) {
-        self.bytes.drain(..count);
-        self.ends.retain_mut(|end| {
-            let is_left = *end > count;
-            *end = end.saturating_sub(count);
-            is_left
-        });
+        (to, lines)
     }
 }
 
@@ -273,22 +199,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_the_same_however_they_arrive() {
-        let text = b"one\n\nthree\r\nand a beginning";
-        for step in 1..text.len() {
-            let (mut lines, mut taken) = (Lines::default(), Vec::new());
-            for piece in text.chunks(step) {
-                lines.room(64)[..piece.len()].copy_from_slice(piece);
-                lines.add(piece.len());
+    fn lines_are_the_same_however_they_arrive_and_whatever_fits() {
+        let read = b"one\n\nthree\r\nand a beginning";
+        for (step, most) in (1..read.len()).flat_map(|step| (6..40).map(move |most| (step, most))) {
+            let (mut text, mut all, mut lines) = (Text::default(), Vec::new(), 0);
+            for piece in read.chunks(step) {
+                (text.read, text.text) = (piece.to_vec(), Vec::new());
                 let mut from = 0;
-                for &to in &lines.ends {
-                    taken.push(lines.bytes[from..to].to_vec());
-                    from = to;
+                while from < piece.len() {
+                    let (to, begun) = text.take(from, b"now: ", most);
+                    assert!(text.text.len() <= most && to > from);
+                    all.extend_from_slice(&text.text);
+                    (from, lines) = (to, lines + begun);
                 }
-                lines.take(lines.whole());
             }
-            assert_eq!(taken, [&b"one\n"[..], b"\n", b"three\r\n"], "step {step}");
-            assert_eq!(lines.bytes, b"and a beginning");
+            let expected = b"now: one\nnow: \nnow: three\r\nnow: and a beginning";
+            assert_eq!((all.as_slice(), lines), (&expected[..], 4), "step {step}, most {most}");
         }
     }
 }

@@ -44,10 +44,6 @@ const LATE: Duration = Duration::from_millis(750);
 const READ_STILL: Duration = Duration::from_millis(500);
 /// After that the disk is waited for while it takes anything within this time.
 const DISK_STILL: Duration = Duration::from_millis(250);
-/// One read of a full pipe.
-const READ_BYTES: usize = 256 << 10;
-/// One page of a pipe: a kill loses no more than this, besides the pipe.
-const READ_BYTES_KEPT: usize = 4096;
 
 enum Event {
     Opened(anyhow::Result<(LogWriter, Guard)>),
@@ -136,14 +132,11 @@ impl Run {
         // Only the writer of a pipe or socket loses something that is not read: a file stays, and a
         // person sits at a terminal.
         self.reads_on = input.is_stream() && !self.grace.is_zero();
-        let is_kept = arguments.survive() != Survive::Nothing;
         let reader = Reader {
             input,
             log: log.clone(),
             echo: echo.clone(),
             count: count.clone(),
-            read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
-            piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
             stamp: arguments.stamp,
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;

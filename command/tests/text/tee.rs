@@ -75,12 +75,22 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
             assert!(age.is_ok_and(|age| age < LONG), "{stamps:?}");
         }
     }
-    // One that is dropped is counted with its stamp.
-    let (_directory, file) = place();
-    let arguments = ["--stamp", "utc", "--drop-after", "0s", "--buffers", "8KiB"];
-    let line = format!("{}\n", "x".repeat(600_000));
-    let (code, told) = code_and_words(&fed(start(&file, &arguments), line.as_bytes()));
-    let bytes = line.len() + "2026-11-21T16:05:33.123456Z ".len();
-    let expected = format!("1 lines were dropped ({bytes} bytes), as --drop-after says");
-    assert!(code == Some(0) && told.contains(&expected) && !text(&file).contains("xx"), "{told}");
+}
+
+/// A prompt, or progress that ends its line only when all is done.
+#[test]
+fn what_was_read_is_in_the_log_soon_whether_its_line_has_ended_or_not() {
+    for survive in ["nothing", "kill"] {
+        let (_directory, file) = place();
+        let mut tee = start(&file, &["--survive", survive]);
+        let progress = format!("{}\r", "x".repeat(99)).repeat(30_000);
+        let mut all = String::new();
+        for piece in ["login: ", "me\n", &progress, "all\n", "the last words"] {
+            put(&mut tee, piece);
+            all += piece;
+            until("it in the log", || text(&file) == all);
+        }
+        assert_eq!(code_and_words(&fed(tee, b"")), (Some(0), String::new()));
+        assert!(text(&file) == all);
+    }
 }

@@ -76,14 +76,14 @@ fn a_long_line_whose_end_is_not_in_the_file_counts_as_not_written() {
     let (log, guard) = builder.open_on(disk).expect("opened");
     say(&log, "first\n");
     guard.flush(LONG).expect("flushed");
-    let mut long = log.begin_line().expect("begun");
-    long.push(&[b'x'; 900]).expect("accepted");
+    let mut stream = log.begin_stream().expect("begun");
+    stream.put(&[b'x'; 900], 0).expect("accepted");
     wait_until("its beginning", || fs::metadata(&path).expect("there").len() == 906);
     let stats = log.stats();
     let counted = (stats.lines, stats.written_lines, stats.written_bytes);
     assert_eq!(counted, (2, 1, 6), "it has not ended");
-    long.push(&[b'x'; 900]).expect("accepted");
-    long.end().expect("ended");
+    stream.put(&[b'x'; 900], 0).expect("accepted");
+    drop(stream);
     say(&log, "last\n");
     wait_until("a failure", || log.stats().write_errors > 0);
     assert!(guard.close().is_err());

@@ -9,7 +9,7 @@ mod common;
 mod full;
 mod hooks;
 mod lines;
-mod long;
 mod rotate;
+mod stream;
 mod target;
 mod trouble;

@@ -10,7 +10,7 @@ use crate::common::{
     EIO, ENOSPC, LINE, LONG, MS, Mood, MoodyDisk, append, has_lines, line, names, put, quick, read,
     say, small, wait_until,
 };
-use inkstone_appender::{LogWriter, LongLine, Rotation, Survive};
+use inkstone_appender::{LogWriter, Rotation, Survive};
 use inkstone_host::in_forked_child;
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -173,10 +173,9 @@ fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
             let mut log = log.clone();
             scope.spawn(move || while log.write_all(line(0, 0, bytes).as_bytes()).is_ok() {});
         }
-        // A line in pieces.
         scope.spawn(|| {
-            let pushed = |mut long: LongLine<'_>| long.push(&[b'x'; 300_000]);
-            assert!(log.begin_line().and_then(pushed).is_err());
+            let mut stream = log.begin_stream().expect("begun");
+            while stream.put(&[b'x'; 3000], 0).is_ok() {}
         });
         wait_until("five that wait", || log.stats().waits >= 5);
         assert!(guard.close().is_err());

@@ -71,23 +71,30 @@ impl Input {
         self.is_stream
     }
 
-    /// Waits for bytes, the end, or the request to stop, which comes before bytes.
+    /// Waits for bytes, the end, or the request to stop, which comes before bytes; false for that.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn wait(&self) -> Result<bool> {
+        let mut waited =
+            [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
+        wait(&mut waited, None)?;
+        Ok(waited[0].revents().is_empty())
+    }
+
+    /// Waits, and reads; [`Got::Nothing`] after the request to stop.
     ///
     /// # Errors
     /// What the kernel answers.
     pub fn read(&mut self, into: &mut [u8]) -> Result<Got> {
-        loop {
-            let mut waited =
-                [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
-            wait(&mut waited, None)?;
-            if !waited[0].revents().is_empty() {
-                return Ok(Got::Nothing);
-            }
+        while self.wait()? {
             match self.read_ready(into)? {
+                // Another reader of the same input was faster.
                 Got::Nothing => {}
                 got => return Ok(got),
             }
         }
+        Ok(Got::Nothing)
     }
 
     /// Reads what is there, without waiting; also after the request to stop.

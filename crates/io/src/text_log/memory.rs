@@ -285,6 +285,20 @@ impl StageBuffer {
         self.used += bytes.len();
     }
 
+    /// The part behind the bytes that it holds, from this byte of the buffer on: for bytes that come
+    /// by other ways than [`StageBuffer::put`]. Nothing tells of them.
+    ///
+    /// # Panics
+    /// If it holds bytes behind that place.
+    pub fn spare_mut(&mut self, from: usize) -> &mut [u8] {
+        assert!((self.used..=self.capacity).contains(&from), "no spare part of the buffer");
+        // SAFETY: the range lies inside this buffer (asserted), whose memory the region keeps and
+        // no other code uses while it is borrowed exclusively; fresh memory of a mapping is zeros.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.data.as_ptr().add(from), self.capacity - from)
+        }
+    }
+
     /// Stores the number of bytes in the first word, together with a mark of the caller's for them.
     #[inline]
     pub fn publish(&mut self, mark: u32) {
