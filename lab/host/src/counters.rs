@@ -103,10 +103,8 @@ pub fn own_threads() -> Vec<u32> {
 /// Resources used since the thread or process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How often it gave up the processor to wait.
-    pub voluntary_switches: u64,
-    /// How often the kernel took the processor away.
-    pub involuntary_switches: u64,
+    /// How often it gave up the processor to wait, or the kernel took the processor away.
+    pub switches: u64,
     /// CPU time in user space, in nanoseconds.
     pub user_ns: u64,
     /// CPU time in the kernel on its behalf, in nanoseconds.
@@ -123,18 +121,12 @@ impl Usage {
     pub fn since(&self, before: &Self) -> Self {
         let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
         Self {
-            voluntary_switches: less(|usage| usage.voluntary_switches),
-            involuntary_switches: less(|usage| usage.involuntary_switches),
+            switches: less(|usage| usage.switches),
             user_ns: less(|usage| usage.user_ns),
             system_ns: less(|usage| usage.system_ns),
             minor_faults: less(|usage| usage.minor_faults),
             major_faults: less(|usage| usage.major_faults),
         }
-    }
-
-    /// Both kinds.
-    pub fn switches(&self) -> u64 {
-        self.voluntary_switches + self.involuntary_switches
     }
 }
 
@@ -165,8 +157,7 @@ fn usage_of(who: libc::c_int) -> Usage {
         time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_usec.cast_unsigned() * 1000
     };
     Usage {
-        voluntary_switches: usage.ru_nvcsw.cast_unsigned(),
-        involuntary_switches: usage.ru_nivcsw.cast_unsigned(),
+        switches: usage.ru_nvcsw.cast_unsigned() + usage.ru_nivcsw.cast_unsigned(),
         user_ns: ns(usage.ru_utime),
         system_ns: ns(usage.ru_stime),
         minor_faults: usage.ru_minflt.cast_unsigned(),
@@ -205,11 +196,8 @@ mod tests {
         let touched = vec![1u8; 8 << 20];
         std::thread::sleep(Duration::from_millis(2));
         let used = thread_usage().since(&before);
-        assert!(used.minor_faults > 0 && used.voluntary_switches > 0, "{used:?} {}", touched.len());
+        assert!(used.minor_faults > 0 && used.switches > 0, "{used:?} {}", touched.len());
         std::thread::spawn(|| std::thread::sleep(Duration::from_millis(2))).join().expect("an end");
-        assert!(
-            process_usage().since(&of_all).switches() > used.switches(),
-            "of ended threads too"
-        );
+        assert!(process_usage().since(&of_all).switches > used.switches, "of ended threads too");
     }
 }

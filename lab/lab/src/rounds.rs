@@ -495,7 +495,7 @@ impl std::fmt::Debug for Trial {
 pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) -> Vec<Figure> {
     let per = |value: u64| value as f64 / amount.max(1) as f64;
     vec![
-        figure("context switches", each, per(usage.switches())),
+        figure("context switches", each, per(usage.switches)),
         figure("system time", ns, per(usage.system_ns)),
         figure("user time", ns, per(usage.user_ns)),
     ]
