@@ -178,16 +178,18 @@ fn a_directory_that_a_container_mounts_is_found_by_the_hosts_name() {
     for made in ["data/below", "other", "inside"] {
         std::fs::create_dir_all(at.join(made)).expect("a directory");
     }
-    let writes = "exec 3>>inside/below/log 4>>other/log; touch ready; \
-                  while :; do echo line >&3; echo line >&4; sync inside/below/log other/log; \
+    // In it the directory's own path is that of another one.
+    let writes = "mount --bind data inside && mount --bind other data && \
+                  exec 3>>inside/below/log 4>>data/log; touch ready; \
+                  while :; do echo line >&3; echo line >&4; sync inside/below/log data/log; \
                   sleep 0.02; done";
     // Copies of other tests' mounts would keep their loop devices busy.
     let leaves = "while read -r of at rest; do case $of in /dev/loop*) umount $at; esac; done \
                   </proc/mounts";
-    let script = format!("exec unshare -m sh -c '{leaves}; mount --bind data inside && {writes}'");
+    let script = format!("exec unshare -m sh -c '{leaves}; {writes}'");
     let _shell = Shell::run(at, &script);
     until("it is mounted", || at.join("ready").exists());
-    assert!(!at.join("inside/below").exists(), "the mount is the program's own");
+    assert!(!at.join("inside/below").exists(), "the mounts are the program's own");
     let seen = run(at, "watch --path data --seconds 2 --json report.json");
     let page = text(&seen.stdout);
     assert!(page.contains("each fsync of log pays"), "{page}{}", said(&seen));

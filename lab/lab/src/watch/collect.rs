@@ -83,12 +83,13 @@ impl Below {
 
     /// The host's path of a file of this process if it is below the directory.
     fn path_of(&self, process: u32, link: PathBuf) -> Option<PathBuf> {
-        if link.starts_with(&self.path) {
-            return Some(link);
-        }
-        // With the same mounts the kernel shows the path that we would see.
-        if !may_be_a_file(&link) || mounts_of(&process.to_string()) == self.mounts {
+        if !may_be_a_file(&link) {
             return None;
+        }
+        // With the same mounts the kernel shows the path that we would see. With others it may be
+        // the same path and another directory.
+        if mounts_of(&process.to_string()) == self.mounts {
+            return link.starts_with(&self.path).then_some(link);
         }
         let is_it = |at: &Path| {
             fs::metadata(below_root(process, at)).is_ok_and(|at| identity(&at) == self.identity)
