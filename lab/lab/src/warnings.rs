@@ -130,7 +130,7 @@ fn device_busy(capabilities: &Capabilities) -> Option<Warning> {
                 "{} served {per_s} requests a second for other processes before the run",
                 device.name
             ),
-            "stop the other load, or use only the ratios, which are paired round by round",
+            "stop the other load: no statement about time is judged beside it",
         )
     })
 }
