@@ -26,33 +26,45 @@ pub(crate) fn whole(command: Command) -> Command {
         .map(|(name, units)| format!("{name}: a number with a unit, one of {units}."))
         .collect();
     let own = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let own: Vec<String> = own.lines().map(fitted).collect();
+    let mut is_example = false;
+    let own: Vec<String> = own
+        .lines()
+        .map(|line| {
+            let is_title = line == "Examples:";
+            is_example = is_title || (is_example && line.starts_with("  "));
+            if is_example && !is_title { fitted(line) } else { line.to_owned() }
+        })
+        .collect();
     let parts = [own.join("\n"), words.join("\n")];
     let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
     let command = command.mut_subcommands(whole);
     if parts.is_empty() { command } else { command.after_help(parts.join("\n\n")) }
 }
 
-/// An example in lines that fit: what it is for gets a line of its own if both do not fit in one,
-/// and a long command goes on behind a backslash, as a shell takes it.
+/// An example as a shell takes it, in lines that fit: what it is for is a comment, on a line of its
+/// own if both do not fit in one, and a long command goes on behind a backslash.
 fn fitted(line: &str) -> String {
-    if !line.starts_with("  ") || line.chars().count() <= WIDTH {
-        return line.to_owned();
-    }
     let line = line.trim_start();
-    let (mut rest, what) = line.split_once("   ").unwrap_or((line, ""));
-    let (mut text, mut indent) = (String::new(), "  ");
+    let Some((command, what)) = line.split_once("   ") else { return broken(line) };
+    let what = what.trim_start();
+    // In the column in which the definition has it.
+    let gap = line.len() - command.len() - what.len() - 2;
+    if 2 + line.chars().count() <= WIDTH {
+        return format!("  {command}{:gap$}# {what}", "");
+    }
+    format!("{}\n      # {what}", broken(command))
+}
+
+/// A command in lines that fit.
+fn broken(command: &str) -> String {
+    let (mut rest, mut text, mut indent) = (command, String::new(), "  ");
     while indent.len() + rest.len() > WIDTH
         && let Some(at) = rest.get(..WIDTH - indent.len()).and_then(|start| start.rfind(" --"))
     {
         text.push_str(&format!("{indent}{} \\\n", &rest[..at]));
         (rest, indent) = (&rest[at + 1..], "      ");
     }
-    text.push_str(&format!("{indent}{rest}"));
-    match what.trim_start() {
-        "" => text,
-        what => format!("{text}\n      {what}"),
-    }
+    format!("{text}{indent}{rest}")
 }
 
 /// By its letters `version` is near to `verify`.
@@ -95,6 +107,11 @@ mod tests {
             let examples = help.lines().filter(|line| line.starts_with("  "));
             let long: Vec<_> = examples.filter(|line| line.chars().count() > WIDTH).collect();
             assert!(long.is_empty(), "{name}: {long:#?}");
+            // A comment is one for the shell, too.
+            let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
+            let examples = examples.lines().take_while(|line| line.starts_with("  "));
+            let bare: Vec<_> = examples.filter(|line| line.trim().contains("   ")).collect();
+            assert!(bare.iter().all(|line| line.contains("  # ")), "{name}: {bare:#?}");
             let needs_more = command.is_subcommand_required_set();
             assert!(needs_more || help.contains("Examples:\n  "), "{name} has no examples");
         }

@@ -44,12 +44,13 @@ fn split(text: &str) -> (Option<u64>, &str) {
     (number.parse().ok(), unit.trim())
 }
 
-/// `4096`, `4KiB`, `1GiB`, `10MB`; `4k` and `4K` are powers of two too, as in fio and dd.
+/// `4KiB`, `512B`, `1GiB`, `10MB`; `4k` and `4K` are powers of two too, as in fio and dd. A bare
+/// number is refused: `10` may have been meant as 10 GiB.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let number = number.ok_or_else(|| format!("{text:?} is not a size; write 64KiB or 10GB"))?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
+        "b" => 1,
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
@@ -58,44 +59,42 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
+        "" => return Err(format!("{text} has no unit: add one of {SIZE_UNITS}")),
         other => return Err(format!("{other:?} is not a unit of size; take {SIZE_UNITS}")),
     };
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }
 
-/// `10s`, `250ms`, `2m`, `12h`, `7d`; a bare number is seconds.
+/// `10s`, `250ms`, `2m`, `12h`, `7d`; at most 100 years, so that a time from now can be counted. A
+/// bare number is refused: `7` may have been meant as 7 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let number =
         number.ok_or_else(|| format!("{text:?} is not a duration; write 250ms, 10s or 7d"))?;
-    match unit {
-        "ms" => Ok(Duration::from_millis(number)),
-        "" | "s" => Ok(Duration::from_secs(number)),
-        "m" | "min" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        "h" => Ok(Duration::from_secs(number.saturating_mul(60 * 60))),
-        "d" => Ok(Duration::from_secs(number.saturating_mul(24 * 60 * 60))),
-        other => Err(format!("{other:?} is not a unit of time; take {TIME_UNITS}")),
+    let duration = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(60 * 60)),
+        "d" => Duration::from_secs(number.saturating_mul(SECONDS_OF_A_DAY)),
+        "" => return Err(format!("{text} has no unit: add one of {TIME_UNITS}")),
+        other => return Err(format!("{other:?} is not a unit of time; take {TIME_UNITS}")),
+    };
+    if duration.as_secs() > 36_500 * SECONDS_OF_A_DAY {
+        return Err(format!("{text} is longer than 100 years"));
+    }
+    Ok(duration)
+}
+
+/// As [`duration`], for a limit: without any time nothing can be done.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than that".into()),
+        other => other,
     }
 }
 
-/// As [`size`], for what removes everything else: `10` may have been meant as 10 GiB.
-pub(crate) fn kept_size(text: &str) -> Result<u64, String> {
-    with_unit(text, SIZE_UNITS).and_then(|()| size(text))
-}
-
-/// As [`duration`], for what removes everything older: `7` may have been meant as 7 days.
-pub(crate) fn kept_duration(text: &str) -> Result<Duration, String> {
-    with_unit(text, TIME_UNITS).and_then(|()| duration(text))
-}
-
-fn with_unit(text: &str, units: &str) -> Result<(), String> {
-    match split(text) {
-        (Some(_), "") => {
-            Err(format!("{text} has no unit, and the rest is removed: add one of {units}"))
-        }
-        _ => Ok(()),
-    }
-}
+const SECONDS_OF_A_DAY: u64 = 24 * 60 * 60;
 
 /// What may stand behind the number of a SIZE.
 pub(crate) const SIZE_UNITS: &str = "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB";
@@ -108,28 +107,29 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("4096B"), Ok(4096));
         assert_eq!(size("4k"), Ok(4096));
         assert_eq!(size("512B"), Ok(512));
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("1 MiB"), Ok(1 << 20));
         assert_eq!(size("10MB"), Ok(10_000_000));
-        for bad in ["", "KiB", "-1", "4x", "99999999999999999999", "99999999999TiB", "4.5MiB"] {
+        for bad in
+            ["", "0", "4096", "KiB", "-1", "4x", "99999999999999999999", "99999999999TiB", "4.5MiB"]
+        {
             assert!(size(bad).is_err(), "{bad}");
         }
-        assert_eq!(kept_size("10GiB"), Ok(10 << 30));
-        assert!(kept_size("10").is_err() && kept_size("0").is_err() && kept_size("10x").is_err());
     }
 
     #[test]
     fn durations() {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("10h"), Ok(Duration::from_secs(36_000)));
         assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
-        assert!(duration("10w").is_err() && duration("s").is_err());
-        assert_eq!(kept_duration("7d"), duration("7d"));
-        assert!(kept_duration("7").is_err() && kept_duration("7w").is_err());
+        for bad in ["", "0", "7", "10w", "s", "18446744073709551615s", "36501d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert!(some_time("0ms").is_err() && some_time("0").is_err());
+        assert_eq!(some_time("1ms"), duration("1ms"));
     }
 }

@@ -66,7 +66,10 @@ pub(super) fn append(
     let closed = sink.map_or(Ok(()), |sink| finish(&sink, note, &mut printer));
     let end = printed?;
     closed?;
-    end.unwrap_or(Ok(()))?;
+    end.unwrap_or(Ok(())).map_err(|error| {
+        let before = before(printer.next - next);
+        anyhow::anyhow!("{error:#}; {before}")
+    })?;
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
@@ -162,6 +165,16 @@ fn finish(sink: &Sink, note: Option<&str>, printer: &mut Printer) -> anyhow::Res
     sink.close()?;
     printer.print_before(next);
     noted
+}
+
+/// Says what became of so many records before the one that could not be appended: whoever tries
+/// again must not append them twice.
+fn before(count: u64) -> String {
+    match count {
+        0 => "nothing was appended".into(),
+        1 => "the record before it is durable".into(),
+        _ => format!("the {count} records before it are durable"),
+    }
 }
 
 struct Printer {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use inkstone::{Access, Durability};
 
-use crate::parse::{kept_duration, kept_size, names_of, size};
+use crate::parse::{duration, names_of, size};
 
 #[derive(Debug, Args)]
 pub(crate) struct AppendArguments {
@@ -60,7 +60,7 @@ pub(crate) struct CatArguments {
     /// shows nothing, and a later one is an error [default: the first]
     #[arg(long, value_name = "N")]
     pub(super) from: Option<u64>,
-    /// End with this record [default: the last durable one]
+    /// End with this record, or with the last durable one if that comes first
     #[arg(long, value_name = "N")]
     pub(super) to: Option<u64>,
     /// Wait for new records, as `tail -f` does
@@ -139,13 +139,13 @@ pub(crate) struct What {
     #[arg(long, value_name = "LSN")]
     pub(super) after: Option<u64>,
     /// Remove the oldest segments; keep the newest ones that have this much together: 10GiB
-    #[arg(long, value_name = "SIZE", value_parser = kept_size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(super) keep_bytes: Option<u64>,
     /// Remove all but this many of the newest records
     #[arg(long, value_name = "COUNT")]
     pub(super) keep_records: Option<u64>,
     /// Remove the segments whose records are all older than this: 7d
-    #[arg(long, value_name = "TIME", value_parser = kept_duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) keep_for: Option<Duration>,
 }
 

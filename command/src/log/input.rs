@@ -88,10 +88,9 @@ impl<R: BufRead> Records<R> {
         }
         if self.separator == Separator::Length {
             anyhow::bail!(
-                "the input ends inside record {}, after {} bytes; {}",
+                "the input ends inside record {}, after {} bytes",
                 self.count + 1,
-                self.partial.len(),
-                before(self.count)
+                self.partial.len()
             );
         }
         give(&self.partial)
@@ -101,18 +100,8 @@ impl<R: BufRead> Records<R> {
 fn too_large(number: u64, bytes: u64, limit: usize) -> anyhow::Error {
     anyhow::anyhow!(
         "record {number} of the input has {bytes} bytes or more; the limit is {limit}: raise \
-         --record-max; {}",
-        before(number - 1)
+         --record-max"
     )
-}
-
-/// Says what became of so many records before one that cannot be taken.
-fn before(count: u64) -> String {
-    match count {
-        0 => "nothing was appended".into(),
-        1 => "the record before it is durable".into(),
-        _ => format!("the {count} records before it are durable"),
-    }
 }
 
 /// Finds a length-prefixed record in `partial` and `rest` together: its first byte, and in `rest`

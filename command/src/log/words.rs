@@ -65,7 +65,7 @@ pub(super) fn said_of_streams(error: inkstone_streams::Error, directory: &Path) 
         ),
         inkstone_streams::Error::NoStream { stream } => anyhow::anyhow!(
             "there is no stream {stream} in {path}: `inkstone streams {path}` lists those that are \
-             there; `inkstone append --create FIRST` creates one"
+             there; `inkstone append {path} --stream {stream} --create FIRST` creates it"
         ),
         inkstone_streams::Error::TooLarge { bytes, limit_bytes } => anyhow::anyhow!(
             "the record takes {bytes} bytes, and the largest may take {limit_bytes}: raise \

@@ -13,7 +13,7 @@ use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 
 use super::shared::{JsonArgument, campaign, conclude};
-use crate::parse::{duration, names};
+use crate::parse::{names, some_time};
 use crate::stdout::{erase, redraw};
 
 const HELP: &str = "The writer gets a directory: {dir} in its command. It makes one item after \
@@ -69,7 +69,7 @@ pub(crate) struct AnyArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How long a writer may print nothing, and how long a reader may take
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = some_time)]
     limit: Duration,
     #[command(flatten)]
     json: JsonArgument,

@@ -18,7 +18,7 @@ use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies
 
 use super::mistake::MistakeArgument;
 use super::shared::{JsonArgument, all_or, campaign, conclude};
-use crate::parse::names;
+use crate::parse::{WrongValue, names};
 use crate::stdout::{erase, redraw};
 
 #[derive(Debug, Args)]
@@ -39,6 +39,11 @@ struct KernelArguments {
 
 impl KernelArguments {
     fn campaign(&self, keep_in: Option<PathBuf>) -> anyhow::Result<Campaign> {
+        if let Some(directory) = keep_in.as_ref().filter(|directory| !directory.is_dir()) {
+            let directory = directory.display();
+            let why = format!("--keep {directory}: there is no such directory; make it first");
+            return Err(WrongValue(why).into());
+        }
         let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
         let campaign = campaign(all_or(&self.kinds), self.seed, &parent)?;
         Ok(Campaign { keep_in, ..campaign })

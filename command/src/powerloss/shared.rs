@@ -72,7 +72,13 @@ pub(super) fn conclude(
         return Ok(ExitCode::from(130));
     }
     if results.iter().all(|result| result.states() == 0) {
-        complain!("NOTHING RAN: `inkstone powerloss sim` runs without root, on any kernel");
+        let is_simulated = results.iter().any(|result| result.lab == "sim");
+        let what = if is_simulated {
+            "give it more time"
+        } else {
+            "`inkstone powerloss sim` needs no root"
+        };
+        complain!("NOTHING RAN: {what}");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

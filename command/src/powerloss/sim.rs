@@ -14,7 +14,7 @@ use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 
 use super::mistake::MistakeArgument;
 use super::shared::{JsonArgument, again, conclude};
-use crate::parse::duration;
+use crate::parse::some_time;
 use crate::stdout::{erase, redraw};
 
 const EXAMPLES: &str = "\
@@ -38,15 +38,16 @@ pub(crate) struct SimArguments {
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     states: Option<u64>,
     /// Run for this long [default: 10s]
-    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
-    /// Run only these classes (listed below)
+    /// Run only these classes (--list names them)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = str::parse::<FaultClass>)]
     class: Vec<FaultClass>,
     /// Threads that run seeds [default: one per core]
     #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
     /// Check every state of cuts with up to this many items
     #[arg(long, value_name = "N", default_value_t = ALL_OF as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=20))]
@@ -105,7 +106,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         seed: arguments.seed,
         until,
         classes: chosen,
-        jobs: arguments.jobs.map_or(cores, NonZeroUsize::get),
+        jobs: arguments.jobs.map_or(cores, usize::from),
         all_of: arguments.all_of as usize,
         mistake: arguments.mistake.chosen(),
         operations: arguments.operations.clone().map(|numbers| numbers.0),

@@ -35,6 +35,9 @@ pub struct RunResult {
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
     pub not_run: Vec<String>,
+    /// Recordings that were to be kept: what each shows, and the command that shows it again.
+    #[serde(default)]
+    pub kept: Vec<Violation>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -92,6 +95,7 @@ impl RunResult {
             seconds: 0.0,
             violations: Vec::new(),
             not_run: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -154,6 +158,9 @@ pub fn in_words(results: &[RunResult]) -> String {
         }
     }
     not_run(results, &mut lines);
+    for Violation { what, command } in results.iter().flat_map(|result| &result.kept) {
+        lines.push(format!("  kept: {what}\n    again: {command}"));
+    }
     for Violation { what, command } in results.iter().flat_map(|result| &result.violations) {
         lines.push(format!("  BROKEN: {what}\n    again: {command}"));
     }

@@ -280,6 +280,11 @@ impl Plan {
         if is_cut_short {
             not_run.push("it was stopped early".to_owned());
         }
+        let idle = of_classes().filter(|(_, turns)| turns.looked.states == 0);
+        let idle: Vec<&str> = idle.map(|(class, _)| class.name()).collect();
+        if !idle.is_empty() {
+            not_run.push(format!("{}: there was no time for a state", idle.join(", ")));
+        }
         let mistake = self
             .mistake
             .map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));

@@ -108,6 +108,7 @@ fn one(
         let name = format!("strategy-{kind}-{strategy}-{seed}");
         // The kernel's timing does not follow from the seed.
         let kept = campaign.keep_in.as_ref().map(|parent| medium.recording.save_in(parent, &name));
+        row.is_kept = kept.is_some();
         row.command = Some(match kept {
             Some(Ok(path)) => replay(&path, place.as_deref()),
             Some(Err(why)) => format!("{again} (the recording could not be kept: {why})"),
@@ -122,10 +123,11 @@ fn conclude(row: &Row, result: &mut RunResult) {
     result.count(&row.short(), row.states);
     let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
     result.not_run.extend(why);
+    let command = row.command.clone().unwrap_or_else(|| result.command.clone());
     if !row.is_as_claimed() {
-        let what = format!("not as claimed: {row}");
-        let command = row.command.clone().unwrap_or_else(|| result.command.clone());
-        result.violations.push(Violation { what, command });
+        result.violations.push(Violation { what: format!("not as claimed: {row}"), command });
+    } else if row.is_kept {
+        result.kept.push(Violation { what: row.to_string(), command });
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Row {
     pub holes: Option<u64>,
     /// The command that shows the told state again.
     pub command: Option<String>,
+    /// Its recording was to be kept.
+    pub is_kept: bool,
     /// Why it did not run to its end.
     pub not_run: Option<String>,
     /// The first of the worst, or with a hole.
@@ -50,6 +52,7 @@ impl Row {
             lost_at_kill: 0,
             holes: (strategy.plan().shape == Shape::Batches).then_some(0),
             command: None,
+            is_kept: false,
             not_run: None,
             seen: None,
         }
