@@ -48,8 +48,9 @@ const (
 	// ErrTruncatedAfter: records before this cursor were truncated, by TruncateAfter or at the end of
 	// a stream. The error's LSN is where it goes on, in a stream its Number.
 	ErrTruncatedAfter Code = C.INKSTONE_TRUNCATED_AFTER
-	// ErrLost: these records are lost, since the log was salvaged without them. The error's LSN is
-	// where the cursor goes on.
+	// ErrLost: records are lost, since the log was salvaged without them. The error's LSN is where the
+	// cursor goes on, in a stream its Number. With a Path: the last one that is lost, and the log of
+	// streams takes no writer.
 	ErrLost Code = C.INKSTONE_LOST
 	// ErrInvalid: an argument or option makes no sense. Nothing was done.
 	ErrInvalid Code = C.INKSTONE_INVALID

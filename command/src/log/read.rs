@@ -53,11 +53,15 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     out.flush()?;
     let is_whole = shown.map_err(said)?;
     // The reader of stdout has left with what it wanted: errors after that point do not matter.
-    Ok(match stop.load(Ordering::Relaxed) {
+    Ok(ended(stop, is_whole))
+}
+
+fn ended(stop: &AtomicBool, is_whole: bool) -> ExitCode {
+    match stop.load(Ordering::Relaxed) {
         true => ExitCode::from(130),
         false if is_whole => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
-    })
+    }
 }
 
 fn doubts(reader: &Reader) -> Vec<String> {
@@ -140,19 +144,20 @@ fn cat_stream(
     let mut cursor = reader.read(stream, from);
     let shown = show_stream(arguments, &mut cursor, end, &mut out, stop);
     out.flush()?;
-    shown.map_err(|error| said_of_streams(error, directory))?;
-    Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    let is_whole = shown.map_err(|error| said_of_streams(error, directory))?;
+    Ok(ended(stop, is_whole))
 }
 
+/// Whether no record was lost on the way.
 fn show_stream(
     arguments: &CatArguments,
     cursor: &mut StreamCursor,
     end: u64,
     out: &mut Stdout,
     stop: &AtomicBool,
-) -> inkstone_streams::Result<()> {
+) -> inkstone_streams::Result<bool> {
     use inkstone_streams::Error;
-    let mut is_idle = false;
+    let (mut is_idle, mut is_whole) = (false, true);
     while cursor.next_number() < end && !stop.load(Ordering::Relaxed) && out.takes_more() {
         let next = if is_idle { cursor.next_within(NOTICE) } else { cursor.next() };
         match next {
@@ -175,6 +180,11 @@ fn show_stream(
                 );
                 cursor.seek(first);
             }
+            Err(error @ Error::LostRecord { .. }) => {
+                let _ = out.flush();
+                complain!("{error}");
+                is_whole = false;
+            }
             Err(Error::TruncatedAfter { number, next, .. }) if arguments.follow => {
                 let _ = out.flush();
                 if next < number {
@@ -194,7 +204,7 @@ fn show_stream(
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(is_whole)
 }
 
 /// Prints one record.

@@ -84,7 +84,8 @@ impl StreamCursor {
     /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to
     /// continue); [`Error::TruncatedAfter`], once, when records before this position were truncated
     /// from the end of the stream, by a restart, or with the stream: the next call continues at the
-    /// error's `next`. [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
+    /// error's `next`. [`Error::LostRecord`], once: the next call goes on behind the record.
+    /// [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
     #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
     pub fn next(&mut self) -> Result<Option<Record>> {
         self.source.log().check_process()?;
@@ -96,6 +97,9 @@ impl StreamCursor {
             let filled = self.fill();
             // Else the records may be from before and after a cut.
             if !self.mark.is_cut() {
+                if let Err(Error::LostRecord { number, .. }) = filled {
+                    self.seek(number.saturating_add(1));
+                }
                 filled?;
                 break;
             }
@@ -231,7 +235,18 @@ impl StreamCursor {
             if places.is_empty() {
                 return Ok(());
             }
-            match self.read(&places) {
+            let read = match self.read(&places) {
+                // One of them is lost; the threads do not say which.
+                Err(Error::Log(inkstone::Error::Lost { .. })) if self.ahead.is_empty() => {
+                    self.read(&places[..1])
+                }
+                read => read,
+            };
+            match read {
+                Err(Error::Log(inkstone::Error::Lost { .. })) if self.ahead.is_empty() => {
+                    let (stream, number) = (self.stream, self.next);
+                    return Err(Error::LostRecord { stream, number });
+                }
                 // What was read before the error comes first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
                 // It was moved meanwhile.
@@ -254,7 +269,14 @@ impl StreamCursor {
                     number += 1;
                 }
                 Ok(Located::Page { written, section, lsns, run_end }) => {
-                    let page = self.source.page(&written, section, self.stream, number)?;
+                    let page = match self.source.page(&written, section, self.stream, number) {
+                        Err(Error::Log(inkstone::Error::Lost { .. })) if places.is_empty() => {
+                            let lsn = self.source.find_without_page(self.stream, number, &lsns)?;
+                            return Ok(vec![(number, lsn)]);
+                        }
+                        Err(Error::Log(inkstone::Error::Lost { .. })) => break,
+                        page => page?,
+                    };
                     let Some(page) = page else {
                         // The section was given back meanwhile.
                         tries += 1;

@@ -87,6 +87,24 @@ pub enum Error {
         /// The stream.
         stream: u64,
     },
+    /// Records of the log are lost, since it was salvaged. It takes no writer: streams may lack
+    /// appends, truncations and removals that nobody knows of.
+    Lost {
+        /// The directory.
+        path: PathBuf,
+        /// The last record that is lost.
+        lost_to: Lsn,
+        /// A table of all streams lies behind it: a [`StreamsReader`](crate::StreamsReader) opens
+        /// the log, and knows of every stream where it begins and ends.
+        is_readable: bool,
+    },
+    /// The record is lost, since the log was salvaged without it. A cursor goes on behind it.
+    LostRecord {
+        /// The stream.
+        stream: u64,
+        /// The number of the record.
+        number: u64,
+    },
     /// A newer program has written the streams.
     Newer {
         /// The directory.
@@ -152,6 +170,24 @@ impl fmt::Display for Error {
             Self::UsedUp { stream } => {
                 write!(f, "stream {stream} has used all its sequence numbers: restart it")
             }
+            Self::Lost { path, lost_to, is_readable: true } => write!(
+                f,
+                "{}: records of the log up to LSN {lost_to} are lost, so it takes no writer: read \
+                 what its streams still have (`inkstone cat --stream`), and begin a new log with it",
+                path.display()
+            ),
+            Self::Lost { path, lost_to, is_readable: false } => write!(
+                f,
+                "{}: records of the log up to LSN {lost_to} are lost, and behind them lies no table \
+                 of all streams, so nobody knows what each stream has: use a backup",
+                path.display()
+            ),
+            Self::LostRecord { stream, number } => write!(
+                f,
+                "stream {stream}: record {number} is lost, since the log was salvaged without it: \
+                 go on at {}",
+                number.saturating_add(1)
+            ),
             Self::Newer { path, lsn, what } => write!(
                 f,
                 "{}: record {lsn} has {what}, which this program does not know: use the newer \

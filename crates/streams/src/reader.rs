@@ -34,7 +34,9 @@ impl StreamsReader {
     ///
     /// # Errors
     /// [`inkstone::Error::OtherKind`] for a log that is neither one of streams nor a raft log;
-    /// [`Error::Newer`], [`Error::Contradiction`]; those of [`Reader::open`], such as [`inkstone::Error::NoLog`].
+    /// [`Error::Newer`], [`Error::Contradiction`]; [`Error::Lost`] where records are lost and no
+    /// table of all streams lies behind them; those of [`Reader::open`], such as
+    /// [`inkstone::Error::NoLog`].
     ///
     /// # Durability
     /// Everything that the reader shows is on stable storage.
@@ -70,7 +72,7 @@ impl StreamsReader {
     /// The record of a stream with this number.
     ///
     /// # Errors
-    /// [`Error::NoStream`], [`Error::Truncated`]; [`Error::NotYet`] also for a record that is not
+    /// [`Error::NoStream`], [`Error::Truncated`], [`Error::LostRecord`]; [`Error::NotYet`] also for a record that is not
     /// durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
     pub fn get(&self, stream: u64, number: u64) -> Result<Vec<u8>> {
         for _ in 0..TRIES {
@@ -86,6 +88,9 @@ impl StreamsReader {
                 }
                 // The record has moved meanwhile.
                 Err(inkstone::Error::TruncatedBefore { .. }) => {}
+                Err(inkstone::Error::Lost { .. }) => {
+                    return Err(Error::LostRecord { stream, number });
+                }
                 Err(inkstone::Error::NotYet { .. }) => {
                     let next = self.source.bounds(stream)?.next;
                     return Err(Error::NotYet { stream, number, next });
@@ -145,7 +150,7 @@ impl StreamsReader {
     }
 
     /// All durable records of a stream from a number on, each in its own memory. Ends after the
-    /// first error, one of [`StreamCursor::next`].
+    /// first error, one of [`StreamCursor::next`], other than [`Error::LostRecord`].
     pub fn records(&self, stream: u64, from: u64) -> impl Iterator<Item = Result<Record>> + use<> {
         let mut cursor = self.read(stream, from);
         let mut is_over = false;
@@ -154,7 +159,7 @@ impl StreamsReader {
                 return None;
             }
             let next = cursor.next().transpose();
-            is_over = !matches!(next, Some(Ok(_)));
+            is_over = !matches!(next, Some(Ok(_) | Err(Error::LostRecord { .. })));
             next
         })
     }

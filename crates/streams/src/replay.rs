@@ -35,6 +35,11 @@ impl Replayed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Of<'a>(pub(crate) &'a Path);
 
+/// The last record that is lost, if one is and was not truncated.
+fn lost_to(reader: &Reader, first: Lsn) -> Option<Lsn> {
+    reader.recovery()?.lost_to.filter(|lost_to| *lost_to >= first)
+}
+
 impl Of<'_> {
     pub(crate) fn contradiction(self, lsn: Lsn, why: impl ToString) -> Error {
         Error::Contradiction { path: self.0.into(), lsn, why: why.to_string() }
@@ -47,8 +52,13 @@ impl Of<'_> {
         }
     }
 
-    /// Where an opening begins.
-    fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
+    /// Where an opening begins; an error if records are lost from there on.
+    pub(crate) fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
+        let lost_to = lost_to(reader, first);
+        let lost = |lost_to| Error::Lost { path: self.0.into(), lost_to, is_readable: false };
+        if let Some(lost_to) = lost_to.filter(|lost_to| *lost_to >= last) {
+            return Err(lost(lost_to));
+        }
         let bytes = reader.get(last)?;
         let (Head { replay_from, .. }, _) =
             decode(&bytes, last).map_err(|flaw| self.flaw(last, flaw))?;
@@ -56,7 +66,10 @@ impl Of<'_> {
             let why = format!("an opening begins at {replay_from}, and the log at {first}");
             return Err(self.contradiction(last, why));
         }
-        Ok(replay_from)
+        match lost_to.filter(|lost_to| *lost_to >= replay_from) {
+            Some(lost_to) => Err(lost(lost_to)),
+            None => Ok(replay_from),
+        }
     }
 
     /// Reads the log up to the record `last`.

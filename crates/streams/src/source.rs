@@ -5,6 +5,7 @@
 //! directories. *May not touch*: the order of changes (`writer.rs`), what callers get
 //! (`reader.rs`, `cursor.rs`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use inkstone::{Lsn, Reader};
@@ -105,13 +106,49 @@ impl Source {
                 Located::Record(lsn) => return Ok(lsn),
                 Located::Page { written, section, lsns, .. } => (written, section, lsns),
             };
-            let Some(page) = self.page(&written, section, stream, number)? else { continue };
+            let page = match self.page(&written, section, stream, number) {
+                Err(Error::Log(inkstone::Error::Lost { .. })) => {
+                    return self.find_without_page(stream, number, &lsns);
+                }
+                page => page?,
+            };
+            let Some(page) = page else { continue };
             let place = page.place(stream, number, &lsns);
             let place = place.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
             self.learn(&written, section, &[(number, place)]);
             return Ok(place);
         }
         Err(self.not_there(self.log().first(), stream, number))
+    }
+
+    /// As [`Source::find`], where the page is lost that names the record: walks through the part of
+    /// the section in which the record lies.
+    pub(crate) fn find_without_page(
+        &self,
+        stream: u64,
+        number: u64,
+        lsns: &Range<Lsn>,
+    ) -> Result<Lsn> {
+        let mut cursor = self.log().from(lsns.start);
+        while cursor.next_lsn() < lsns.end {
+            let (lsn, bytes) = match cursor.next() {
+                Ok(Some(record)) => (record.lsn, record.bytes),
+                Ok(None) => break,
+                Err(inkstone::Error::Lost { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let (_, changes) = decode(bytes, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
+            for change in changes {
+                if let Change::Append { stream: of, number: is, .. }
+                | Change::Moved { stream: of, number: is, .. } =
+                    change.map_err(|flaw| self.of().flaw(lsn, flaw))?
+                    && (of, is) == (stream, number)
+                {
+                    return Ok(lsn);
+                }
+            }
+        }
+        Err(Error::LostRecord { stream, number })
     }
 
     /// The page of a section's directory that names a record; `None` if the page was freed

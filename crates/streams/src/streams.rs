@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
 
 use crate::batch::Batch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mover;
 use crate::options::Options;
 use crate::reader::StreamsReader;
@@ -45,6 +45,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`inkstone::Error::OtherKind`] for a log that is not one of streams, which stays as it is;
+    /// [`Error::Lost`](crate::Error::Lost) for one of which records are lost;
     /// [`Error::Newer`](crate::Error::Newer) and
     /// [`Error::Contradiction`](crate::Error::Contradiction) for its records;
     /// [`inkstone::Error::Invalid`] for bad options; those of [`Log::open`], such as
@@ -75,6 +76,7 @@ impl Streams {
     }
 
     fn opened(log: Log, directory: AnyDirectory, options: Options) -> Result<Self> {
+        refuse_lost(&log, directory.path())?;
         let (first, last) = (log.first(), log.last());
         let is_new = last < first;
         let (state, table_begin) = if is_new {
@@ -412,6 +414,14 @@ impl Streams {
             let _ = mover.join();
         }
     }
+}
+
+/// Appends, truncations and removals of any stream may be lost with the records.
+fn refuse_lost(log: &Log, path: &Path) -> Result<()> {
+    let Some(lost_to) = log.recovery().lost_to else { return Ok(()) };
+    let begin = Of(path).begin(&log.reader(), log.first(), log.last());
+    let is_readable = begin.is_ok_and(|from| from > lost_to);
+    Err(Error::Lost { path: path.into(), lost_to, is_readable })
 }
 
 impl Drop for Streams {

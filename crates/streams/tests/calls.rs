@@ -4,6 +4,8 @@
 
 #[path = "calls/following.rs"]
 mod following;
+#[path = "calls/lost.rs"]
+mod lost;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -179,8 +179,9 @@ enum
     // The log has a record that no program of ours writes there: a bug, or damage that the
     // checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
-    // These records are lost: the log was damaged, and was salvaged without them.
-    // inkstone_error_lsn is where the reader goes on.
+    // Records are lost: the log was damaged, and was salvaged without them. inkstone_error_lsn is
+    // where a reader goes on, inkstone_error_number in a stream. With a path: the last one that is
+    // lost, and the log of streams takes no writer.
     INKSTONE_LOST = 26,
 };
 #ifndef __cplusplus

@@ -82,8 +82,9 @@ pub enum inkstone_code {
     /// The log has a record that no program of ours writes there: a bug, or damage that the
     /// checksums cannot see.
     INKSTONE_CONTRADICTION = 25,
-    /// These records are lost: the log was damaged, and was salvaged without them.
-    /// inkstone_error_lsn is where the reader goes on.
+    /// Records are lost: the log was damaged, and was salvaged without them. inkstone_error_lsn is
+    /// where a reader goes on, inkstone_error_number in a stream. With a path: the last one that is
+    /// lost, and the log of streams takes no writer.
     INKSTONE_LOST = 26,
 }
 
@@ -342,6 +343,10 @@ impl inkstone_error {
             Error::TooLarge { .. } => of(INKSTONE_TOO_LARGE, None, None),
             Error::Empty => of(INKSTONE_INVALID, None, None),
             Error::UsedUp { stream } => of(INKSTONE_USED_UP, Some(stream), None),
+            Error::Lost { path, lost_to, .. } => at(INKSTONE_LOST, path, *lost_to),
+            Error::LostRecord { stream, number } => {
+                of(INKSTONE_LOST, Some(stream), Some(&number.saturating_add(1)))
+            }
             Error::Newer { path, lsn, .. } => at(INKSTONE_UNKNOWN_VERSION, path, *lsn),
             Error::Contradiction { path, lsn, .. } => at(INKSTONE_CONTRADICTION, path, *lsn),
             _ => of(INKSTONE_OTHER, None, None),
@@ -591,5 +596,18 @@ mod tests {
         // SAFETY: the same, freed once.
         unsafe { inkstone_error_free(error) };
         assert_eq!(quietly(7, || panic!("again")), 7);
+    }
+
+    #[test]
+    fn what_is_lost_has_a_code_its_text_and_where_to_go_on() {
+        let (first, last) = (Lsn::new(5), Lsn::new(9));
+        let lost = inkstone_error::of(&Error::Lost { first, last });
+        assert_eq!((lost.code, lost.lsn, lost.is_retryable), (INKSTONE_LOST, Some(10), false));
+        assert!(lost.message.to_string_lossy().starts_with("LSN 5 to 9 are lost: "), "{lost:?}");
+        let (stream, number) = (7, 3);
+        let error = ::inkstone_streams::Error::LostRecord { stream, number };
+        let lost = inkstone_error::of_streams(&error);
+        assert_eq!((lost.code, lost.stream, lost.number), (INKSTONE_LOST, Some(7), Some(4)));
+        assert!(CODES.iter().any(|(code, name, _)| *code == INKSTONE_LOST && *name == c"lost"));
     }
 }
