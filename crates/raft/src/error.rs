@@ -108,6 +108,14 @@ pub enum Error {
         /// A raft group of the log there.
         came: u64,
     },
+    /// Records of the log are lost, since it was salvaged: a vote, a truncation, or entries that were
+    /// confirmed. A node that came back with it could vote twice, and lose data of the cluster.
+    Lost {
+        /// The directory.
+        path: PathBuf,
+        /// The last record that is lost.
+        lost_to: Lsn,
+    },
     /// A newer program has written the raft log.
     Newer {
         /// The directory.
@@ -170,6 +178,7 @@ impl Error {
     pub(crate) fn in_group(self, group: u64) -> Self {
         match self {
             Self::Log(_)
+            | Self::Lost { .. }
             | Self::Newer { .. }
             | Self::Contradiction { .. }
             | Self::NoGroup { .. }
@@ -204,6 +213,7 @@ impl From<inkstone_streams::Error> for Error {
             Streams::Truncated { number, first, .. } => Self::IsPurged { index: number, first },
             Streams::NotYet { number, next, .. } => Self::NotHere { index: number, next },
             Streams::Newer { path, lsn, what } => Self::Newer { path, lsn, what },
+            Streams::Lost { path, lost_to, .. } => Self::Lost { path, lost_to },
             Streams::Contradiction { path, lsn, why } => Self::Contradiction { path, lsn, why },
             other => Self::Log(inkstone::Error::Invalid(other.to_string())),
         }
@@ -221,9 +231,10 @@ impl From<Error> for std::io::Error {
             Error::IsPurged { .. } | Error::NotHere { .. } | Error::NoGroup { .. } => {
                 ErrorKind::NotFound
             }
-            Error::OtherRaftGroup { .. } | Error::Contradiction { .. } | Error::BadGroup { .. } => {
-                ErrorKind::InvalidData
-            }
+            Error::OtherRaftGroup { .. }
+            | Error::Lost { .. }
+            | Error::Contradiction { .. }
+            | Error::BadGroup { .. } => ErrorKind::InvalidData,
             Error::Newer { .. } => ErrorKind::Unsupported,
             Error::Closed => ErrorKind::Other,
             _ => ErrorKind::InvalidInput,
@@ -316,6 +327,15 @@ impl fmt::Display for Error {
                     f,
                     "{} has raft group {came}, not {expected} alone: check the path and the option \
                      raft_group; `Groups` opens a log of many groups",
+                    path.display()
+                )
+            }
+            Self::Lost { path, lost_to } => {
+                write!(
+                    f,
+                    "{}: records of the log up to LSN {lost_to} are lost, perhaps votes and \
+                     confirmed entries, so the node must not come back with it: let a node of \
+                     another name join the cluster with an empty directory",
                     path.display()
                 )
             }

@@ -13,4 +13,5 @@ mod entries;
 mod full_disk;
 mod groups;
 mod inspect;
+mod lost;
 mod reading;
