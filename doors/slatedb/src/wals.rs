@@ -9,7 +9,7 @@ use std::time::Duration;
 use inkstone::{AnyDirectory, Error, LogKind, Lsn, Options, Reader};
 use slatedb::wal::WalError;
 
-use crate::error::{of_io, of_log};
+use crate::error::{check_whole, of_io, of_log};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
 
@@ -134,8 +134,11 @@ impl DatabaseWal {
             return Ok(Some((writer.log.reader(), Some(writer))));
         }
         let Some(directory) = self.find()? else { return Ok(None) };
-        match Reader::open_in(directory, self.tuning().log.clone()) {
-            Ok(reader) => Ok(Some((reader, None))),
+        match Reader::open_in(directory.clone(), self.tuning().log.clone()) {
+            Ok(reader) => {
+                check_whole(&directory, reader.recovery().as_ref())?;
+                Ok(Some((reader, None)))
+            }
             Err(Error::NoLog { .. }) => Ok(None),
             Err(error) => Err(of_log(error)),
         }

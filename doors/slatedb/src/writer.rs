@@ -15,7 +15,7 @@ use slatedb::wal::{
 use slatedb::{RowEntry, VersionedManifest};
 
 use crate::blocking::blocking;
-use crate::error::{data, of_io, of_log};
+use crate::error::{check_whole, data, of_io, of_log};
 use crate::iterator::LogIterator;
 use crate::place::{FOREIGN, check_finished, is_marked, mark, unmark};
 use crate::state::Shared;
@@ -196,6 +196,7 @@ impl DatabaseWal {
         if is_foreign(log.last()) {
             return Ok(Found::Foreign);
         }
+        check_whole(&directory, Some(log.recovery()))?;
         if is_marked {
             unmark(&directory, FOREIGN)?;
         }

@@ -355,6 +355,53 @@ async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
     assert!(said.contains(path.to_str().unwrap()) && said.contains("WAL id 1"), "{said}");
 }
 
+/// Rows of a salvaged log are lost: neither a writer nor a reader comes, until somebody has truncated
+/// the log behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
+    let directory = tempfile::tempdir().unwrap();
+    let (broken, path) = (directory.path().join("broken"), directory.path().join("db"));
+    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
+    let (mut writer, _) =
+        Wals::at(directory.path()).of("broken").begin(&mut Manifest(seen)).await.unwrap();
+    for id in 1..=9 {
+        writer.append(&[row(1, id, 200)]).await.unwrap();
+        support::parts(writer.flush().await.unwrap()).1.await.unwrap();
+    }
+    drop(writer);
+    let report = inkstone::inspect::verify(&broken).unwrap();
+    let file = &report.segments[0].path;
+    let entries = inkstone::inspect::dump(&broken, 0).unwrap().map(Result::unwrap);
+    let fifth = entries.filter_map(|entry| match entry {
+        inkstone::inspect::Entry::Frame { at, lsn, control: None, .. } if lsn.get() == 5 => {
+            Some(at)
+        }
+        _ => None,
+    });
+    let (mut bytes, at) = (std::fs::read(file).unwrap(), fifth.last().unwrap() as usize);
+    bytes[at + 60] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+    inkstone::inspect::salvage(&broken, &path, &inkstone::Options::new()).unwrap();
+    let wal = Wals::at(directory.path()).of("db");
+    let refused = [
+        wal.begin(&mut Manifest(Seen { epoch: 2, next_id: 10, ..seen })).await.map(drop),
+        wal.last_wal_file_id(0).await.map(drop),
+        wal.iterator((1..10).into()).await.unwrap().next().await.map(drop),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, WalError::DataError(_)), "{said}");
+        assert!(said.contains("ids up to 5 are lost") && said.contains("--before 6"), "{said}");
+    }
+    let log = inkstone::Log::open(&path, inkstone::Options::new()).unwrap();
+    log.truncate_before(inkstone::Lsn::new(6)).unwrap();
+    log.close().unwrap();
+    assert_eq!(wal.last_wal_file_id(0).await.unwrap(), 9);
+    let next = Seen { epoch: 2, replay_after: 5, next_id: 10, is_clone: false };
+    wal.begin(&mut Manifest(next)).await.unwrap();
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
