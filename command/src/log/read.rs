@@ -77,12 +77,15 @@ fn show(
     stop: &AtomicBool,
 ) -> Result<bool, Error> {
     let separator = arguments.framing.separator();
+    let begin = cursor.next_lsn();
+    let mut shown = None;
     let (mut is_idle, mut is_whole) = (false, true);
     while cursor.next_lsn() <= to && !stop.load(Ordering::Relaxed) && out.takes_more() {
         let next = if is_idle { cursor.next_within(NOTICE) } else { cursor.next() };
         match next {
             Ok(Some(record)) => {
                 write(out, record.bytes, separator);
+                shown = Some(record.lsn);
                 is_idle = false;
             }
             Ok(None) if arguments.follow => {
@@ -107,12 +110,19 @@ fn show(
             }
             Err(Error::TruncatedAfter { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
-                let next = last.get() + 1;
-                let truncated = range(next, lsn.get() - 1);
-                complain!(
-                    "LSN {truncated} were truncated, also those shown above; continuing at LSN \
-                     {next}"
-                );
+                let next = Lsn::new(last.get() + 1);
+                // Nobody asked for records before the first one.
+                let resume = next.max(begin);
+                if shown.take_if(|shown| *shown > last).is_some() {
+                    let truncated = range(next.get(), lsn.get() - 1);
+                    complain!(
+                        "LSN {truncated} were truncated, also those shown above; continuing at LSN \
+                         {resume}"
+                    );
+                } else {
+                    complain!("the log was truncated after LSN {last}; continuing at LSN {resume}");
+                }
+                cursor.seek(resume);
             }
             Err(error) => return Err(error),
         }

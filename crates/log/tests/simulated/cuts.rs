@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::history::{LOG, name, open, read_file, small, write_file};
-use inkstone::{Access, Cursor, Error, Log, LogKind, Lsn, Options, Place, Reader, Reason, inspect};
+use inkstone::{
+    Access, Cursor, Error, Event, Log, LogKind, Lsn, Options, Place, Reader, Reason, inspect,
+};
 use inkstone_io::Directory;
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
@@ -515,6 +517,31 @@ fn cut_the_power_within_cuts(options: &Options) {
 }
 
 /// The power fails as soon as the cut is acknowledged. What the cut has taken away is still there.
+/// The opening reads the older headers once for the log, and once for the marks. If only the second
+/// reading fails, the log opens, and an event says so.
+#[test]
+fn an_opening_that_cannot_look_for_missing_marks_says_so() {
+    let is_told = (1..=30).filter(|nth| {
+        let (disk, log, _) = cut_log((&[10], 1), &small());
+        log.close().unwrap();
+        let fault = Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read);
+        disk.inject(fault.file(".ink").nth(*nth));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&heard);
+        let listener = move |event: &Event| {
+            if let Event::Fallback { what } = event {
+                ear.lock().unwrap().push(what.clone());
+            }
+        };
+        let opened = open(&disk, small().listener(listener));
+        let is_told =
+            heard.lock().unwrap().iter().any(|what| what.contains("no older segment got a mark"));
+        assert!(!is_told || opened.is_ok(), "read {nth}: {opened:?}");
+        is_told
+    });
+    assert!(is_told.count() > 0, "no opening said so");
+}
+
 #[test]
 fn the_loss_is_noticed_as_soon_as_the_cut_is_acknowledged() {
     lose_at_once(&small());
