@@ -135,6 +135,10 @@ inkstone_io::named_choice! {
             "a cut leaves its marks before the header of its segment is durable";
         MarkOnlyInCut = "mark-only-in-cut",
             "a cut leaves a mark in the segment that it cuts alone, and none in the old head";
+        GapTooShort = "gap-too-short", "a salvage makes a gap of several records one too short";
+        GapIsTheEnd = "gap-is-the-end", "a reader says of a lost record that it is not there yet";
+        StopsAtGap = "stops-at-gap", "a reader does not go on behind a gap";
+        HalfBatchKept = "half-batch-kept", "a salvage keeps what is left of a batch";
         HintBelieved = "hint-believed", "a reader believes what is published and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }

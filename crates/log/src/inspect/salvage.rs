@@ -166,12 +166,14 @@ fn write(
     new: &Making,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let mut saved = Saved::of(&salvage.report);
+    let (mut saved, mut is_same) = (Saved::of(&salvage.report), true);
     saved.read(from, (&salvage.report, spans), stop, &mut |lsn, record| {
         new.lose_before(lsn)?;
-        new.log()?.append(record).map(drop)
+        let given = new.log()?.append(record)?.lsn();
+        is_same &= given == lsn;
+        Ok(())
     })?;
-    if saved.runs != salvage.runs {
+    if saved.runs != salvage.runs || !is_same {
         return Err(Error::Invalid(format!(
             "{}: what can be read has changed while it was read: salvage again, from a copy of \
              the files if the disk is failing",

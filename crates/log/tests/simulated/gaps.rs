@@ -99,7 +99,9 @@ fn expected(first: u64, last: u64, lost: &[RangeInclusive<u64>]) -> Vec<Is> {
 }
 
 fn shown(reader: &Reader, first: u64) -> Vec<Is> {
-    reader.records(Lsn::new(first)).map(|found| is(found.map(|found| found.bytes))).collect()
+    // A reader that stays at a gap would never end.
+    let found = reader.records(Lsn::new(first)).take(1000);
+    found.map(|found| is(found.map(|found| found.bytes))).collect()
 }
 
 /// Cursors, iterators and searches, from every LSN.
@@ -154,7 +156,11 @@ fn every_reader_says_once_what_is_lost_and_goes_on_behind_it() {
         check_readers(&log.reader(), 1, last, &lost);
         append(&log, last + 1, last + 40).unwrap();
         check_readers(&log.reader(), 1, last + 40, &lost);
+        // Beside the writer, which has not promised its last group yet.
+        let beside = Reader::open_in(Arc::new(disk.directory(SAVED)), small()).unwrap();
+        check_readers(&beside, 1, last + 39, &lost);
         log.close().unwrap();
+        assert_eq!(is(beside.get(Lsn::new(last + 40))), Is::Record(record(last + 40)));
         let log = saved(&disk);
         check_readers(&log.reader(), 1, last + 40, &lost);
     }
@@ -399,4 +405,51 @@ fn a_power_cut_within_a_salvage_leaves_no_log_or_all_of_it() {
         }
     }
     assert!(whole > 0 && none > 30, "{whole} whole, {none} none");
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    /// Whether the case fails with this mistake, and only with it.
+    fn is_seen(mistake: Mistake, case: impl Fn(&Options)) -> bool {
+        case(&small());
+        let options = small().with_mistake(mistake);
+        catch_unwind(AssertUnwindSafe(|| case(&options))).is_err()
+    }
+
+    /// Salvages a log with gaps of one record and of more, and reads it.
+    fn read(options: &Options) {
+        let lost = [3..=3, 10..=20];
+        let disk = with_gaps(30, &lost);
+        let to = || Ok(Arc::new(disk.directory("/with")));
+        inspect::salvage_in(&disk.directory(LOG), to, options).unwrap();
+        let reader = Reader::open_in(Arc::new(disk.directory("/with")), options.clone()).unwrap();
+        check_readers(&reader, 1, 30, &lost);
+    }
+
+    /// Salvages a batch of which one record is lost.
+    fn salvage_a_batch(options: &Options) {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        log.append_batch(&[record(1), record(2), record(3)]).unwrap().wait().unwrap();
+        log.append_durable(&record(4)).unwrap();
+        log.close().unwrap();
+        destroy(&disk, &[2..=2]);
+        let to = || Ok(Arc::new(disk.directory(SAVED)));
+        let told = inspect::salvage_in(&disk.directory(LOG), to, options).unwrap();
+        assert_eq!(lost_of(&told.gaps), [1..=3]);
+    }
+
+    #[test]
+    fn a_salvage_that_shifts_hides_or_halves_is_caught() {
+        for mistake in [Mistake::GapTooShort, Mistake::GapIsTheEnd, Mistake::StopsAtGap] {
+            assert!(is_seen(mistake, read), "{mistake}");
+        }
+        assert!(is_seen(Mistake::HalfBatchKept, salvage_a_batch));
+    }
 }

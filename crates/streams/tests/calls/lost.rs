@@ -54,8 +54,11 @@ fn flipped(directory: &SimDirectory, segment: &SegmentReport, bit: u64, check: i
     file.write_at(&byte, bit / 8).unwrap();
 }
 
+/// Stream and number of a record.
+type At = (u64, u64);
+
 /// What the streams still have; every call must agree.
-fn shown(reader: &StreamsReader) -> (BTreeMap<(u64, u64), Vec<u8>>, Vec<(u64, u64)>) {
+fn shown(reader: &StreamsReader) -> (BTreeMap<At, Vec<u8>>, Vec<At>) {
     let (mut shown, mut lost) = (BTreeMap::new(), Vec::new());
     assert_eq!(reader.ids(None, 1000).unwrap(), (1..=STREAMS).collect::<Vec<_>>());
     for stream in 1..=STREAMS {

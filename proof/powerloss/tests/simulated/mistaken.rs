@@ -133,6 +133,13 @@ fn by(mistake: Mistake) -> By {
                 "A segment file that vanishes",
             );
         }
+        M::GapTooShort | M::GapIsTheEnd | M::StopsAtGap | M::HalfBatchKept => {
+            return By::Test(
+                "simulated/gaps.rs",
+                "a_salvage_that_shifts_hides_or_halves_is_caught",
+                "Copies and backups",
+            );
+        }
         M::HintBelieved => {
             return By::Test(
                 "processes/followed.rs",
