@@ -101,8 +101,8 @@ impl View {
         options.expect_durable = Lsn::ZERO;
         let cuts = found.cuts();
         let recovery = found.recovery;
-        for doubt in &recovery.doubts {
-            options.tell(&Event::Fallback { what: doubt.clone() });
+        for what in options.doubts.all() {
+            options.tell(&Event::Fallback { what });
         }
         let segments =
             Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };

@@ -281,14 +281,13 @@ pub(crate) fn observe(
         };
         changed += usize::from(!lives && matches!(result, Ok(None)));
         match result {
-            Ok(Some(mut observed)) => {
+            Ok(Some(observed)) => {
                 // A copy may have died, or be, between removing its mark and making that durable.
                 // The mark was not in the listing, so this sync makes its removal durable. Once is
                 // enough: no mark is ever made beside a log.
                 if known.is_none() {
                     options.doubts.flushed(directory.sync())?;
                 }
-                observed.recovery.doubts = options.doubts.all();
                 return Ok(observed);
             }
             // A writer has come, or one that lives has gone on: the next try finds more.
