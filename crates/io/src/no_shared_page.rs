@@ -93,11 +93,6 @@ impl SharedPageReader {
     }
 
     /// Never called here.
-    pub fn has_still(&self, _at: [usize; 2], _words: [u64; 2]) -> bool {
-        match *self {}
-    }
-
-    /// Never called here.
     pub fn copy_recent(&self, _file: u64, _at: u64, _to: &mut [u8]) -> bool {
         match *self {}
     }

@@ -369,12 +369,14 @@ impl SharedPageReader {
     }
 
     /// Whether nothing will be published any more. False after a kill: only the lock tells that.
+    #[inline]
     pub fn has_ended(&self) -> bool {
         self.mapped.page().magic.load(Ordering::Acquire) != MAGIC
     }
 
     /// The count of publications so far, for [`SharedPageReader::sleep`]; it wraps. Ask for it
     /// before the words.
+    #[inline]
     pub fn rings(&self) -> u32 {
         self.mapped.page().rings.load(Ordering::SeqCst)
     }
@@ -393,14 +395,6 @@ impl SharedPageReader {
             std::hint::spin_loop();
         }
         None
-    }
-
-    /// Whether the words at these places are these, of one publication or two, and something may
-    /// still be published: three loads.
-    #[inline]
-    pub fn has_still(&self, at: [usize; 2], words: [u64; 2]) -> bool {
-        at.map(|at| self.mapped.page().words[at].load(Ordering::Relaxed)) == words
-            && !self.has_ended()
     }
 
     /// Copies what was written to `file` from byte `at` on, as the publisher has shared it, and

@@ -53,8 +53,6 @@ pub(crate) struct Published {
 /// What a truncation changes of a publication: a cut the epoch, `truncate_before` the first record.
 /// (An opening changes the epoch too.)
 pub(crate) type Truncations = [u64; 2];
-/// The places of these words.
-pub(crate) const TRUNCATIONS_AT: [usize; 2] = [3, 4];
 
 impl Published {
     fn words(self) -> [u64; PAGE_WORDS] {

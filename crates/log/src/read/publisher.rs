@@ -13,16 +13,16 @@
 //! all the same. Counted over 11 s of an idle log: 83 system calls. They were 366 when the reader
 //! asked for the lock and looked for its holder's page each second.
 //!
-//! What a reader knows to be durable it believes to be there still, as long as the page names no
-//! other truncations than those that the reader looked for, and for [`SILENCE`] at most
-//! ([`Belief`]). To ask that takes some loads from memory, so each record can ask.
+//! What a reader knows to be durable it believes to be there still, as long as nothing is published,
+//! and for [`SILENCE`] at most ([`Belief`]). To ask that takes some loads from memory, so each record
+//! can ask.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_io::{SharedPageReader, TICK};
 
-use crate::commit::shared_page::{POLL_PAUSE, Published, TRUNCATIONS_AT, Truncations};
+use crate::commit::shared_page::{POLL_PAUSE, Published, Truncations};
 use crate::sync::{CoarseInstant, Instant, sleep};
 
 /// How long nothing may be published before the reader asks whether the writer lives, and before it
@@ -57,8 +57,7 @@ pub(crate) struct Publisher {
 
 /// That nothing was truncated since a reader has looked.
 pub(crate) struct Belief {
-    page: Option<Arc<SharedPageReader>>,
-    truncations: Truncations,
+    quiet: Option<Quiet>,
     until: CoarseInstant,
 }
 
@@ -66,16 +65,22 @@ impl Belief {
     /// Takes no lock and makes no system call.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
-        let page = self.page.as_ref();
-        page.is_none_or(|page| page.has_still(TRUNCATIONS_AT, self.truncations))
-            && CoarseInstant::now() < self.until
+        self.quiet.as_ref().is_none_or(Quiet::lasts) && CoarseInstant::now() < self.until
     }
 }
 
-/// A shared page as it was before the log was observed, to sleep on.
+/// A shared page as it was before the log was observed.
 pub(crate) struct Quiet {
     page: Arc<SharedPageReader>,
     rings: u32,
+}
+
+impl Quiet {
+    /// Whether nothing was published since.
+    #[inline]
+    fn lasts(&self) -> bool {
+        self.page.rings() == self.rings && !self.page.has_ended()
+    }
 }
 
 /// Whether this was less than `within` ago.
@@ -181,14 +186,14 @@ impl Publisher {
         self.checked = Some(published.truncations());
     }
 
-    /// What may be believed of records that are known.
-    pub(crate) fn belief(&self) -> Belief {
-        let left =
-            self.asked.map_or(Duration::ZERO, |asked| SILENCE.saturating_sub(asked.elapsed()));
+    /// What may be believed of records that are known, given the page as it was before they were
+    /// asked for; nothing if the page is another one by now.
+    pub(crate) fn belief(&self, quiet: Option<Quiet>) -> Belief {
+        let page = quiet.as_ref().map(|quiet| Arc::as_ptr(&quiet.page));
+        let asked = self.asked.filter(|_| page == self.page.as_ref().map(Arc::as_ptr));
+        let left = asked.map_or(Duration::ZERO, |asked| SILENCE.saturating_sub(asked.elapsed()));
         // The coarse clock is late by a tick.
-        let until = CoarseInstant::now() + left.saturating_sub(TICK);
-        let truncations = self.checked.unwrap_or_default();
-        Belief { page: self.page.clone(), truncations, until }
+        Belief { quiet, until: CoarseInstant::now() + left.saturating_sub(TICK) }
     }
 
     /// Call it before the log is observed, so that no publication is missed.

@@ -10,7 +10,7 @@
 //!
 //! **Truncations.** What is at or below the watermark may have been truncated since, and another
 //! record may have its LSN. So every read asks [`View::ask`] first, and may go by the answer as
-//! long as its [`Belief`] holds: until the writer publishes a truncation, or for a second.
+//! long as its [`Belief`] holds: until the writer publishes something, or for a second.
 //!
 //! For the next observation the view keeps only what was *durable* in the head: if the writer's
 //! sync failed, whole groups after that may be gone, and other groups written in their place.
@@ -166,6 +166,7 @@ impl View {
     /// [`Error::Corrupt`]; errors of the file system.
     pub(crate) fn ask(&self, lsn: Lsn) -> Result<Asked> {
         let mut seen = lock(&self.seen);
+        let quiet = seen.publisher.quiet();
         if lsn > seen.durable {
             self.refresh(lsn, &mut seen, JUST_NOW)?;
         }
@@ -175,7 +176,7 @@ impl View {
         Ok(Asked {
             version: self.version(),
             now: seen.now(),
-            belief: Some(seen.publisher.belief()),
+            belief: Some(seen.publisher.belief(quiet)),
         })
     }
 
