@@ -152,6 +152,6 @@ pub(crate) fn find(
     if let Some(facts) = facts(name) {
         return Some((name.to_owned(), facts));
     }
-    let others = directory.plain_files().ok()?.into_iter().filter(|other| other.starts_with(name));
+    let others = directory.plain_files_of(name).ok()?;
     others.into_iter().find_map(|other| facts(&other).map(|facts| (other, facts)))
 }

@@ -164,7 +164,7 @@ impl Retention {
 /// The rotated files of a log, newest first, those not yet whole too.
 pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Rotated>> {
     // Regular files only: this crate made no directory or link with such a name.
-    let names = directory.plain_files()?;
+    let names = directory.plain_files_of(log)?;
     let mut files: Vec<_> = names.iter().filter_map(|name| parse(log, name)).collect();
     files.sort_unstable();
     files.reverse();

@@ -164,7 +164,15 @@ impl OsDirectory {
     /// # Errors
     /// What the file system answers.
     pub fn plain_files(&self) -> Result<Vec<String>> {
-        self.held.plain_files()
+        self.held.plain_files("")
+    }
+
+    /// The names of its plain files that begin so, sorted. Other files take no memory.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn plain_files_of(&self, begin: &str) -> Result<Vec<String>> {
+        self.held.plain_files(begin)
     }
 
     /// As [`Directory::capabilities`], but asks a file that is there, so that none is made. Whether

@@ -281,9 +281,11 @@ impl Held {
         retry(|| above_standard(openat(&self.descriptor, ".", flags, Mode::empty())?))
     }
 
-    /// The names of its plain files, sorted.
-    pub(crate) fn plain_files(&self) -> Result<Vec<String>> {
+    /// The names of its plain files that begin so, sorted.
+    pub(crate) fn plain_files(&self, begin: &str) -> Result<Vec<String>> {
         self.names(|name, kind| match kind {
+            // First: there may be many others.
+            _ if !name.starts_with(begin) => false,
             FileType::RegularFile => true,
             // Some file systems do not report the type here. The file may be gone by now.
             FileType::Unknown => self.is_file(name).unwrap_or(false),
