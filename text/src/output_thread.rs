@@ -449,7 +449,9 @@ impl OutputThread {
             self.look_at_stage();
         }
         let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
-        let left = (buffer.len() - passage.done) as u64;
+        // The rest of a line that goes on belongs to the same file: usually it is no longer.
+        let rest = if buffer.bytes().ends_with(b"\n") { 0 } else { buffer.capacity() / 4 };
+        let left = (buffer.len() - passage.done + rest) as u64;
         if let Some(end) = passage.rest_of_line(buffer)
             && (self.shared.reopen.load(Ordering::Acquire) || self.output.is_due(facts, left))
         {
