@@ -10,9 +10,11 @@
 //! compressed form count as one.
 
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use inkstone_io::{Directory as _, OsDirectory, Result, kept_by_age};
+use inkstone_io::{Directory as _, Error, OsDirectory, Result, kept_by_age, since_start};
 
 use crate::event::{Cause, Event, Events};
 use crate::options::Keep;
@@ -95,12 +97,14 @@ pub(crate) struct Retention {
     events: Events,
     /// Why a file could not be removed. The rotating thread and the janitor share it.
     failing: Mutex<Cause>,
+    is_jump_told: AtomicBool,
 }
 
 impl Retention {
     pub(crate) fn new(name: &str, keep: Keep, clock: Clock, events: Events) -> Self {
         let (forms, failing) = (Mutex::default(), Mutex::default());
-        Self { name: name.to_owned(), keep, clock, forms, events, failing }
+        let is_jump_told = AtomicBool::new(false);
+        Self { name: name.to_owned(), keep, clock, forms, events, failing, is_jump_told }
     }
 
     pub(crate) fn keeps_all(&self) -> bool {
@@ -146,12 +150,31 @@ impl Retention {
             there.push(forms[0].clone());
             times.push(modified);
         }
-        let young = |age| kept_by_age(&times, age, self.clock.now());
-        let mut most = self.keep.age.map_or(there.len(), young);
+        let by_age =
+            self.keep.age.map(|age| kept_by_age(&times, age, self.clock.now(), since_start()));
+        self.tell_jump(directory, by_age.and_then(|kept| kept.jump));
+        let mut most = by_age.map_or(there.len(), |kept| kept.count);
         if let Some(files) = self.keep.files {
             most = most.min(files.saturating_sub(usize::from(is_arriving)));
         }
         Ok(there.split_off(most.min(there.len())))
+    }
+
+    /// Says once that files look older than they can be.
+    fn tell_jump(&self, directory: &OsDirectory, jump: Option<Duration>) {
+        if let Some(jump) = jump
+            && !self.is_jump_told.swap(true, Ordering::Relaxed)
+        {
+            let days = jump.as_secs() / 86_400;
+            let why = format!(
+                "the files' times jump by {days} days, longer than the log can have lived: the \
+                 clock was behind, or the log has rested"
+            );
+            let error =
+                Error::invalid("remove old files of", directory.path().join(&self.name), why);
+            let advice = "nothing is removed for that time; remove by hand what you know to be old";
+            self.events.tell(&Event::HousekeepingFailed(&error.advise(advice)));
+        }
     }
 
     fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
@@ -193,7 +216,8 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use std::time::{Duration, SystemTime};
+    use std::sync::Arc;
+    use std::time::SystemTime;
 
     const DAY: u64 = 86_400;
 
@@ -286,6 +310,29 @@ pub(crate) mod tests {
             let others = left(folder).len() - kept.len();
             assert_eq!(others, foreign.len() + 1, "{:?}", left(folder));
         }
+    }
+
+    /// A clock that was years behind while they were written, a second each.
+    #[test]
+    fn what_looks_older_than_the_log_can_be_stays_and_is_told_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = directory.path();
+        let now = SystemTime::now();
+        for second in 0..9 {
+            let time = now - Duration::from_secs(1200 * DAY - second);
+            write_at(&folder.join(plain("a.log", time::seconds(time), 0)), time);
+        }
+        let (told, keep) = (Arc::new(Mutex::new(Vec::new())), Keep::new().days(30));
+        let theirs = Arc::clone(&told);
+        let tell =
+            move |event: &Event<'_>| theirs.lock().expect("no panic").push(event.to_string());
+        let clock = Clock::of(move || now);
+        let retention = Retention::new("a.log", keep, clock, Events::to(tell));
+        let held = OsDirectory::open(folder).expect("held");
+        (0..2).for_each(|_| retention.make_room(&held, false));
+        assert_eq!(left(folder).len(), 9);
+        let told = told.lock().expect("no panic");
+        assert!(told.len() == 1 && told[0].contains("jump by 1199 days"), "{told:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use inkstone::inspect::{self, Gap, Keep, Salvage};
 use inkstone::{Error, Event, Log, LogKind, Lsn, Options};
@@ -84,6 +85,7 @@ fn change(arguments: &TruncateArguments) -> Result<Change, Error> {
         (_, _, Some(keep)) => {
             let kept = inspect::what_to_keep(&arguments.directory, keep)?;
             tell_of_the_future(&kept.of_the_future);
+            tell_jump(kept.jump);
             Ok(Change::Before(kept.first))
         }
         (_, Some(last), _) => Ok(Change::After(Lsn::new(last))),
@@ -100,6 +102,17 @@ fn tell_of_the_future(files: &[PathBuf]) {
          ignored, so more may be kept than you asked for",
         plural(files.len() as u64, "file"),
         first.display()
+    );
+}
+
+/// Reports an age that cannot be: nothing was removed for it.
+fn tell_jump(jump: Option<Duration>) {
+    let Some(jump) = jump else { return };
+    complain!(
+        "the segments' times jump by {} days, longer than the log can have lived: the clock was \
+         behind, or the log has rested. Nothing is removed for that time; if you know that the \
+         records are so old, take --keep-records or --before",
+        jump.as_secs() / 86_400
     );
 }
 

@@ -1,6 +1,7 @@
 //! A clock that is cheap to read: for a bound on how old something is, asked for each record.
 //!
-//! *Owns*: the coarse clock. *May not touch*: what it is asked for.
+//! *Owns*: the coarse clock, and the time since the machine started. *May not touch*: what they are
+//! asked for.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -20,6 +21,16 @@ pub const TICK: Duration = Duration::from_millis(10);
 const CLOCK: ClockId = ClockId::MonotonicCoarse;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
+
+/// How long this machine has been up, also asleep.
+pub fn since_start() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    let since = clock_gettime(clock);
+    Duration::new(since.tv_sec.unsigned_abs(), since.tv_nsec.unsigned_abs() as u32)
+}
 
 impl CoarseInstant {
     /// This moment.

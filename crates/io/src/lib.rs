@@ -63,7 +63,7 @@ pub use buffer::{AlignedBuf, BLOCK_BYTES};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
-pub use clock::{CoarseInstant, TICK};
+pub use clock::{CoarseInstant, TICK, since_start};
 pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use device_number::{DeviceNumber, NotADeviceNumber};
@@ -71,7 +71,7 @@ pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use directory_lock::DirectoryLock;
 pub use error::{Error, MORE_THREADS, Result, is_not_here};
 pub use file::OsFile;
-pub use file_ages::kept_by_age;
+pub use file_ages::{KeptByAge, kept_by_age};
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
 pub use held::OwnName;

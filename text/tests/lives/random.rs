@@ -562,9 +562,12 @@ impl World {
     }
 
     fn put_too_old(&self) {
-        let path = self.at().join(TOO_OLD);
-        fs::write(&path, "").expect("written");
-        set_modified(&path, SystemTime::now() - 30 * DAY);
+        // A single old time would be taken for a clock that was behind.
+        for (name, days) in [(TOO_OLD, 30), ("a.log.20200101T000002Z.0", 27)] {
+            let path = self.at().join(name);
+            fs::write(&path, "").expect("written");
+            set_modified(&path, SystemTime::now() - days * DAY);
+        }
     }
 
     /// A disk that is full while a file that is too old is there, and for some calls after that.

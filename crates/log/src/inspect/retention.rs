@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, OpenFile, kept_by_age};
+use inkstone_io::{AnyDirectory, OpenFile, kept_by_age, since_start};
 
 use super::look_in;
 use super::report::{Report, SegmentReport};
@@ -46,6 +46,9 @@ pub struct Kept {
     /// Segment files whose time lies in the future of this machine's clock: the clock is behind
     /// now, or was ahead. Their times were not used, so more may be kept than asked for.
     pub of_the_future: Vec<PathBuf>,
+    /// The files' times jump by so much, which is longer than the log can have lived: a clock was
+    /// behind. Nothing goes for that.
+    pub jump: Option<Duration>,
 }
 
 /// The first record to keep of the log in `path`, for `truncate_before`; the first record of the
@@ -84,7 +87,7 @@ fn what_to_keep_in(
     clock: impl FnOnce() -> SystemTime,
 ) -> Result<Kept> {
     let report = look_in(directory.clone())?;
-    let mut of_the_future = Vec::new();
+    let (mut of_the_future, mut jump) = (Vec::new(), None);
     if let Some(damage) = report.damage.first() {
         return Err(damage.clone().into());
     }
@@ -99,11 +102,13 @@ fn what_to_keep_in(
             let newest = report.segments.iter().rev();
             let ahead = newest.zip(&times).filter(|(_, time)| **time > now);
             of_the_future = ahead.map(|(segment, _)| segment.path.clone()).collect();
-            first_of(&report, kept_by_age(&times, age, now))
+            let kept = kept_by_age(&times, age, now, since_start());
+            jump = kept.jump;
+            first_of(&report, kept.count)
         }
     };
     // A log that ends before its first record is empty.
-    Ok(Kept { first: first.max(report.first), of_the_future })
+    Ok(Kept { first: first.max(report.first), of_the_future, jump })
 }
 
 fn first_of(report: &Report, kept: usize) -> Lsn {
@@ -166,7 +171,7 @@ mod tests {
         let directory = AnyDirectory::new(find_directory(&path).expect("the log's"));
         let kept =
             what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), clock).expect("kept");
-        assert_eq!(kept, Kept { first: Lsn::FIRST, of_the_future: Vec::new() });
+        assert_eq!(kept, Kept { first: Lsn::FIRST, of_the_future: Vec::new(), jump: None });
         let early = SystemTime::now() - Duration::from_secs(60);
         let kept =
             what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), || early).expect("kept");
