@@ -94,3 +94,15 @@ fn what_was_read_is_in_the_log_soon_whether_its_line_has_ended_or_not() {
         assert!(text(&file) == all);
     }
 }
+
+/// A read would cut packets that are longer, and an empty one looks like the end.
+#[test]
+fn a_socket_of_packets_is_refused_in_a_sentence() {
+    let (_directory, file) = place();
+    let (_sender, stdin) = std::os::unix::net::UnixDatagram::pair().expect("sockets");
+    let output = tee(&file, &[]).stdin(std::os::fd::OwnedFd::from(stdin)).output();
+    let (code, told) = code_and_words(&output.expect("inkstone"));
+    let is_told = told.starts_with("inkstone: open stdin: it is a socket of packets; give it");
+    assert!(code == Some(1) && is_told && told.lines().count() == 1, "{code:?} {told}");
+    assert!(!file.exists());
+}

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
@@ -52,8 +54,18 @@ impl Input {
     /// Standard input, and the handle that stops its reader.
     ///
     /// # Errors
-    /// There is no descriptor left.
+    /// There is no descriptor left; or it is a socket of packets, where a read cuts a packet that is
+    /// longer, and an empty packet looks like the end.
     pub fn stdin() -> Result<(Self, InputStop)> {
+        // Other files have no such type.
+        let kind = socket_type(io::stdin());
+        if kind.is_ok_and(|kind| kind != SocketType::STREAM) {
+            let error = Error::invalid("open", STDIN, "it is a socket of packets");
+            return Err(error.advise(
+                "give it a pipe or a stream socket (systemd: ListenStream in place of \
+                 ListenSequentialPacket or ListenDatagram)",
+            ));
+        }
         let made = || {
             let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
             let kind = file.metadata()?.file_type();
