@@ -97,15 +97,15 @@ pub enum Event<'a> {
     /// The stage, the file that keeps the buffers ([`Survive::Kill`](crate::Survive::Kill)), was
     /// removed and is made again; or the log is in another directory now, and so is its stage.
     StageRenewed,
-    /// A kill would lose lines: there is no stage here, or no room to make it again. Where it was
-    /// removed, the log tries again every second.
+    /// A kill would lose lines: there can be no stage here, what has its name cannot be taken, or
+    /// there is no room to make it again. Where it was removed, the log tries again every second.
     StageFailed(&'a Error),
     /// The lines that a killed process left were changed or cut. Those that were not are in the
     /// log; the stage is set aside, under the path that the error names.
     Damaged(&'a Error),
-    /// Lines of a killed process wait in memory for a log of this path, whose directory was another
-    /// one. They stay there until that log is opened again, or until
-    /// [`take_lines`](crate::take_lines).
+    /// Lines of a killed process wait in memory for a log of this path: its directory was another
+    /// one, or this start survives nothing. They stay there until that log is opened again with
+    /// survival, or until [`take_lines`](crate::take_lines).
     LinesWait(&'a WaitingLines),
     /// Another writer has the log. The opening waits for its end, for
     /// [`Builder::drain_timeout`](crate::Builder::drain_timeout) and two seconds.
@@ -149,8 +149,8 @@ impl fmt::Display for Event<'_> {
             }
             Event::LinesWait(waiting) => write!(
                 f,
-                "{waiting}: its directory is another one; `inkstone tee --recover STAGE` prints \
-                 them"
+                "{waiting}, and this start does not append them; `inkstone tee --recover STAGE` \
+                 prints them"
             ),
         }
     }

@@ -37,7 +37,7 @@ use crate::output_thread::{OutputThread, Timing};
 use crate::recover::Patience;
 use crate::rotated::{Retention, newest};
 use crate::shared::Shared;
-use crate::stage::{Stage, no_identity};
+use crate::stage::{Stage, no_identity, waiting_in};
 use crate::stage_contents::Identity;
 use crate::state::State;
 use crate::time::later;
@@ -144,22 +144,35 @@ fn find_stage(
     turn: &mut Turn,
 ) -> Result<Option<Stage>> {
     let log = output.path();
-    if builder.survive == Survive::Nothing {
-        return Ok(None);
-    }
-    let Some(identity) = Identity::of(directory, &output.name)? else {
-        let error = no_identity(&log);
+    let goes_without = |error: Error| {
         if builder.must_survive {
             return Err(error);
         }
         builder.events.tell(&Event::StageFailed(&error));
+        Ok(None)
+    };
+    if builder.survive == Survive::Nothing {
+        let identity = Identity::of(directory, &output.name).ok().flatten();
+        let stage = identity.map(|identity| identity.stage_in(&builder.stage_directory));
+        // An earlier process may have had it otherwise.
+        if let Some(waiting) = stage.and_then(|stage| waiting_in(&stage)) {
+            builder.events.tell(&Event::LinesWait(&waiting));
+        }
         return Ok(None);
+    }
+    let Some(identity) = Identity::of(directory, &output.name)? else {
+        return goes_without(no_identity(&log));
     };
     let found = turn.wait_for(&builder.events, || {
         let (parent, layout) = (&builder.stage_directory, builder.layout());
         Stage::find(parent, layout, directory, identity.clone(), &log)
     });
-    found.map(Some)
+    match found {
+        Ok(stage) => Ok(Some(stage)),
+        Err(error) if is_others(&error) => Err(error),
+        // Any user may put something there: that keeps no service from its log.
+        Err(error) => goes_without(error),
+    }
 }
 
 /// Takes the stage once the log is open; otherwise the caller releases it.

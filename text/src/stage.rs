@@ -82,6 +82,12 @@ fn clear_up(parent: &Path, log: &Path, events: &Events) {
     }
 }
 
+/// The lines that wait in this stage of a dead process, if there is one that can be read.
+pub(crate) fn waiting_in(path: &Path) -> Option<WaitingLines> {
+    let mut file = StageFile::open(path).ok()??;
+    Left::of(&mut file, false).ok()?.waiting(path)
+}
+
 /// The error for a directory whose stage could not be found again.
 pub(crate) fn no_identity(log: &Path) -> Error {
     let why = "its directory has no identity that lasts here (no time of birth, or an overlay \

@@ -293,9 +293,18 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
     // Others may read it, and no more: no reason to leave its lines.
     killed(open(), Mood::Fails(ENOSPC));
     set_mode(&stage_in(memory.path()), 0o620);
-    let refused = open().open().expect_err("others could have written it").to_string();
-    assert!(refused.contains("chmod 600"), "{refused}");
+    let refused = open().must_survive().open().expect_err("others could have written it");
+    assert!(refused.to_string().contains("chmod 600"), "{refused}");
+    // Whoever has put it there: a service has its log.
+    let told = Told::default();
+    assert!(next_start(open().on_event(told.hook())).is_none());
+    assert_eq!((told.count("a kill would lose lines"), told.count("chmod 600")), (1, 1));
     set_mode(&stage_in(memory.path()), 0o644);
+    // A start without survival says that they are there.
+    let told = Told::default();
+    let without = open().survive(Survive::Nothing).on_event(told.hook());
+    assert!(next_start(without).is_none());
+    assert_eq!((told.count("does not append them"), told.all().len()), (1, 1), "{told:?}");
     assert!(next_start(open()).is_some());
     assert_eq!(read(&path), LINES);
 }
