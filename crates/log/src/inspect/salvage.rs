@@ -392,13 +392,8 @@ fn read_loose(
     let window = &mut strip.walk.window;
     let mut at = stop.at;
     while at + FRAME_HEADER_BYTES as u64 <= to {
-        if at < window.at()
-            || at + FRAME_HEADER_BYTES as u64 > window.at() + window.bytes().len() as u64
-        {
-            window.load(at, READ_BYTES)?;
-            if window.at() + (window.bytes().len() as u64) < at + FRAME_HEADER_BYTES as u64 {
-                return Ok(());
-            }
+        if !window.hold(at, FRAME_HEADER_BYTES, READ_BYTES)? {
+            return Ok(());
         }
         let header = FrameHeader::decode(&id, at, epoch, window.slice(at, FRAME_HEADER_BYTES));
         let Some(header) =
@@ -412,9 +407,7 @@ fn read_loose(
         if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end)
         {
             *batches.named = (*batches.named).max(header.lsn);
-            window.load(at, FRAME_HEADER_BYTES + len)?;
-            if window.at() + (window.bytes().len() as u64) < at + (FRAME_HEADER_BYTES + len) as u64
-            {
+            if !window.hold(at, FRAME_HEADER_BYTES + len, READ_BYTES)? {
                 return Ok(());
             }
             let payload = window.slice(at + FRAME_HEADER_BYTES as u64, len);

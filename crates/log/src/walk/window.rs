@@ -92,7 +92,20 @@ impl Window {
         self.load_for(at, len, None)
     }
 
-    /// The same, for a decoder that stands at `at`: the sums of what is read ahead are checked for
+    /// Reads only if `len` bytes from `at` are not in memory yet, and then at least `piece` bytes,
+    /// so that a walk in small steps reads each byte once. Whether the file has all of them.
+    pub(crate) fn hold(&mut self, at: u64, len: usize, piece: usize) -> Result<bool> {
+        let holds = |window: &Self| {
+            let end = window.at() + window.bytes().len() as u64;
+            at >= window.at() && at + len as u64 <= end
+        };
+        if !holds(self) {
+            self.load(at, len.max(piece))?;
+        }
+        Ok(holds(self))
+    }
+
+    /// As [`Window::load`], for a decoder that stands at `at`: the sums of what is read ahead are checked for
     /// it.
     fn load_for(&mut self, at: u64, len: usize, decoder: Option<&Decoder>) -> Result<()> {
         let start = at / BLOCK * BLOCK;

@@ -453,3 +453,25 @@ mod mistaken {
         assert!(is_seen(Mistake::HalfBatchKept, salvage_a_batch));
     }
 }
+
+/// Of a damaged group each record is looked at by itself: a piece of the file is read for many.
+#[test]
+fn the_rest_of_a_damaged_group_is_read_once() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    (1..=300).for_each(|number| drop(log.append(&record(number)).unwrap()));
+    log.sync().unwrap();
+    log.close().unwrap();
+    let intact = read_by(&disk);
+    destroy(&disk, &[5..=5]);
+    let damaged = read_by(&disk);
+    assert!(damaged < 4 * intact, "{damaged} bytes beside {intact} of the intact log");
+    assert_eq!(inspect::verify_in(&disk.directory(LOG)).unwrap().savable.unwrap().records, 299);
+}
+
+/// The bytes that `verify` reads.
+fn read_by(disk: &SimDisk) -> u64 {
+    let before = disk.counters();
+    inspect::verify_in(&disk.directory(LOG)).unwrap();
+    disk.counters().since(&before).read_bytes
+}
