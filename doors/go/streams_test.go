@@ -139,6 +139,8 @@ func TestStreamsHaveEachChangeAndRefuseWhatCannotBe(t *testing.T) {
 	_, _, err = new(Streams).Append(7, nil)
 	is(t, err, ErrClosed)
 
+	_, err = Open(path)
+	is(t, err, ErrOtherKind)
 	plain := filepath.Join(t.TempDir(), "plain")
 	log := small(t, plain)
 	must[uint64](t)(log.AppendDurable(background, []byte("of somebody")))

@@ -16,6 +16,7 @@ pub(crate) fn of_log(error: Error) -> WalError {
         }
         Error::Corrupt(_)
         | Error::UnknownVersion { .. }
+        | Error::OtherKind { .. }
         | Error::Incomplete { .. }
         | Error::Lost { .. } => WalError::DataError(Arc::new(error)),
         Error::Invalid(_)

@@ -345,7 +345,8 @@ async fn the_first_look_at_another_processs_log_shows_all_of_it() {
 async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let log = inkstone::Log::open(&path, inkstone::Options::new()).unwrap();
+    let of_slatedb = inkstone::Options::new().kind(inkstone::LogKind::SLATEDB);
+    let log = inkstone::Log::open(&path, of_slatedb).unwrap();
     log.append_durable(b"no batch").unwrap();
     log.close().unwrap();
     let mut read = Wals::at(directory.path()).of("db").iterator((1..2).into()).await.unwrap();

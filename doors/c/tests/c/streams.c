@@ -183,6 +183,9 @@ static void every_change(const char *directory) {
     inkstone_batch_free(batch);
 
     inkstone_log *log;
+    FAILS(inkstone_open(in(directory, "changes"), options, &log, &error), INKSTONE_OTHER_KIND,
+          "a log of the kind STRM");
+    CHECK(log == NULL);
     OK(inkstone_open(in(directory, "plain"), options, &log, &error));
     OK(inkstone_append_durable(log, "of somebody", 11, NULL, &error));
     inkstone_log_free(log);
