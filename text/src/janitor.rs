@@ -50,6 +50,7 @@ impl Janitor {
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         if chores.retention.keeps_all() && chores.compression == Compression::None {
+            chores.begin();
             chores.sweep(&stop, &mut Failing::default());
             return Ok(Self::default());
         }
@@ -86,7 +87,6 @@ impl Janitor {
 /// What failed at the last attempt, so that a failure is reported once and not each time.
 #[derive(Debug, Default)]
 struct Failing {
-    removing_parts: Cause,
     compressing: Cause,
 }
 
@@ -95,6 +95,7 @@ impl Chores {
         // A sandbox may refuse this; then the thread has normal priority.
         let _ = let_others_go_first();
         let mut failing = Failing::default();
+        self.begin();
         loop {
             self.sweep(stop, &mut failing);
             if orders.recv().is_err() {
@@ -105,6 +106,17 @@ impl Chores {
         }
     }
 
+    /// Removes what a killed process has not finished: no other one has the log.
+    fn begin(&self) {
+        let Ok(directory) = self.folder.get() else { return };
+        let log = self.folder.log();
+        let removed = rotated_files(&directory, log).and_then(|files| {
+            let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
+            parts.map(|part| remove(&directory, &part)).fold(Ok(()), Result::and)
+        });
+        self.events.tell_failure(&mut Cause::default(), &removed);
+    }
+
     /// Does everything that is due. A chore that fails does not prevent the others.
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // The same directory for all chores, wherever its path leads meanwhile.
@@ -112,8 +124,6 @@ impl Chores {
         let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
         // Removing first: it makes the room that the others need.
         self.retention.make_room(&directory, false);
-        let removed = sweep.remove_parts();
-        self.events.tell_failure(&mut sweep.failing.removing_parts, &removed);
         sweep.compress_all();
     }
 }
@@ -141,14 +151,6 @@ impl Sweep<'_> {
         let file = self.directory.open(name, &OpenFile::existing().read_only())?;
         let cloned = file.std_file().try_clone();
         cloned.map_err(|error| Error::new("open log", self.directory.path().join(name), error))
-    }
-
-    /// Removes what a killed process has not finished: no other one has the log.
-    fn remove_parts(&self) -> Result<()> {
-        let log = self.chores.folder.log();
-        let files = rotated_files(self.directory, log)?;
-        let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
-        parts.map(|part| remove(self.directory, &part)).fold(Ok(()), Result::and)
     }
 
     /// Newest first, since these are likely to stay. Lists the files again after each: others are
