@@ -143,6 +143,9 @@ fn verify_text(report: &Report) -> String {
             Some(Savable { records: saved, record_bytes, .. }) => {
                 format!("`inkstone salvage {path} NEW` saves {}", records(saved, record_bytes))
             }
+            None if report.is_of_two_logs() => {
+                "move the files of one log to another directory, and verify it again".into()
+            }
             None => "stop its writer, and verify it again".into(),
         };
         text.push_str(&format!("{path}: CORRUPT: {places}; {cure}\n"));

@@ -234,6 +234,12 @@ impl fmt::Display for Corruption {
         for line in &self.details {
             write!(f, "; {line}")?;
         }
+        if self.reason == Reason::ForeignLog {
+            return f.write_str(
+                "; nothing is damaged by that: move the files that do not belong here to another \
+                 directory, and open the log again",
+            );
+        }
         f.write_str(match self.is_without_records {
             true => {
                 "; no record was found in what is left of the log: if it was new, remove its .ink \

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use inkstone_format::{Epoch, LogId, Lsn, Position, SegmentHeader, SegmentNumber, Verdict};
+use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Verdict};
 
 use crate::error::Corruption;
 
@@ -49,6 +49,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// The directory has the files of several logs. Nothing is damaged by that, and nothing was read:
+    /// only a person can tell which files belong there.
+    pub fn is_of_two_logs(&self) -> bool {
+        self.damage.iter().any(|damage| damage.reason == Reason::ForeignLog)
+    }
+
     /// Whether nothing that was promised is damaged or missing. A torn tail is not damage.
     pub fn is_intact(&self) -> bool {
         self.damage.is_empty()

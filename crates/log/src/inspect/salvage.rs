@@ -135,6 +135,9 @@ fn salvage_between(
     }
     let surveyed = steady(from, Depth::Everything, stop)?;
     let report = surveyed.report;
+    if let (true, Some(damage)) = (report.is_of_two_logs(), report.damage.first()) {
+        return Err(damage.clone().into());
+    }
     let mut saved = Saved::of(&report);
     let is_end_lost = saved.read(from, (&report, &surveyed.spans), stop, &mut |_, _| Ok(()))?;
     if let (true, Some(damage)) = (saved.runs.is_empty(), report.damage.first()) {

@@ -48,8 +48,10 @@ pub fn verify_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
 
 fn all_of(directory: &AnyDirectory, stop: &AtomicBool) -> Result<Report> {
     let mut surveyed = steady(directory, Depth::Everything, stop)?;
-    // Beside a writer nothing can be salvaged, and files go while they are read.
-    if !surveyed.report.is_intact() && surveyed.report.writer.is_none() {
+    // Beside a writer nothing can be salvaged, and files go while they are read. Of two logs in one
+    // directory nobody knows which is meant.
+    let report = &surveyed.report;
+    if !report.is_intact() && report.writer.is_none() && !report.is_of_two_logs() {
         surveyed.report.savable = Some(savable(directory, &surveyed, stop)?);
     }
     Ok(surveyed.report)

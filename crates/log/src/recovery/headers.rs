@@ -7,6 +7,7 @@
 //! Everything is read past the page cache: pages may be marked clean after a failed sync and differ
 //! from the medium.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -117,6 +118,28 @@ impl<'d> Headers<'d> {
         corruption.into()
     }
 
+    /// The error of a directory with the files of several logs, with each log's files: only a person
+    /// can tell which of them belong there.
+    fn of_two_logs(&self, number: SegmentNumber, row: &'static str) -> Error {
+        let logs = self.files.iter().filter_map(|file| file.block.header()).map(|own| own.log);
+        let of_log = |log: LogId| {
+            let of = |file: &&FileHeader| file.block.header().is_some_and(|own| own.log == log);
+            let files: Vec<SegmentNumber> =
+                self.files.iter().filter(of).map(|file| file.number).collect();
+            let (first, last) = (files.iter().min(), files.iter().max());
+            let named = first.zip(last).map_or_else(String::new, |(first, last)| {
+                let (first, last) = (names::segment(*first), names::segment(*last));
+                if first == last { first } else { format!("{first} to {last}") }
+            });
+            format!("log {log} has {} of the files here: {named}", files.len())
+        };
+        let details = logs.collect::<BTreeSet<_>>().into_iter().map(of_log).collect();
+        match self.corrupt(number, Reason::ForeignLog, row) {
+            Error::Corrupt(corruption) => Corruption { details, ..(*corruption).clone() }.into(),
+            other => other,
+        }
+    }
+
     /// The error of a file of a version that this code does not know.
     fn unknown_version(&self, number: SegmentNumber) -> Error {
         let (version, flags) = match self.file(number).map(|file| &file.block) {
@@ -132,10 +155,11 @@ impl<'d> Headers<'d> {
         if let Some((number, state)) = directory_fault(&self.files, log) {
             let row =
                 judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
-            if let Verdict::Corrupt(reason) = row.verdict {
-                return Err(self.corrupt(number, reason, row.name));
-            }
-            return Err(self.unknown_version(number));
+            return Err(match row.verdict {
+                Verdict::Corrupt(Reason::ForeignLog) => self.of_two_logs(number, row.name),
+                Verdict::Corrupt(reason) => self.corrupt(number, reason, row.name),
+                _ => self.unknown_version(number),
+            });
         }
         let head = log.and_then(|log| head_of(&self.files, log));
         if let (Some(head), Some(wanted)) = (head, self.options.kind)

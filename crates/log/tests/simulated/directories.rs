@@ -12,7 +12,7 @@ use crate::every_kind::{HEAD, LAST, OLD, every_kind, record_of};
 use crate::history::{
     LOG, Told, append, check, check_with, name, open, read_file, record, small, write_file,
 };
-use inkstone::{Error, Lsn, Reader, Reason, Verdict, inspect};
+use inkstone::{Error, Log, Lsn, Reader, Reason, Verdict, inspect};
 use inkstone_format::HeaderBlock;
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{HEADER_BYTES, HEADER_COPY_BYTES};
@@ -59,6 +59,17 @@ fn a_file_of_another_log_is_refused() {
         let _ = directory.remove(&name(ours));
         write_file(&directory, &name(ours), 0, &bytes);
         refused(&disk, Reason::ForeignLog);
+        // Nobody is told that records are lost, or to remove a file: nothing is damaged.
+        let to = || Ok(Arc::new(disk.directory("/saved")));
+        let salvaged = inspect::salvage_in(&directory, to, &small());
+        let opened = Log::open_in(Arc::new(disk.directory(LOG)), small()).map(drop);
+        let report = inspect::verify_in(&directory).unwrap();
+        assert!(report.savable.is_none() && report.is_of_two_logs());
+        for error in [salvaged.map(drop).unwrap_err(), opened.unwrap_err()] {
+            let said = error.to_string();
+            assert!(said.matches("of the files here: 0000").count() == 2, "{said}");
+            assert!(said.contains("move the files") && !said.contains("salvage"), "{said}");
+        }
     }
 }
 
