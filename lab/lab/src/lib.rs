@@ -8,7 +8,7 @@
 //! by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed
 //! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
 //! experiments of the articles with their statements, and the parts that [`command`] runs. All of
-//! them take turns over one runner ([`rounds`]). [`answers`] has the answers to the statements.
+//! them take turns over one runner ([`rounds`]). `answers` has the answers to the statements.
 //! Everything ends in a [`result::LabResult`], the contract that [`table`] and [`report`] read.
 //! [`log_bill`] is the bill of the log itself, [`mod@compare`] compares two results, and [`disks`]
 //! several disks. [`mod@watch`] makes the bill of a program that runs already.
