@@ -194,13 +194,22 @@ impl TeeArguments {
     }
 
     pub(super) fn open(&self) -> anyhow::Result<(LogWriter, Guard)> {
-        let opened = self.builder()?.open()?;
-        // Behind a link is the directory that matters.
-        let file = self.file().canonicalize().unwrap_or_else(|_| self.file().to_path_buf());
-        if let (Survive::PowerLoss(_), Some(directory)) = (self.survive(), file.parent()) {
-            place::warnings(directory).iter().for_each(say);
+        if let Survive::PowerLoss(_) = self.survive() {
+            let warnings = place::warnings(&self.directory());
+            if let (true, Some(why)) = (self.survive.1, warnings.first()) {
+                anyhow::bail!("{why}; --survive power-loss! refuses such a place");
+            }
+            warnings.iter().for_each(say);
         }
-        Ok(opened)
+        Ok(self.builder()?.open()?)
+    }
+
+    /// The directory of the log, or the one in which it will be made. Behind a link is the one that
+    /// matters.
+    fn directory(&self) -> PathBuf {
+        let file = std::path::absolute(self.file()).unwrap_or_default();
+        let real = file.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
+        if real.is_dir() { real } else { real.parent().map(Path::to_path_buf).unwrap_or_default() }
     }
 
     /// The log's file; without one nothing but `--recover` is asked.
