@@ -53,7 +53,8 @@ impl Log {
 
     /// As [`Log::close`], but returns the lock, so that no other writer can come before the
     /// caller's next step.
-    pub(crate) fn close_to_lock(self) -> (Option<AnyLock>, Result<()>) {
+    #[doc(hidden)]
+    pub fn close_to_lock(self) -> (Option<AnyLock>, Result<()>) {
         let mut writer_lock = None;
         let result = self.close_then(|lock| writer_lock = lock);
         (writer_lock, result)

@@ -108,6 +108,11 @@ impl Reader {
         self.source.kind()
     }
 
+    /// The id of what stands on the log ([`Options::owner`]): the same for its whole life.
+    pub fn owner(&self) -> [u8; 16] {
+        self.source.owner()
+    }
+
     /// The first record that is left; one above the last if there is none, and in a forked child.
     pub fn first(&self) -> Lsn {
         self.source.now().first

@@ -43,6 +43,13 @@ impl Source {
         }
     }
 
+    pub(crate) fn owner(&self) -> [u8; 16] {
+        match self {
+            Self::Living(shared) => lock(&shared.segments).head().segment.header.owner,
+            Self::View(view) => view.owner(),
+        }
+    }
+
     /// The view, if it is one.
     pub(crate) fn view(&self) -> Option<&View> {
         match self {

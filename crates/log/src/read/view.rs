@@ -135,6 +135,10 @@ impl View {
         lock(&self.seen).segments.head().segment.header.kind
     }
 
+    pub(crate) fn owner(&self) -> [u8; 16] {
+        lock(&self.seen).segments.head().segment.header.owner
+    }
+
     pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
         lock(&self.seen).cuts.lowest_since(cuts)
     }

@@ -643,8 +643,11 @@ fn a_log_keeps_its_kind_and_its_owner() {
     let told = open(&disk, small()).map(drop).unwrap_err();
     assert!(told.to_string().contains("kind RAFT, and one of the kind plain"), "{told}");
     let reader = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
-    assert_eq!(reader.kind(), LogKind::RAFT);
-    open(&disk, of_raft()).unwrap().close().unwrap();
+    let log = open(&disk, of_raft()).unwrap();
+    for reader in [reader, log.reader()] {
+        assert_eq!((reader.kind(), reader.owner()), (LogKind::RAFT, OWNER));
+    }
+    log.close().unwrap();
 }
 
 #[cfg(inkstone_mistakes)]
