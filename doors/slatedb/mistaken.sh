@@ -61,18 +61,45 @@ mistake "a clone shares the log of its source" admin.rs \
     'let target = to.wals.place.create(&to.name).map_err(of_io)?;' \
     'let to = self; let target = to.wals.place.create(&to.name).map_err(of_io)?;'
 mistake "a clone takes more than the checkpoint" admin.rs \
-    'self.each(&reader, first, Lsn::new(last), |_, bytes| {' \
+    'self.each(&reader, first, last, |_, bytes| {' \
     'self.each(&reader, first, reader.durable(), |_, bytes| {'
 mistake "a clone is not marked as unfinished" admin.rs 'begin_unfinished(&target)?;' ''
 mistake "a replay begins one too late" writer.rs \
-    'let mut first = seen.replay_after.saturating_add(1);' \
-    'let mut first = seen.replay_after.saturating_add(2);'
+    'let first = seen.replay_after.saturating_add(1);' \
+    'let first = seen.replay_after.saturating_add(2);'
 mistake "a clone without rows has no log" admin.rs \
-    'let options = to.tuning().log.clone().create(true).begin_at(first);' \
-    'if last <= replay_after {
-            return unmark(&target, UNFINISHED);
+    'let options = to.tuning().log.clone().create(true).begin_at(first).owner(id);' \
+    'if last < first {
+            return finish(&target).map(|()| None);
         }
-        let options = to.tuning().log.clone().create(true).begin_at(first);'
+        let options = to.tuning().log.clone().create(true).begin_at(first).owner(id);'
+mistake "a log that never had a row is adopted" writer.rs \
+    'Some((directory, (id, _))) => self.open_empty(directory, id, known),' \
+    'Some((directory, (id, _))) => {
+                let options = self.tuning().log.clone().create(false);
+                let name = Named { id, first: known.get() + 1 };
+                found(Log::open_in(directory, options), id, |log| Ok(Found::Begun(log, name)))
+            }'
+mistake "the object comes before the log" writer.rs \
+    'let name = Named { id, first: first.get() };' \
+    'let name = Named { id, first: first.get() };
+        futures_util::FutureExt::now_or_never(self.name(name, PutMode::Create));'
+mistake "the log gets no object" writer.rs \
+    'if self.name(name, mode).await? {' \
+    'if matches!(mode, PutMode::Create | PutMode::Overwrite) {'
+mistake "the writer of another database is fenced" writer.rs \
+    'if named.map(|named| named.id) != Some(other.owner()) {' \
+    'if named.is_some_and(|named| named.id == [0; 16]) {'
+mistake "the collector does not ask whose log it is" gc.rs \
+    'let Some(found) = self.reader().await? else { return Ok(()) };' \
+    'let wal = self.clone();
+        let Some(found) = blocking(move || wal.look()).await? else { return Ok(()) };'
+mistake "a reader does not ask whose log it is" iterator.rs \
+    'match self.wal.reader().await {' \
+    'let wal = self.wal.clone();
+                match blocking(move || wal.look()).await {'
+mistake "a log is begun anew again and again" writer.rs \
+    'self.begins_anew.store(false, Ordering::Relaxed);' ''
 mistake "a batch that failed is no end" state.rs \
     'state.life = Life::Ending(of_log(error));' \
     'drop(error);'

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone::inspect::{self, Gap, Keep, Salvage};
-use inkstone::{Error, Event, Log, LogKind, Lsn, Options};
+use inkstone::{Error, Event, Log, LogKind, Lsn, Options, Reader};
 use serde_json::{Value, json};
 
 use super::arguments::{NewLogArguments, TruncateArguments};
@@ -24,10 +24,14 @@ const SALVAGE_FILE: &str = "salvage.json";
 /// Removes records at the front or at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
     let directory = &arguments.directory;
+    let found = kind_in(directory);
+    let kind = match found {
+        LogKind::SLATEDB if accepts_the_lost(arguments) => found,
+        _ => LogKind::PLAIN,
+    };
     if arguments.dry_run {
-        match kind_in(directory) {
-            LogKind::PLAIN => {}
-            found => return Err(may_not_be_truncated(found, directory)),
+        if found != kind {
+            return Err(may_not_be_truncated(found, directory));
         }
         let report = inspect::look(directory).map_err(said)?;
         if let Some(damage) = report.damage.first() {
@@ -49,7 +53,7 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         tell(arguments, first, last);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = Options::new().create(false).kind(LogKind::PLAIN).listener(|event| {
+    let options = Options::new().create(false).kind(kind).listener(|event| {
         if let Event::Fallback { what } = event {
             complain!("{what}");
         }
@@ -66,6 +70,14 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
     result.and(closed).map_err(said)?;
     tell(arguments, first, last);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the truncation only accepts what a salvage of SlateDB's log has lost: its database opens
+/// the log again then, without the rows before.
+fn accepts_the_lost(arguments: &TruncateArguments) -> bool {
+    let reader = Reader::open(&arguments.directory, &Options::new());
+    let lost_to = reader.ok().and_then(|reader| reader.recovery()?.lost_to);
+    lost_to.is_some_and(|lost_to| arguments.what.before == Some(lost_to.get().saturating_add(1)))
 }
 
 /// What a truncation removes.

@@ -32,7 +32,8 @@ pub fn with_interval<P: Into<Path> + Clone>(
     });
     let mut tuning = Tuning::default();
     tuning.log = tuning.log.own_thread(flush_interval.is_some());
-    let wal = Wals::tuned(STORES.0.join(number.to_string()), tuning).of(path.clone());
+    let root = STORES.0.join(number.to_string());
+    let wal = Wals::tuned(root, store.clone(), tuning).of(path.clone());
     Db::builder(path, store).with_wal_writer(Box::new(wal))
 }
 

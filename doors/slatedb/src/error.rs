@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use inkstone::{AnyDirectory, Error, Recovery};
+use inkstone::Error;
 use slatedb::wal::WalError;
 
 /// Maps an error of the log.
@@ -27,24 +27,6 @@ pub(crate) fn of_log(error: Error) -> WalError {
         | Error::UsedUp => WalError::InternalError(Arc::new(error)),
         _ => WalError::Unavailable(Arc::new(error)),
     }
-}
-
-/// Refuses a log of which records are lost: it was salvaged, and rows that were acknowledged may be
-/// among them.
-///
-/// # Errors
-/// A data error, until somebody has truncated the log behind them.
-pub(crate) fn check_whole(
-    directory: &AnyDirectory,
-    recovery: Option<&Recovery>,
-) -> Result<(), WalError> {
-    let Some(lost_to) = recovery.and_then(|recovery| recovery.lost_to) else { return Ok(()) };
-    let path = directory.path().display();
-    Err(data(format!(
-        "{path}: WAL ids up to {lost_to} are lost, since the log was salvaged without them: to do \
-         without these rows and all before them, run `inkstone truncate {path} --before {}`",
-        lost_to.get().saturating_add(1)
-    )))
 }
 
 /// Maps an error of the system.

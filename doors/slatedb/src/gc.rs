@@ -12,7 +12,7 @@ use slatedb::wal::{WalError, WalFileRange, WalGc};
 
 use crate::blocking::blocking;
 use crate::error::of_log;
-use crate::wals::DatabaseWal;
+use crate::wals::{DatabaseWal, Found};
 
 /// The lowest id of a range; `None` for an empty range.
 fn lowest(range: &WalFileRange) -> Option<u64> {
@@ -31,8 +31,13 @@ fn lowest(range: &WalFileRange) -> Option<u64> {
 
 impl DatabaseWal {
     /// Truncates before `first`, but only files that are older than `min_age`.
-    fn collect_before(&self, first: u64, min_age: Duration, dry_run: bool) -> Result<(), WalError> {
-        let Some((reader, living)) = self.reader()? else { return Ok(()) };
+    fn collect_before(
+        &self,
+        (reader, living): Found,
+        first: u64,
+        min_age: Duration,
+        dry_run: bool,
+    ) -> Result<(), WalError> {
         let mut first = Lsn::new(first);
         if !min_age.is_zero() {
             let Some(directory) = self.find()? else { return Ok(()) };
@@ -53,6 +58,10 @@ impl DatabaseWal {
             // `Locked` by another process, which collects for itself.
             opened => opened.map_err(of_log)?,
         };
+        if log.reader().owner() != reader.owner() {
+            // Another log has come meanwhile: the next collection compares it.
+            return Ok(());
+        }
         let first = first.min(Lsn::new(log.last().get().saturating_add(1)));
         log.truncate_before(first).map_err(of_log)?;
         log.close().map_err(of_log)
@@ -69,8 +78,9 @@ impl WalGc for DatabaseWal {
     ) -> Result<(), WalError> {
         // No reference at all is more likely a mistake than an empty database.
         let Some(first) = referenced_ranges.iter().filter_map(lowest).min() else { return Ok(()) };
+        let Some(found) = self.reader().await? else { return Ok(()) };
         let wal = self.clone();
-        blocking(move || wal.collect_before(first, min_age, dry_run)).await
+        blocking(move || wal.collect_before(found, first, min_age, dry_run)).await
     }
 }
 

@@ -48,15 +48,17 @@ struct ReadPlace {
 }
 
 impl LogIterator {
-    pub(crate) fn new(
-        wal: DatabaseWal,
-        next: u64,
-        end: Option<u64>,
-        counter: Option<&Arc<Shared>>,
-    ) -> Self {
-        let counter = counter.map(Arc::clone);
-        let place = ReadPlace { wal, next: next.max(1), end, cursor: None, counter };
+    pub(crate) fn new(wal: DatabaseWal, next: u64, end: Option<u64>) -> Self {
+        let place = ReadPlace { wal, next: next.max(1), end, cursor: None, counter: None };
         Self { place: Some(place), step: None }
+    }
+
+    /// What a writer that has just opened replays: all of its log from `next` on.
+    pub(crate) fn replay(wal: DatabaseWal, next: u64, writer: &Arc<Shared>) -> Self {
+        let end = Some(writer.log.last().get().saturating_add(1));
+        let cursor = Some((writer.log.reader().from(Lsn::new(next)), Some(Arc::clone(writer))));
+        let counter = Some(Arc::clone(writer));
+        Self { place: Some(ReadPlace { wal, next, end, cursor, counter }), step: None }
     }
 }
 
@@ -80,18 +82,16 @@ impl ReadPlace {
                 return (self, Ok(None));
             }
             if self.cursor.is_none() {
-                let (wal, next) = (self.wal.clone(), Lsn::new(self.next));
-                let opened = blocking(move || {
-                    wal.reader().map(|found| found.map(|(reader, of)| (reader.from(next), of)))
-                });
-                match opened.await {
+                match self.wal.reader().await {
                     Ok(None) if self.end.is_some() => {
                         let missing = WalError::WalTruncated(self.next);
                         return (self, Err(missing));
                     }
-                    // No writer has opened the log yet.
-                    Ok(None) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
-                    Ok(found) => self.cursor = found,
+                    // No writer has opened the log yet. Each look is a request to the store.
+                    Ok(None) => blocking(|| std::thread::sleep(PATIENCE)).await,
+                    Ok(Some((reader, of))) => {
+                        self.cursor = Some((reader.from(Lsn::new(self.next)), of));
+                    }
                     Err(error) => return (self, Err(error)),
                 }
             }

@@ -8,7 +8,7 @@
 //! # use inkstone_slatedb::Wals;
 //! # use slatedb::object_store::ObjectStore;
 //! # async fn open(store: Arc<dyn ObjectStore>) -> Result<(), slatedb::Error> {
-//! let wal = Wals::at("/var/lib/app/wal").of("orders");
+//! let wal = Wals::at("/var/lib/app/wal", store.clone()).of("orders");
 //! let gc = slatedb::GarbageCollectorBuilder::new("orders", store.clone())
 //!     .with_wal_gc(Arc::new(wal.clone()));
 //! let db = slatedb::Db::builder("orders", store)
@@ -35,10 +35,14 @@
 //!   `Fenced`. A writer in another process closes when it sees that its manifest is fenced. The new
 //!   writer waits for the lock, and keeps checking whether it is fenced itself. With the lock it
 //!   checks once more, since locks may be granted in another order than epochs.
-//! - **A lost or old log** is detected by the manifest: the manifest has a WAL id that was durable,
-//!   and the log must reach that id (`Options::expect_durable`). So a lost directory, or an old
-//!   copy, is an error and not a shorter database. If the manifest has ids, a new log begins only
-//!   where the caller allows it ([`NewLog`]).
+//! - **The right log.** A log's header has the id of its owner, drawn when the log begins; an object
+//!   beside the manifest has the same id (`owner.rs`). The log is durable first, then the object,
+//!   then the first row. So a log that never had a row and has no object is no one's, and is begun
+//!   again with another id; whatever else does not match is an error. Writers, readers, the
+//!   collector and clones compare before they change, show or remove anything.
+//! - **A lost or old log**: the object names a log that is not there; or the manifest has a WAL id
+//!   that was durable, and the log does not reach it (`Options::expect_durable`). Then a new log
+//!   begins only by a call for that ([`DatabaseWal::begin_anew`]).
 //! - **GC** finds the lowest id that a manifest refers to, and calls `truncate_before`. Unused rows
 //!   between two checkpoints stay. GC works in the writer's process, or without a writer.
 //! - **A reader** in the writer's process reads the writer's log; elsewhere it reads the files
@@ -46,12 +50,12 @@
 //!   that lacks a record is `WalTruncated`, as in SlateDB's own WAL.
 //! - **Clone and delete** create a marker file first and remove it last. No writer and no reader
 //!   opens a directory with the marker; another clone or deletion begins again. A clone shares no
-//!   file.
+//!   file, and has an id of its own.
 //! - **A record** has a version, the sequence number, and its rows (docs/slatedb.md). The log's
 //!   checksums cover every byte.
 //!
 //! *Owns*: the traits of `slatedb::wal`, over one log per database. *May not touch*: files, other
-//! than markers beside the files of the log.
+//! than a marker beside the files of the log; objects, other than the one that names the log.
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +64,7 @@ mod blocking;
 mod error;
 mod gc;
 mod iterator;
+mod owner;
 mod place;
 mod reader;
 mod rows;
@@ -69,7 +74,7 @@ mod writer;
 
 pub use place::{Living, OsPlace, Place};
 pub use rows::{Malformed, decode, encode};
-pub use wals::{DatabaseWal, NewLog, Tuning, Wals};
+pub use wals::{DatabaseWal, Tuning, Wals};
 #[doc(hidden)]
 pub use writer::{ManifestView, Seen, Writer};
 

@@ -1,6 +1,6 @@
 //! Where the logs are, and which of them this process writes.
 //!
-//! *Owns*: the names of the directories, the markers, the list of open writers. *May not touch*:
+//! *Owns*: the names of the directories, the marker, the list of open writers. *May not touch*:
 //! the contents of a log.
 
 use std::collections::HashMap;
@@ -15,11 +15,7 @@ use crate::error::{of_io, unavailable};
 use crate::state::Shared;
 
 /// The marker of an unfinished clone or deletion: the other files here may be removed.
-pub(crate) const UNFINISHED: &str = "slatedb.unfinished";
-/// The marker of a directory in which a new database found the log of another one. Manifests have
-/// no identity: when the new database opens again, it looks like the owner of the log, if the
-/// owner's manifest has no WAL id yet.
-pub(crate) const FOREIGN: &str = "slatedb.foreign";
+const UNFINISHED: &str = "slatedb.unfinished";
 
 /// Directories by name: real ones ([`OsPlace`]), or simulated ones in tests.
 pub trait Place: Send + Sync + 'static {
@@ -34,6 +30,9 @@ pub trait Place: Send + Sync + 'static {
     /// # Errors
     /// Those of the system.
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError>;
+
+    /// The path of the directory, for messages.
+    fn path(&self, name: &str) -> PathBuf;
 
     /// The open writers of this process, by the path of their log.
     fn living(&self) -> &Living;
@@ -71,11 +70,6 @@ impl OsPlace {
         // The process may change its working directory later.
         Self { root: std::path::absolute(&root).unwrap_or(root) }
     }
-
-    /// One path for all writers, however they spell it.
-    fn path(&self, name: &str) -> PathBuf {
-        std::fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone()).join(name)
-    }
 }
 
 impl Place for OsPlace {
@@ -91,6 +85,11 @@ impl Place for OsPlace {
         // Not what is above the root: its disk may not be mounted.
         OsDirectory::create_in_parent(&self.root, FILE_MODE)?;
         OsDirectory::create(self.path(name)).map(AnyDirectory::new)
+    }
+
+    /// One path for all writers, however they spell it.
+    fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone()).join(name)
     }
 
     fn living(&self) -> &Living {
@@ -113,26 +112,18 @@ pub(crate) fn directory_name(database: &str) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
-pub(crate) fn is_marked(directory: &AnyDirectory, marker: &str) -> Result<bool, WalError> {
-    Ok(directory.list().map_err(of_io)?.iter().any(|name| name == marker))
-}
-
-/// Durable on return.
-pub(crate) fn mark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
-    match directory.open(marker, &OpenFile::new_file()) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(of_io(error)),
-        _ => directory.sync().map_err(of_io),
-    }
+pub(crate) fn is_unfinished(directory: &AnyDirectory) -> Result<bool, WalError> {
+    Ok(directory.list().map_err(of_io)?.iter().any(|name| name == UNFINISHED))
 }
 
 /// Removes the marker; durable on return.
-pub(crate) fn unmark(directory: &AnyDirectory, marker: &str) -> Result<(), WalError> {
-    directory.remove(marker).and_then(|()| directory.sync()).map_err(of_io)
+pub(crate) fn finish(directory: &AnyDirectory) -> Result<(), WalError> {
+    directory.remove(UNFINISHED).and_then(|()| directory.sync()).map_err(of_io)
 }
 
 /// Refuses a directory in which a clone or a deletion is not finished.
 pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
-    if is_marked(directory, UNFINISHED)? {
+    if is_unfinished(directory)? {
         let path = directory.path().display();
         return Err(unavailable(format!(
             "{path}: a clone or a deletion of this log is not finished; do it again"
@@ -141,24 +132,36 @@ pub(crate) fn check_finished(directory: &AnyDirectory) -> Result<(), WalError> {
     Ok(())
 }
 
-/// Marks the directory as unfinished, and removes every other file but the lock; durable on return.
-/// Returns the names of the removed files.
+/// Marks the directory as unfinished, and removes the log; durable on return. Returns the names of
+/// the removed files.
 pub(crate) fn begin_unfinished(directory: &AnyDirectory) -> Result<Vec<String>, WalError> {
-    mark(directory, UNFINISHED)?;
-    let empty = || {
-        let is_other = |name: &String| name != UNFINISHED && !name.ends_with(".lock");
-        let others: Vec<String> = directory.list()?.into_iter().filter(is_other).collect();
-        for name in &others {
-            match directory.remove(name) {
-                // It is not the log's.
-                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {}
-                removed => removed?,
-            }
+    match directory.open(UNFINISHED, &OpenFile::new_file()) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(of_io(error));
         }
-        directory.sync()?;
-        Ok(others)
-    };
-    empty().map_err(of_io)
+        _ => directory.sync().map_err(of_io)?,
+    }
+    remove_log(directory).map_err(of_io)
+}
+
+/// The names of every file but the lock and the marker.
+pub(crate) fn log_files(directory: &AnyDirectory) -> Result<Vec<String>, IoError> {
+    let is_logs = |name: &String| name != UNFINISHED && !name.ends_with(".lock");
+    Ok(directory.list()?.into_iter().filter(is_logs).collect())
+}
+
+/// Removes these files; durable on return. Returns their names.
+pub(crate) fn remove_log(directory: &AnyDirectory) -> Result<Vec<String>, IoError> {
+    let names = log_files(directory)?;
+    for name in &names {
+        match directory.remove(name) {
+            // It is not the log's.
+            Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {}
+            removed => removed?,
+        }
+    }
+    directory.sync()?;
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use slatedb::wal::{WalError, WalFileRange, WalIterator, WalReader};
 
-use crate::blocking::blocking;
 use crate::error::internal;
 use crate::iterator::LogIterator;
 use crate::wals::DatabaseWal;
@@ -27,12 +26,10 @@ impl WalReader for DatabaseWal {
             Bound::Excluded(end) => Some(end),
             Bound::Unbounded => None,
         };
-        Ok(Box::new(LogIterator::new(self.clone(), first, end, None)))
+        Ok(Box::new(LogIterator::new(self.clone(), first, end)))
     }
 
     async fn last_wal_file_id(&self, replay_after_wal_id: u64) -> Result<u64, WalError> {
-        let wal = self.clone();
-        let last = blocking(move || wal.last_id()).await?;
-        Ok(last.max(replay_after_wal_id))
+        Ok(self.last_id().await?.max(replay_after_wal_id))
     }
 }

@@ -83,6 +83,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The id of the log's owner.
+    pub(crate) fn owner(&self) -> [u8; 16] {
+        self.log.reader().owner()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state().life, Life::Open)
     }

@@ -3,13 +3,16 @@
 //! *Owns*: which log is whose. *May not touch*: the traits, which have their own files.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, Error, LogKind, Lsn, Options, Reader};
+use slatedb::object_store::{ObjectStore, path::Path};
 use slatedb::wal::WalError;
 
-use crate::error::{check_whole, of_io, of_log};
+use crate::blocking::blocking;
+use crate::error::{of_io, of_log};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
 
@@ -17,28 +20,13 @@ use crate::state::Shared;
 #[derive(Debug, Clone)]
 pub struct Tuning {
     /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
-    /// `create`, `begin_at` and `expect_durable` itself.
+    /// `create`, `begin_at`, `owner` and `expect_durable` itself.
     pub log: Options,
     /// A memtable is flushed when a restart would replay this many bytes: 256 MiB by default.
     pub replay_bytes_max: u64,
     /// How long a new writer waits for a writer in another process that has the log open: 30 s by
     /// default. The other one closes when it sees that its manifest is fenced.
     pub fence_within: Duration,
-    /// Whether a database that has had WAL ids may begin a new log: never, by default.
-    pub new_log: NewLog,
-}
-
-/// When a database that has had WAL ids may begin a new, empty log, whose ids follow the known
-/// ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NewLog {
-    /// Never: a missing log was lost, or its disk is not mounted.
-    #[default]
-    Never,
-    /// If every row that the manifest knows of is in the tree, as when another WAL is replaced.
-    AfterFlush,
-    /// If there is no log, also if rows are lost with it. A log that ends too early stays an error.
-    AcceptLoss,
 }
 
 impl Default for Tuning {
@@ -47,7 +35,6 @@ impl Default for Tuning {
             log: Options::new().record_bytes_max(32 << 20),
             replay_bytes_max: 256 << 20,
             fence_within: Duration::from_secs(30),
-            new_log: NewLog::Never,
         }
     }
 }
@@ -57,31 +44,41 @@ impl Default for Tuning {
 #[derive(Clone)]
 pub struct Wals {
     pub(crate) place: Arc<dyn Place>,
+    pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) tuning: Arc<Tuning>,
 }
 
 impl Wals {
-    /// The logs below the directory `root`, which is created with the first log. Touches no file.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self::tuned(root, Tuning::default())
+    /// The logs below the directory `root`, which is created with the first log, of the databases
+    /// in `objects`: their store, where an object beside each manifest names the database's log.
+    /// Touches no file and no object.
+    pub fn at(root: impl Into<PathBuf>, objects: Arc<dyn ObjectStore>) -> Self {
+        Self::tuned(root, objects, Tuning::default())
     }
 
     /// As [`Wals::at`], with these settings.
-    pub fn tuned(root: impl Into<PathBuf>, tuning: Tuning) -> Self {
-        Self::in_place(Arc::new(OsPlace::new(root)), tuning)
+    pub fn tuned(root: impl Into<PathBuf>, objects: Arc<dyn ObjectStore>, tuning: Tuning) -> Self {
+        Self::in_place(Arc::new(OsPlace::new(root)), objects, tuning)
     }
 
     /// The logs of any [`Place`], for example a simulated one.
-    pub fn in_place(place: Arc<dyn Place>, tuning: Tuning) -> Self {
+    pub fn in_place(place: Arc<dyn Place>, objects: Arc<dyn ObjectStore>, tuning: Tuning) -> Self {
         let tuning = Tuning { log: tuning.log.kind_by_rule(LogKind::SLATEDB), ..tuning };
-        Self { place, tuning: Arc::new(tuning) }
+        Self { place, objects, tuning: Arc::new(tuning) }
     }
 
     /// The log of the database at this path, which the database's builders take as writer, reader
     /// and collector. Use the same path as for the database.
-    pub fn of(&self, database: impl Into<slatedb::object_store::path::Path>) -> DatabaseWal {
-        let name = directory_name(database.into().as_ref());
-        DatabaseWal { wals: self.clone(), name: name.into(), beside: Arc::default() }
+    pub fn of(&self, database: impl Into<Path>) -> DatabaseWal {
+        let database = database.into();
+        let name = directory_name(database.as_ref());
+        DatabaseWal {
+            wals: self.clone(),
+            database,
+            name: name.into(),
+            begins_anew: Arc::default(),
+            kept: Arc::default(),
+        }
     }
 }
 
@@ -93,22 +90,31 @@ pub(crate) type Found = (Reader, Option<Arc<Shared>>);
 #[derive(Clone)]
 pub struct DatabaseWal {
     pub(crate) wals: Wals,
+    pub(crate) database: Path,
     pub(crate) name: Arc<str>,
+    /// Until the next opening has succeeded.
+    pub(crate) begins_anew: Arc<AtomicBool>,
     /// Kept open for repeated calls of `last_id`.
-    beside: Arc<Mutex<Option<Reader>>>,
+    kept: Arc<Mutex<Option<Reader>>>,
 }
 
 impl DatabaseWal {
+    /// The next opening that succeeds begins a new, empty log if there is none, although the
+    /// manifest or the object knows of one: the database comes from another WAL, or its log is lost
+    /// for good. The ids follow those that the manifest knows. **Rows that are not in the tree are
+    /// given up.** Later openings do not begin a log. A log that is there is never replaced, unless
+    /// it never had a row: move it away first.
+    pub fn begin_anew(self) -> Self {
+        Self { begins_anew: Arc::new(AtomicBool::new(true)), ..self }
+    }
+
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.wals.tuning
     }
 
     /// The path of the log, for messages.
     pub(crate) fn path(&self) -> String {
-        match self.wals.place.find(&self.name) {
-            Ok(Some(directory)) => directory.path().display().to_string(),
-            _ => self.name.to_string(),
-        }
+        self.wals.place.path(&self.name).display().to_string()
     }
 
     /// The directory, if it exists; an error if a clone or a deletion in it is unfinished.
@@ -121,47 +127,58 @@ impl DatabaseWal {
     }
 
     /// The writer of this process, if it is open.
-    pub(crate) fn living(&self) -> Result<Option<Arc<Shared>>, WalError> {
+    fn living(&self) -> Result<Option<Arc<Shared>>, WalError> {
         let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? else {
             return Ok(None);
         };
         Ok(self.wals.place.living().get(&directory).filter(|writer| writer.is_open()))
     }
 
-    /// A reader of the writer in this process, or of the files. `None` if there is no log.
-    pub(crate) fn reader(&self) -> Result<Option<Found>, WalError> {
+    /// A reader of the writer in this process, or of the files, whosever they are. `None` if there
+    /// is no log.
+    pub(crate) fn look(&self) -> Result<Option<Found>, WalError> {
         if let Some(writer) = self.living()? {
             return Ok(Some((writer.log.reader(), Some(writer))));
         }
         let Some(directory) = self.find()? else { return Ok(None) };
-        match Reader::open_in(directory.clone(), self.tuning().log.clone()) {
-            Ok(reader) => {
-                check_whole(&directory, reader.recovery().as_ref())?;
-                Ok(Some((reader, None)))
-            }
+        match Reader::open_in(directory, self.tuning().log.clone()) {
+            Ok(reader) => Ok(Some((reader, None))),
             Err(Error::NoLog { .. }) => Ok(None),
             Err(error) => Err(of_log(error)),
         }
     }
 
     /// The last durable id; 0 if there is no log.
-    pub(crate) fn last_id(&self) -> Result<u64, WalError> {
-        if let Some(writer) = self.living()? {
-            return Ok(writer.log.durable().get());
+    pub(crate) async fn last_id(&self) -> Result<u64, WalError> {
+        let wal = self.clone();
+        if let Some(last) = blocking(move || wal.last_of_kept()).await? {
+            return Ok(last);
         }
-        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reader) = beside.take()
-            && let Ok(last) = last_of(&reader)
-        {
-            *beside = Some(reader);
-            return Ok(last.get());
+        let Some((reader, _)) = self.reader().await? else { return Ok(0) };
+        let wal = self.clone();
+        blocking(move || {
+            let last = last_of(&reader)?;
+            *wal.kept() = Some(reader);
+            Ok(last.get())
+        })
+        .await
+    }
+
+    /// As [`Self::last_id`], by the reader that is kept, if it reads what a new one would.
+    fn last_of_kept(&self) -> Result<Option<u64>, WalError> {
+        let has_writer = self.living()?.is_some();
+        let kept = self.kept().take().filter(|reader| {
+            reader.recovery().is_none() == has_writer && reader.end_of_log().is_none()
+        });
+        let last = kept.as_ref().and_then(|reader| last_of(reader).ok());
+        if last.is_some() {
+            *self.kept() = kept;
         }
-        let Some((reader, living)) = self.reader()? else { return Ok(0) };
-        let last = last_of(&reader)?;
-        if living.is_none() {
-            *beside = Some(reader);
-        }
-        Ok(last.get())
+        Ok(last.map(Lsn::get))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Reader>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,12 @@
 //! touch*: the status (`state.rs`), reading (`iterator.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use inkstone::{Error, Log, Lsn};
+use inkstone::{AnyDirectory, Error, Log, Lsn, Reader, Verdict};
+use slatedb::object_store::PutMode;
 use slatedb::wal::{
     WalError, WalObserver, WalStatus, WalStatusListener, WalWriter, WriterInit, WriterInitResult,
     WriterManifest,
@@ -15,11 +17,12 @@ use slatedb::wal::{
 use slatedb::{RowEntry, VersionedManifest};
 
 use crate::blocking::blocking;
-use crate::error::{check_whole, data, of_io, of_log};
+use crate::error::{data, of_io, of_log};
 use crate::iterator::LogIterator;
-use crate::place::{FOREIGN, check_finished, is_marked, mark, unmark};
+use crate::owner::{Named, OwnerId, Whose};
+use crate::place::remove_log;
 use crate::state::Shared;
-use crate::wals::{DatabaseWal, NewLog};
+use crate::wals::DatabaseWal;
 
 /// What a manifest knows of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +33,6 @@ pub struct Seen {
     pub replay_after: u64,
     /// The id after the last one that the manifest knows to be durable.
     pub next_id: u64,
-    /// The database began as a clone.
-    pub is_clone: bool,
 }
 
 impl Seen {
@@ -40,13 +41,7 @@ impl Seen {
             epoch: manifest.writer_epoch(),
             replay_after: manifest.replay_after_wal_id(),
             next_id: manifest.next_wal_sst_id(),
-            is_clone: !manifest.external_dbs().is_empty(),
         }
-    }
-
-    /// No writer has opened this database before, so no log with rows can be its own.
-    fn is_new(&self) -> bool {
-        self.epoch <= 1 && !self.is_clone
     }
 
     /// The last id that the manifest knows to be durable; 0 if none.
@@ -78,16 +73,34 @@ impl ManifestView for WriterManifest {
 /// The longest pause before the next attempt to lock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The outcome of an attempt to open.
+/// The outcome of an attempt to open. A log is closed when it is dropped.
 enum Found {
-    Open(Arc<Shared>),
-    /// Another process has the log, or a writer of this process that is about to end.
+    /// The log that the object names, and the first id to replay.
+    Ours(Log, u64),
+    /// A new log, which the object shall name.
+    Begun(Log, Named),
+    /// A log that never had a row, for which a new one is to be begun.
+    Empty(Log),
+    /// Another process has the log, or a writer of this process that is about to open or to end.
     Locked(Error),
-    /// A writer of this process with this epoch has the log, and our epoch is not higher: a later
-    /// writer of this database, or a writer of another database.
-    Taken(u64),
-    /// The log is another database's: this one is new and the log has rows, or the marker says so.
-    Foreign,
+    Refused(WalError),
+    /// Another writer has changed what was seen.
+    Changed,
+}
+
+/// Sorts an opening for writing; the log has this id, unless another writer has replaced it.
+fn found(
+    opened: Result<Log, Error>,
+    id: OwnerId,
+    then: impl FnOnce(Log) -> Result<Found, WalError>,
+) -> Result<Found, WalError> {
+    match opened {
+        Err(locked @ Error::Locked { .. }) => Ok(Found::Locked(locked)),
+        Err(Error::NoLog { .. }) => Ok(Found::Changed),
+        Err(error) => Err(of_log(error)),
+        Ok(log) if log.reader().owner() != id => Ok(Found::Changed),
+        Ok(log) => then(log),
+    }
 }
 
 impl DatabaseWal {
@@ -103,159 +116,193 @@ impl DatabaseWal {
         // None waits for ever.
         let until = Instant::now().checked_add(self.tuning().fence_within);
         let mut pause = Duration::from_millis(10);
-        let writer = loop {
-            let (wal, seen) = (self.clone(), manifest.seen());
-            let found = blocking(move || wal.open(seen)).await?;
-            // From here on the writer closes the log when it is dropped.
-            let found = match found {
-                Found::Open(shared) => Ok(Writer { shared }),
-                other => Err(other),
-            };
+        loop {
+            let (wal, seen, named) = (self.clone(), manifest.seen(), self.named().await?);
+            let opened = blocking(move || wal.open(seen, named)).await;
             // A newer epoch may have had the lock before this one got it. An opening that waits for
             // the lock, or is refused, may be fenced too: then it returns `Fenced`.
             manifest.refresh().await?;
-            match found {
-                Ok(writer) => break writer,
-                Err(Found::Locked(error)) if until.is_some_and(|until| Instant::now() >= until) => {
-                    return Err(of_log(error));
+            match opened.unwrap_or_else(Found::Refused) {
+                Found::Ours(log, first) => return self.opened(log, seen.epoch, first),
+                // The log is durable, and has no row yet.
+                Found::Begun(log, name) => {
+                    let mode = named.map_or(PutMode::Create, |_| PutMode::Overwrite);
+                    if self.name(name, mode).await? {
+                        return self.opened(log, seen.epoch, name.first);
+                    }
                 }
-                Err(Found::Taken(epoch)) => return Err(self.is_taken(epoch, seen.epoch)),
-                Err(Found::Foreign) => {
-                    let wal = self.clone();
-                    return Err(blocking(move || wal.mark_foreign()).await);
+                // The lock is held: no other writer of this database gives that log its name now.
+                Found::Empty(log) => {
+                    if self.named().await? == named {
+                        let wal = self.clone();
+                        blocking(move || wal.remove(log)).await?;
+                    }
                 }
-                // The other writer closes when it sees that its manifest is fenced.
-                Err(_) => {}
+                Found::Changed => {}
+                Found::Refused(error) => {
+                    // Another opening may have named the log meanwhile.
+                    if self.named().await? == named {
+                        return Err(error);
+                    }
+                }
+                Found::Locked(error) => {
+                    if until.is_some_and(|until| Instant::now() >= until) {
+                        return Err(of_log(error));
+                    }
+                    // The other writer closes when it sees that its manifest is fenced.
+                    blocking(move || std::thread::sleep(pause)).await;
+                    pause = (2 * pause).min(PAUSE_MAX);
+                }
             }
-            blocking(move || std::thread::sleep(pause)).await;
-            pause = (2 * pause).min(PAUSE_MAX);
-        };
-        let (seen, log) = (manifest.seen(), &writer.shared.log);
-        if seen.known_id() > log.last().get() {
-            return Err(self.is_short(seen.known_id(), log.last().get()));
         }
-        let mut first = seen.replay_after.saturating_add(1);
-        if self.tuning().new_log == NewLog::AcceptLoss {
-            first = first.max(log.first().get());
-        }
-        if log.first().get() > first {
-            return Err(WalError::WalTruncated(first));
-        }
-        let end = log.last().get().saturating_add(1);
-        let replayed = LogIterator::new(self.clone(), first, Some(end), Some(&writer.shared));
-        Ok((writer, replayed))
     }
 
-    /// Opens the log, and takes it from an earlier writer of this process.
-    fn open(&self, seen: Seen) -> Result<Found, WalError> {
-        let (place, tuning) = (&self.wals.place, self.tuning());
-        let directory = place.create(&self.name).map_err(of_io)?;
-        check_finished(&directory)?;
-        let is_marked = is_marked(&directory, FOREIGN)?;
-        if is_marked && seen.known_id() == 0 {
-            return Ok(Found::Foreign);
+    fn opened(&self, log: Log, epoch: u64, first: u64) -> Result<(Writer, LogIterator), WalError> {
+        let tuning = self.tuning();
+        let (has_threads, bytes_max) = (tuning.log.has_own_thread(), tuning.replay_bytes_max);
+        let shared = Arc::new(Shared::new(log, epoch, has_threads, bytes_max));
+        let writer = Writer { shared: Arc::clone(&shared) };
+        if let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? {
+            self.wals.place.living().put(&directory, &shared);
         }
-        let is_foreign = |last: Lsn| seen.is_new() && seen.known_id() == 0 && last > Lsn::ZERO;
-        if let Some(other) = place.living().get(&directory) {
-            if other.is_open() && is_foreign(other.log.last()) {
-                return Ok(Found::Foreign);
-            }
-            if other.is_open() && other.epoch >= seen.epoch {
-                return Ok(Found::Taken(other.epoch));
+        self.begins_anew.store(false, Ordering::Relaxed);
+        Ok((writer, LogIterator::replay(self.clone(), first, &shared)))
+    }
+
+    /// Compares the log with the object, before another writer is disturbed or a byte is written.
+    /// If it is ours, takes it from an earlier writer of this process and opens it.
+    fn open(&self, seen: Seen, named: Option<Named>) -> Result<Found, WalError> {
+        let directory = self.find()?;
+        if let Some(directory) = &directory
+            && let Some(other) = self.wals.place.living().get(directory)
+        {
+            if other.is_open() {
+                if named.map(|named| named.id) != Some(other.owner()) {
+                    return Err(self.is_anothers(other.owner(), named));
+                }
+                if other.epoch >= seen.epoch {
+                    return Err(self.is_taken(other.epoch, seen.epoch));
+                }
             }
             // An error is that of the other writer's log, and that writer gets it. Only its lock
             // matters here.
             let _ = other.close(WalError::Fenced);
         }
-        let options = tuning.log.clone().create(false);
         let known = Lsn::new(seen.known_id());
-        let opened = Log::open_in(directory.clone(), options.clone().expect_durable(known));
-        let has_none = match &opened {
-            Err(Error::NoLog { .. }) => true,
-            // With `expect_durable` a missing log is `Corrupt`, and not `NoLog`.
-            Err(Error::Corrupt(_)) => self.reader().is_ok_and(|found| found.is_none()),
-            _ => false,
-        };
-        let log = match opened {
-            Err(Error::Locked { .. })
-                if seen.is_new() && self.last_id().is_ok_and(|last| is_foreign(Lsn::new(last))) =>
-            {
-                return Ok(Found::Foreign);
-            }
-            _ if has_none => {
-                self.check_new(seen)?;
-                let first = known.next().ok_or_else(|| of_log(Error::UsedUp))?;
-                Log::open_in(directory.clone(), options.create(true).begin_at(first))
-            }
-            opened => opened,
-        };
-        let log = match log {
-            Err(locked @ Error::Locked { .. }) => return Ok(Found::Locked(locked)),
-            opened => opened.map_err(of_log)?,
-        };
-        if is_foreign(log.last()) {
-            return Ok(Found::Foreign);
+        let is_empty = |reader: &Reader| reader.durable() == known && reader.first() > known;
+        let id = self.look()?.map(|(reader, _)| (reader.owner(), !is_empty(&reader)));
+        let begins_anew = self.begins_anew.load(Ordering::Relaxed);
+        match (Whose::of(named, id), directory) {
+            (Whose::Ours(named), Some(directory)) => self.open_ours(directory, seen, named),
+            (Whose::Anothers(id), _) => Err(self.is_anothers(id, named)),
+            (Whose::Lost(named), _) if !begins_anew => Err(self.is_lost(named)),
+            (Whose::Nobodys, _) if !begins_anew && known > Lsn::ZERO => Err(self.has_none(seen)),
+            (_, directory) => match directory.zip(id) {
+                Some((directory, (id, _))) => self.open_empty(directory, id, known),
+                None => self.begin_log(known),
+            },
         }
-        check_whole(&directory, Some(log.recovery()))?;
-        if is_marked {
-            unmark(&directory, FOREIGN)?;
-        }
-        let (has_threads, bytes_max) = (tuning.log.has_own_thread(), tuning.replay_bytes_max);
-        let shared = Arc::new(Shared::new(log, seen.epoch, has_threads, bytes_max));
-        place.living().put(&directory, &shared);
-        Ok(Found::Open(shared))
     }
 
-    /// Whether a new log may begin where there is none.
-    fn check_new(&self, seen: Seen) -> Result<(), WalError> {
-        let (known, new_log) = (seen.known_id(), self.tuning().new_log);
-        if known == 0 || new_log == NewLog::AcceptLoss {
-            return Ok(());
+    fn open_ours(
+        &self,
+        directory: AnyDirectory,
+        seen: Seen,
+        named: Named,
+    ) -> Result<Found, WalError> {
+        let known = Lsn::new(seen.known_id());
+        let options = self.tuning().log.clone().create(false).expect_durable(known);
+        match Log::open_in(directory, options) {
+            // With `expect_durable` a log that ends early is corrupt, although nothing in it is.
+            Err(Error::Corrupt(corruption)) => {
+                match self.look()?.and_then(|(reader, _)| reader.recovery()) {
+                    Some(left) if left.last < known && left.verdict == Verdict::End => {
+                        Err(self.is_short(seen, left.last))
+                    }
+                    Some(_) => Err(of_log(Error::Corrupt(corruption))),
+                    None => Ok(Found::Changed),
+                }
+            }
+            opened => found(opened, named.id, |log| self.check_first(log, seen, named)),
         }
-        let path = self.path();
-        if known > seen.replay_after {
-            return Err(data(format!(
-                "{path}: there is no log here, and the manifest knows of rows up to WAL id {known} \
-                 in one: bring its directory back (is its disk mounted?), close the database where \
-                 it has another WAL, or give those rows up with NewLog::AcceptLoss"
-            )));
-        }
-        if new_log == NewLog::AfterFlush {
-            return Ok(());
+    }
+
+    /// The log is there: `Ours`, unless it lacks rows that the manifest needs.
+    fn check_first(&self, log: Log, seen: Seen, named: Named) -> Result<Found, WalError> {
+        let first = seen.replay_after.saturating_add(1);
+        let log_first = log.first().get();
+        self.check_whole(Some(log.recovery()))?;
+        if log_first <= first || log_first == named.first {
+            return Ok(Found::Ours(log, first.max(log_first)));
         }
         Err(data(format!(
-            "{path}: there is no log here, and the database has had WAL ids up to {known}: bring \
-             its directory back (is its disk mounted?), or begin a new log with \
-             NewLog::AfterFlush if the database comes from another WAL"
+            "{}: the log here begins at WAL id {log_first}, and the manifest needs the rows from \
+             {first} on: the objects are older than the log, which has given back what later \
+             objects have: bring the newer objects back, or an older copy of the log",
+            self.path()
         )))
     }
 
-    fn mark_foreign(&self) -> WalError {
-        let marked = self.wals.place.create(&self.name).map_err(of_io);
-        if let Err(error) = marked.and_then(|directory| mark(&directory, FOREIGN)) {
-            return error;
-        }
+    /// Begins a new log where there is none.
+    fn begin_log(&self, known: Lsn) -> Result<Found, WalError> {
+        let directory = self.wals.place.create(&self.name).map_err(of_io)?;
+        let id = directory.random_bytes().map_err(of_io)?;
+        let first = known.next().ok_or_else(|| of_log(Error::UsedUp))?;
+        let options = self.tuning().log.clone().create(true).begin_at(first).owner(id);
+        let name = Named { id, first: first.get() };
+        found(Log::open_in(directory, options), id, |log| Ok(Found::Begun(log, name)))
+    }
+
+    /// Opens a log that never had a row. A new one will be begun for it: another database may have
+    /// begun this one, and may not have written yet.
+    fn open_empty(
+        &self,
+        directory: AnyDirectory,
+        id: OwnerId,
+        known: Lsn,
+    ) -> Result<Found, WalError> {
+        let options = self.tuning().log.clone().create(false);
+        found(Log::open_in(directory, options), id, |log| {
+            let is_empty = log.last() == known && log.first() > known;
+            Ok(if is_empty { Found::Empty(log) } else { Found::Changed })
+        })
+    }
+
+    /// Removes a log that never had a row.
+    fn remove(&self, log: Log) -> Result<(), WalError> {
+        let (_lock, closed) = log.close_to_lock();
+        closed.map_err(of_log)?;
+        let Some(directory) = self.find()? else { return Ok(()) };
+        remove_log(&directory).map(drop).map_err(of_io)
+    }
+
+    fn has_none(&self, seen: Seen) -> WalError {
+        let (known, after) = (seen.known_id(), seen.replay_after);
         data(format!(
-            "{}: a new database found a log that has had rows, so it is another database's: \
-             delete the directory, give the database the objects that belong to it, or, if \
-             the log is this database's, remove {FOREIGN} there",
-            self.path()
+            "{}: there is no log here and no object {}, and the database has had WAL ids up to \
+             {known}, with the rows up to {after} in the tree: if its rows are in another WAL, \
+             close it there with a flush; then begin a log with DatabaseWal::begin_anew",
+            self.path(),
+            self.object()
         ))
     }
 
     fn is_taken(&self, other: u64, epoch: u64) -> WalError {
         data(format!(
             "{}: a writer of this process with epoch {other} has the log, and the manifest here \
-             has epoch {epoch}, so it is another database's: give each database a root or a path \
-             of its own",
+             has epoch {epoch}: these objects are a copy of that writer's objects; give them a \
+             root of their own, with a copy of the log",
             self.path()
         ))
     }
 
-    fn is_short(&self, known: u64, last: u64) -> WalError {
+    fn is_short(&self, seen: Seen, last: Lsn) -> WalError {
+        let (known, after) = (seen.known_id(), seen.replay_after);
         data(format!(
-            "{}: the manifest knows WAL id {known} to be durable, but the log here ends at {last}: \
-             this is another database's directory or an old copy; bring back the right one",
+            "{}: the log here ends at WAL id {last}, and the manifest knows {known} to be durable: \
+             this is an older copy of the log, or its newest file is missing; bring the newest \
+             copy back, or, if there is none, move this one away and give the rows after WAL id \
+             {after} up with DatabaseWal::begin_anew",
             self.path()
         ))
     }

@@ -5,17 +5,17 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, IoError};
-use inkstone_slatedb::{Living, NewLog, OsPlace, Place, Seen, Tuning, Wals};
+use inkstone_slatedb::{DatabaseWal, Living, OsPlace, Place, Seen, Tuning, Wals};
 use slatedb::config::{
     CloseOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
     GarbageCollectorOptions, Settings,
 };
-use slatedb::object_store::{ObjectStore, memory::InMemory};
+use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, row};
@@ -34,8 +34,21 @@ fn store() -> Arc<dyn ObjectStore> {
 }
 
 async fn open(store: &Arc<dyn ObjectStore>, wals: &Wals) -> Result<Db, slatedb::Error> {
+    open_with(store, wals.of("db")).await
+}
+
+async fn open_with(store: &Arc<dyn ObjectStore>, wal: DatabaseWal) -> Result<Db, slatedb::Error> {
     let builder = Db::builder("db", Arc::clone(store)).with_settings(settings());
-    builder.with_wal_writer(Box::new(wals.of("db"))).build().await
+    builder.with_wal_writer(Box::new(wal)).build().await
+}
+
+/// The error is of the data, and names the path of the log.
+async fn refused(store: &Arc<dyn ObjectStore>, wal: DatabaseWal, root: &Path) -> String {
+    let error = open_with(store, wal).await.map(drop).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+    let said = error.to_string();
+    assert!(said.contains(&format!("{}: ", root.join("db").display())), "{said}");
+    said
 }
 
 async fn put(db: &Db, key: &str) -> Result<(), slatedb::Error> {
@@ -58,7 +71,7 @@ async fn keys(db: &Db) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_is_durable_without_a_flush_and_without_a_timer() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path());
+    let wals = Wals::at(directory.path(), store.clone());
     let db = open(&store, &wals).await.unwrap();
     for number in 0..200 {
         put(&db, &format!("{number:03}")).await.unwrap();
@@ -73,10 +86,10 @@ async fn a_put_is_durable_without_a_flush_and_without_a_timer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_database_fences_the_first_and_has_its_rows() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let first = open(&store, &Wals::at(directory.path())).await.unwrap();
+    let first = open(&store, &Wals::at(directory.path(), store.clone())).await.unwrap();
     put(&first, "a").await.unwrap();
     // By another name of the same directory.
-    let second = open(&store, &Wals::at(directory.path().join("."))).await.unwrap();
+    let second = open(&store, &Wals::at(directory.path().join("."), store.clone())).await.unwrap();
     let late = put(&first, "late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Closed(CloseReason::Fenced), "{late}");
     put(&second, "b").await.unwrap();
@@ -98,21 +111,27 @@ impl Place for Elsewhere {
         self.0.create(name)
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path(name)
+    }
+
     fn living(&self) -> &Living {
         &self.1
     }
 }
 
-fn elsewhere(root: &Path, tuning: Tuning) -> Wals {
-    Wals::in_place(Arc::new(Elsewhere(OsPlace::new(root), Living::default())), tuning)
+fn elsewhere(root: &Path, store: &Arc<dyn ObjectStore>, tuning: Tuning) -> Wals {
+    let place = Elsewhere(OsPlace::new(root), Living::default());
+    Wals::in_place(Arc::new(place), Arc::clone(store), tuning)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_writer_of_another_process_goes_when_it_sees_its_manifest() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let first = open(&store, &Wals::at(directory.path())).await.unwrap();
+    let first = open(&store, &Wals::at(directory.path(), store.clone())).await.unwrap();
     put(&first, "a").await.unwrap();
-    let second = open(&store, &elsewhere(directory.path(), Tuning::default())).await.unwrap();
+    let second =
+        open(&store, &elsewhere(directory.path(), &store, Tuning::default())).await.unwrap();
     let late = put(&first, "late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Closed(CloseReason::Fenced), "{late}");
     put(&second, "b").await.unwrap();
@@ -123,19 +142,22 @@ async fn an_idle_writer_of_another_process_goes_when_it_sees_its_manifest() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_that_open_at_once_one_goes_on() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path());
+    let wals = Wals::at(directory.path(), store.clone());
     for round in 0..20 {
-        one_goes_on(&store, &wals, &format!("{round:02}")).await;
-        // The same where there is no log yet.
-        one_goes_on(&self::store(), &Wals::at(directory.path().join(round.to_string())), "a").await;
+        one_goes_on(&store, [&wals, &wals], &format!("{round:02}")).await;
+        // The same where there is no log yet, and there in two processes, which wait for the lock.
+        let (new, root) = (self::store(), directory.path().join(round.to_string()));
+        let here = Wals::at(&root, new.clone());
+        let there = elsewhere(&root, &new, Tuning::default());
+        one_goes_on(&new, [&here, if round < 2 { &there } else { &here }], "a").await;
     }
     let db = open(&store, &wals).await.unwrap();
     assert_eq!(keys(&db).await.len(), 20);
     close(&db).await;
 }
 
-async fn one_goes_on(store: &Arc<dyn ObjectStore>, wals: &Wals, key: &str) {
-    let both = tokio::join!(open(store, wals), open(store, wals));
+async fn one_goes_on(store: &Arc<dyn ObjectStore>, wals: [&Wals; 2], key: &str) {
+    let both = tokio::join!(open(store, wals[0]), open(store, wals[1]));
     let mut put_by = 0;
     for opened in [both.0, both.1] {
         let outcome = match opened {
@@ -154,12 +176,12 @@ async fn one_goes_on(store: &Arc<dyn ObjectStore>, wals: &Wals, key: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_earlier_writer_that_comes_late_leaves_the_later_one_alone() {
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
     // It waits for ever.
     let tuning = Tuning { fence_within: Duration::MAX, ..Tuning::default() };
-    let wal = Wals::tuned(directory.path(), tuning).of("db");
-    let seen = |epoch| Seen { epoch, replay_after: 0, next_id: 1, is_clone: false };
-    let elsewhere = elsewhere(directory.path(), Tuning::default()).of("db");
+    let wal = Wals::tuned(directory.path(), store.clone(), tuning).of("db");
+    let seen = |epoch| Seen { epoch, replay_after: 0, next_id: 1 };
+    let elsewhere = elsewhere(directory.path(), &store, Tuning::default()).of("db");
     let come_late = async || {
         for (earlier, epoch) in [(&wal, 1), (&wal, 2), (&elsewhere, 1), (&elsewhere, 2)] {
             let begun = earlier.begin(&mut Fenced(seen(epoch))).await;
@@ -177,39 +199,30 @@ async fn an_earlier_writer_that_comes_late_leaves_the_later_one_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_database_by_mistake_on_a_log_in_use_harms_nobody() {
+async fn two_buckets_with_one_root_harm_nobody() {
     let directory = tempfile::tempdir().unwrap();
-    let (mine, new) = (store(), store());
-    let wals = Wals::at(directory.path());
+    let root = directory.path();
+    let (mine, other) = (store(), store());
+    let wals = Wals::at(root, mine.clone());
     let db = open(&mine, &wals).await.unwrap();
     put(&db, "a").await.unwrap();
-    // In this process, in another one, and again.
-    let short = || Tuning { fence_within: Duration::ZERO, ..Tuning::default() };
-    for wrong in [&wals, &elsewhere(directory.path(), short()), &wals] {
-        let error = open(&new, wrong).await.map(drop).expect_err("refused");
-        assert!(error.to_string().contains("another database's"), "{error}");
+    // The other one comes again and again, so its epoch is higher; in this process, in another.
+    let wrong = [Wals::at(root, other.clone()), elsewhere(root, &other, Tuning::default())];
+    for wrong in [&wrong[0], &wrong[1], &wrong[0], &wrong[0].clone()] {
+        let said = refused(&other, wrong.of("db").begin_anew(), root).await;
+        assert!(said.contains("another database's"), "{said}");
+        collect(&other, wrong).await;
+        put(&db, "b").await.unwrap();
     }
-    put(&db, "b").await.unwrap();
-    // From now on the manifest knows the log.
-    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
     close(&db).await;
+    for wrong in &wrong {
+        let said = refused(&other, wrong.of("db"), root).await;
+        assert!(said.contains("another database's"), "{said}");
+        collect(&other, wrong).await;
+    }
     let db = open(&mine, &wals).await.unwrap();
     assert_eq!(keys(&db).await, ["a", "b"]);
     close(&db).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_database_does_not_get_the_rows_of_a_log_for_which_it_waited() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mine, new) = (store(), store());
-    let db = open(&mine, &Wals::at(directory.path())).await.unwrap();
-    put(&db, "a").await.unwrap();
-    let tuning = Tuning { fence_within: Duration::ZERO, ..Tuning::default() };
-    let elsewhere = elsewhere(directory.path(), tuning);
-    open(&new, &elsewhere).await.map(drop).expect_err("in use");
-    close(&db).await;
-    let error = open(&new, &elsewhere).await.map(drop).expect_err("refused");
-    assert!(error.to_string().contains("another database's"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,7 +230,7 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let log = inkstone::Options::new().record_bytes_max(1 << 16).segment_bytes(1 << 20);
     let tuning = Tuning { log: log.disk_budget_bytes(3 << 20), ..Tuning::default() };
-    let wals = Wals::tuned(directory.path(), tuning);
+    let wals = Wals::tuned(directory.path(), store.clone(), tuning);
     let (mut put, mut fulls) = (0, 0);
     let mut db = open(&store, &wals).await.unwrap();
     while fulls < 3 {
@@ -258,46 +271,80 @@ async fn collect(store: &Arc<dyn ObjectStore>, wals: &Wals) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_an_old_and_a_foreign_directory_are_refused() {
+async fn a_lost_log_is_an_error_before_the_first_memtable_too() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let (main, old) = (directory.path().join("main"), directory.path().join("old"));
-    let db = open(&store, &Wals::at(&main)).await.unwrap();
-    put(&db, "a").await.unwrap();
-    close(&db).await;
-    copy(&main.join("db"), &old.join("db"));
-    let db = open(&store, &Wals::at(&main)).await.unwrap();
-    put(&db, "b").await.unwrap();
-    // The manifest learns what is durable.
+    let main = directory.path().join("main");
+    let wals = Wals::at(&main, store.clone());
+    let db = open(&store, &wals).await.unwrap();
+    for number in 0..30 {
+        put(&db, &format!("{number:02}")).await.unwrap();
+    }
+    std::mem::forget(db);
+    // Its disk is not mounted.
+    let lost = directory.path().join("lost");
+    let wal = Wals::at(&lost, store.clone()).of("db");
+    let said = refused(&store, wal.clone(), &lost).await;
+    assert!(said.contains("object db/inkstone.owner") && said.contains("mount"), "{said}");
+    assert!(!lost.exists(), "nothing is made on what is below the mount");
+    let db = open(&store, &wals).await.unwrap();
+    assert_eq!(keys(&db).await.len(), 30);
     db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
-    put(&db, "c").await.unwrap();
+    put(&db, "30").await.unwrap();
     db.create_checkpoint(slatedb::config::CheckpointScope::Durable, &Default::default())
         .await
         .unwrap();
     close(&db).await;
+    // Given up on purpose, once, and ids follow the lost ones.
+    let wal = wal.begin_anew();
+    let db = open_with(&store, wal.clone()).await.unwrap();
+    assert_eq!(keys(&db).await.len(), 30);
+    put(&db, "31").await.unwrap();
+    close(&db).await;
+    let db = open_with(&store, wal.clone()).await.unwrap();
+    assert_eq!(keys(&db).await.last().unwrap(), "31");
+    close(&db).await;
+    // The call does not stay, and the old log does not come back.
+    std::fs::remove_dir_all(&lost).unwrap();
+    refused(&store, wal, &lost).await;
+    let said = refused(&store, wals.of("db"), &main).await;
+    assert!(said.contains("another database's"), "{said}");
+}
 
-    // An older copy is refused even if a loss is accepted: the user may move it away.
-    let accepting = || Tuning { new_log: NewLog::AcceptLoss, ..Tuning::default() };
-    let wrong = [Wals::at(&old), Wals::tuned(&old, accepting())];
-    for wrong in [&wrong[0], &wrong[1], &Wals::at(directory.path().join("lost"))] {
-        let error = open(&store, wrong).await.map(drop).expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_copies_are_told_from_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = Arc::new(InMemory::new());
+    let store: Arc<dyn ObjectStore> = memory.clone();
+    let (main, old) = (directory.path().join("main"), directory.path().join("old"));
+    let wals = Wals::at(&main, store.clone());
+    let db = open(&store, &wals).await.unwrap();
+    put(&db, "a").await.unwrap();
+    close(&db).await;
+    copy(&main.join("db"), &old.join("db"));
+    let older: Arc<dyn ObjectStore> = Arc::new(memory.fork());
+    let db = open(&store, &wals).await.unwrap();
+    for key in ["b", "c"] {
+        put(&db, key).await.unwrap();
+        // The manifest learns what is durable, and the log gives it back.
+        db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+        collect(&store, &wals).await;
     }
-    // A new database does not become the log's owner by a second attempt.
-    let new = self::store();
-    for _ in 0..3 {
-        let error = open(&new, &Wals::at(&main)).await.map(drop).expect_err("refused");
-        assert!(error.to_string().contains("another database's"), "{error}");
-    }
+    put(&db, "d").await.unwrap();
+    close(&db).await;
 
-    let right = open(&store, &Wals::at(&main)).await.unwrap();
-    assert_eq!(keys(&right).await, ["a", "b", "c"]);
-    close(&right).await;
-    // Accepting the loss works, and ids follow the lost ones.
-    let lost = Wals::tuned(directory.path().join("lost"), accepting());
-    let accepted = open(&store, &lost).await.unwrap();
-    assert_eq!(keys(&accepted).await, ["a", "b"]);
-    put(&accepted, "d").await.unwrap();
-    close(&accepted).await;
+    let said = refused(&store, Wals::at(&old, store.clone()).of("db"), &old).await;
+    assert!(said.contains("older copy") && !said.contains("salvage"), "{said}");
+    // Also if a loss is accepted: the user may move it away.
+    refused(&store, Wals::at(&old, store.clone()).of("db").begin_anew(), &old).await;
+    let said = refused(&older, Wals::at(&main, older.clone()).of("db"), &main).await;
+    assert!(said.contains("the objects are older than the log"), "{said}");
+    // Objects and log of one time belong together.
+    let db = open(&older, &Wals::at(&old, older.clone())).await.unwrap();
+    assert_eq!(keys(&db).await, ["a"]);
+    close(&db).await;
+    let db = open(&store, &wals).await.unwrap();
+    assert_eq!(keys(&db).await, ["a", "b", "c", "d"]);
+    close(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -311,14 +358,30 @@ async fn a_database_moves_to_this_log_and_back() {
     let db = own().await.unwrap();
     put(&db, "a").await.unwrap();
     db.close().await.unwrap();
-    // Without `NewLog` it looks like a lost log.
-    let error = open(&store, &Wals::at(directory.path())).await.map(drop).expect_err("refused");
-    assert!(error.to_string().contains("NewLog::AfterFlush"), "{error}");
-    let tuned = |new_log| Wals::tuned(directory.path(), Tuning { new_log, ..Tuning::default() });
-    let db = open(&store, &tuned(NewLog::AfterFlush)).await.unwrap();
+    // Not to the log of another database, which loses nothing.
+    let (other, foreign) = (self::store(), directory.path().join("foreign"));
+    let others = Wals::at(&foreign, other.clone());
+    let db = open(&other, &others).await.unwrap();
+    put(&db, "other").await.unwrap();
+    close(&db).await;
+    let wrong = Wals::at(&foreign, store.clone());
+    for wal in [wrong.of("db"), wrong.of("db").begin_anew()] {
+        let said = refused(&store, wal, &foreign).await;
+        assert!(said.contains("another database's"), "{said}");
+    }
+    collect(&store, &wrong).await;
+    let db = open(&other, &others).await.unwrap();
+    assert_eq!(keys(&db).await, ["other"]);
+    close(&db).await;
+
+    // Without the call it looks like a lost log.
+    let wals = Wals::at(directory.path(), store.clone());
+    let said = refused(&store, wals.of("db"), directory.path()).await;
+    assert!(said.contains("DatabaseWal::begin_anew"), "{said}");
+    let db = open_with(&store, wals.of("db").begin_anew()).await.unwrap();
     put(&db, "b").await.unwrap();
     close(&db).await;
-    let db = open(&store, &tuned(NewLog::Never)).await.unwrap();
+    let db = open(&store, &wals).await.unwrap();
     assert_eq!(keys(&db).await, ["a", "b"]);
     db.close().await.unwrap();
     let db = own().await.unwrap();
@@ -328,14 +391,14 @@ async fn a_database_moves_to_this_log_and_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_look_at_another_processs_log_shows_all_of_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let wal = Wals::at(directory.path()).of("db");
-    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let wal = Wals::at(directory.path(), store.clone()).of("db");
+    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
     let (mut writer, _) = wal.begin(&mut Manifest(seen)).await.unwrap();
     for id in 1..4 {
         writer.append(&[row(1, id, 9)]).await.unwrap();
         support::parts(writer.flush().await.unwrap()).1.await.unwrap();
-        let elsewhere = elsewhere(directory.path(), Tuning::default());
+        let elsewhere = elsewhere(directory.path(), &store, Tuning::default());
         assert_eq!(elsewhere.of("db").last_wal_file_id(0).await.unwrap(), id);
         assert!(!elsewhere.is_empty(&"db".into(), 0, id).await.unwrap());
     }
@@ -343,13 +406,16 @@ async fn the_first_look_at_another_processs_log_shows_all_of_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let path = directory.path().join("db");
-    let of_slatedb = inkstone::Options::new().kind(inkstone::LogKind::SLATEDB);
-    let log = inkstone::Log::open(&path, of_slatedb).unwrap();
+    let options = inkstone::Options::new().kind(inkstone::LogKind::SLATEDB).owner([0x11; 16]);
+    let log = inkstone::Log::open(&path, options).unwrap();
     log.append_durable(b"no batch").unwrap();
     log.close().unwrap();
-    let mut read = Wals::at(directory.path()).of("db").iterator((1..2).into()).await.unwrap();
+    let object = format!("{} 1", "11".repeat(16));
+    store.put(&"db/inkstone.owner".into(), object.into()).await.unwrap();
+    let wal = Wals::at(directory.path(), store.clone()).of("db");
+    let mut read = wal.iterator((1..2).into()).await.unwrap();
     let error = read.next().await.map(drop).expect_err("no batch");
     let said = error.to_string();
     assert!(matches!(error, WalError::DataError(_)), "{said}");
@@ -360,16 +426,17 @@ async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
 /// the log behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let (broken, path) = (directory.path().join("broken"), directory.path().join("db"));
-    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
-    let (mut writer, _) =
-        Wals::at(directory.path()).of("broken").begin(&mut Manifest(seen)).await.unwrap();
+    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
+    let wals = Wals::at(directory.path(), store.clone());
+    let (mut writer, _) = wals.of("db").begin(&mut Manifest(seen)).await.unwrap();
     for id in 1..=9 {
         writer.append(&[row(1, id, 200)]).await.unwrap();
         support::parts(writer.flush().await.unwrap()).1.await.unwrap();
     }
     drop(writer);
+    std::fs::rename(&path, &broken).unwrap();
     let report = inkstone::inspect::verify(&broken).unwrap();
     let file = &report.segments[0].path;
     let entries = inkstone::inspect::dump(&broken, 0).unwrap().map(Result::unwrap);
@@ -383,7 +450,7 @@ async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
     bytes[at + 60] ^= 1;
     std::fs::write(file, bytes).unwrap();
     inkstone::inspect::salvage(&broken, &path, &inkstone::Options::new()).unwrap();
-    let wal = Wals::at(directory.path()).of("db");
+    let wal = wals.of("db");
     let refused = [
         wal.begin(&mut Manifest(Seen { epoch: 2, next_id: 10, ..seen })).await.map(drop),
         wal.last_wal_file_id(0).await.map(drop),
@@ -395,11 +462,12 @@ async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
         assert!(matches!(error, WalError::DataError(_)), "{said}");
         assert!(said.contains("ids up to 5 are lost") && said.contains("--before 6"), "{said}");
     }
-    let log = inkstone::Log::open(&path, inkstone::Options::new()).unwrap();
+    let options = inkstone::Options::new().kind(inkstone::LogKind::SLATEDB);
+    let log = inkstone::Log::open(&path, options).unwrap();
     log.truncate_before(inkstone::Lsn::new(6)).unwrap();
     log.close().unwrap();
     assert_eq!(wal.last_wal_file_id(0).await.unwrap(), 9);
-    let next = Seen { epoch: 2, replay_after: 5, next_id: 10, is_clone: false };
+    let next = Seen { epoch: 2, replay_after: 5, next_id: 10 };
     wal.begin(&mut Manifest(next)).await.unwrap();
 }
 
@@ -414,7 +482,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path());
+    let wals = Wals::at(directory.path(), store.clone());
     let mut followed = wals.of("db").iterator((1..).into()).await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -442,7 +510,7 @@ async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_living_log_is_not_deleted_and_a_deleted_one_is_gone() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path());
+    let wals = Wals::at(directory.path(), store.clone());
     let db = open(&store, &wals).await.unwrap();
     put(&db, "a").await.unwrap();
     let path = "db".into();
@@ -452,7 +520,8 @@ async fn a_living_log_is_not_deleted_and_a_deleted_one_is_gone() {
     assert!(!dry.is_empty());
     assert_eq!(wals.delete_wal(&path, false).await.unwrap(), dry);
     assert!(wals.delete_wal(&path, false).await.unwrap().is_empty());
-    let fresh = open(&self::store(), &wals).await.unwrap();
+    let new = self::store();
+    let fresh = open(&new, &Wals::at(directory.path(), new.clone())).await.unwrap();
     assert!(keys(&fresh).await.is_empty());
     close(&fresh).await;
 }

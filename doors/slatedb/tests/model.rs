@@ -1,12 +1,15 @@
 //! The traits against a model, on a simulated disk: appends, flushes, fences by a second writer,
-//! manifests that move, collection, clones, deletions. The power is cut within and after every
-//! call, and each history continues from the recovered state.
+//! manifests that move, collection, clones, deletions, another database that tries to have the log.
+//! The power is cut within and after every call, also between the log and its object, and each
+//! history continues from the recovered state.
 //!
 //! `INKSTONE_SLATE_STATES=500000 cargo test -p inkstone-slatedb --test model` tests that many
 //! states.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "model/pairings.rs"]
+mod pairings;
 mod support;
 
 use std::sync::{Arc, Mutex};
@@ -15,10 +18,10 @@ use std::time::Duration;
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Seen, Wals, Writer};
 use slatedb::RowEntry;
-use slatedb::object_store::path::Path;
+use slatedb::object_store::{memory::InMemory, path::Path};
 use slatedb::wal::{WalAdmin, WalError, WalEvent, WalFileRange, WalGc, WalReader, WalWriter};
 use std::ops::Bound;
-use support::{Manifest, batches, drain, now, parts, process, read, row};
+use support::{Manifest, Objects, SimPlace, batches, drain, now, parts, process, read, row, small};
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -29,6 +32,8 @@ struct Tally {
     clones: u64,
     deletions: u64,
     cut_clones: u64,
+    cut_beginnings: u64,
+    others: u64,
     lost_batches: u64,
 }
 
@@ -52,7 +57,7 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let seen = Seen { epoch: 0, replay_after: 0, next_id: 1, is_clone: false };
+        let seen = Seen { epoch: 0, replay_after: 0, next_id: 1 };
         Self {
             batches: Vec::new(),
             told: 0,
@@ -76,11 +81,15 @@ impl Model {
 struct World<'a> {
     rng: fastrand::Rng,
     tally: &'a mut Tally,
+    /// The objects of another database, which has the same root and name.
+    other: InMemory,
 }
 
 /// A process with a writer.
 struct Living {
     disk: SimDisk,
+    objects: Arc<Objects>,
+    place: Arc<SimPlace>,
     wals: Wals,
     wal: DatabaseWal,
     writer: Writer,
@@ -90,17 +99,18 @@ struct Living {
 
 impl Living {
     /// Opens on this disk, and compares the replayed rows with the allowed ones.
-    fn begin(disk: &SimDisk, model: &Model, tally: &mut Tally) -> Result<Self, String> {
-        let wals = process(disk);
-        Self::begin_in(disk, wals, model.clone(), tally)
+    fn begin(objects: &Arc<Objects>, model: &Model, tally: &mut Tally) -> Result<Self, String> {
+        Self::begin_in(SimPlace::new(&objects.disk), objects, model.clone(), tally)
     }
 
     fn begin_in(
-        disk: &SimDisk,
-        wals: Wals,
+        place: Arc<SimPlace>,
+        objects: &Arc<Objects>,
         mut model: Model,
         tally: &mut Tally,
     ) -> Result<Self, String> {
+        let (disk, objects) = (objects.disk.clone(), Arc::clone(objects));
+        let wals = Wals::in_place(place.clone(), objects.clone(), small());
         let wal = wals.of("main");
         model.seen.epoch += 1;
         let (writer, mut replayed) = now(wal.begin(&mut Manifest(model.seen)))
@@ -135,7 +145,7 @@ impl Living {
             }
         };
         writer.observer().subscribe(Arc::new(hear)).unwrap();
-        Ok(Self { disk: disk.clone(), wals, wal, writer, told, model })
+        Ok(Self { disk, objects, place, wals, wal, writer, told, model })
     }
 
     fn note_told(&mut self) {
@@ -145,16 +155,37 @@ impl Living {
 
 impl World<'_> {
     fn history(&mut self, disk: &SimDisk, calls: usize) -> Result<(), String> {
-        disk.record_epochs();
-        let living = Living::begin(disk, &Model::new(), self.tally)?;
+        if self.rng.bool() {
+            // The other database has begun a log, and has not written.
+            let objects = Objects::beside(disk, self.other.fork());
+            Living::begin(&objects, &Model::new(), self.tally)?;
+            self.other = objects.stored.fork();
+        }
+        let living = self.begin_first(&Objects::beside(disk, InMemory::new()), 0)?;
         self.go_on(living, calls, 0)
     }
 
+    /// The first opening, which is cut everywhere, and some of those after a cut are, too.
+    fn begin_first(&mut self, objects: &Arc<Objects>, depth: u32) -> Result<Living, String> {
+        objects.disk.record_epochs();
+        let living = Living::begin(objects, &Model::new(), self.tally)?;
+        for (cut, stored) in objects.take_cuts() {
+            if self.rng.u32(..1 << (4 * depth)) == 0 {
+                let found = cut.sample(self.rng.u64(..));
+                self.tally.states += 1;
+                self.tally.cut_beginnings += 1;
+                self.begin_first(&Objects::beside(&found, stored), depth + 1)
+                    .map_err(|why| format!("cut within the first opening: {why}"))?;
+            }
+        }
+        Ok(living)
+    }
+
     fn go_on(&mut self, mut living: Living, calls: usize, depth: u32) -> Result<(), String> {
-        living.disk.take_epochs();
+        living.objects.take_cuts();
         for _ in 0..calls {
             let before = living.model.clone();
-            let disk = living.disk.clone();
+            let (disk, objects) = (living.disk.clone(), living.objects.clone());
             let op = self.rng.u8(0..32);
             living = self.call(living, op).map_err(|why| format!("call {op}: {why}"))?;
             living.note_told();
@@ -165,12 +196,12 @@ impl World<'_> {
             within.first = before.first;
             within.has_remains |= before.has_remains || before.clone.is_some();
             within.clone = before.clone;
-            for cut in disk.take_epochs() {
-                self.cut(&cut, &within, &living.model, depth)
+            for (cut, stored) in objects.take_cuts() {
+                self.cut(&cut, stored, &within, &living.model, depth)
                     .map_err(|why| format!("cut within call {op}: {why}"))?;
             }
             let model = living.model.clone();
-            self.cut(&disk.power_cut(), &model, &model, depth)
+            self.cut(&disk.power_cut(), objects.stored.fork(), &model, &model, depth)
                 .map_err(|why| format!("cut after call {op}: {why}"))?;
         }
         now(living.writer.close()).map_err(|error| format!("does not close: {error}"))
@@ -181,6 +212,7 @@ impl World<'_> {
     fn cut(
         &mut self,
         cut: &PowerCut,
+        stored: InMemory,
         model: &Model,
         later: &Model,
         depth: u32,
@@ -188,13 +220,14 @@ impl World<'_> {
         let found = cut.sample(self.rng.u64(..));
         found.change_options(|options| options.rates = FaultRates::default());
         self.tally.states += 1;
+        let objects = Objects::beside(&found, stored);
         // A clone that was being made is made again; one that was there has its rows.
         if let Some((after, expected)) = &later.clone {
-            let wals = process(&found);
+            let wals = process(&found, &objects);
             if model.clone.is_none() {
                 self.tally.cut_clones += 1;
                 let last = after + expected.len() as u64;
-                let again = || wals.of("main").clone_range(*after, last, &wals.of("clone"));
+                let again = || now(wals.of("main").clone_range(*after, last, &wals.of("clone")));
                 let mut made = again();
                 if let (Err(WalError::DataError(_)), true) = (&made, model.has_remains) {
                     now(wals.delete_wal(&Path::from("clone"), false)).unwrap();
@@ -204,7 +237,7 @@ impl World<'_> {
             }
             check_clone(&wals, *after, expected)?;
         }
-        let mut living = Living::begin(&found, model, self.tally)?;
+        let mut living = Living::begin(&objects, model, self.tally)?;
         if depth < 2 && self.rng.u64(..8 << (3 * depth)) == 0 {
             self.tally.deeper += 1;
             found.record_epochs();
@@ -275,9 +308,9 @@ impl World<'_> {
             25..27 => {
                 // Another writer comes; the old one is fenced, and has lost nothing.
                 self.tally.fences += 1;
-                let Living { disk, wals, writer: mut old, told, mut model, .. } = living;
+                let Living { place, objects, writer: mut old, told, mut model, .. } = living;
                 model.told = model.told.max(told.lock().unwrap().0);
-                living = Living::begin_in(&disk, wals, model, self.tally)?;
+                living = Living::begin_in(place, &objects, model, self.tally)?;
                 if living.model.last() != living.model.told {
                     return Err("the new writer has what is not durable".into());
                 }
@@ -292,7 +325,7 @@ impl World<'_> {
             }
             27 => {
                 // One in another process has to wait for the lock.
-                let other = process(&living.disk).of("main");
+                let other = process(&living.disk, &living.objects).of("main");
                 let seen = Seen { epoch: living.model.seen.epoch + 1, ..living.model.seen };
                 match now(other.begin(&mut Manifest(seen))) {
                     Err(WalError::Unavailable(why))
@@ -300,7 +333,8 @@ impl World<'_> {
                     answer => return Err(format!("two writers: {:?}", answer.err())),
                 }
             }
-            28..30 => {
+            28 => self.check_other(&living)?,
+            29..31 => {
                 let Seen { replay_after, next_id, .. } = living.model.seen;
                 let last = (next_id - 1).max(replay_after);
                 if living.model.clone.is_some() {
@@ -310,9 +344,9 @@ impl World<'_> {
                 let clone = living.wals.of("clone");
                 // A crash may have left one that was being deleted.
                 now(living.wals.delete_wal(&Path::from("clone"), false)).map_err(text)?;
-                living.wal.clone_range(replay_after, last, &clone).map_err(text)?;
+                now(living.wal.clone_range(replay_after, last, &clone)).map_err(text)?;
                 // Asked for twice, it is made once.
-                living.wal.clone_range(replay_after, last, &clone).map_err(text)?;
+                now(living.wal.clone_range(replay_after, last, &clone)).map_err(text)?;
                 let batches = living.model.batches[replay_after as usize..last as usize].to_vec();
                 living.model.clone = Some((replay_after, batches));
                 living.model.has_remains = false;
@@ -333,6 +367,38 @@ impl World<'_> {
             }
         }
         Ok(living)
+    }
+}
+
+impl World<'_> {
+    /// Another database does not get the log, sees no row of it, and takes none away, in the
+    /// writer's process and in another one.
+    fn check_other(&mut self, living: &Living) -> Result<(), String> {
+        self.tally.others += 1;
+        let objects = Objects::beside(&living.disk, self.other.fork());
+        for place in [Arc::clone(&living.place), SimPlace::new(&living.disk)] {
+            let wals = Wals::in_place(place, objects.clone(), small());
+            let wal = wals.of("main");
+            let wal = if self.rng.bool() { wal.begin_anew() } else { wal };
+            let seen = Seen { epoch: self.rng.u64(..100), replay_after: 0, next_id: 1 };
+            if let Ok((_, mut rows)) = now(wal.begin(&mut Manifest(seen))) {
+                return Err(format!("another database begins, with {:?}", drain(&mut rows)));
+            }
+            match read(&wal, 1, u64::MAX) {
+                Ok(rows) => return Err(format!("another database reads {rows:?}")),
+                Err(WalError::WalTruncated(1) | WalError::DataError(_)) => {}
+                Err(error) => return Err(format!("another database reads: {error}")),
+            }
+            if now(wal.clone_range(0, 1, &wals.of("stolen"))).is_ok() {
+                return Err("another database clones a row".into());
+            }
+            if now(wals.delete_wal(&Path::from("main"), false)).is_ok() {
+                return Err("another database deletes the log".into());
+            }
+            let all = WalFileRange(Bound::Included(u64::MAX), Bound::Unbounded);
+            let _ = now(wal.collect(vec![all], Duration::ZERO, false));
+        }
+        check_left(living)
     }
 }
 
@@ -361,7 +427,7 @@ fn check_left(living: &Living) -> Result<(), String> {
 /// A clone begins as a database of its own, and has exactly its rows.
 fn check_clone(wals: &Wals, after: u64, expected: &[Vec<RowEntry>]) -> Result<(), String> {
     let end = after + expected.len() as u64 + 1;
-    let seen = Seen { epoch: 1, replay_after: after, next_id: end, is_clone: true };
+    let seen = Seen { epoch: 1, replay_after: after, next_id: end };
     let (mut writer, mut replayed) = now(wals.of("clone").begin(&mut Manifest(seen)))
         .map_err(|error| format!("the clone does not begin: {error}"))?;
     let rows = drain(&mut replayed).map_err(|error| format!("the clone: {error}"))?;
@@ -378,7 +444,8 @@ fn every_crash_leaves_what_was_told() {
     let mut seed = std::env::var("INKSTONE_SLATE_SEED").map_or(0, |n| n.parse().unwrap());
     while tally.states < wanted {
         let disk = SimDisk::new(seed, DiskOptions::default());
-        let mut world = World { rng: fastrand::Rng::with_seed(seed), tally: &mut tally };
+        let (rng, other) = (fastrand::Rng::with_seed(seed), InMemory::new());
+        let mut world = World { rng, tally: &mut tally, other };
         if let Err(why) = world.history(&disk, 60) {
             panic!("seed {seed}: {why}\n{tally:?}");
         }
@@ -392,6 +459,8 @@ fn every_crash_leaves_what_was_told() {
             && tally.clones > 5
             && tally.deletions > 2
             && tally.cut_clones > 5
+            && tally.cut_beginnings > 20
+            && tally.others > 20
             && tally.lost_batches > 20,
         "{tally:?}"
     );
@@ -405,7 +474,8 @@ fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
     let options = DiskOptions { after_effect: Some(after), ..DiskOptions::default() };
     let (disk, mut rng) = (SimDisk::new(seed, options), fastrand::Rng::with_seed(seed));
     let model = Model::new();
-    let mut living = Living::begin(&disk, &model, &mut Tally::default())?;
+    let objects = Objects::beside(&disk, InMemory::new());
+    let mut living = Living::begin(&objects, &model, &mut Tally::default())?;
     let ends = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&ends);
     let count = move |event| *counted.lock().unwrap() += u32::from(is_end(&event));
@@ -485,7 +555,7 @@ fn fail(seed: u64, failed: &mut u32) -> Result<(), String> {
     let crashed = disk.crash(seed);
     for disk in [disk, crashed] {
         disk.change_options(|options| options.rates = FaultRates::default());
-        let wal = process(&disk).of("main");
+        let wal = process(&disk, &objects).of("main");
         let begin = || now(wal.begin(&mut Manifest(Seen { epoch: 2, ..model.seen })));
         // A failed sync may be reported to the next caller that syncs the file.
         let (_writer, mut replayed) = begin()

@@ -12,20 +12,21 @@ use inkstone_slatedb::{DatabaseWal, Seen, Tuning, Wals, Writer};
 use slatedb::object_store::memory::InMemory;
 use slatedb::wal::{WalError, WalWriter};
 use slatedb::{Db, ErrorKind};
-use support::{Manifest, now, process, read, row};
+use support::{Manifest, SimPlace, now, read, row, small};
 
-const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1, is_clone: false };
+const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
 
-fn begun() -> (DatabaseWal, Writer) {
+fn begun(tuning: Tuning) -> (DatabaseWal, Writer) {
     let disk = SimDisk::new(1, DiskOptions::default());
-    let wal = process(&disk).of("db");
+    let wals = Wals::in_place(SimPlace::new(&disk), Arc::new(InMemory::new()), tuning);
+    let wal = wals.of("db");
     let (writer, _) = now(wal.begin(&mut Manifest(NEW))).unwrap();
     (wal, writer)
 }
 
 #[test]
 fn a_bounded_range_beyond_the_end_is_truncated() {
-    let (wal, mut writer) = begun();
+    let (wal, mut writer) = begun(small());
     now(writer.append(&[row(1, 1, 9)])).unwrap();
     now(now(writer.flush()).unwrap().completion).unwrap();
     assert_eq!(read(&wal, 1, 2).unwrap().len(), 1);
@@ -34,7 +35,7 @@ fn a_bounded_range_beyond_the_end_is_truncated() {
 
 #[test]
 fn a_cause_is_carried_and_not_in_the_chain() {
-    let (_wal, mut writer) = begun();
+    let (_wal, mut writer) = begun(small());
     let error = now(writer.append(&[row(1, 1, 100_000)])).unwrap_err();
     assert!(error.source().is_none(), "since it has one now, say so in questions.md");
     let WalError::InternalError(cause) = &error else { panic!("{error}") };
@@ -46,17 +47,14 @@ fn a_cause_is_carried_and_not_in_the_chain() {
 
 #[test]
 fn an_empty_batch_is_nothing() {
-    let (_wal, mut writer) = begun();
+    let (_wal, mut writer) = begun(small());
     now(writer.append(&[])).unwrap();
     assert_eq!(now(writer.flush()).unwrap().wal_id, 0);
 }
 
 #[test]
 fn the_writer_asks_for_a_memtable_when_a_restart_would_replay_much() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let tuning = Tuning { replay_bytes_max: 20_000, ..support::small() };
-    let wal = support::process_with(&disk, tuning).of("db");
-    let (mut writer, _) = now(wal.begin(&mut Manifest(NEW))).unwrap();
+    let (_wal, mut writer) = begun(Tuning { replay_bytes_max: 20_000, ..small() });
     // Each record has a little more than 1,000 bytes.
     for seq in 1..=20 {
         assert!(!writer.should_flush_memtable(0), "{seq}");
@@ -69,7 +67,7 @@ fn the_writer_asks_for_a_memtable_when_a_restart_would_replay_much() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flush_goes_on_without_its_future() {
     let directory = tempfile::tempdir().unwrap();
-    let wal = Wals::at(directory.path()).of("db");
+    let wal = Wals::at(directory.path(), Arc::new(InMemory::new())).of("db");
     let (mut writer, _) = wal.begin(&mut Manifest(NEW)).await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     writer.observer().subscribe(Arc::new(move |event| drop(tell.send(event)))).unwrap();
@@ -83,12 +81,10 @@ async fn a_flush_goes_on_without_its_future() {
 async fn a_batch_that_is_too_large_ends_the_database() {
     let directory = tempfile::tempdir().unwrap();
     let log = inkstone::Options::new().record_bytes_max(1000);
-    let wals = Wals::tuned(directory.path(), Tuning { log, ..Tuning::default() });
-    let db = Db::builder("db", Arc::new(InMemory::new()))
-        .with_wal_writer(Box::new(wals.of("db")))
-        .build()
-        .await
-        .unwrap();
+    let (store, tuning) = (Arc::new(InMemory::new()), Tuning { log, ..Tuning::default() });
+    let wals = Wals::tuned(directory.path(), store.clone(), tuning);
+    let db =
+        Db::builder("db", store).with_wal_writer(Box::new(wals.of("db"))).build().await.unwrap();
     let refused = db.put("large", [0_u8; 2000]).await.map(drop).expect_err("refused");
     assert!(refused.to_string().contains("20"), "{refused}");
     let later = db.put("small", "value").await.map(drop).expect_err("closed");

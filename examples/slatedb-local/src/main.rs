@@ -5,6 +5,7 @@
 //!     cargo run -p slatedb-local -- DIR scan [PREFIX]
 //!     cargo run -p slatedb-local -- DIR fill COUNT [BYTES]   # prints each row once it is durable
 //!     cargo run -p slatedb-local -- DIR follow               # another process: what it sees
+//!     cargo run -p slatedb-local -- DIR begin-anew           # if the log in DIR/wal is lost
 //!
 //! `fill` continues after the rows of an earlier `fill`, with values of BYTES bytes. Kill it in the
 //! middle (`kill -9`), then `scan`: each printed row is there, in the same order. SlateDB's
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_slatedb::Wals;
+use inkstone_slatedb::{DatabaseWal, Wals};
 use slatedb::config::{DbReaderOptions, Settings};
 use slatedb::object_store::{ObjectStore, local::LocalFileSystem};
 use slatedb::{Db, DbReader, GarbageCollectorBuilder};
@@ -29,9 +30,16 @@ fn objects(directory: &Path) -> Outcome<Arc<dyn ObjectStore>> {
     Ok(Arc::new(LocalFileSystem::new_with_prefix(objects)?.with_fsync(true)))
 }
 
+fn wal(directory: &Path, store: &Arc<dyn ObjectStore>) -> DatabaseWal {
+    Wals::at(directory.join("wal"), store.clone()).of("store")
+}
+
 async fn open(directory: &Path) -> Outcome<Db> {
     let store = objects(directory)?;
-    let wal = Wals::at(directory.join("wal")).of("store");
+    open_with(wal(directory, &store), store).await
+}
+
+async fn open_with(wal: DatabaseWal, store: Arc<dyn ObjectStore>) -> Outcome<Db> {
     let settings = Settings::from_env_with_default("SLATEDB_", Settings::default())?;
     let gc = GarbageCollectorBuilder::new("store", store.clone())
         .with_options(settings.garbage_collector_options.clone().unwrap_or_default())
@@ -95,10 +103,11 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
                 manifest_poll_interval: Duration::from_millis(10),
                 ..DbReaderOptions::default()
             };
-            let wal = Wals::at(directory.join("wal")).of("store");
-            let reader = DbReader::builder("store", objects(directory)?)
+            let store = objects(directory)?;
+            let wal = Arc::new(wal(directory, &store));
+            let reader = DbReader::builder("store", store)
                 .with_options(options)
-                .with_wal_reader(Arc::new(wal))
+                .with_wal_reader(wal)
                 .build()
                 .await?;
             let mut shown = 0;
@@ -115,7 +124,15 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        _ => println!("DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT [BYTES] | follow"),
+        ["begin-anew"] => {
+            let store = objects(directory)?;
+            let db = open_with(wal(directory, &store).begin_anew(), store).await?;
+            db.close().await?;
+            println!("a new log has begun; the rows that were in the old one alone are given up");
+        }
+        _ => println!(
+            "DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT [BYTES] | follow | begin-anew"
+        ),
     }
     Ok(())
 }

@@ -1,19 +1,26 @@
-//! What the tests of this crate share: rows, a place on a simulated disk, a manifest without a
-//! database, and futures that need no runtime.
+//! What the tests of this crate share: rows, a place on a simulated disk, objects beside it, a
+//! manifest without a database, and futures that need no runtime.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::fmt;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use inkstone::{AnyDirectory, IoError};
-use inkstone_sim::SimDisk;
+use inkstone_sim::{PowerCut, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals};
+use slatedb::object_store::memory::InMemory;
+use slatedb::object_store::{
+    self, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, path,
+};
 use slatedb::wal::{FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader};
 use slatedb::{RowEntry, ValueDeletable};
 
@@ -23,6 +30,12 @@ pub(crate) struct SimPlace {
     living: Living,
 }
 
+impl SimPlace {
+    pub(crate) fn new(disk: &SimDisk) -> Arc<Self> {
+        Arc::new(Self { disk: disk.clone(), living: Living::default() })
+    }
+}
+
 impl Place for SimPlace {
     fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
         let directory = self.create(name)?;
@@ -30,11 +43,135 @@ impl Place for SimPlace {
     }
 
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
-        Ok(AnyDirectory::new(self.disk.directory(Path::new("/wal").join(name))))
+        Ok(AnyDirectory::new(self.disk.directory(self.path(name))))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new("/wal").join(name)
     }
 
     fn living(&self) -> &Living {
         &self.living
+    }
+}
+
+/// Objects beside a simulated disk. What a store has said that it has is there after a crash.
+pub(crate) struct Objects {
+    pub(crate) stored: InMemory,
+    pub(crate) disk: SimDisk,
+    /// The disk before and after each change of an object, and before each sync, each with the
+    /// objects of that moment.
+    cuts: Mutex<Vec<(PowerCut, InMemory)>>,
+    pub(crate) fault: Mutex<Option<Fault>>,
+}
+
+/// What the next put does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// It is refused, as by a store without put-if-absent.
+    NotSupported,
+    /// It is done, and its answer is lost.
+    LosesAnswer,
+}
+
+impl Objects {
+    pub(crate) fn beside(disk: &SimDisk, stored: InMemory) -> Arc<Self> {
+        let (disk, cuts, fault) = (disk.clone(), Mutex::default(), Mutex::default());
+        Arc::new(Self { stored, disk, cuts, fault })
+    }
+
+    /// The cuts since the last call.
+    pub(crate) fn take_cuts(&self) -> Vec<(PowerCut, InMemory)> {
+        let mut cuts = self.cuts.lock().unwrap();
+        cuts.extend(self.disk.take_epochs().into_iter().map(|cut| (cut, self.stored.fork())));
+        std::mem::take(&mut cuts)
+    }
+
+    fn note_cut(&self) {
+        let cuts = self.take_cuts();
+        let now = (self.disk.power_cut(), self.stored.fork());
+        self.cuts.lock().unwrap().extend(cuts.into_iter().chain([now]));
+    }
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stored.fmt(f)
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stored.fmt(f)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Objects {
+    async fn put_opts(
+        &self,
+        at: &path::Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        let fault = self.fault.lock().unwrap().take();
+        if let Some(Fault::NotSupported) = fault {
+            return Err(Error::NotSupported { source: "in this test".into() });
+        }
+        self.note_cut();
+        let put = self.stored.put_opts(at, payload, options).await;
+        self.note_cut();
+        match fault {
+            Some(_) => Err(Error::Generic { store: "test", source: "the answer is lost".into() }),
+            None => put,
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &path::Path,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        self.stored.put_multipart_opts(at, options).await
+    }
+
+    async fn get_opts(
+        &self,
+        at: &path::Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        self.stored.get_opts(at, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        places: BoxStream<'static, object_store::Result<path::Path>>,
+    ) -> BoxStream<'static, object_store::Result<path::Path>> {
+        self.note_cut();
+        self.stored.delete_stream(places)
+    }
+
+    fn list(
+        &self,
+        prefix: Option<&path::Path>,
+    ) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.stored.list(prefix)
+    }
+
+    async fn list_with_delimiter(
+        &self,
+        prefix: Option<&path::Path>,
+    ) -> object_store::Result<ListResult> {
+        self.stored.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(
+        &self,
+        from: &path::Path,
+        to: &path::Path,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
+        self.stored.copy_opts(from, to, options).await
     }
 }
 
@@ -47,14 +184,9 @@ pub(crate) fn small() -> Tuning {
     }
 }
 
-/// The logs of a process that runs on this disk.
-pub(crate) fn process(disk: &SimDisk) -> Wals {
-    process_with(disk, small())
-}
-
-/// The same, tuned.
-pub(crate) fn process_with(disk: &SimDisk, tuning: Tuning) -> Wals {
-    Wals::in_place(Arc::new(SimPlace { disk: disk.clone(), living: Living::default() }), tuning)
+/// The logs of a process that runs on this disk, of the databases with these objects.
+pub(crate) fn process(disk: &SimDisk, objects: &Arc<Objects>) -> Wals {
+    Wals::in_place(SimPlace::new(disk), Arc::<Objects>::clone(objects), small())
 }
 
 /// A manifest that the test stores.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use inkstone::{Lsn, Reader};
 use inkstone_slatedb::{DatabaseWal, Wals, decode};
-use slatedb::object_store::{ObjectStore, path::Path};
+use slatedb::object_store::{ObjectStore, memory::InMemory, path::Path};
 use slatedb::wal::{
     WalAdmin, WalError, WalFileRange, WalFlushResult, WalGc, WalIterator, WalObserver, WalReader,
     WalStatus, WalWriter, WriterInit, WriterInitResult, WriterManifest,
@@ -32,7 +32,8 @@ pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> D
         stores.push(Arc::clone(&store));
         stores.len() - 1
     });
-    let wal = Wals::at(STORES.0.path().join(number.to_string())).of(path.clone());
+    let root = STORES.0.path().join(number.to_string());
+    let wal = Wals::at(root, Arc::clone(&store)).of(path.clone());
     Db::builder(path, store).with_wal_writer(Box::new(wal))
 }
 
@@ -156,7 +157,9 @@ pub struct BTreeMapWalAdmin {
 impl Default for BTreeMapWalAdmin {
     fn default() -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
-        Self { wals: Wals::at(directory.path()), directory }
+        // Their tests make the stores of their databases later.
+        let names = Arc::new(InMemory::new());
+        Self { wals: Wals::at(directory.path(), names), directory }
     }
 }
 
