@@ -56,6 +56,7 @@ impl Place for SimPlace {
 }
 
 /// Objects beside a simulated disk. What a store has said that it has is there after a crash.
+#[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) stored: InMemory,
     pub(crate) disk: SimDisk,
@@ -91,12 +92,6 @@ impl Objects {
         let cuts = self.take_cuts();
         let now = (self.disk.power_cut(), self.stored.fork());
         self.cuts.lock().unwrap().extend(cuts.into_iter().chain([now]));
-    }
-}
-
-impl fmt::Debug for Objects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stored.fmt(f)
     }
 }
 
