@@ -106,7 +106,7 @@ fn a_damaged_log_that_is_not_plain_takes_no_record_and_loses_none() {
     let at = directory.path();
     let small = || inkstone::Options::small().segment_bytes(1 << 20);
     let streams = Streams::open(at.join("queues"), Options::new().log(small())).expect("opened");
-    let _ = streams.create(7, 1).expect("created");
+    drop(streams.create(7, 1).expect("created"));
     (0..100).for_each(|_| drop(streams.append(7, &[b'x'; 4000]).expect("appended")));
     streams.close().expect("closed");
     let raft =
