@@ -10,9 +10,7 @@ use inkstone::inspect::look_in;
 use inkstone::{AnyDirectory, find_directory};
 use inkstone_streams::{Options, StreamsReader};
 
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::found::Found;
 use crate::groups::of_raft;
 use crate::record::decode;
@@ -80,6 +78,10 @@ pub fn inspect_in(directory: impl Into<AnyDirectory>) -> Result<Summary> {
 fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
     let report = look_in(directory.clone())?;
     let reader = StreamsReader::open_in(directory, &of_raft(Options::new()))?;
+    // Nobody knows whether a vote or an entry of a group is lost.
+    if let Some(lost) = reader.usage()?.lost.last() {
+        return Err(Error::Lost { path: report.path, lost_to: *lost.end() });
+    }
     let ids = reader.ids(None, usize::MAX)?;
     let groups = ids.into_iter().map(|id| {
         let found = Found { path: &report.path, reader: &reader, id };

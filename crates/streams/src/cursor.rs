@@ -84,7 +84,8 @@ impl StreamCursor {
     /// [`Error::NoStream`]; [`Error::Truncated`] when the next record was truncated (seek to
     /// continue); [`Error::TruncatedAfter`], once, when records before this position were truncated
     /// from the end of the stream, by a restart, or with the stream: the next call continues at the
-    /// error's `next`. [`Error::LostRecord`], once: the next call goes on behind the record.
+    /// error's `next`. [`Error::LostRecord`], once: the next call goes on at the
+    /// error's `next`.
     /// [`Error::Contradiction`]; those of [`inkstone::Reader::get`].
     #[allow(clippy::should_implement_trait, reason = "the same name as the log's cursor has")]
     pub fn next(&mut self) -> Result<Option<Record>> {
@@ -97,8 +98,8 @@ impl StreamCursor {
             let filled = self.fill();
             // Else the records may be from before and after a cut.
             if !self.mark.is_cut() {
-                if let Err(Error::LostRecord { number, .. }) = filled {
-                    self.seek(number.saturating_add(1));
+                if let Err(Error::LostRecord { next, .. }) = filled {
+                    self.seek(next);
                 }
                 filled?;
                 break;
@@ -245,7 +246,8 @@ impl StreamCursor {
             match read {
                 Err(Error::Log(inkstone::Error::Lost { .. })) if self.ahead.is_empty() => {
                     let (stream, number) = (self.stream, self.next);
-                    return Err(Error::LostRecord { stream, number });
+                    let next = number.saturating_add(1);
+                    return Err(Error::LostRecord { stream, number, next });
                 }
                 // What was read before the error comes first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
@@ -274,7 +276,7 @@ impl StreamCursor {
                             let lsn = self.source.find_without_page(self.stream, number, &lsns)?;
                             return Ok(vec![(number, lsn)]);
                         }
-                        Err(Error::Log(inkstone::Error::Lost { .. })) => break,
+                        Err(_) if !places.is_empty() => break,
                         page => page?,
                     };
                     let Some(page) = page else {
@@ -293,8 +295,11 @@ impl StreamCursor {
                         places.push((number, lsn));
                         number += 1;
                     }
+                    if places.len() == before && before > 0 {
+                        break;
+                    }
                     if places.len() == before {
-                        return Err(self.source.not_there(lsns.start, self.stream, number));
+                        return Err(self.source.not_named(lsns.start, self.stream, number));
                     }
                     self.source.learn(&written, section, &places[before..]);
                 }
@@ -376,9 +381,13 @@ impl StreamCursor {
             && cursor.next_lsn() <= lsn
             && lsn.get() - cursor.next_lsn().get() <= STEPS_MAX
         {
-            while let Some(record) = cursor.next()? {
-                if record.lsn == lsn {
-                    return Ok(record.bytes.to_vec());
+            loop {
+                match cursor.next() {
+                    Ok(Some(record)) if record.lsn == lsn => return Ok(record.bytes.to_vec()),
+                    Ok(Some(_)) => {}
+                    // Others before it may be lost.
+                    Ok(None) | Err(inkstone::Error::Lost { .. }) => break,
+                    Err(error) => return Err(error.into()),
                 }
             }
         }

@@ -88,22 +88,22 @@ pub enum Error {
         stream: u64,
     },
     /// Records of the log are lost, since it was salvaged. It takes no writer: streams may lack
-    /// appends, truncations and removals that nobody knows of.
+    /// appends, truncations and removals that nobody knows of. A
+    /// [`StreamsReader`](crate::StreamsReader) reads what is left.
     Lost {
         /// The directory.
         path: PathBuf,
         /// The last record that is lost.
         lost_to: Lsn,
-        /// A table of all streams lies behind it: a [`StreamsReader`](crate::StreamsReader) opens
-        /// the log, and knows of every stream where it begins and ends.
-        is_readable: bool,
     },
-    /// The record is lost, since the log was salvaged without it. A cursor goes on behind it.
+    /// The record is lost, since the log was salvaged without it. A cursor goes on at `next`.
     LostRecord {
         /// The stream.
         stream: u64,
         /// The number of the record.
         number: u64,
+        /// The next number that may be left: all records before it are lost, too.
+        next: u64,
     },
     /// A newer program has written the streams.
     Newer {
@@ -170,24 +170,21 @@ impl fmt::Display for Error {
             Self::UsedUp { stream } => {
                 write!(f, "stream {stream} has used all its sequence numbers: restart it")
             }
-            Self::Lost { path, lost_to, is_readable: true } => write!(
+            Self::Lost { path, lost_to } => write!(
                 f,
                 "{}: records of the log up to LSN {lost_to} are lost, so it takes no writer: read \
                  what its streams still have (`inkstone cat --stream`), and begin a new log with it",
                 path.display()
             ),
-            Self::Lost { path, lost_to, is_readable: false } => write!(
-                f,
-                "{}: records of the log up to LSN {lost_to} are lost, and behind them lies no table \
-                 of all streams, so nobody knows what each stream has: use a backup",
-                path.display()
-            ),
-            Self::LostRecord { stream, number } => write!(
-                f,
-                "stream {stream}: record {number} is lost, since the log was salvaged without it: \
-                 go on at {}",
-                number.saturating_add(1)
-            ),
+            Self::LostRecord { stream, number, next } => {
+                let last = next.saturating_sub(1);
+                if last > *number {
+                    write!(f, "stream {stream}: records {number} to {last} are")?;
+                } else {
+                    write!(f, "stream {stream}: record {number} is")?;
+                }
+                write!(f, " lost, since the log was salvaged without it: go on at {next}")
+            }
             Self::Newer { path, lsn, what } => write!(
                 f,
                 "{}: record {lsn} has {what}, which this program does not know: use the newer \

@@ -29,13 +29,17 @@ pub(crate) enum Cut {
 
 impl Cut {
     /// What a change cuts, and of which stream.
-    fn of(change: &Change<'_>) -> Option<(u64, Self)> {
+    pub(crate) fn of(change: &Change<'_>) -> Option<(u64, Self)> {
         match *change {
             Change::TruncateAfter { stream, next } => Some((stream, Self::From(next))),
             Change::Restart { stream, first } => Some((stream, Self::From(first))),
             Change::Remove { stream } => Some((stream, Self::Whole)),
             _ => None,
         }
+    }
+
+    pub(crate) fn has(self, number: u64) -> bool {
+        self <= Self::From(number)
     }
 }
 

@@ -52,6 +52,7 @@ mod reader;
 mod record;
 mod replay;
 mod runs;
+mod salvaged;
 mod section;
 mod source;
 mod state;

@@ -34,8 +34,7 @@ impl StreamsReader {
     ///
     /// # Errors
     /// [`inkstone::Error::OtherKind`] for a log that is neither one of streams nor a raft log;
-    /// [`Error::Newer`], [`Error::Contradiction`]; [`Error::Lost`] where records are lost and no
-    /// table of all streams lies behind them; those of [`Reader::open`], such as
+    /// [`Error::Newer`], [`Error::Contradiction`]; those of [`Reader::open`], such as
     /// [`inkstone::Error::NoLog`].
     ///
     /// # Durability
@@ -72,8 +71,8 @@ impl StreamsReader {
     /// The record of a stream with this number.
     ///
     /// # Errors
-    /// [`Error::NoStream`], [`Error::Truncated`], [`Error::LostRecord`]; [`Error::NotYet`] also for a record that is not
-    /// durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
+    /// [`Error::NoStream`], [`Error::Truncated`], [`Error::LostRecord`]; [`Error::NotYet`] also for a
+    /// record that is not durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
     pub fn get(&self, stream: u64, number: u64) -> Result<Vec<u8>> {
         for _ in 0..TRIES {
             let lsn = self.source.find(stream, number)?;
@@ -89,7 +88,8 @@ impl StreamsReader {
                 // The record has moved meanwhile.
                 Err(inkstone::Error::TruncatedBefore { .. }) => {}
                 Err(inkstone::Error::Lost { .. }) => {
-                    return Err(Error::LostRecord { stream, number });
+                    let next = number.saturating_add(1);
+                    return Err(Error::LostRecord { stream, number, next });
                 }
                 Err(inkstone::Error::NotYet { .. }) => {
                     let next = self.source.bounds(stream)?.next;
@@ -108,6 +108,16 @@ impl StreamsReader {
     /// [`Error::NoStream`]; those of [`StreamsReader::count`].
     pub fn bounds(&self, stream: u64) -> Result<Bounds> {
         self.source.bounds(stream)
+    }
+
+    /// Whether nobody knows all of a stream, since records of the log are lost: it may have been cut,
+    /// restarted or removed there, its last records and its note may be lost, and a record that is
+    /// left may be one that was cut.
+    ///
+    /// # Errors
+    /// As [`StreamsReader::bounds`].
+    pub fn is_uncertain(&self, stream: u64) -> Result<bool> {
+        self.source.with(|state| state.stream(stream).map(|_| state.doubt(stream).is_some()))?
     }
 
     /// The note of a stream; empty if it has none.

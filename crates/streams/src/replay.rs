@@ -52,12 +52,12 @@ impl Of<'_> {
         }
     }
 
-    /// Where an opening begins; an error if records are lost from there on.
-    pub(crate) fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Lsn> {
-        let lost_to = lost_to(reader, first);
-        let lost = |lost_to| Error::Lost { path: self.0.into(), lost_to, is_readable: false };
-        if let Some(lost_to) = lost_to.filter(|lost_to| *lost_to >= last) {
-            return Err(lost(lost_to));
+    /// Where an opening begins, and with which state. If records are lost from there on, it reads
+    /// the whole log: each table and each change before a gap says what nothing behind it may.
+    fn begin(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<(Lsn, State)> {
+        let lost_to = lost_to(reader, first).unwrap_or(Lsn::ZERO);
+        if lost_to >= last {
+            return Ok((first, State::salvaged()));
         }
         let bytes = reader.get(last)?;
         let (Head { replay_from, .. }, _) =
@@ -66,24 +66,29 @@ impl Of<'_> {
             let why = format!("an opening begins at {replay_from}, and the log at {first}");
             return Err(self.contradiction(last, why));
         }
-        match lost_to.filter(|lost_to| *lost_to >= replay_from) {
-            Some(lost_to) => Err(lost(lost_to)),
-            None => Ok(replay_from),
+        if lost_to >= replay_from {
+            return Ok((first, State::salvaged()));
         }
+        Ok((replay_from, State::unknown()))
     }
 
     /// Reads the log up to the record `last`.
     pub(crate) fn replay(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Replayed> {
-        let from = self.begin(reader, first, last)?;
-        let mut made = Replayed::nothing();
+        let (from, state) = self.begin(reader, first, last)?;
+        let mut made = Replayed { state, ..Replayed::nothing() };
         let mut cursor = reader.from(from);
         while cursor.next_lsn() <= last {
             let durable = cursor.durable();
             let lsn = cursor.next_lsn();
-            let Some(record) = cursor.next()? else {
-                return Err(inkstone::Error::NotYet { lsn, durable }.into());
-            };
-            self.take(&mut made, record.lsn, record.bytes)?;
+            match cursor.next() {
+                Ok(Some(record)) => self.take(&mut made, record.lsn, record.bytes)?,
+                Ok(None) => return Err(inkstone::Error::NotYet { lsn, durable }.into()),
+                Err(inkstone::Error::Lost { first, last }) => {
+                    made.begun = None;
+                    made.state.lose(first..=last);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         made.state.finish(first).map_err(|why| self.contradiction(last, why))?;
         Ok(made)
@@ -106,6 +111,7 @@ impl Of<'_> {
                 }
                 _ => {}
             }
+            made.state.believe(&change, lsn);
             made.state.apply(&change, lsn).map_err(|why| self.contradiction(lsn, why))?;
         }
         Ok(())

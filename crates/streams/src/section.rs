@@ -205,6 +205,12 @@ impl Spans {
         (at < self.count).then(|| self.spans[behind - 1].offset(at))
     }
 
+    fn forget(&mut self, from: u64) {
+        let left = from.saturating_sub(self.first);
+        self.count = u32::try_from(left).map_or(self.count, |left| left.min(self.count));
+        self.spans.retain(|span| span.at < self.count);
+    }
+
     /// All offsets with their numbers.
     fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         (self.first..)
@@ -232,6 +238,11 @@ struct Row {
 impl Row {
     fn find(&self, number: u64) -> Option<u32> {
         self.offsets.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
+    }
+
+    fn forget(&mut self, from: u64) {
+        let left = usize::try_from(from.saturating_sub(self.first));
+        self.offsets.truncate(left.unwrap_or(usize::MAX));
     }
 }
 
@@ -291,6 +302,23 @@ impl Places {
                 self.add(stream, number, offset);
             }
             Self::Many(streams) => streams.entry(stream).or_default().add(number, offset),
+        }
+    }
+
+    /// Forgets the records of a stream from a number on. Otherwise truncated records stay, since a
+    /// later one counts; in a salvaged log the later one may be lost.
+    pub(crate) fn forget(&mut self, stream: u64, from: u64) {
+        match self {
+            Self::One { stream: is, rows } if *is == stream => {
+                rows.iter_mut().for_each(|row| row.forget(from));
+                rows.retain(|row| row.count > 0);
+            }
+            Self::One { .. } => {}
+            Self::Many(streams) => {
+                if let Some(Rows { last, before }) = streams.get_mut(&stream) {
+                    before.iter_mut().chain([last]).for_each(|row| row.forget(from));
+                }
+            }
         }
     }
 

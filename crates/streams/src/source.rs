@@ -11,7 +11,7 @@ use std::sync::Arc;
 use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
-use crate::following::{Mark, Marks};
+use crate::following::{Cut, Mark, Marks};
 use crate::hints;
 use crate::mirror::Mirror;
 use crate::page::{Cache, Page};
@@ -114,7 +114,7 @@ impl Source {
             };
             let Some(page) = page else { continue };
             let place = page.place(stream, number, &lsns);
-            let place = place.ok_or_else(|| self.not_there(lsns.start, stream, number))?;
+            let place = place.ok_or_else(|| self.not_named(lsns.start, stream, number))?;
             self.learn(&written, section, &[(number, place)]);
             return Ok(place);
         }
@@ -122,33 +122,47 @@ impl Source {
     }
 
     /// As [`Source::find`], where the page is lost that names the record: walks through the part of
-    /// the section in which the record lies.
+    /// the section in which the record lies. Of two records with one number the later one counts.
     pub(crate) fn find_without_page(
         &self,
         stream: u64,
         number: u64,
         lsns: &Range<Lsn>,
     ) -> Result<Lsn> {
+        let cut = self.with(|state| state.stream(stream).map(|found| found.cut))??;
+        let mut found = None;
         let mut cursor = self.log().from(lsns.start);
         while cursor.next_lsn() < lsns.end {
             let (lsn, bytes) = match cursor.next() {
                 Ok(Some(record)) => (record.lsn, record.bytes),
                 Ok(None) => break,
-                Err(inkstone::Error::Lost { .. }) => continue,
+                Err(inkstone::Error::Lost { first, .. }) => {
+                    // The record may have been cut among those that are lost, and made anew.
+                    found = found.filter(|_| cut < first);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let (_, changes) = decode(bytes, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
             for change in changes {
-                if let Change::Append { stream: of, number: is, .. }
-                | Change::Moved { stream: of, number: is, .. } =
-                    change.map_err(|flaw| self.of().flaw(lsn, flaw))?
-                    && (of, is) == (stream, number)
-                {
-                    return Ok(lsn);
+                let change = change.map_err(|flaw| self.of().flaw(lsn, flaw))?;
+                match change {
+                    Change::Append { stream: of, number: is, .. }
+                    | Change::Moved { stream: of, number: is, .. }
+                        if (of, is) == (stream, number) =>
+                    {
+                        found = Some(lsn);
+                    }
+                    _ if Cut::of(&change)
+                        .is_some_and(|cut| cut.1.has(number) && cut.0 == stream) =>
+                    {
+                        found = None
+                    }
+                    _ => {}
                 }
             }
         }
-        Err(Error::LostRecord { stream, number })
+        found.ok_or(Error::LostRecord { stream, number, next: number.saturating_add(1) })
     }
 
     /// The page of a section's directory that names a record; `None` if the page was freed
@@ -161,7 +175,7 @@ impl Source {
         number: u64,
     ) -> Result<Option<Arc<Page>>> {
         let lsn = written.page_of(stream, number);
-        let lsn = lsn.ok_or_else(|| self.not_there(self.log().first(), stream, number))?;
+        let lsn = lsn.ok_or_else(|| self.not_named(self.log().first(), stream, number))?;
         if let Some(page) = lock(self.cache()).get(lsn) {
             return Ok(Some(page));
         }
@@ -228,6 +242,16 @@ impl Source {
             None => Err(self.not_there(lsn, stream, *number)),
         });
         records.collect()
+    }
+
+    /// No page names the record: an uncertain stream may lack it.
+    pub(crate) fn not_named(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
+        // A writer opens no such log, and may be asked here under its lock.
+        let Self::Mirror(mirror) = self else { return self.not_there(lsn, stream, number) };
+        match mirror.with(|state| state.salvaged.is_some()) {
+            Ok(true) => Error::LostRecord { stream, number, next: number.saturating_add(1) },
+            _ => self.not_there(lsn, stream, number),
+        }
     }
 
     pub(crate) fn not_there(&self, lsn: Lsn, stream: u64, number: u64) -> Error {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
-use std::ops::{Bound, Range};
+use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
 
 use inkstone::Lsn;
@@ -41,6 +41,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// An empty stream, created or restarted by this record of the log.
+    pub(crate) fn new(first: u64, cut: Lsn) -> Self {
+        Self { first, next: first, cut, ..Self::default() }
+    }
+
     /// Empty if there is none.
     pub(crate) fn note(&self) -> &[u8] {
         self.note.as_deref().map_or(&[], |note| note)
@@ -100,6 +105,23 @@ enum Table {
     Known,
 }
 
+/// Why nobody knows all of a stream of a salvaged log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// No row of a table says behind the gap where it begins and ends, nor that it is there.
+    NoRow,
+    /// Its row says so. But the stream was cut since the gap began, so a record that is left may be
+    /// one that was cut, and the one that took its number lost.
+    Cut,
+}
+
+/// An opening of a log of which records are lost.
+#[derive(Debug, Default)]
+pub(crate) struct Salvaged {
+    pub(crate) gaps: Vec<RangeInclusive<Lsn>>,
+    pub(crate) doubts: BTreeMap<u64, Doubt>,
+}
+
 /// The streams and the sections.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -111,6 +133,8 @@ pub(crate) struct State {
     /// A stream of a table, and how many of its runs must still come. The stream is known once all
     /// have come: the log may refuse the rest, or end before them.
     partial: Option<(u64, Stream, u64)>,
+    /// None if the opening read no gap.
+    pub(crate) salvaged: Option<Box<Salvaged>>,
 }
 
 /// Why a change is impossible.
@@ -125,6 +149,52 @@ impl State {
             sections: Sections::default(),
             table: Table::NotBegun,
             partial: None,
+            salvaged: None,
+        }
+    }
+
+    /// The same, for a log of which records are lost (`salvaged.rs`).
+    pub(crate) fn salvaged() -> Self {
+        Self { salvaged: Some(Box::default()), ..Self::unknown() }
+    }
+
+    /// The next table counts, also if the last one was complete.
+    pub(crate) fn begin_anew(&mut self) -> Option<&mut Salvaged> {
+        (self.table, self.partial) = (Table::NotBegun, None);
+        self.salvaged.as_deref_mut()
+    }
+
+    /// Whether a table has begun, and all streams are known at its end.
+    pub(crate) fn is_in_table(&self) -> bool {
+        self.table == Table::Begun
+    }
+
+    /// Whether the records before this one are lost, and perhaps whole sections with them.
+    fn follows_gap(&self, lsn: Lsn) -> bool {
+        let gap = self.salvaged.as_ref().and_then(|salvaged| salvaged.gaps.last());
+        gap.is_some_and(|gap| gap.end().next() == Some(lsn))
+    }
+
+    pub(crate) fn doubt(&self, stream: u64) -> Option<Doubt> {
+        self.salvaged.as_ref()?.doubts.get(&stream).copied()
+    }
+
+    pub(crate) fn stream_mut(&mut self, stream: u64) -> Option<&mut Stream> {
+        self.streams.get_mut(&stream)
+    }
+
+    /// Adds a stream, or replaces it: then true.
+    pub(crate) fn put(&mut self, id: u64, stream: Stream) -> bool {
+        self.ids.insert(id);
+        self.streams.insert(id, stream).is_some()
+    }
+
+    /// Forgets a stream of a salvaged log.
+    pub(crate) fn forget(&mut self, id: u64) {
+        self.ids.remove(&id);
+        self.streams.remove(&id);
+        if let Some(salvaged) = &mut self.salvaged {
+            salvaged.doubts.remove(&id);
         }
     }
 
@@ -187,6 +257,7 @@ impl State {
                 note_bytes: stream.note().len(),
                 bytes: bytes(&|_| true),
                 oldest_bytes: bytes(&|section| Some(section) == oldest),
+                is_uncertain: self.doubt(id).is_some(),
             }
         };
         let of_section = |section: &Section| SectionUsage {
@@ -198,6 +269,7 @@ impl State {
         Usage {
             streams: self.streams_after(None).map(of_stream).collect(),
             sections: self.sections.iter_from(0).map(of_section).collect(),
+            lost: self.salvaged.as_ref().map_or_else(Vec::new, |salvaged| salvaged.gaps.clone()),
         }
     }
 
@@ -212,7 +284,10 @@ impl State {
         let last = self.sections.list.last_key_value().map(|(number, _)| *number);
         match last {
             Some(last) if section == last => {}
-            Some(last) if Some(section) != last.checked_add(1) => {
+            Some(last)
+                if Some(section) != last.checked_add(1)
+                    && !(section > last && self.follows_gap(lsn)) =>
+            {
                 return Err(format!("section {section} follows section {last}"));
             }
             _ => {
@@ -239,9 +314,7 @@ impl State {
         let is_known = self.is_known();
         match change {
             Change::Create { stream, first } => {
-                let new = Stream { first: *first, next: *first, cut: lsn, ..Stream::default() };
-                self.ids.insert(*stream);
-                if self.streams.insert(*stream, new).is_some() {
+                if self.put(*stream, Stream::new(*first, lsn)) {
                     return Err(format!("stream {stream} is created a second time"));
                 }
                 return Ok(());
@@ -387,7 +460,7 @@ impl State {
         found: Stream,
         missing: u64,
     ) -> std::result::Result<(), Broken> {
-        if self.has(id) {
+        if self.has(id) && self.doubt(id) != Some(Doubt::NoRow) {
             return Ok(());
         }
         if missing > 0 {
@@ -395,8 +468,13 @@ impl State {
             return Ok(());
         }
         self.check_runs(id, &found)?;
-        self.ids.insert(id);
-        self.streams.insert(id, found);
+        if let Some(salvaged) = &mut self.salvaged {
+            match salvaged.gaps.first() {
+                Some(gap) if *gap.start() <= found.cut => salvaged.doubts.insert(id, Doubt::Cut),
+                _ => salvaged.doubts.remove(&id),
+            };
+        }
+        self.put(id, found);
         Ok(())
     }
 
@@ -417,7 +495,7 @@ impl State {
     /// Ends the opening of a log that begins at `first`: forgets truncated sections, and counts
     /// live bytes.
     pub(crate) fn finish(&mut self, first: Lsn) -> std::result::Result<(), Broken> {
-        if !self.is_known() {
+        if !self.is_known() && self.salvaged.is_none() {
             return Err("the table of streams that it names is not complete".into());
         }
         self.forget_before(first);
@@ -427,7 +505,8 @@ impl State {
         for (id, stream) in &self.streams {
             self.check_runs(*id, stream)?;
             for run in stream.runs.as_slice() {
-                if !self.sections.list.contains_key(&run.section) {
+                let is_whole = self.salvaged.is_none();
+                if is_whole && !self.sections.list.contains_key(&run.section) {
                     return Err(format!(
                         "stream {id} has records in section {}, which the log has not",
                         run.section
@@ -447,6 +526,7 @@ impl State {
         let Some(front) = self.sections.front().map(|front| front.number) else { return };
         let mut ids = self.ids.iter();
         if let (Some(id), None) = (ids.next(), ids.next())
+            && self.salvaged.is_none()
             && let Some(stream) = self.streams.get_mut(id)
         {
             stream.lose_before(front, &mut self.sections);
@@ -494,13 +574,14 @@ impl State {
         }
         let (number_of_section, run_end) =
             found.runs.find(number, found.next).expect("every record of a stream is in a run");
-        let section = self
-            .sections
-            .list
-            .get(&number_of_section)
-            .expect("what has records that live is a section");
+        let lost = |next| Error::LostRecord { stream, number, next };
+        // `finish` has seen that a whole log has each section.
+        let section = self.sections.list.get(&number_of_section).ok_or_else(|| lost(run_end))?;
         Ok(match section.place(stream, number) {
             Some(lsn) => Located::Record(lsn),
+            None if self.salvaged.is_some() && section.directory.places().is_some() => {
+                return Err(lost(number + 1));
+            }
             None => Located::Page {
                 written: section.directory.written(),
                 section: section.number,
@@ -571,6 +652,15 @@ impl Sections {
             places.add(stream, number, offset);
         }
         active.number
+    }
+
+    /// Forgets where records of a stream from a number on are in the section that is entered.
+    pub(crate) fn forget_places(&mut self, stream: u64, from: u64) {
+        if let Some(mut active) = self.list.last_entry()
+            && let Directory::Growing(places) = &mut active.get_mut().directory
+        {
+            places.forget(stream, from);
+        }
     }
 
     fn seal(&mut self, number: u32, end: Lsn) {

@@ -419,9 +419,7 @@ impl Streams {
 /// Appends, truncations and removals of any stream may be lost with the records.
 fn refuse_lost(log: &Log, path: &Path) -> Result<()> {
     let Some(lost_to) = log.recovery().lost_to else { return Ok(()) };
-    let begin = Of(path).begin(&log.reader(), log.first(), log.last());
-    let is_readable = begin.is_ok_and(|from| from > lost_to);
-    Err(Error::Lost { path: path.into(), lost_to, is_readable })
+    Err(Error::Lost { path: path.into(), lost_to })
 }
 
 impl Drop for Streams {

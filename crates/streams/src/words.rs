@@ -2,6 +2,8 @@
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
+use std::ops::RangeInclusive;
+
 use inkstone::Lsn;
 
 /// The largest note of a stream, in bytes.
@@ -47,6 +49,10 @@ pub struct Usage {
     /// The sections, oldest first. The oldest one keeps the front of the log from being freed;
     /// records are appended to the last one.
     pub sections: Vec<SectionUsage>,
+    /// The records of the log that are lost, since it was salvaged without them, and that an opening
+    /// needs. Streams may have been made, changed and removed there that nobody knows of. Empty also
+    /// if a table of all streams lies behind what is lost.
+    pub lost: Vec<RangeInclusive<Lsn>>,
 }
 
 /// What a stream takes.
@@ -63,6 +69,8 @@ pub struct StreamUsage {
     pub bytes: u64,
     /// How many of these bytes are in the oldest section.
     pub oldest_bytes: u64,
+    /// As [`StreamsReader::is_uncertain`](crate::StreamsReader::is_uncertain).
+    pub is_uncertain: bool,
 }
 
 /// What a section takes.

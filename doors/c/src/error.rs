@@ -344,9 +344,7 @@ impl inkstone_error {
             Error::Empty => of(INKSTONE_INVALID, None, None),
             Error::UsedUp { stream } => of(INKSTONE_USED_UP, Some(stream), None),
             Error::Lost { path, lost_to, .. } => at(INKSTONE_LOST, path, *lost_to),
-            Error::LostRecord { stream, number } => {
-                of(INKSTONE_LOST, Some(stream), Some(&number.saturating_add(1)))
-            }
+            Error::LostRecord { stream, next, .. } => of(INKSTONE_LOST, Some(stream), Some(next)),
             Error::Newer { path, lsn, .. } => at(INKSTONE_UNKNOWN_VERSION, path, *lsn),
             Error::Contradiction { path, lsn, .. } => at(INKSTONE_CONTRADICTION, path, *lsn),
             _ => of(INKSTONE_OTHER, None, None),
@@ -604,8 +602,8 @@ mod tests {
         let lost = inkstone_error::of(&Error::Lost { first, last });
         assert_eq!((lost.code, lost.lsn, lost.is_retryable), (INKSTONE_LOST, Some(10), false));
         assert!(lost.message.to_string_lossy().starts_with("LSN 5 to 9 are lost: "), "{lost:?}");
-        let (stream, number) = (7, 3);
-        let error = ::inkstone_streams::Error::LostRecord { stream, number };
+        let (stream, number, next) = (7, 3, 4);
+        let error = ::inkstone_streams::Error::LostRecord { stream, number, next };
         let lost = inkstone_error::of_streams(&error);
         assert_eq!((lost.code, lost.stream, lost.number), (INKSTONE_LOST, Some(7), Some(4)));
         assert!(CODES.iter().any(|(code, name, _)| *code == INKSTONE_LOST && *name == c"lost"));
