@@ -155,7 +155,15 @@ fn cat_stream(
     let shown = show_stream(arguments, &mut cursor, end, &mut out, stop);
     out.flush()?;
     let is_whole = shown.map_err(|error| said_of_streams(error, directory))?;
-    Ok(ended(stop, is_whole))
+    // The stream may be gone by now: then what was shown is all there was.
+    let is_uncertain = reader.is_uncertain(stream).unwrap_or(false);
+    if is_uncertain {
+        complain!(
+            "stream {stream} is uncertain, since records of the log are lost: it may have been cut, \
+             restarted or removed there, and its last records may be among them"
+        );
+    }
+    Ok(ended(stop, is_whole && !is_uncertain))
 }
 
 /// Whether no record was lost on the way.

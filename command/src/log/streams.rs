@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::arguments::StreamsArguments;
 use super::words::{said_of_streams, tell_doubts};
-use crate::columns::{human, plural, table};
+use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
 
 /// How many streams are named as those that keep the oldest section.
@@ -77,6 +77,9 @@ impl Shown<'_> {
         if let Some(oldest) = sections.first() {
             lines.push(("oldest", self.oldest(oldest)));
         }
+        if let Some(lost) = self.lost() {
+            lines.push(("lost", lost));
+        }
         if let Some(note) = self.note.as_ref().filter(|note| !note.is_empty()) {
             lines.push(("note", note_text(note)));
         }
@@ -87,10 +90,29 @@ impl Shown<'_> {
         for (name, value) in lines {
             text.push_str(&format!("  {name:<8}  {value}\n"));
         }
-        let heading = ["stream", "first", "next", "records", "bytes", "note", "in the oldest"];
-        let rows: Vec<_> = self.usage.streams.iter().map(row).collect();
+        let mut heading =
+            vec!["stream", "first", "next", "records", "bytes", "note", "in the oldest"];
+        let mut rows: Vec<_> = self.usage.streams.iter().map(row).collect();
+        if !self.usage.lost.is_empty() {
+            heading.push("uncertain");
+            for (row, stream) in rows.iter_mut().zip(&self.usage.streams) {
+                row.push(if stream.is_uncertain { "yes" } else { "no" }.into());
+            }
+        }
         text.push_str(&format!("\n{}", table(&heading, &rows)));
         text
+    }
+
+    /// What is lost of the log that an opening needs.
+    fn lost(&self) -> Option<String> {
+        let lost = &self.usage.lost;
+        let (begin, end) = (lost.first()?.start().get(), lost.last()?.end().get());
+        let count = lost.iter().map(|gap| gap.end().get() - gap.start().get() + 1).sum();
+        Some(format!(
+            "{} of the log, in LSN {}: nobody knows what they changed",
+            plural(count, "record"),
+            range(begin, end)
+        ))
     }
 
     /// The oldest section, and what keeps it.
@@ -136,6 +158,7 @@ impl Shown<'_> {
                 "bytes": stream.bytes,
                 "note_bytes": stream.note_bytes,
                 "oldest_section_bytes": stream.oldest_bytes,
+                "uncertain": stream.is_uncertain,
             })
         };
         let mut streams = self.usage.streams.iter().map(stream).collect::<Vec<_>>();
@@ -147,9 +170,12 @@ impl Shown<'_> {
                 "live_bytes": section.live_bytes,
             })
         });
+        let lost = self.usage.lost.iter();
+        let lost = lost.map(|gap| json!({ "first": gap.start().get(), "last": gap.end().get() }));
         let mut json = json!({
             "path": self.path.to_string_lossy(),
             "sections": sections.collect::<Vec<_>>(),
+            "lost": lost.collect::<Vec<_>>(),
             "writer": self.writer,
         });
         if let (Some(note), Some(stream)) = (&self.note, streams.first_mut()) {
