@@ -242,8 +242,9 @@ impl fmt::Display for Corruption {
         }
         f.write_str(match self.is_without_records {
             true => {
-                "; no record was found in what is left of the log: if it was new, remove its .ink \
-                 files and open it again; if it held records, keep the files and use a backup"
+                "; no record was found in what is left of the log: keep the files and use a backup; \
+                 only if the log was new and never held a record, remove its .ink files and open it \
+                 again"
             }
             false => "; `inkstone salvage` saves what can be read",
         })

@@ -92,7 +92,7 @@ fn what_to_keep_in(
         return Err(damage.clone().into());
     }
     let first = match keep {
-        Keep::Records(count) => Lsn::new((report.last.get() + 1).saturating_sub(count)),
+        Keep::Records(count) => newest_records(&report, count),
         Keep::Bytes(bytes) => first_of(&report, by_bytes(&report, bytes)),
         Keep::For(age) => {
             let times = times(directory, &report)?;
@@ -109,6 +109,20 @@ fn what_to_keep_in(
     };
     // A log that ends before its first record is empty.
     Ok(Kept { first: first.max(report.first), of_the_future, jump })
+}
+
+/// The first of so many of the newest records. What is lost is none.
+fn newest_records(report: &Report, count: u64) -> Lsn {
+    let (mut end, mut left) = (report.last.get() + 1, count);
+    let gaps: Vec<_> = report.gaps().collect();
+    for gap in gaps.iter().rev() {
+        let behind = end - (gap.last.get() + 1);
+        if left <= behind {
+            break;
+        }
+        (end, left) = (gap.first.get(), left - behind);
+    }
+    Lsn::new(end.saturating_sub(left))
 }
 
 fn first_of(report: &Report, kept: usize) -> Lsn {

@@ -181,9 +181,11 @@ fn read_all(
 ) -> Result<()> {
     let (head_span, head_read, first_live) = read_head(directory, headers, head, stop)?;
     let Spans { mut spans, faults } = Spans::find(directory, headers, head_span, first_live)?;
-    if head_span.cut_at.is_some() {
-        for span in &mut spans {
-            span.cut_at = cut_at(directory, &span.header, head)?;
+    // A segment with a mark got nothing after the cut. Where a link is broken, the segment that the
+    // cut has begun may be gone, and nothing else says what it took.
+    if head_span.cut_at.is_some() || !faults.is_empty() {
+        for span in spans.iter_mut().filter(|span| span.header.number != head.number) {
+            span.cut_at = cut_mark(directory, &span.header)?.map(|mark| mark.end);
         }
     }
     for fault in faults {
@@ -191,7 +193,7 @@ fn read_all(
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
     }
     // A file above the head has groups but no header: the log continued there.
-    let above: Vec<SegmentNumber> =
+    let above: BTreeSet<SegmentNumber> =
         found.report.damage.iter().filter_map(|damage| damage.segment).collect();
     for number in above.into_iter().filter(|number| *number > head.number) {
         if let Some(header) = stand_in(directory, headers, head.log, number)? {
@@ -205,6 +207,8 @@ fn read_all(
                 successor: None,
                 is_head: true,
                 is_stand_in: true,
+                // What a cut took of the segment before is not this one's.
+                cut_at: None,
                 ..head_span
             });
         }
@@ -230,6 +234,10 @@ fn read_all(
         let is_head = span.header.number == head.number;
         let read = if is_head { Some(Ok(head_read.clone())) } else { others.next() };
         let Some(read) = read.transpose()? else { break };
+        // A segment without a header of its own may say where the log begins, too.
+        if span.is_stand_in {
+            report.first = report.first.max(read.tail.first_live);
+        }
         report.last = report.last.max(read.report.last);
         report.promise = report.promise.max(read.promise);
         report.epoch = report.epoch.max(Some(read.report.epoch));
@@ -240,7 +248,7 @@ fn read_all(
         report.segments.push(read.report);
         read.damage.into_iter().for_each(|damage| report.note_damage(damage));
     }
-    report.last = report.last.max(first_live.before().unwrap_or(Lsn::ZERO));
+    report.last = report.last.max(report.first.before().unwrap_or(Lsn::ZERO));
     found.spans = spans;
     Ok(())
 }

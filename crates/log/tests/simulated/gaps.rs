@@ -476,3 +476,93 @@ fn read_by(disk: &SimDisk) -> u64 {
     inspect::verify_in(&disk.directory(LOG)).unwrap();
     disk.counters().since(&before).read_bytes
 }
+
+#[test]
+fn what_is_lost_is_none_of_the_newest_records() {
+    let kept = |disk: &SimDisk, count| {
+        let keep = inspect::Keep::Records(count);
+        let now = std::time::SystemTime::now();
+        inspect::first_to_keep_in(&disk.directory(SAVED), keep, now).unwrap().get()
+    };
+    let disk = with_gaps(100, &[40..=50, 91..=100]);
+    for (count, first) in [(0, 101), (1, 90), (40, 51), (41, 39), (79, 1), (1000, 1)] {
+        assert_eq!(kept(&disk, count), first, "{count} records");
+    }
+}
+
+/// Both copies of a segment's header.
+fn lose_header(disk: &SimDisk, segment: u64) {
+    let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
+    for at in [200, 2248] {
+        file.write_at(&[0xff; 16], at).unwrap();
+    }
+}
+
+/// A log whose records from LSN 51 on were cut, and replaced by others in new segments; and the
+/// first of these.
+fn with_a_cut(last: u64) -> (SimDisk, u64) {
+    let disk = SimDisk::new(3, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 100).unwrap();
+    log.truncate_after(Lsn::new(50)).unwrap();
+    for lsn in 51..=last {
+        log.append_durable(&record(lsn + 1000)).unwrap();
+    }
+    log.close().unwrap();
+    let began = inspect::verify_in(&disk.directory(LOG)).unwrap().segments[1].number.get();
+    (disk, began)
+}
+
+#[test]
+fn what_a_cut_began_is_saved_without_its_header() {
+    let (disk, began) = with_a_cut(120);
+    lose_header(&disk, began);
+    let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
+    let listed = report.segments.iter().filter(|segment| segment.number.get() == began).count();
+    assert_eq!(listed, 1, "{report:?}");
+    let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+    assert_eq!((salvaged.records, salvaged.gaps.len()), (120, 0));
+    let log = saved(&disk);
+    assert_eq!(log.reader().get(Lsn::new(51)).unwrap(), record(1051));
+}
+
+#[test]
+fn what_was_cut_does_not_come_back_where_the_segment_after_it_is_gone() {
+    for is_removed in [true, false] {
+        let (disk, began) = with_a_cut(600);
+        if is_removed {
+            disk.directory(LOG).remove(&name(began)).unwrap();
+        } else {
+            let file = disk.directory(LOG).open(&name(began), &OpenFile::existing()).unwrap();
+            file.write_at(&[0; 6 << 10], 0).unwrap();
+        }
+        let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+        let log = saved(&disk);
+        let mut shown = 0;
+        for run in &salvaged.runs {
+            for lsn in run.first.get()..=run.last.get() {
+                let is = if lsn <= 50 { record(lsn) } else { record(lsn + 1000) };
+                assert_eq!(log.reader().get(Lsn::new(lsn)).unwrap(), is, "LSN {lsn}");
+                shown += 1;
+            }
+        }
+        assert!(shown > 200 && salvaged.records == shown, "{shown} of {}", salvaged.records);
+        assert_eq!(salvaged.runs.first().map(|run| run.last.get()), Some(50));
+    }
+}
+
+#[test]
+fn what_was_truncated_at_the_front_does_not_come_back_without_the_heads_header() {
+    let disk = SimDisk::new(4, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 400).unwrap();
+    log.truncate_before(Lsn::new(80)).unwrap();
+    append(&log, 401, 401).unwrap();
+    log.close().unwrap();
+    let head = inspect::verify_in(&disk.directory(LOG)).unwrap().segments.last().unwrap().number;
+    lose_header(&disk, head.get());
+    let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+    assert_eq!(salvaged.runs.first().map(|run| run.first.get()), Some(80));
+    let log = saved(&disk);
+    assert_eq!((log.first(), log.last()), (Lsn::new(80), Lsn::new(401)));
+}
