@@ -63,7 +63,7 @@ fn seen_by_strace(at: &Path, traced: &str, arguments: &str) -> Option<String> {
 /// not measured.
 fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
     let Strategy { preparation, reuse, access, durability, engine, .. } = strategy;
-    let write = WRITE.replace("--size 64KiB", &format!("--size {FILE_BYTES}"));
+    let write = WRITE.replace("--size 64KiB", &format!("--size {FILE_BYTES}B"));
     let way = format!(
         "--preparation {} --reuse {} --access {} --durability {} --engine {}",
         preparation.name(),

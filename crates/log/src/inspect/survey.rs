@@ -8,8 +8,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
-    Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop,
-    Tail, Verdict,
+    Copies, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason, SegmentHeader, SegmentNumber,
+    Stop, Tail, Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
@@ -213,6 +213,9 @@ fn read_all(
             });
         }
     }
+    if !found.report.is_intact() {
+        take_unnamed(directory, headers, head.log, &mut spans)?;
+    }
     let report = &mut found.report;
     (report.first, report.clean) =
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
@@ -250,6 +253,33 @@ fn read_all(
     }
     report.last = report.last.max(report.first.before().unwrap_or(Lsn::ZERO));
     found.spans = spans;
+    Ok(())
+}
+
+/// Adds the segments that no link leads to, since the header beside their own is lost, too. The LSNs
+/// of newer segments are theirs: a cut may have taken these records.
+fn take_unnamed(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
+    log: LogId,
+    spans: &mut Vec<Span>,
+) -> Result<()> {
+    for file in headers.files.iter().rev().filter(|file| file.own(log).is_none()) {
+        if spans.iter().any(|span| span.header.number == file.number) {
+            continue;
+        }
+        let Some(header) = stand_in(directory, headers, log, file.number)? else { continue };
+        let newer = spans.iter().filter(|span| span.header.number > file.number);
+        spans.push(Span {
+            header,
+            successor: None,
+            is_head: false,
+            is_stand_in: true,
+            below: newer.map(|span| span.header.first_lsn).min(),
+            cut_at: cut_mark(directory, &header)?.map(|mark| mark.end),
+        });
+    }
+    spans.sort_by_key(|span| span.header.number);
     Ok(())
 }
 

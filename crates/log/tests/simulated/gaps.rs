@@ -566,3 +566,28 @@ fn what_was_truncated_at_the_front_does_not_come_back_without_the_heads_header()
     let log = saved(&disk);
     assert_eq!((log.first(), log.last()), (Lsn::new(80), Lsn::new(401)));
 }
+
+#[test]
+fn segments_are_saved_without_the_headers_of_two() {
+    let made = || {
+        let disk = SimDisk::new(5, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        append(&log, 1, 600).unwrap();
+        log.close().unwrap();
+        disk
+    };
+    let report = inspect::verify_in(&made().directory(LOG)).unwrap();
+    let numbers: Vec<u64> = report.segments.iter().map(|part| part.number.get()).collect();
+    assert!(numbers.len() > 4, "{numbers:?}");
+    for (at, one) in numbers.iter().enumerate() {
+        for other in &numbers[at + 1..] {
+            let damaged = made();
+            [one, other].into_iter().for_each(|number| lose_header(&damaged, *number));
+            let salvaged = salvage(&damaged, LOG, SAVED).unwrap();
+            assert_eq!(salvaged.records, 600, "without the headers of {one} and {other}");
+            let log = saved(&damaged);
+            let all = shown(&log.reader(), 1);
+            assert!(all == expected(1, 600, &[]), "without the headers of {one} and {other}");
+        }
+    }
+}
