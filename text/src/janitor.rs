@@ -5,8 +5,8 @@
 //! Files above the limits are removed first, and not only by this thread
 //! ([`rotated`](crate::rotated)): a slow or failing compression does not delay that. A compressed
 //! file is whole before it has its name, and durable before the plain file is removed. A kill
-//! leaves a `.part`, which the next start removes, or both files; then the plain one has everything,
-//! and is compressed again.
+//! leaves a `.part`, which the next start removes, or both files; then the plain one has
+//! everything, and is compressed again.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -54,11 +54,11 @@
 //! every call is an error (it may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads
-//! A hook, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock.
-//! Panics there are caught: after one in the hook the log goes on; one in the disk or the clock ends
-//! the log, and every writer gets an error. Code that does not return blocks the log. A hook may
-//! write to the log, but not wait for it: flushing and closing are errors there, and a log that a
-//! hook closes ends by itself.
+//! A hook, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no
+//! lock. Panics there are caught: after one in the hook the log goes on; one in the disk or the
+//! clock ends the log, and every writer gets an error. Code that does not return blocks the log. A
+//! hook may write to the log, but not wait for it: flushing and closing are errors there, and a log
+//! that a hook closes ends by itself.
 //!
 //! # Features
 //! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`: [`Compression`].
@@ -85,12 +85,12 @@
 // | `builder`, `writer`, `opening` | what can be chosen; the handle and the guard; the order of an opening |
 //
 // Invariants: a buffer's length is stored after its bytes, and its place before its first byte is
-// written there, since a kill may come between any two stores. No thread holds the lock while a hook
-// runs, or during I/O but for the stage's: a buffer gets its memory under it, once, and a stage that
-// was removed is made again under it. All that a rotation needs room for comes before its rename. After the log
-// is closed the output thread looks for lines once more. A line counts as written when its last
-// byte is in a file. The number of the first abandoned buffer stays: no flush and no sync goes past
-// it.
+// written there, since a kill may come between any two stores. No thread holds the lock while a
+// hook runs, or during I/O but for the stage's: a buffer gets its memory under it, once, and a
+// stage that was removed is made again under it. All that a rotation needs room for comes before
+// its rename. After the log is closed the output thread looks for lines once more. A line counts as
+// written when its last byte is in a file. The number of the first abandoned buffer stays: no flush
+// and no sync goes past it.
 //
 // Decided, with reasons: `O_APPEND`, not pwrite, so that `copytruncate` leaves no hole. A failed
 // sync stays, as a poison would, but lines go on: a text log that stops for it would lose more. The

@@ -87,7 +87,8 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
-/// Removes the stage, unless it holds lines; whether it does. A failed sync is no reason to keep it.
+/// Removes the stage, unless it holds lines; whether it does. A failed sync is no reason to keep
+/// it.
 fn end_stage(stage: Option<Stage>, lost: Lost, result: Result<()>) -> (Result<()>, bool) {
     match stage {
         Some(stage) if lost.unwritten_lines > 0 => (result, !stage.is_gone()),

@@ -45,8 +45,8 @@ impl Passage {
         Ok(())
     }
 
-    /// Where the line ends with which the buffer begins, if that began in an earlier one: it belongs
-    /// to the file that has its beginning.
+    /// Where the line ends with which the buffer begins, if that began in an earlier one: it
+    /// belongs to the file that has its beginning.
     pub(crate) fn rest_of_line(&self, buffer: &Buffer) -> Option<usize> {
         let is_rest = self.done == 0 && !buffer.begins();
         let end = is_rest.then(|| buffer.bytes().iter().position(|byte| *byte == b'\n'));

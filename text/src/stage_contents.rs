@@ -132,7 +132,8 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// `is_taken`: the caller ends the stage; otherwise nothing in it is changed, also if it was cut.
+    /// `is_taken`: the caller ends the stage; otherwise nothing in it is changed, also if it was
+    /// cut.
     pub(crate) fn of(file: &mut StageFile, is_taken: bool) -> Result<Self> {
         let mut left = Self { head: None, buffers: Vec::new(), changed: Vec::new(), damage: None };
         let (len, head) = file.read_head(HEAD_BYTES)?;

@@ -175,8 +175,8 @@ impl State {
         true
     }
 
-    /// Whether so many free buffers have their memory. Where there is none for another, the log goes
-    /// on with those that have it.
+    /// Whether so many free buffers have their memory. Where there is none for another, the log
+    /// goes on with those that have it.
     fn has_ready(&mut self, buffers: usize) -> bool {
         let next = self.free.iter_mut().rev().take(buffers);
         if let Some(error) = next.map(Buffer::ready).find_map(Result::err) {

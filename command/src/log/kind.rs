@@ -1,5 +1,5 @@
-//! What a log is for, as its headers say. The records of all logs but plain ones have rules that one
-//! more record, or one less, breaks.
+//! What a log is for, as its headers say. The records of all logs but plain ones have rules that
+//! one more record, or one less, breaks.
 //!
 //! *Owns*: what the command says of each kind, and which command shows it. *May not touch*: what
 //! the records say.

@@ -66,8 +66,8 @@ pub(crate) struct TeeArguments {
     /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     stage_directory: PathBuf,
-    /// List the lines of killed processes that wait in memory, whose they are and in which stage; or
-    /// print those of this stage on stdout, and remove it. No log is written
+    /// List the lines of killed processes that wait in memory, whose they are and in which stage;
+    /// or print those of this stage on stdout, and remove it. No log is written
     #[arg(long, value_name = "STAGE", num_args = 0..=1, conflicts_with = "file")]
     recover: Option<Option<PathBuf>>,
     /// How often --survive power-loss syncs the file

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: how much may wait for stdout. *May not touch*: the log.
 //!
-//! Text waits in memory while the reader of stdout is slower than the service. If too much waits, or
-//! the reader has gone, lines are left out, which is said at the end: the log has them.
+//! Text waits in memory while the reader of stdout is slower than the service. If too much waits,
+//! or the reader has gone, lines are left out, which is said at the end: the log has them.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};

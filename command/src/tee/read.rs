@@ -3,8 +3,8 @@
 //! *Owns*: bytes read but not handed over yet, and the count of all bytes read. *May not touch*:
 //! signals, time.
 //!
-//! Everything from one read goes to the log before the next read, lines complete or not: so it is in
-//! the file soon, and a kill loses nothing that has left the pipe.
+//! Everything from one read goes to the log before the next read, lines complete or not: so it is
+//! in the file soon, and a kill loses nothing that has left the pipe.
 //!
 //! A stamp stands before the first byte of a line from the moment that the byte is read: for all
 //! that follows it is part of the line.

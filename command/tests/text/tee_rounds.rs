@@ -168,8 +168,8 @@ impl Pair {
         (self.tee.wait().expect("its end").code(), told)
     }
 
-    /// Tee ended without a message but that for who pressed Ctrl-C. A signal that came only after the
-    /// end of its input is not in its exit code.
+    /// Tee ended without a message but that for who pressed Ctrl-C. A signal that came only after
+    /// the end of its input is not in its exit code.
     fn ended_well(&mut self) {
         let (code, told) = self.ended();
         let is_well = told.lines().all(|line| line.starts_with("inkstone: SIGINT: stdin is read"));
@@ -319,8 +319,8 @@ fn gap(all: &[u8], of: &[u8]) -> Option<usize> {
     (all[same..] == of[same + gap..]).then_some(gap)
 }
 
-/// The same behind a kill that left half a line, which the next start ends: what follows may belong to
-/// another service.
+/// The same behind a kill that left half a line, which the next start ends: what follows may belong
+/// to another service.
 fn gap_behind_half(all: &[u8], of: &[u8]) -> Option<usize> {
     let same = all.iter().zip(of).take_while(|(one, other)| one == other).count();
     let is_half = all.get(same) == Some(&b'\n');

@@ -11,15 +11,15 @@
 //! - A clock that was ahead makes later files look younger until its time has passed. So nothing is
 //!   kept forever.
 //!
-//! - A machine without a clock chip starts years behind, and its clock then jumps to the right time:
-//!   what it wrote seconds ago looks years old. So the times have to fit together. A gap between two
-//!   of them, or between the last one and now, that is more than ten times as long as all the rest
-//!   and the time since the machine started is taken for such a jump: it makes nothing older, and
-//!   the caller is told.
+//! - A machine without a clock chip starts years behind, and its clock then jumps to the right
+//!   time: what it wrote seconds ago looks years old. So the times have to fit together. A gap
+//!   between two of them, or between the last one and now, that is more than ten times as long as
+//!   all the rest and the time since the machine started is taken for such a jump: it makes nothing
+//!   older, and the caller is told.
 //!
-//! This cannot detect a clock that was behind by less, or by so little that the order holds, or that
-//! is ahead now. Copying the files without their times makes all of them young. A log that rested
-//! for very long keeps its files for a while longer.
+//! This cannot detect a clock that was behind by less, or by so little that the order holds, or
+//! that is ahead now. Copying the files without their times makes all of them young. A log that
+//! rested for very long keeps its files for a while longer.
 
 use std::time::{Duration, SystemTime};
 

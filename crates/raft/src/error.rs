@@ -108,8 +108,9 @@ pub enum Error {
         /// A raft group of the log there.
         came: u64,
     },
-    /// Records of the log are lost, since it was salvaged: a vote, a truncation, or entries that were
-    /// confirmed. A node that came back with it could vote twice, and lose data of the cluster.
+    /// Records of the log are lost, since it was salvaged: a vote, a truncation, or entries that
+    /// were confirmed. A node that came back with it could vote twice, and lose data of the
+    /// cluster.
     Lost {
         /// The directory.
         path: PathBuf,

@@ -71,8 +71,8 @@ impl StreamsReader {
     /// The record of a stream with this number.
     ///
     /// # Errors
-    /// [`Error::NoStream`], [`Error::Truncated`], [`Error::LostRecord`]; [`Error::NotYet`] also for a
-    /// record that is not durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
+    /// [`Error::NoStream`], [`Error::Truncated`], [`Error::LostRecord`]; [`Error::NotYet`] also for
+    /// a record that is not durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
     pub fn get(&self, stream: u64, number: u64) -> Result<Vec<u8>> {
         for _ in 0..TRIES {
             let lsn = self.source.find(stream, number)?;
@@ -110,9 +110,9 @@ impl StreamsReader {
         self.source.bounds(stream)
     }
 
-    /// Whether nobody knows all of a stream, since records of the log are lost: it may have been cut,
-    /// restarted or removed there, its last records and its note may be lost, and a record that is
-    /// left may be one that was cut.
+    /// Whether nobody knows all of a stream, since records of the log are lost: it may have been
+    /// cut, restarted or removed there, its last records and its note may be lost, and a record
+    /// that is left may be one that was cut.
     ///
     /// # Errors
     /// As [`StreamsReader::bounds`].

@@ -76,8 +76,8 @@ impl Runs {
         }
     }
 
-    /// Adds one record before all others, which begin at `first`. Those in between are lost, and so is
-    /// the one if it is in no section.
+    /// Adds one record before all others, which begin at `first`. Those in between are lost, and so
+    /// is the one if it is in no section.
     pub(crate) fn add_before(&mut self, number: u64, section: u32, first: u64) {
         if number + 1 < first && section != LOST {
             self.0.insert(0, Run { first: number + 1, section: LOST, bytes: 0 });

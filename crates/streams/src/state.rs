@@ -33,8 +33,8 @@ pub(crate) struct Stream {
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) runs: Runs,
-    /// The record of the log that created the stream, or has cut or restarted it last: a reader that
-    /// missed records of the log learns by this that the stream may not be the one it knew.
+    /// The record of the log that created the stream, or has cut or restarted it last: a reader
+    /// that missed records of the log learns by this that the stream may not be the one it knew.
     pub(crate) cut: Lsn,
     /// A box of a box takes one word, and most streams have no note.
     note: Option<Box<Box<[u8]>>>,

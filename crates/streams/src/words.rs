@@ -49,9 +49,9 @@ pub struct Usage {
     /// The sections, oldest first. The oldest one keeps the front of the log from being freed;
     /// records are appended to the last one.
     pub sections: Vec<SectionUsage>,
-    /// The records of the log that are lost, since it was salvaged without them, and that an opening
-    /// needs. Streams may have been made, changed and removed there that nobody knows of. Empty also
-    /// if a table of all streams lies behind what is lost.
+    /// The records of the log that are lost, since it was salvaged without them, and that an
+    /// opening needs. Streams may have been made, changed and removed there that nobody knows of.
+    /// Empty also if a table of all streams lies behind what is lost.
     pub lost: Vec<RangeInclusive<Lsn>>,
 }
 

@@ -35,7 +35,8 @@
 //!   `Fenced`. A writer in another process closes when it sees that its manifest is fenced. The new
 //!   writer waits for the lock, and keeps checking whether it is fenced itself. With the lock it
 //!   checks once more, since locks may be granted in another order than epochs.
-//! - **The right log.** A log's header has the id of its owner, drawn when the log begins; an object
+//! - **The right log.** A log's header has the id of its owner, drawn when the log begins; an
+//! object
 //!   beside the manifest has the same id (`owner.rs`). The log is durable first, then the object,
 //!   then the first row. So a log that never had a row and has no object is no one's, and is begun
 //!   again with another id; whatever else does not match is an error. Writers, readers, the

@@ -153,8 +153,8 @@ impl DatabaseWal {
         }
     }
 
-    /// Refuses a log of which records are lost: it was salvaged, and rows that were acknowledged may
-    /// be among them.
+    /// Refuses a log of which records are lost: it was salvaged, and rows that were acknowledged
+    /// may be among them.
     ///
     /// # Errors
     /// A data error, until somebody has truncated the log behind them.

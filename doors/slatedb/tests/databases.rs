@@ -422,8 +422,8 @@ async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
     assert!(said.contains(path.to_str().unwrap()) && said.contains("WAL id 1"), "{said}");
 }
 
-/// Rows of a salvaged log are lost: neither a writer nor a reader comes, until somebody has truncated
-/// the log behind them.
+/// Rows of a salvaged log are lost: neither a writer nor a reader comes, until somebody has
+/// truncated the log behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());

@@ -156,8 +156,8 @@ fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     }
 }
 
-/// A log that has the path of another one, in another directory: the lines are not its own. Its start
-/// says that they wait, and a person can have them.
+/// A log that has the path of another one, in another directory: the lines are not its own. Its
+/// start says that they wait, and a person can have them.
 #[test]
 fn lines_of_a_log_that_is_gone_go_into_no_other() {
     let Some(_turn) = turn("lines of another log") else { return };
@@ -309,8 +309,8 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
     assert_eq!(read(&path), LINES);
 }
 
-/// In an overlay without `xino` a directory has another number at each mount, so no start would find
-/// the stage: the log says so and goes on, or is refused if lines must survive.
+/// In an overlay without `xino` a directory has another number at each mount, so no start would
+/// find the stage: the log says so and goes on, or is refused if lines must survive.
 #[test]
 #[ignore = "needs root"]
 fn where_a_directory_has_no_lasting_identity_it_is_said_or_refused() {

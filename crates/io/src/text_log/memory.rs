@@ -20,8 +20,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::error::{Error, Result};
 
-/// Words beside each buffer. The first is the buffer's own: how many bytes were published, and in its
-/// upper half the caller's mark for them.
+/// Words beside each buffer. The first is the buffer's own: how many bytes were published, and in
+/// its upper half the caller's mark for them.
 pub const STAGE_WORDS: usize = 8;
 /// A buffer's length fits into half a word.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
@@ -94,8 +94,8 @@ impl Region {
     /// What the kernel answers; then it is as it was.
     pub(crate) fn move_to(&self, file: &File, path: &Path) -> Result<()> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: it replaces exactly the mapping that this owns, in one step. The caller sees to it
-        // that nobody uses a buffer meanwhile, and the bytes are the same.
+        // SAFETY: it replaces exactly the mapping that this owns, in one step. The caller sees to
+        // it that nobody uses a buffer meanwhile, and the bytes are the same.
         let moved =
             unsafe { mmap(self.start.as_ptr().cast(), self.len, PROTECTION, flags, file, 0) };
         moved.map_err(|error| failed(path, error))?;
@@ -285,8 +285,8 @@ impl StageBuffer {
         self.used += bytes.len();
     }
 
-    /// The part behind the bytes that it holds, from this byte of the buffer on: for bytes that come
-    /// by other ways than [`StageBuffer::put`]. Nothing tells of them.
+    /// The part behind the bytes that it holds, from this byte of the buffer on: for bytes that
+    /// come by other ways than [`StageBuffer::put`]. Nothing tells of them.
     ///
     /// # Panics
     /// If it holds bytes behind that place.

@@ -49,8 +49,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The directory has the files of several logs. Nothing is damaged by that, and nothing was read:
-    /// only a person can tell which files belong there.
+    /// The directory has the files of several logs. Nothing is damaged by that, and nothing was
+    /// read: only a person can tell which files belong there.
     pub fn is_of_two_logs(&self) -> bool {
         self.damage.iter().any(|damage| damage.reason == Reason::ForeignLog)
     }

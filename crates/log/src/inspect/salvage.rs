@@ -69,8 +69,8 @@ pub struct Run {
 }
 
 /// Copies every readable record of the log in `from` into a new log in `to`, where it has the same
-/// LSN; what is lost is a gap there ([`Error::Lost`]). `options` apply to the new log; its segments and records may become as large as those of the old log if they are
-/// larger.
+/// LSN; what is lost is a gap there ([`Error::Lost`]). `options` apply to the new log; its segments
+/// and records may become as large as those of the old log if they are larger.
 ///
 /// Opening the new log before it is complete is [`Error::Incomplete`]. A salvage that fails removes
 /// its files; the files of one that was killed are removed by the next into the same directory.

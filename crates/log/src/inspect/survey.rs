@@ -256,8 +256,8 @@ fn read_all(
     Ok(())
 }
 
-/// Adds the segments that no link leads to, since the header beside their own is lost, too. The LSNs
-/// of newer segments are theirs: a cut may have taken these records.
+/// Adds the segments that no link leads to, since the header beside their own is lost, too. The
+/// LSNs of newer segments are theirs: a cut may have taken these records.
 fn take_unnamed(
     directory: &AnyDirectory,
     headers: &Headers<'_>,

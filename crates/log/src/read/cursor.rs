@@ -144,8 +144,8 @@ impl Cursor {
     /// continue); [`Error::TruncatedAfter`] when `truncate_after` has truncated records before this
     /// position, also if a new cursor is the first of its reader to learn of it (the next call
     /// continues after the last one left); [`Error::Lost`] where records are lost (the next call
-    /// continues behind them); [`Error::Corrupt`]; [`Error::Forked`]; [`Error::Invalid`] for LSN 0. A cursor of a reader from
-    /// [`Reader::open`](crate::Reader::open) learns of truncations as
+    /// continues behind them); [`Error::Corrupt`]; [`Error::Forked`]; [`Error::Invalid`] for LSN 0.
+    /// A cursor of a reader from [`Reader::open`](crate::Reader::open) learns of truncations as
     /// [`Reader::get`](crate::Reader::get) does, and also gets the errors of the file system that
     /// it gets then.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]

@@ -13,9 +13,9 @@
 //! all the same. Counted over 11 s of an idle log: 83 system calls. They were 366 when the reader
 //! asked for the lock and looked for its holder's page each second.
 //!
-//! What a reader knows to be durable it believes to be there still, as long as nothing is published,
-//! and for [`SILENCE`] at most ([`Belief`]). To ask that takes some loads from memory, so each record
-//! can ask.
+//! What a reader knows to be durable it believes to be there still, as long as nothing is
+//! published, and for [`SILENCE`] at most ([`Belief`]). To ask that takes some loads from memory,
+//! so each record can ask.
 
 use std::sync::Arc;
 use std::time::Duration;

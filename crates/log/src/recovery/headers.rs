@@ -118,8 +118,8 @@ impl<'d> Headers<'d> {
         corruption.into()
     }
 
-    /// The error of a directory with the files of several logs, with each log's files: only a person
-    /// can tell which of them belong there.
+    /// The error of a directory with the files of several logs, with each log's files: only a
+    /// person can tell which of them belong there.
     fn of_two_logs(&self, number: SegmentNumber, row: &'static str) -> Error {
         let logs = self.files.iter().filter_map(|file| file.block.header()).map(|own| own.log);
         let of_log = |log: LogId| {

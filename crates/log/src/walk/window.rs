@@ -105,8 +105,8 @@ impl Window {
         Ok(holds(self))
     }
 
-    /// As [`Window::load`], for a decoder that stands at `at`: the sums of what is read ahead are checked for
-    /// it.
+    /// As [`Window::load`], for a decoder that stands at `at`: the sums of what is read ahead are
+    /// checked for it.
     fn load_for(&mut self, at: u64, len: usize, decoder: Option<&Decoder>) -> Result<()> {
         let start = at / BLOCK * BLOCK;
         if let Some(mut ahead) = self.ahead.take() {

@@ -2,7 +2,8 @@
 //! more dependency).
 //!
 //! *Owns*: the AIO context and the layout of its entries. *May not touch*: requests;
-//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of theirs.
+//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of
+//! theirs.
 //!
 //! Linux AIO is asynchronous for direct I/O on blocks that the file has; a buffered write is
 //! carried out inside `io_submit`. A sync runs on a thread of the kernel.

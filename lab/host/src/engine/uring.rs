@@ -1,7 +1,8 @@
 //! io_uring: one entry for the write, one for the sync, in a mode of its own linked to its write.
 //!
 //! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
-//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of theirs.
+//! [`super::entries`] keeps them and their buffers for as long as the kernel has an entry of
+//! theirs.
 //!
 //! One thread may open an engine and another use it, so not `SINGLE_ISSUER` (which binds the ring
 //! to the task that submits first), nor `DEFER_TASKRUN`, which needs it. The thread that submits

@@ -93,8 +93,8 @@ fn a_busy_mount_and_its_device_say_so() {
     assert!(error.to_string().contains("open in it"), "{error}");
     assert_eq!(mounts_under(made.dir.path()).expect("/proc"), [], "it was detached");
     drop(open);
-    // Mounted again (with the same options: the kernel may not have ended the mount before yet), the
-    // device cannot be detached, and the work directory takes back the mount by itself.
+    // Mounted again (with the same options: the kernel may not have ended the mount before yet),
+    // the device cannot be detached, and the work directory takes back the mount by itself.
     made.mount("ext4", "noatime");
     let FileSystem { mount, device, dir } = made;
     let path = device.path().to_path_buf();

@@ -4,11 +4,12 @@
 //! a request was (`attribution`), the rule of coverage (`durable`).
 //!
 //! What the attribution gives to a commit is that. Of the rest a write is, in this order: the
-//! journal's, if it lies in the journal's area; data, if it lies on the file's blocks; metadata, if the whole file system is ours; another process's, if that process
-//! submitted it; otherwise (a kernel thread's) unattributed, and printed. A flush is ours if the
-//! file system is ours. Requests of other processes are always counted separately. Commits that
-//! cost less than one flush or FUA write of ours each are not called durable, even where flushes
-//! for others covered them all; nor are commits whose data was not seen.
+//! journal's, if it lies in the journal's area; data, if it lies on the file's blocks; metadata, if
+//! the whole file system is ours; another process's, if that process submitted it; otherwise (a
+//! kernel thread's) unattributed, and printed. A flush is ours if the file system is ours. Requests
+//! of other processes are always counted separately. Commits that cost less than one flush or FUA
+//! write of ours each are not called durable, even where flushes for others covered them all; nor
+//! are commits whose data was not seen.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -39,8 +39,8 @@ const FOLDER: &str = "text";
 /// A name, and how it is opened in a folder.
 type LineWay = (&'static str, fn(&Path) -> Result<Writer, WayError>);
 
-/// The ways of writing lines. A copy under a lock, where the thread that finds the buffer full writes
-/// it; the text log; multiples of 4,096 bytes over
+/// The ways of writing lines. A copy under a lock, where the thread that finds the buffer full
+/// writes it; the text log; multiples of 4,096 bytes over
 /// written files, the oldest first.
 const LINE_WAYS: [LineWay; 3] = [
     ("Mutex<BufWriter>", |folder| Ok(Writer::Buffered(Mutex::new(BufWriter::new(made(folder)?))))),
