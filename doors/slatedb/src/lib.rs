@@ -36,11 +36,10 @@
 //!   writer waits for the lock, and keeps checking whether it is fenced itself. With the lock it
 //!   checks once more, since locks may be granted in another order than epochs.
 //! - **The right log.** A log's header has the id of its owner, drawn when the log begins; an
-//! object
-//!   beside the manifest has the same id (`owner.rs`). The log is durable first, then the object,
-//!   then the first row. So a log that never had a row and has no object is no one's, and is begun
-//!   again with another id; whatever else does not match is an error. Writers, readers, the
-//!   collector and clones compare before they change, show or remove anything.
+//!   object beside the manifest has the same id (`owner.rs`). The log is durable first, then the
+//!   object, then the first row. So a log that never had a row and has no object is no one's, and
+//!   is begun again with another id; whatever else does not match is an error. Writers, readers,
+//!   the collector and clones compare before they change, show or remove anything.
 //! - **A lost or old log**: the object names a log that is not there; or the manifest has a WAL id
 //!   that was durable, and the log does not reach it (`Options::expect_durable`). Then a new log
 //!   begins only by a call for that ([`DatabaseWal::begin_anew`]).
