@@ -10,6 +10,7 @@ use inkstone_lab::compare::{Change, Comparison, Line, compare as run};
 use inkstone_lab::result::LabResult;
 
 use crate::columns::table;
+use crate::report::read_result;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> 
 
 fn read_file(path: &Path) -> anyhow::Result<LabResult> {
     let named = |why: &dyn std::fmt::Display| anyhow::anyhow!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let text = read_result(path).map_err(|error| named(&error))?;
     LabResult::from_json(&text).map_err(|why| named(&why))
 }
 

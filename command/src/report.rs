@@ -2,14 +2,18 @@
 //!
 //! *Owns*: which file it reads and which it writes. *May not touch*: the page's text.
 
-use std::io::Read as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use inkstone_host::{open_plain, read_text};
 
 use crate::parse::WrongValue;
+
+/// A thousand times a usual result.
+const RESULT_BYTES_MAX: u64 = 1 << 28;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,11 +37,9 @@ pub(crate) struct ReportArguments {
 pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let from = &arguments.result;
     let json = if is_standard(from) {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).context("read stdin")?;
-        text
+        read_text(std::io::stdin().lock(), RESULT_BYTES_MAX).context("read stdin")?
     } else {
-        std::fs::read_to_string(from).with_context(|| format!("read {}", from.display()))?
+        read_result(from).with_context(|| format!("read {}", from.display()))?
     };
     let name = if is_standard(from) { "stdin".into() } else { from.display().to_string() };
     let to = match &arguments.output {
@@ -61,6 +63,11 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     std::fs::write(&to, &page).with_context(|| format!("write {}", to.display()))?;
     say!("{} ({} KiB): open it in a browser", to.display(), page.len().div_ceil(1024));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads what `--json` wrote.
+pub(crate) fn read_result(path: &Path) -> io::Result<String> {
+    read_text(open_plain(path)?, RESULT_BYTES_MAX)
 }
 
 fn is_standard(path: &Path) -> bool {

@@ -7,9 +7,11 @@
 //! recording holds everything from mkfs on.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use inkstone_host::open_plain;
 
 use super::image::{Image, SECTOR_BYTES};
 
@@ -115,7 +117,16 @@ impl Recording {
     }
 
     pub fn load(path: &Path) -> Result<Self, String> {
-        let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let read = || {
+            let (mut file, mut bytes) = (open_plain(path)?, Vec::new());
+            // A large file of another kind is not read whole before it is refused.
+            (&file).take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+            if bytes == *MAGIC {
+                file.read_to_end(&mut bytes)?;
+            }
+            io::Result::Ok(bytes)
+        };
+        let bytes = read().map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&bytes).map_err(|why| format!("{}: {why}", path.display()))
     }
 
