@@ -164,7 +164,7 @@ impl DatabaseWal {
         Err(data(format!(
             "{path}: WAL ids up to {lost_to} are lost, since the log was salvaged without them: to \
              do without these rows and all before them, run `inkstone truncate {path} --before \
-             {next}`"
+             {next}`, and open the log once with DatabaseWal::begin_anew"
         )))
     }
 

@@ -103,7 +103,9 @@ impl DatabaseWal {
     /// manifest or the object knows of one: the database comes from another WAL, or its log is lost
     /// for good. The ids follow those that the manifest knows. **Rows that are not in the tree are
     /// given up.** Later openings do not begin a log. A log that is there is never replaced, unless
-    /// it never had a row: move it away first.
+    /// it never had a row: move it away first. If it begins behind rows that the manifest needs,
+    /// since it was salvaged and truncated or is newer than the objects, it is opened, and the rows
+    /// before its first are given up.
     pub fn begin_anew(self) -> Self {
         Self { begins_anew: Arc::new(AtomicBool::new(true)), ..self }
     }

@@ -235,10 +235,14 @@ impl DatabaseWal {
         if log_first <= first || log_first == named.first {
             return Ok(Found::Ours(log, first.max(log_first)));
         }
+        if self.begins_anew.load(Ordering::Relaxed) {
+            return Ok(Found::Begun(log, Named { first: log_first, ..named }));
+        }
         Err(data(format!(
             "{}: the log here begins at WAL id {log_first}, and the manifest needs the rows from \
              {first} on: the objects are older than the log, which has given back what later \
-             objects have: bring the newer objects back, or an older copy of the log",
+             objects have: bring the newer objects back, or an older copy of the log, or give the \
+             rows before {log_first} up with DatabaseWal::begin_anew",
             self.path()
         )))
     }

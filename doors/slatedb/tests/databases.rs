@@ -16,7 +16,7 @@ use slatedb::config::{
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
-use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
+use slatedb::wal::{WalAdmin, WalError, WalIterator as _, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, row};
 
@@ -467,8 +467,18 @@ async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
     log.truncate_before(inkstone::Lsn::new(6)).unwrap();
     log.close().unwrap();
     assert_eq!(wal.last_wal_file_id(0).await.unwrap(), 9);
-    let next = Seen { epoch: 2, replay_after: 5, next_id: 10 };
-    wal.begin(&mut Manifest(next)).await.unwrap();
+    let next = Seen { epoch: 2, next_id: 10, ..seen };
+    let refused = wal.begin(&mut Manifest(next)).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("begins at WAL id 6") && refused.contains("begin_anew"), "{refused}");
+    for wal in [wal.clone().begin_anew(), wal] {
+        let (writer, mut rows) = wal.begin(&mut Manifest(next)).await.unwrap();
+        let mut found = 0;
+        while let Some(read) = rows.next().await.unwrap() {
+            found += read.rows.len();
+        }
+        assert_eq!(found, 4);
+        drop(writer);
+    }
 }
 
 fn copy(from: &Path, to: &Path) {
