@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::experiment::log;
 use inkstone_lab::experiment::part::ROUNDS;
 use inkstone_lab::pass::Limits;
@@ -130,7 +131,7 @@ impl Selection {
                     for &durability in &durabilities {
                         for &engine in &engines {
                             let strategy =
-                                Strategy { preparation, reuse, access, durability, engine };
+                                LabStrategy { preparation, reuse, access, durability, engine };
                             ways.push(Writing::of(strategy));
                         }
                     }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use inkstone::inspect::{self, FileState, Gap, Report, Roll, Savable, SegmentReport, SegmentState};
 use inkstone::{Choice, Corruption, Error, LogKind, Lsn, Verdict};
-use inkstone_io::{EngineKind, NamedChoice as _};
+use inkstone_io::NamedChoice as _;
 use serde_json::{Value, json};
 
 use super::arguments::{InfoArguments, ReportArguments};
@@ -71,7 +71,6 @@ fn choice_json(choice: &Choice) -> Value {
         "reuse": strategy.reuse.name(),
         "access": strategy.access.name(),
         "durability": strategy.durability.name(),
-        "engine": strategy.engine.name(),
         "reason": choice.reason,
         "warnings": choice.warnings,
     })
@@ -256,7 +255,6 @@ fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
             .map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)),
     );
     line("writing", choice.to_string());
-    line("engine", engine_text(choice.strategy.engine));
     for warning in &choice.warnings {
         line("warning", warning.clone());
     }
@@ -285,11 +283,6 @@ fn info_text(report: &Report, choice: &Choice, hint: Option<String>) -> String {
         text.push_str(&damage_text(damage));
     }
     text
-}
-
-/// What makes the system calls. It is never io_uring, which a container may refuse.
-fn engine_text(engine: EngineKind) -> String {
-    format!("{engine} ({})", engine.summary())
 }
 
 fn info_row(segment: &SegmentReport) -> Vec<String> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::{WRITE, Words as _, behind, directory, not_run, side_by_side};
-use inkstone_io::{Access, Durability, NamedChoice, Preparation, Strategy};
+use inkstone_host::LabStrategy;
+use inkstone_io::{Access, Durability, NamedChoice, Preparation};
 use inkstone_lab::writing::Writing;
 
 const COMMITS: u64 = 128;
@@ -61,8 +62,8 @@ fn seen_by_strace(at: &Path, traced: &str, arguments: &str) -> Option<String> {
 
 /// Runs one cell under strace: the flags with which its file was open, and the calls; or why it was
 /// not measured.
-fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
-    let Strategy { preparation, reuse, access, durability, engine, .. } = strategy;
+fn traced(at: &Path, strategy: &LabStrategy) -> Result<(String, Seen), String> {
+    let LabStrategy { preparation, reuse, access, durability, engine, .. } = strategy;
     let write = WRITE.replace("--size 64KiB", &format!("--size {FILE_BYTES}B"));
     let way = format!(
         "--preparation {} --reuse {} --access {} --durability {} --engine {}",
@@ -188,12 +189,12 @@ fn every_word_of_a_way_of_writing_makes_its_calls() {
 
 #[test]
 fn every_word_has_a_row() {
-    let ways: Vec<Strategy> = WAYS
+    let ways: Vec<LabStrategy> = WAYS
         .lines()
         .map(|line| Writing::named(line.split(" |").next().unwrap_or_default()).expect("a way"))
         .map(|writing| writing.strategy)
         .collect();
-    let has = |is: &dyn Fn(&Strategy) -> bool| ways.iter().any(is);
+    let has = |is: &dyn Fn(&LabStrategy) -> bool| ways.iter().any(is);
     for &preparation in Preparation::ALL {
         assert!(has(&|way| way.preparation == preparation), "{preparation}");
     }

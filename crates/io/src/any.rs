@@ -1,4 +1,4 @@
-//! Directories, files and engines whose kind is known only at run time.
+//! Directories and files whose kind is known only at run time.
 //!
 //! *Owns*: [`AnyDirectory`], which is made of every [`Directory`]. *May not touch*: the operating
 //! system.
@@ -7,20 +7,15 @@
 //! names a kind of directory. What a call through a table costs is nothing beside the system call
 //! behind it.
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use crate::capability::Capabilities;
-use crate::error::{Error, Result};
-use crate::seam::{Completion, Directory, Engine, File, Lock, OpenFile, Request};
-use crate::strategy::EngineKind;
+use crate::error::Result;
+use crate::seam::{Directory, File, Lock, OpenFile};
 use crate::{DirectoryLock, SharedPage, SharedPageReader};
-
-/// An engine for the files of an [`AnyDirectory`].
-pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
 
 /// A lock on a file of an [`AnyDirectory`], with that of the directory itself where one counts;
 /// released when it is dropped.
@@ -131,7 +126,7 @@ pub trait DirectoryCalls: Send + Sync + 'static {
     fn capabilities(&self) -> Result<Option<Capabilities>>;
     fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool;
     fn random_bytes(&self) -> Result<[u8; 16]>;
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<AnyEngine>;
+    fn has_reading_threads(&self) -> bool;
 }
 
 impl<D: Directory> DirectoryCalls for D {
@@ -205,32 +200,7 @@ impl<D: Directory> DirectoryCalls for D {
         Directory::random_bytes(self)
     }
 
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<AnyEngine> {
-        Ok(Box::new(OfAnyFile(Directory::engine(self, kind, depth)?)))
-    }
-}
-
-/// An engine that is handed files of any kind, and works on those of its own.
-struct OfAnyFile<E>(E);
-
-impl<E: Engine<File: Sized>> Engine for OfAnyFile<E> {
-    type File = dyn File;
-
-    fn submit(&mut self, request: Request<dyn File>) -> Result<()> {
-        let Request { token, file, operation } = request;
-        let any: Arc<dyn Any + Send + Sync> = Arc::clone(&file) as _;
-        let Ok(own) = any.downcast() else {
-            let why = "it is a file of another kind of directory";
-            return Err(Error::invalid("submit a request for", file.path(), why));
-        };
-        self.0.submit(Request { token, file: own, operation })
-    }
-
-    fn complete(&mut self) -> Result<Option<Completion>> {
-        self.0.complete()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.0.in_flight()
+    fn has_reading_threads(&self) -> bool {
+        Directory::has_reading_threads(self)
     }
 }

@@ -1,7 +1,7 @@
 //! Memory for O_DIRECT: aligned, zeroed, owned, of a fixed size.
 //!
-//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and
-//! returns it with the result, so the kernel never works on borrowed memory.
+//! *Owns*: the allocation. *May not touch*: files. An engine of a lab takes ownership of a buffer
+//! and returns it with the result, so the kernel never works on borrowed memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -83,7 +83,7 @@ impl AlignedBuf {
         let _ = (at, len);
     }
 
-    /// The address of the first byte, for an engine that gives it to the kernel, and for memory
+    /// The address of the first byte, for an engine of a lab that gives it to the kernel, and for memory
     /// that grows. No reference to the bytes is made on the way.
     pub fn start(&self) -> NonNull<u8> {
         self.pointer

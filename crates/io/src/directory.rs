@@ -13,7 +13,6 @@ use rustix::fs::fstatvfs;
 
 use crate::capability::Capabilities;
 use crate::directory_lock::DirectoryLock;
-use crate::engine::OsEngine;
 use crate::error::{Error, Result};
 use crate::file::OsFile;
 use crate::fork::ForkMark;
@@ -21,7 +20,6 @@ use crate::held::Held;
 use crate::likeness::Likeness;
 use crate::lock::{self, OsLock};
 use crate::seam::{Directory, OpenFile};
-use crate::strategy::EngineKind;
 use crate::sys;
 use crate::transfer::retry;
 use crate::{SharedPage, SharedPageReader};
@@ -228,7 +226,6 @@ impl OsDirectory {
 
 impl Directory for OsDirectory {
     type File = OsFile;
-    type Engine = OsEngine;
     type Lock = OsLock;
 
     fn path(&self) -> &Path {
@@ -330,9 +327,5 @@ impl Directory for OsDirectory {
         retry(|| sys::random_bytes(&mut bytes))
             .map_err(|source| Error::new("get random bytes for", self.held.path(), source))?;
         Ok(bytes)
-    }
-
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<OsEngine> {
-        OsEngine::open(kind, depth)
     }
 }

@@ -1,13 +1,12 @@
 //! A file of the operating system, read and written at offsets, through the page cache or past it.
 //!
-//! *Owns*: the descriptor. *May not touch*: what the bytes mean; which thread calls (engines decide
-//! that).
+//! *Owns*: the descriptor. *May not touch*: what the bytes mean; which thread calls.
 
 use std::fmt::Display;
 use std::fs::File as StdFile;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -18,14 +17,13 @@ use rustix::io::Errno;
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::capability::DioAlignment;
 use crate::descriptor::above_standard;
-use crate::engine::BlockingFile;
 use crate::error::{Error, Result, is_not_here};
 use crate::fiemap;
 use crate::fork::ForkMark;
 use crate::held::{Held, OwnName, is_clean_by_mount};
 use crate::prepare;
 use crate::residency::{Residency, residency};
-use crate::seam::{File, FileFacts, OpenFile, Persist, SyncKind};
+use crate::seam::{File, FileFacts, OpenFile, SyncKind};
 use crate::strategy::{Access, Durability, Preparation};
 use crate::sys::{self, BTRFS, EXT4, F2FS, TMPFS, XFS};
 use crate::transfer::{Direction, Transfer, retry};
@@ -263,7 +261,7 @@ impl OsFile {
         &self.how
     }
 
-    /// Its descriptor, for engines that pass it to the kernel themselves.
+    /// Its descriptor, for labs that pass it to the kernel themselves.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -273,36 +271,23 @@ impl OsFile {
         &self.file
     }
 
+    fn write_all(
+        &self,
+        call: &'static str,
+        bytes: &[u8],
+        offset: u64,
+        attempt: impl FnMut(usize) -> io::Result<usize>,
+    ) -> Result<()> {
+        let written = Transfer::new(bytes.len()).run(Direction::Write, attempt);
+        written.map(drop).map_err(|source| Error::new(call, &self.path, source).at(offset))
+    }
+
     fn read_from(file: &StdFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         Transfer::new(buffer.len()).run(Direction::Read, |done| {
             // Not through the C library, which checks at each call whether the thread is to be
             // cancelled.
             Ok(rustix::io::pread(file, &mut buffer[done..], offset + done as u64)?)
         })
-    }
-
-    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.check_change("pwritev2(RWF_DSYNC)")?;
-        let attempt = |done: usize| {
-            sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64)
-        };
-        let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
-        answer
-            .map(drop)
-            .map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
-    }
-}
-
-impl BlockingFile for OsFile {
-    fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
-        match persist {
-            Persist::Later => self.write_at(bytes, offset),
-            Persist::Sync(kind) => {
-                self.write_at(bytes, offset)?;
-                self.sync(kind)
-            }
-            Persist::Dsync => self.write_dsync(bytes, offset),
-        }
     }
 }
 
@@ -387,7 +372,16 @@ impl File for OsFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.check_change("pwrite")?;
-        prepare::write_all(&self.file, &self.path, bytes, offset)
+        let attempt = |done: usize| self.file.write_at(&bytes[done..], offset + done as u64);
+        self.write_all("pwrite", bytes, offset, attempt)
+    }
+
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_change("pwritev2(RWF_DSYNC)")?;
+        let attempt = |done: usize| {
+            sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64)
+        };
+        self.write_all("pwritev2(RWF_DSYNC)", bytes, offset, attempt)
     }
 
     fn sync(&self, kind: SyncKind) -> Result<()> {

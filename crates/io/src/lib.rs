@@ -1,18 +1,17 @@
 // *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at
-// offsets, engines of blocking calls, directories, and what a file system and a device can do. *May
+// offsets, a pool of threads for blocking calls, directories, and what a file system and a device can do. *May
 // not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log. The
 // ways of writing that only labs measure are in `inkstone-host`; `Strategy` names them all.
 
 //! What an Inkstone log needs of the system: its system calls, and the `unsafe` code for them.
 //! Programs that use a log need `inkstone` and not this.
 //!
-//! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an
-//! [`Engine`] that takes owned buffers and returns them with the result. [`OsDirectory`] implements
-//! them over Linux. A simulated disk can implement the same three, and the code above them runs
-//! unchanged: it holds an [`AnyDirectory`].
+//! The log is written over the traits in [`seam`]: a [`Directory`] of [`File`]s with plain calls,
+//! and its [`Lock`]. [`OsDirectory`] implements them over Linux. A simulated disk can implement the
+//! same, and the code above them runs unchanged: it holds an [`AnyDirectory`].
 //!
 //! Every error names the operation, the path, the offset if there is one, and often what to do.
-//! [`transfer`] handles `EINTR` and short transfers for all engines.
+//! [`transfer`] handles `EINTR` and short transfers for all calls.
 
 mod any;
 mod begun;
@@ -25,7 +24,6 @@ mod descriptor;
 mod device_number;
 mod directory;
 mod directory_lock;
-pub mod engine;
 mod error;
 pub mod fiemap;
 mod file;
@@ -41,6 +39,7 @@ mod lock_table;
 mod mount_table;
 #[cfg(not(target_os = "linux"))]
 mod no_shared_page;
+mod pool;
 mod prepare;
 #[cfg(target_os = "linux")]
 mod recent;
@@ -56,7 +55,7 @@ mod text_log;
 pub mod transfer;
 mod yielding;
 
-pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls, LockWatch};
+pub use any::{AnyDirectory, AnyLock, DirectoryCalls, LockWatch};
 pub use begun::start_thread;
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
@@ -81,15 +80,13 @@ pub use lock::OsLock;
 pub use mount_table::{MountPoint, mount_points};
 #[cfg(not(target_os = "linux"))]
 pub use no_shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
+pub use pool::{Done, Job, Pool};
 pub use residency::Residency;
-pub use seam::{
-    Completion, Directory, Engine, File, FileFacts, Lock, OpenFile, Operation, Persist, Request,
-    SyncKind, Then, ThenOn,
-};
+pub use seam::{Directory, File, FileFacts, Lock, OpenFile, Persist, SyncKind};
 #[cfg(target_os = "linux")]
 pub use shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
 pub use size_signal::NoSizeSignal;
-pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+pub use strategy::{Access, Durability, NamedChoice, Preparation, Reuse, Strategy};
 #[cfg(feature = "text-log")]
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 #[cfg(all(feature = "text-log", target_os = "linux"))]

@@ -90,16 +90,10 @@ fn write_zeros(
     let mut at = 0;
     while at < len_bytes {
         let len = chunk.min(len_bytes - at) as usize;
-        write_all(&file, path, &zeros[..len], at)?;
+        Transfer::new(len)
+            .run(Direction::Write, |done| file.write_at(&zeros[done..len], at + done as u64))
+            .map_err(|source| Error::new("pwrite", path, source).at(at))?;
         at += len as u64;
     }
     retry(|| file.sync_all()).map_err(|source| Error::new("fsync after zeros", path, source))
-}
-
-/// `pwrite` of all of `bytes`.
-pub(crate) fn write_all(file: &File, path: &Path, bytes: &[u8], offset: u64) -> Result<()> {
-    Transfer::new(bytes.len())
-        .run(Direction::Write, |done| file.write_at(&bytes[done..], offset + done as u64))
-        .map(drop)
-        .map_err(|source| Error::new("pwrite", path, source).at(offset))
 }

@@ -1,25 +1,22 @@
-//! The traits over which the log is written: a directory of files, and an engine that takes owned
-//! buffers and returns them.
+//! The traits over which the log is written: a directory, its files, its locks.
 //!
 //! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system;
-//! [`OsDirectory`](crate::OsDirectory) and the engines of [`engine`](crate::engine) do that, and a
-//! simulated disk implements the same traits.
+//! [`OsDirectory`](crate::OsDirectory) and [`OsFile`](crate::OsFile) do that, and a simulated disk
+//! implements the same traits.
 //!
 //! What a caller may rely on with every implementation:
 //! - bytes written are durable when a sync of the file that *started after* the write completed has
-//!   returned `Ok`, or when the write itself carried [`Persist::Dsync`] and completed;
+//!   returned `Ok`, or when it was a [`File::write_dsync`] that has returned `Ok`;
 //! - a file's name is durable when a [`Directory::sync`] that started after its creation or
 //!   renaming returned `Ok`;
 //! - after a failed write or sync the state of every byte that was not durable before is unknown:
 //!   do not retry, reopen.
 
-use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::held::OwnName;
-use crate::strategy::{Access, Durability, EngineKind, Preparation};
+use crate::strategy::{Access, Durability, Preparation};
 use crate::{DirectoryLock, SharedPage, SharedPageReader};
-use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -108,145 +105,19 @@ pub enum SyncKind {
     Data,
 }
 
-/// How the engine makes a write durable.
+/// How a write becomes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Persist {
-    /// Not by this operation: a sync follows, or the file was opened with `O_DSYNC`.
+    /// Not by this write: a sync follows, or the file was opened with `O_DSYNC`.
     Later,
     /// `RWF_DSYNC` on the write.
     Dsync,
-    /// A sync after the write, part of the same operation (linked, where the engine links).
+    /// A sync after the write.
     Sync(SyncKind),
-}
-
-/// An operation for an engine.
-#[derive(Debug)]
-pub enum Operation {
-    /// Write `buffer[..len]` at `offset`, all of it.
-    Write {
-        /// The bytes, owned until the completion returns them.
-        buffer: AlignedBuf,
-        /// How many of them, from the front.
-        len: usize,
-        /// Where in the file.
-        offset: u64,
-        /// How they become durable.
-        persist: Persist,
-    },
-    /// Read up to `len` bytes at `offset` into the front of `buffer`; fewer only at the end of the
-    /// file.
-    Read {
-        /// Where the bytes go.
-        buffer: AlignedBuf,
-        /// How many bytes.
-        len: usize,
-        /// Where in the file.
-        offset: u64,
-        /// What to do with the bytes before the completion.
-        then: Option<Then>,
-    },
-    /// Make everything durable whose write *completed* before this operation began.
-    Sync(SyncKind),
-}
-
-/// Work on bytes for the thread that has read them, while they are in that processor's cache; it
-/// spares the caller the work. Dropped without being called if the read fails.
-pub struct Then(Box<Work>);
-
-type Work = dyn FnOnce(&[u8], ThenOn) + Send;
-
-/// The thread that does the work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThenOn {
-    /// A thread of the engine, or one that helps it: everything that was submitted before has been
-    /// begun by other threads, which do not wait for this one. So the work may wait for their
-    /// results.
-    OwnThread,
-    /// The thread that submits or completes. Earlier requests may not have been begun: waiting for
-    /// them could last forever.
-    CallersThread,
-}
-
-impl Then {
-    /// `work` gets the bytes that were read.
-    pub fn new(work: impl FnOnce(&[u8], ThenOn) + Send + 'static) -> Self {
-        Self(Box::new(work))
-    }
-
-    /// Does the work; engines call it.
-    pub fn call(self, bytes: &[u8], on: ThenOn) {
-        (self.0)(bytes, on);
-    }
-}
-
-impl fmt::Debug for Then {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Then")
-    }
-}
-
-/// An operation on a file, with a number of the caller.
-#[derive(Debug)]
-pub struct Request<F: ?Sized> {
-    /// Returned with the completion; the engine does not use it.
-    pub token: u64,
-    /// The file.
-    pub file: Arc<F>,
-    /// What to do.
-    pub operation: Operation,
-}
-
-/// The result of a request.
-#[derive(Debug)]
-pub struct Completion {
-    /// The request's own number.
-    pub token: u64,
-    /// The request's buffer, if it had one.
-    pub buffer: Option<AlignedBuf>,
-    /// Bytes transferred (0 for a sync), or the error.
-    pub result: Result<usize>,
-}
-
-/// Carries out requests, in any order: a caller that needs a write before a sync waits for the
-/// write, or uses [`Persist::Sync`].
-pub trait Engine: Send {
-    /// The files it works on.
-    type File: File + ?Sized;
-
-    /// Takes a request. It may be carried out at once, on this thread, or later.
-    ///
-    /// # Errors
-    /// Only when the request could not be taken, so that no completion will come: the engine is not
-    /// usable any more, and the buffer is lost. Errors of the request itself come with its
-    /// completion.
-    fn submit(&mut self, request: Request<Self::File>) -> Result<()>;
-
-    /// Waits for the next completion; `None` when nothing is in flight.
-    ///
-    /// # Errors
-    /// When the engine itself failed; it is not usable any more.
-    fn complete(&mut self) -> Result<Option<Completion>>;
-
-    /// How many requests were taken and not completed yet.
-    fn in_flight(&self) -> usize;
-
-    /// Submits one request and waits for *its* completion: for callers with nothing else in flight.
-    ///
-    /// # Errors
-    /// As [`Engine::submit`] and [`Engine::complete`]; the request's own failure is in the
-    /// completion.
-    ///
-    /// # Panics
-    /// If another request is in flight: that is a bug of the caller.
-    fn run(&mut self, request: Request<Self::File>) -> Result<Completion> {
-        assert_eq!(self.in_flight(), 0, "run() with requests in flight");
-        self.submit(request)?;
-        Ok(self.complete()?.expect("one request is in flight"))
-    }
 }
 
 /// A file of a [`Directory`].
-pub trait File: Any + Send + Sync {
+pub trait File: Send + Sync + 'static {
     /// Its path, for messages.
     fn path(&self) -> &Path;
 
@@ -317,6 +188,15 @@ pub trait File: Any + Send + Sync {
     /// What the file system answers, with the offset; some of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
+    /// Writes all of `bytes` at `offset`, durable on return (`RWF_DSYNC`): the bytes of this write,
+    /// and nothing that was written before it.
+    ///
+    /// # Errors
+    /// As [`File::write_at`] and [`File::sync`] together: it does not show which of the two failed.
+    /// The one exception is [`is_not_here`](crate::Error::is_not_here): the flag is refused here,
+    /// and nothing was written.
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
     /// Makes everything that was written before durable, through whichever handle it was written.
     /// It also works on a file that is open for reading only, and on a file system that is mounted
     /// read-only, where there is nothing to do.
@@ -356,8 +236,6 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 pub trait Directory: Send + Sync + 'static {
     /// Its files.
     type File: File;
-    /// Its engines.
-    type Engine: Engine<File = Self::File>;
     /// The exclusive lock on one of its files; released when it is dropped, and when the process
     /// ends in any way.
     type Lock: Lock;
@@ -510,10 +388,9 @@ pub trait Directory: Send + Sync + 'static {
     /// When the system cannot give any.
     fn random_bytes(&self) -> Result<[u8; 16]>;
 
-    /// An engine for its files. `depth` is how many requests it can have in flight.
-    ///
-    /// # Errors
-    /// When this kernel, sandbox or build does not have it: the message names the likely cause and
-    /// the remedy.
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<Self::Engine>;
+    /// Whether threads of a [`Pool`](crate::Pool) may read its files. On a simulated disk they may
+    /// not: there the caller's thread alone decides what happens in which order.
+    fn has_reading_threads(&self) -> bool {
+        true
+    }
 }

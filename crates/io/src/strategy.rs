@@ -1,10 +1,10 @@
-//! The ways of writing: preparation x reuse x access x durability x engine, and which of them can
-//! be combined.
+//! The ways of writing: preparation x reuse x access x durability, and which of them can be
+//! combined.
 //!
 //! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*:
 //! files. The lab measures these ways and the log chooses among some of them, by the same names;
-//! [`OsFile`](crate::OsFile) and [`engine`](crate::engine) have those that the log can choose, and
-//! `inkstone-host` has all.
+//! [`OsFile`](crate::OsFile) has those that the log can choose, and `inkstone-host` has all, with
+//! the engines that make the calls.
 
 use std::fmt;
 
@@ -146,24 +146,6 @@ impl Durability {
     }
 }
 
-named_choice! {
-    /// What makes the system calls.
-    EngineKind, "engine" {
-        Caller = "caller", "the calling thread itself";
-        Pool = "pool", "a pool of threads doing blocking calls";
-        Uring = "uring", "io_uring: one entry for the write, one for the sync";
-        UringLinked = "uring-linked", "io_uring: the write linked to its fsync, one submission";
-        Aio = "aio", "Linux AIO: io_submit and io_getevents";
-    }
-}
-
-impl EngineKind {
-    /// Whether it is one of the io_uring engines.
-    pub fn is_uring(self) -> bool {
-        matches!(self, Self::Uring | Self::UringLinked)
-    }
-}
-
 /// One complete way of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Strategy {
@@ -175,8 +157,6 @@ pub struct Strategy {
     pub access: Access,
     /// What makes a write durable.
     pub durability: Durability,
-    /// What makes the system calls.
-    pub engine: EngineKind,
 }
 
 impl Strategy {
@@ -185,9 +165,7 @@ impl Strategy {
     /// # Errors
     /// The reason, as a sentence without a full stop.
     pub fn check(&self) -> Result<(), String> {
-        let Self { preparation, reuse, access, durability, engine } = *self;
-        let memory_or_stream =
-            matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
+        let Self { preparation, reuse, access, durability } = *self;
         if preparation.in_steps() && reuse == Reuse::Reuse {
             return Err(format!(
                 "preparation {preparation} is for a file that grows, and reuse means one that does \
@@ -218,34 +196,14 @@ impl Strategy {
                 "durability rwf-dsync is a flag of pwritev2, and access seek means write".into()
             );
         }
-        if memory_or_stream && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
-            return Err(format!(
-                "engine {engine} writes by file descriptor, and access {access} does not"
-            ));
-        }
-        if access == Access::Seek && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
-            return Err(format!(
-                "engine {engine} takes an offset with each write, and access seek means lseek"
-            ));
-        }
-        if engine == EngineKind::UringLinked
-            && !matches!(durability, Durability::Fsync | Durability::Fdatasync)
-        {
-            return Err(format!(
-                "engine uring-linked links a write to its fsync or fdatasync, not to {durability}"
-            ));
-        }
         Ok(())
     }
 }
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}/{}/{}/{}/{}",
-            self.preparation, self.reuse, self.access, self.durability, self.engine
-        )
+        let Self { preparation, reuse, access, durability } = self;
+        write!(f, "{preparation}/{reuse}/{access}/{durability}")
     }
 }
 
@@ -271,7 +229,6 @@ mod tests {
         each::<Reuse>();
         each::<Access>();
         each::<Durability>();
-        each::<EngineKind>();
     }
 
     #[test]
@@ -279,28 +236,19 @@ mod tests {
         let mut refused = 0;
         for &access in Access::ALL {
             for &durability in Durability::ALL {
-                for &engine in EngineKind::ALL {
-                    let strategy = Strategy {
-                        preparation: Preparation::None,
-                        reuse: Reuse::New,
-                        access,
-                        durability,
-                        engine,
-                    };
-                    if let Err(reason) = strategy.check() {
-                        refused += 1;
-                        let names = [access.name(), durability.name(), engine.name()];
-                        assert!(
-                            names.iter().any(|name| reason.contains(name)),
-                            "{strategy}: {reason}"
-                        );
-                    }
+                let strategy = Strategy {
+                    preparation: Preparation::None,
+                    reuse: Reuse::New,
+                    access,
+                    durability,
+                };
+                if let Err(reason) = strategy.check() {
+                    refused += 1;
+                    let names = [access.name(), durability.name()];
+                    assert!(names.iter().any(|name| reason.contains(name)), "{strategy}: {reason}");
                 }
             }
         }
-        assert!(
-            refused > 0
-                && refused < Access::ALL.len() * Durability::ALL.len() * EngineKind::ALL.len()
-        );
+        assert!(refused > 0 && refused < Access::ALL.len() * Durability::ALL.len());
     }
 }

@@ -22,10 +22,9 @@ use std::time::{Duration, Instant};
 
 use host_support::temporary;
 use inkstone_host::{Signal, alone, in_forked_child, signal_group};
-use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
-    AlignedBuf, Directory, Engine, EngineKind, Error, File, OpenFile, Operation, OsDirectory,
-    Persist, Preparation, Request, Result, SyncKind, start_thread,
+    Directory, Error, File, Job, OpenFile, OsDirectory, OsFile, Pool, Preparation, Result,
+    SyncKind, start_thread,
 };
 
 const PARENT: &str = "INKSTONE_TEST_FORKS_IN";
@@ -52,8 +51,7 @@ fn a_child_is_refused_every_change_and_reads_on() {
     let child = in_forked_child(|| {
         let refused = [
             is_forked(file.write_at(b"child", 0)),
-            is_forked(file.write_with(b"child", 0, Persist::Dsync)),
-            is_forked(file.write_with(b"child", 0, Persist::Sync(SyncKind::Data))),
+            is_forked(file.write_dsync(b"child", 0)),
             is_forked(file.sync(SyncKind::All)),
             is_forked(file.set_len(1)),
             is_forked(file.prepare(Preparation::Zeros, 4096)),
@@ -93,49 +91,47 @@ fn a_child_is_refused_every_change_and_reads_on() {
     assert_eq!(fs::read(made.path().join("a")).unwrap(), b"parent");
 }
 
+/// Reads a block of a file.
+struct Read(Arc<OsFile>);
+
+impl Job for Read {
+    fn carry_out(&mut self) -> Result<usize> {
+        self.0.read_at(&mut [0; 4096], 0)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
 #[test]
-fn a_childs_engines_refuse_and_do_not_hang() {
-    if !alone("a_childs_engines_refuse_and_do_not_hang") {
+fn a_childs_pool_refuses_and_does_not_hang() {
+    if !alone("a_childs_pool_refuses_and_does_not_hang") {
         return;
     }
     let (_made, directory) = directory();
     let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
-    let write = || Request {
-        token: 1,
-        file: Arc::clone(&file),
-        operation: Operation::Write {
-            buffer: AlignedBuf::zeroed(4096),
-            len: 4096,
-            offset: 0,
-            persist: Persist::Later,
-        },
+    file.write_at(&[7; 4096], 0).unwrap();
+    let read = |pool: &mut Pool<Read>| {
+        pool.submit(Read(Arc::clone(&file)))?;
+        pool.complete()?.unwrap().1
     };
-    for kind in [EngineKind::Caller, EngineKind::Pool] {
-        let mut engine = directory.engine(kind, 4).unwrap();
-        engine.run(write()).unwrap().result.unwrap();
-        let mut engine = Some(engine);
+    for threads in [0, 4] {
+        let mut pool = Pool::open(threads).unwrap();
+        assert_eq!(read(&mut pool).unwrap(), 4096);
+        let mut pool = Some(pool);
         let child = in_forked_child(|| {
-            let mut mine = engine.take().unwrap();
-            let answer = mine.run(write()).and_then(|completion| completion.result);
-            drop(mine);
-            // An engine of its own reads, and does not write what its parent has opened.
-            let mut own = directory.engine(kind, 4).unwrap();
-            let own_write = own.run(write()).and_then(|completion| completion.result);
-            let operation = Operation::Read {
-                buffer: AlignedBuf::zeroed(4096),
-                len: 4096,
-                offset: 0,
-                then: None,
-            };
-            let read = own.run(Request { token: 2, file: Arc::clone(&file), operation });
-            let has_read =
-                read.and_then(|completion| completion.result).is_ok_and(|read| read == 4096);
-            u8::from(is_forked(answer))
-                + 2 * u8::from(is_forked(own_write))
-                + 4 * u8::from(has_read)
+            let mut parents = pool.take().unwrap();
+            let answer = read(&mut parents);
+            drop(parents);
+            // A pool of its own reads what its parent has opened.
+            let mut own = Pool::open(threads).unwrap();
+            let has_read = read(&mut own).is_ok_and(|read| read == 4096);
+            u8::from(is_forked(answer)) + 2 * u8::from(has_read)
         });
-        assert_eq!(child.unwrap(), 7, "{kind}");
-        engine.take().unwrap().run(write()).unwrap().result.unwrap();
+        // Without threads there is nothing that a child lacks.
+        assert_eq!(child.unwrap(), 2 + u8::from(threads > 0));
+        assert_eq!(read(&mut pool.take().unwrap()).unwrap(), 4096);
     }
 }
 

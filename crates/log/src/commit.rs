@@ -91,7 +91,7 @@
 //!
 //! One durable append is read in `log.rs`, `open_group.rs`, `append.rs`, `wait.rs`, `rule.rs`,
 //! `turn.rs`, `group.rs` and `writer.rs`. Waking is in `state.rs` (`Guard`) and `sleepers.rs`. The
-//! system calls are below the engine: `caller.rs`, `file.rs` and `prepare.rs` of `inkstone-io`.
+//! system calls are in `file.rs` of `inkstone-io`.
 //!
 //! *Owns*: the open group, the turn, the writer, the watermark, waiting and waking. *May not
 //! touch*: which segment comes next.

@@ -121,8 +121,7 @@ pub use watermarks::{DurableAt, Watermarks};
 pub mod system {
     pub use inkstone_io::{
         AlignedBuf, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber, DioAlignment,
-        DirectoryCalls, DirectoryIdentity, EngineKind, MountFacts, NamedChoice, Reuse, Strategy,
-        seam,
+        DirectoryCalls, DirectoryIdentity, MountFacts, NamedChoice, Reuse, Strategy, seam,
     };
 }
 

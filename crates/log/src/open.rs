@@ -188,7 +188,7 @@ fn go_on(
         OpenGroup::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&directory, &open_for_groups(&options))?;
     let notice = fill_holes(&*file, header.segment_bytes)?;
-    let mut writer = Writer::new(&directory, file, &options)?;
+    let mut writer = Writer::new(file, &options);
     writer.notice = notice;
     let segments =
         Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
@@ -238,11 +238,11 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         cuts: Cuts::NONE,
         lost_to: options.lost_to,
     };
-    let mut writer = Writer::new(&directory, Arc::clone(&file), &options)?;
-    writer.header(&file, &header, &Way::Usual).result.map_err(|error| {
-        match error.is_for_room() {
-            true => refused(HEADER_BYTES as u64, error),
-            false => error,
+    let mut writer = Writer::new(Arc::clone(&file), &options);
+    writer.header(&file, &header, &Way::Usual).result.map_err(|failed| {
+        match failed.into_error() {
+            error if error.is_for_room() => refused(HEADER_BYTES as u64, error),
+            error => error,
         }
     })?;
     let segment = Arc::new(Segment::new(header));

@@ -10,8 +10,8 @@
 mod direct;
 
 use inkstone_io::{
-    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation,
-    Reuse, Strategy,
+    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, Preparation, Reuse,
+    Strategy,
 };
 
 use crate::choice::{Asks, Choice, in_words};
@@ -39,7 +39,6 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
         },
         access,
         durability: options.durability.unwrap_or(open),
-        engine: EngineKind::Caller,
     };
     if strategy != base {
         let words = asked(options, &base, &strategy);
@@ -95,7 +94,7 @@ fn strategy(
     found: Option<&Capabilities>,
 ) -> Strategy {
     let durability = durability_for(access, found);
-    Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller }
+    Strategy { preparation, reuse, access, durability }
 }
 
 fn unknown() -> (Strategy, String) {

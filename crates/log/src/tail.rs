@@ -192,24 +192,20 @@ impl GroupTail {
     /// Keeps a group that is durable. Returns a buffer for the next group: the same one, one that
     /// fell out, or none if a new one is to be made. The caller has the state's lock, and has woken
     /// the group's waiters.
-    pub(crate) fn keep(&self, placed: &Placed, memory: Option<AlignedBuf>) -> Option<AlignedBuf> {
+    pub(crate) fn keep(&self, placed: &Placed, memory: AlignedBuf) -> Option<AlignedBuf> {
         if !self.is_wanted() {
-            return memory;
+            return Some(memory);
         }
         let mut ring = lock(&self.ring);
-        let spare = match memory {
-            Some(memory) if placed.bytes <= self.chunk_bytes / COPIED_PART => {
-                ring.copy(placed, &memory, self);
-                Some(memory)
-            }
-            Some(memory) if memory.len() <= self.limit_bytes => {
-                ring.take_over(placed, memory, self)
-            }
+        let spare = if placed.bytes <= self.chunk_bytes / COPIED_PART {
+            ring.copy(placed, &memory, self);
+            Some(memory)
+        } else if memory.len() <= self.limit_bytes {
+            ring.take_over(placed, memory, self)
+        } else {
             // It is too large. What is here must be without a gap.
-            memory => {
-                ring.clear();
-                memory
-            }
+            ring.clear();
+            Some(memory)
         };
         self.note(&ring, placed.next_lsn.before().unwrap_or(Lsn::ZERO));
         spare

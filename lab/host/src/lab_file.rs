@@ -10,7 +10,6 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use inkstone_io::engine::BlockingFile;
 use inkstone_io::transfer::{Direction, Transfer, retry};
 use inkstone_io::{
     Access, Error, File, FileFacts, OpenFile, OsDirectory, OsFile, OwnName, Persist, Preparation,
@@ -351,20 +350,20 @@ impl LabFile {
     }
 }
 
-impl BlockingFile for LabFile {
-    fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
-        if matches!(self.way, Way::Offset) {
-            return self.below.write_with(bytes, offset, persist);
-        }
+impl LabFile {
+    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it
+    /// returns.
+    ///
+    /// # Errors
+    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an
+    /// error.
+    pub fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()> {
         match persist {
             Persist::Later => self.write_at(bytes, offset),
+            Persist::Dsync => self.write_dsync(bytes, offset),
             Persist::Sync(kind) => {
                 self.write_at(bytes, offset)?;
                 self.sync(kind)
-            }
-            Persist::Dsync => {
-                let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
-                Err(self.refused("pwritev2", why))
             }
         }
     }
@@ -400,6 +399,14 @@ impl File for LabFile {
                 if is_due { self.flush_stream(&mut stream) } else { Ok(()) }
             }
         }
+    }
+
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        if matches!(self.way, Way::Offset) {
+            return self.below.write_dsync(bytes, offset);
+        }
+        let why = format!("RWF_DSYNC does not go with access {}", self.how.access);
+        Err(self.refused("pwritev2", why))
     }
 
     fn sync(&self, kind: SyncKind) -> Result<()> {

@@ -3,8 +3,9 @@
 //! that run beside a measurement; and the ways of writing a file that labs compare with those of
 //! the log.
 //!
-//! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files:
-//! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
+//! [`LabFile`] implements a file of [`inkstone_io::seam`] on top of its files, by mappings and C
+//! streams too; [`LabEngine`] is the one stack of engines: threads, io_uring, Linux AIO. A program
+//! that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
 //! [`Mount`], [`WorkDir`], [`Tracer`] and [`Helper`] remove what
@@ -36,6 +37,7 @@ mod plain_file;
 mod process;
 mod ring_page;
 mod served_mount;
+mod strategy;
 mod stream;
 mod terminal;
 mod trace;
@@ -52,7 +54,8 @@ pub use child::{
 pub use counters::{
     BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_faults,
 };
-pub use engine::LabEngine;
+pub use engine::request::{Completion, Operation, Request};
+pub use engine::{LabEngine, MAX_DEPTH};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use fallocate::FallocateMode;
 pub use fdinfo::OpenedAs;
@@ -66,6 +69,7 @@ pub use on_device::run_on_device;
 pub use plain_file::{open_plain, read_text};
 pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, signal_process, spin};
 pub use served_mount::ServedMount;
+pub use strategy::{EngineKind, LabStrategy};
 pub use terminal::raw_terminal;
 pub use trace::{Trace, Tracer};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use host_support::{can_run, temporary};
-use inkstone_host::{LabEngine, LabFile, Mount};
-use inkstone_io::engine::MAX_DEPTH;
+use inkstone_host::{
+    Completion, EngineKind, LabEngine, LabFile, MAX_DEPTH, Mount, Operation, Request,
+};
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice,
-    OpenFile, Operation, Persist, Request, SyncKind, Then,
+    Access, AlignedBuf, BLOCK_BYTES, Durability, File, NamedChoice, OpenFile, Persist, SyncKind,
 };
 
 const PERSISTS: [Persist; 4] =
@@ -86,10 +86,10 @@ fn write(buffer: AlignedBuf, offset: u64, persist: Persist) -> Operation {
 
 fn read(buffer: AlignedBuf, offset: u64) -> Operation {
     let len = buffer.len();
-    Operation::Read { buffer, len, offset, then: None }
+    Operation::Read { buffer, len, offset }
 }
 
-fn request(token: u64, file: &Arc<LabFile>, operation: Operation) -> Request<LabFile> {
+fn request(token: u64, file: &Arc<LabFile>, operation: Operation) -> Request {
     Request { token, file: Arc::clone(file), operation }
 }
 
@@ -230,7 +230,7 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
         let block = || AlignedBuf::zeroed(4096);
         let too_long = [
             Operation::Write { buffer: block(), len: 4097, offset: 0, persist: Persist::Later },
-            Operation::Read { buffer: block(), len: 8192, offset: 0, then: None },
+            Operation::Read { buffer: block(), len: 8192, offset: 0 },
         ];
         for operation in too_long {
             let completion = run(&mut engine, &file, operation);
@@ -271,10 +271,6 @@ fn engines_of_entries_refuse_what_they_do_not_do() {
             }
         }
         let file = new_file(directory.path(), &format!("{kind}"), Access::Buffered);
-        let then = Some(Then::new(|_, _| panic!("the work is refused")));
-        let buffer = AlignedBuf::zeroed(4096);
-        let operation = Operation::Read { buffer, len: 4096, offset: 0, then };
-        run(&mut open(kind, 1), &file, operation).result.expect_err("refused");
         if kind != EngineKind::UringLinked {
             let both = write(AlignedBuf::zeroed(4096), 0, Persist::Sync(SyncKind::All));
             let error = run(&mut open(kind, 1), &file, both).result.expect_err("refused");

@@ -6,8 +6,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use inkstone_host::LabStrategy;
 use inkstone_host::{BlockStat, LabFile, Trace, Tracer, block_stat, own_threads};
-use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
+use inkstone_io::{Durability, File, Preparation, Reuse};
 
 use crate::bill::{Billed, Evidence, Layer, bill_of};
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
@@ -96,7 +97,7 @@ pub fn bill_pass(
         Ok(own_threads())
     })?;
     use Durability::{FdatasyncFsync, FdatasyncFsync64, Fsync, OSync};
-    let Strategy { durability, reuse, preparation, .. } = writing.strategy;
+    let LabStrategy { durability, reuse, preparation, .. } = writing.strategy;
     let is_written = reuse == Reuse::Reuse
         || writing.pass == Pass::Second
         || matches!(preparation, Preparation::Zeros | Preparation::WriteZeroes);

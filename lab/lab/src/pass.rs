@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inkstone_host::{LabEngine, LabFile, monotonic_ns, thread_faults};
-use inkstone_io::{
-    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, File, Operation, Persist,
-    Request, SyncKind,
+use inkstone_host::{
+    Completion, EngineKind, LabEngine, LabFile, Operation, Request, monotonic_ns, thread_faults,
 };
+use inkstone_io::{Access, AlignedBuf, Durability, File, Persist, SyncKind};
 
 use crate::histogram::Recorder;
 use crate::stage::{Session, WayError, closing_sync};

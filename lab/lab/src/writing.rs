@@ -3,9 +3,8 @@
 //!
 //! *Owns*: which ways are valid, and their names. *May not touch*: files, which are the runner's.
 
-use inkstone_io::{
-    Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice,
-};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, NamedChoice, Preparation, Reuse, named_choice};
 
 named_choice! {
     /// Which pass over the blocks is measured.
@@ -27,7 +26,7 @@ named_choice! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writing {
     /// The way of writing.
-    pub strategy: Strategy,
+    pub strategy: LabStrategy,
     /// Bytes of one write, which is one commit.
     pub write_bytes: u64,
     /// Bytes of the file; a pass writes it once from front to back.
@@ -56,7 +55,7 @@ pub const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 impl Writing {
     /// A writing of this strategy with the default sizes.
-    pub const fn of(strategy: Strategy) -> Self {
+    pub const fn of(strategy: LabStrategy) -> Self {
         Self {
             strategy,
             write_bytes: WRITE_BYTES,
@@ -195,7 +194,7 @@ impl Writing {
         };
         let (access, engine) = (Access::Buffered, EngineKind::Caller);
         let durability = Durability::None;
-        let strategy = Strategy { preparation, reuse, access, durability, engine };
+        let strategy = LabStrategy { preparation, reuse, access, durability, engine };
         let mut writing = Self::of(strategy);
         for word in words {
             let strategy = &mut writing.strategy;
@@ -242,7 +241,7 @@ impl Writing {
     /// choices are declared with the plain ones first: blocks that a program writes anyway before
     /// those that it writes twice, calls before flags, one's own calls before an engine's.
     pub fn exoticism(&self) -> [u8; 5] {
-        let Strategy { preparation, reuse, access, durability, engine } = self.strategy;
+        let LabStrategy { preparation, reuse, access, durability, engine } = self.strategy;
         let blocks = preparation as u8 + reuse as u8;
         [engine as u8, access as u8, blocks, durability as u8, self.pass as u8]
     }
@@ -276,8 +275,8 @@ pub fn size_name(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn overwrite() -> Strategy {
-        Strategy {
+    fn overwrite() -> LabStrategy {
+        LabStrategy {
             preparation: Preparation::None,
             reuse: Reuse::Reuse,
             access: Access::Direct,

@@ -6,7 +6,8 @@ mod support;
 
 use std::path::Path;
 
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::result::{Kind, LayerBill, Table};
 use inkstone_lab::writing::Writing;
@@ -27,7 +28,10 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     // A kernel worker sends the flush for those of io_uring.
     let ring = |durability| {
         let writing = direct(durability);
-        Writing { strategy: Strategy { engine: EngineKind::Uring, ..writing.strategy }, ..writing }
+        Writing {
+            strategy: LabStrategy { engine: EngineKind::Uring, ..writing.strategy },
+            ..writing
+        }
     };
     let ways = vec![
         writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),

@@ -21,7 +21,8 @@ use inkstone_host::{
     DeviceNumber, LabDirectory, LogPlace, LoopDevice, LoopOptions, Mount, WorkDir, fork_child,
     log_place, mount_points,
 };
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::pass::{Limits, Recorders, Writer};
 use inkstone_lab::stage::{Session, incompressible, stage};
 use inkstone_lab::watch::cause::Cause;
@@ -38,7 +39,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug, Clone, Copy)]
 enum Work {
     /// One of the lab's ways.
-    Way(Strategy),
+    Way(LabStrategy),
     /// Two threads overwrite the two halves of a file.
     TwoThreads,
     /// A file is created, written, synced and removed.
@@ -53,7 +54,7 @@ fn workloads() -> Vec<(&'static str, Work)> {
     use Durability::{Fdatasync, Fsync, Msync, ODsync, OSync, RwfDsync};
     use EngineKind::{Aio, Caller, Uring, UringLinked};
     let of = |preparation, reuse, access, durability, engine| {
-        Work::Way(Strategy { preparation, reuse, access, durability, engine })
+        Work::Way(LabStrategy { preparation, reuse, access, durability, engine })
     };
     let new = |preparation, durability| of(preparation, Reuse::New, Buffered, durability, Caller);
     let old = |access, durability, engine| {
@@ -313,7 +314,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
     let session = Session { directory: &lab, stop: &stop, device: None };
     let strategy = match work {
         Work::Way(strategy) => strategy,
-        _ => Strategy {
+        _ => LabStrategy {
             preparation: Preparation::None,
             reuse: Reuse::Reuse,
             access: Access::Buffered,

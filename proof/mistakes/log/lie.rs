@@ -3,15 +3,12 @@
 //! *Owns*: what each of these lies is. *May not touch*: the log, which cannot tell this directory
 //! from the one behind it.
 
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inkstone_io::{
-    Access, AlignedBuf, AnyDirectory, AnyEngine, AnyLock, Capabilities, Completion, Directory,
-    Durability, Engine, EngineKind, File, FileFacts, OpenFile, Operation, OwnName, Persist,
-    Preparation,
-    Request, Result, SharedPage, SharedPageReader, SyncKind,
+    Access, AlignedBuf, AnyDirectory, AnyLock, Capabilities, Directory, Durability, File, FileFacts,
+    OpenFile, OwnName, Preparation, Result, SharedPage, SharedPageReader, SyncKind,
 };
 
 use crate::mistake::Mistake::{self, *};
@@ -20,7 +17,11 @@ use crate::options::Options;
 /// The directory, which lies if a mistake is asked for that is a lie.
 pub(crate) fn around(directory: AnyDirectory, options: &Options) -> AnyDirectory {
     match options.mistake() {
-        Some(lie) => AnyDirectory::new(Lying { inner: directory, lie, renamed: Mutex::default() }),
+        Some(lie) => {
+            let writing = Arc::new(Mutex::new(Writing { is_first: true, skips_sync: false }));
+            let renamed = Mutex::default();
+            AnyDirectory::new(Lying { inner: directory, lie, renamed, writing })
+        }
         None => directory,
     }
 }
@@ -39,25 +40,22 @@ struct Lying {
     lie: Mistake,
     /// The last name that a file got since the opening.
     renamed: Mutex<Option<String>>,
+    writing: Arc<Mutex<Writing>>,
 }
 
 struct LyingFile {
     inner: Arc<dyn File>,
     lie: Mistake,
     is_read_only: bool,
+    writing: Arc<Mutex<Writing>>,
 }
 
-struct LyingEngine {
-    inner: AnyEngine,
-    lie: Mistake,
+/// What the log has written through this directory.
+struct Writing {
     /// No group was written yet.
     is_first: bool,
     /// The next sync is left out.
     skips_sync: bool,
-    /// Whether the operation in flight is a sync, and its file.
-    last: Option<(bool, Arc<dyn File>)>,
-    /// What is said to be done and was not.
-    unsaid: VecDeque<Completion>,
 }
 
 impl Lying {
@@ -68,7 +66,6 @@ impl Lying {
 
 impl Directory for Lying {
     type File = LyingFile;
-    type Engine = LyingEngine;
     type Lock = AnyLock;
 
     fn open(&self, name: &str, how: &OpenFile) -> Result<LyingFile> {
@@ -82,7 +79,8 @@ impl Directory for Lying {
         if *lie == RenamedFirst && self.is_renamed(name) {
             file.sync(SyncKind::All)?;
         }
-        Ok(LyingFile { inner: file, lie: *lie, is_read_only: how.read_only })
+        let writing = Arc::clone(&self.writing);
+        Ok(LyingFile { inner: file, lie: *lie, is_read_only: how.read_only, writing })
     }
 
     fn sync(&self) -> Result<()> {
@@ -95,17 +93,6 @@ impl Directory for Lying {
             let _ = self.inner.remove(name);
         }
         self.inner.lock(name)
-    }
-
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<LyingEngine> {
-        Ok(LyingEngine {
-            inner: self.inner.engine(kind, depth)?,
-            lie: self.lie,
-            is_first: true,
-            skips_sync: false,
-            last: None,
-            unsaid: VecDeque::new(),
-        })
     }
 
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
@@ -130,13 +117,22 @@ impl Directory for Lying {
         fn capabilities(&self) -> Result<Option<Capabilities>>;
         fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool;
         fn random_bytes(&self) -> Result<[u8; 16]>;
+        fn has_reading_threads(&self) -> bool;
     }
 }
 
 impl File for LyingFile {
     fn sync(&self, kind: SyncKind) -> Result<()> {
+        if !self.is_read_only && std::mem::take(&mut self.writing().skips_sync) {
+            return Ok(());
+        }
         match (self.lie, self.is_read_only) {
             (ShowsUnsynced, true) | (ZerosUnsynced | RenamedFirst, false) => Ok(()),
+            (SyncErrorIgnored, false) => {
+                let _ = self.inner.sync(kind);
+                Ok(())
+            }
+            (_, false) => self.retried(self.inner.sync(kind)),
             _ => self.inner.sync(kind),
         }
     }
@@ -161,77 +157,55 @@ impl File for LyingFile {
         fn set_len(&self, len_bytes: u64) -> Result<()>;
         fn is_cached(&self) -> Result<bool>;
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
-        fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.before_a_write(bytes, offset);
+        self.retried(self.inner.write_at(bytes, offset))
+    }
+
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        if self.before_a_write(bytes, offset) {
+            self.writing().skips_sync = false;
+            return self.inner.write_at(bytes, offset);
+        }
+        self.retried(self.inner.write_dsync(bytes, offset))
     }
 }
 
-impl LyingEngine {
-    /// Another operation first, whose outcome nobody hears of.
-    fn before(&mut self, file: &Arc<dyn File>, operation: Operation) {
-        let _ = self.inner.run(Request { token: 0, file: Arc::clone(file), operation });
+impl LyingFile {
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a write becomes durable, which begins at this byte and clears a block, or does not.
-    fn persist(&mut self, persist: Persist, offset: u64, clears: bool) -> Persist {
-        let is_first = self.is_first && offset > 0;
-        self.is_first &= clears;
+    /// What comes before a write, whose outcome nobody hears of. Whether the sync of the write is
+    /// left out.
+    fn before_a_write(&self, bytes: &[u8], offset: u64) -> bool {
+        let clears = bytes.iter().all(|byte| *byte == 0);
+        let mut writing = self.writing();
+        let is_first = writing.is_first && offset > 0;
+        writing.is_first &= clears || offset == 0;
         let is_left_out = match self.lie {
             NoSync => true,
             EpochNotSynced => is_first,
             HeaderNotSynced => offset == 0,
             _ => false,
         };
-        self.skips_sync |= is_left_out || self.lie == SyncsFirst;
-        if is_left_out { Persist::Later } else { persist }
-    }
-}
-
-impl Engine for LyingEngine {
-    type File = LyingFile;
-
-    fn submit(&mut self, request: Request<LyingFile>) -> Result<()> {
-        let Request { token, file, mut operation } = request;
-        let file = Arc::clone(&file.inner);
-        if let Operation::Write { buffer, len, offset, persist } = &mut operation {
-            let clears = buffer[..*len].iter().all(|byte| *byte == 0);
-            *persist = self.persist(*persist, *offset, clears);
-            if self.lie == SyncsFirst {
-                self.before(&file, Operation::Sync(SyncKind::Data));
-            }
-            if self.lie == TailRewritten && *offset > 0 && !clears {
-                let (buffer, len, offset) = (AlignedBuf::zeroed(4096), 4096, *offset);
-                let persist = Persist::Later;
-                self.before(&file, Operation::Write { buffer, len, offset, persist });
-            }
+        writing.skips_sync |= is_left_out || self.lie == SyncsFirst;
+        drop(writing);
+        if self.lie == SyncsFirst {
+            let _ = self.inner.sync(SyncKind::Data);
         }
-        let is_sync = matches!(operation, Operation::Sync(_));
-        if is_sync && std::mem::take(&mut self.skips_sync) {
-            self.unsaid.push_back(Completion { token, buffer: None, result: Ok(0) });
-            return Ok(());
+        if self.lie == TailRewritten && offset > 0 && !clears {
+            let _ = self.inner.write_at(&AlignedBuf::zeroed(4096), offset);
         }
-        let is_change = is_sync || matches!(operation, Operation::Write { .. });
-        self.last = is_change.then(|| (is_sync, Arc::clone(&file)));
-        self.inner.submit(Request { token, file, operation })
+        is_left_out
     }
 
-    fn complete(&mut self) -> Result<Option<Completion>> {
-        if let Some(unsaid) = self.unsaid.pop_front() {
-            return Ok(Some(unsaid));
+    fn retried(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(_) if self.lie == RetriesSync => self.inner.sync(SyncKind::All),
+            done => done,
         }
-        let mut done = self.inner.complete()?;
-        if let (Some(Completion { result: result @ Err(_), .. }), Some((is_sync, file))) =
-            (&mut done, self.last.take())
-        {
-            match self.lie {
-                RetriesSync => *result = file.sync(SyncKind::All).map(|()| 0),
-                SyncErrorIgnored if is_sync => *result = Ok(0),
-                _ => {}
-            }
-        }
-        Ok(done)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.unsaid.len() + self.inner.in_flight()
     }
 }

@@ -6,14 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
-    Access, Capabilities, Directory, EngineKind, Error, Lock, NamedChoice, OpenFile, Result,
-    SharedPage, SharedPageReader,
+    Access, Capabilities, Directory, Error, Lock, OpenFile, Result, SharedPage, SharedPageReader,
 };
 
 use crate::disk::SimDisk;
-use crate::engine::SimEngine;
 use crate::fault::errno;
 use crate::file::SimFile;
 use crate::hooked::{Call, Hook, Hooked};
@@ -42,7 +39,7 @@ impl SimDisk {
 }
 
 impl SimDirectory {
-    /// The same directory with a hook around each call of it, of its files and of its engines.
+    /// The same directory with a hook around each call of it and of its files.
     #[must_use]
     pub fn hooked(self, hook: Arc<impl Hook>) -> Self {
         Self { hooked: Hooked(Some(hook)), ..self }
@@ -119,7 +116,6 @@ impl Drop for SimLock {
 
 impl Directory for SimDirectory {
     type File = SimFile;
-    type Engine = SimEngine;
     type Lock = SimLock;
 
     fn path(&self) -> &Path {
@@ -214,12 +210,7 @@ impl Directory for SimDirectory {
         Ok(self.disk.lock().rng.u128(..).to_le_bytes())
     }
 
-    fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
-        if depth > MAX_DEPTH {
-            let why =
-                format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
-            return Err(Error::invalid("open engine", kind.name(), why));
-        }
-        Ok(SimEngine::new(self.disk.clone(), self.hooked.clone()))
+    fn has_reading_threads(&self) -> bool {
+        false
     }
 }

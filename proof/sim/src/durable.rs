@@ -25,12 +25,6 @@ impl Cover {
     fn has(&self, entry: &Entry) -> bool {
         entry.order < self.upto && !self.except.contains(&entry.write)
     }
-
-    /// Covers these writes too, although they have not completed.
-    pub(crate) fn with(mut self, writes: &[u64]) -> Self {
-        self.except.retain(|write| !writes.contains(write));
-        self
-    }
 }
 
 #[derive(Debug, Clone, Copy)]

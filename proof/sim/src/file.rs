@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
 use inkstone_io::{
-    Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, OwnName, Persist,
-    Preparation, Result, SyncKind,
+    Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, OwnName, Preparation,
+    Result, SyncKind,
 };
 
 use crate::content::blocks_of;
 use crate::disk::SimDisk;
-use crate::durable::{Cover, Durably};
+use crate::durable::Durably;
 use crate::fault::{Effect, OperationKind, errno};
 use crate::hooked::{Call, FileCall, Hooked};
 use crate::state::{State, os_error};
@@ -43,88 +43,51 @@ impl SimFile {
         self.hooked.around(&Call::OfFile { path: &self.path, call }, run)
     }
 
-    pub(crate) fn read_now(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let target = self.target(offset, buffer);
-        let read = self.lock().read(&target, buffer);
-        read.map_err(|source| Error::new("pread", &self.path, source).at(offset))
-    }
-
     fn target(&self, offset: u64, memory: &[u8]) -> Target {
         let align_bytes = 1_usize << memory.as_ptr().addr().trailing_zeros().min(20);
         Target { inode: self.inode, offset, direct: self.how.access == Access::Direct, align_bytes }
     }
 
-    fn write_name(&self, persist: Persist) -> &'static str {
-        if persist == Persist::Dsync { "pwritev2(RWF_DSYNC)" } else { "pwrite" }
-    }
-
-    /// The first half of a write: the bytes reach a cache, where a crash may keep or lose them.
-    pub(crate) fn start_write(
-        &self,
-        state: &mut State,
-        bytes: &[u8],
-        offset: u64,
-        persist: Persist,
-    ) -> Result<Written> {
-        if self.how.read_only {
-            let name = self.write_name(persist);
-            return Err(Error::new(name, &self.path, os_error(errno::EBADF)).at(offset));
-        }
-        let target = self.target(offset, bytes);
-        if target.direct && state.options.refuses_direct_writes {
-            let name = self.write_name(persist);
-            return Err(Error::new(name, &self.path, os_error(errno::EINVAL)).at(offset));
-        }
-        Ok(state.write(&target, bytes))
-    }
-
-    /// The second half: what `persist` and the open flags require. `cover` is for the sync that
-    /// follows, if any.
-    pub(crate) fn finish_write(
-        &self,
-        state: &mut State,
-        written: Written,
-        offset: u64,
-        persist: Persist,
-        cover: &Cover,
-    ) -> Result<usize> {
-        let Written { writes, result } = written;
-        let count = result.map_err(|source| {
-            Error::new(self.write_name(persist), &self.path, source).at(offset)
-        })?;
-        let full = self.how.durability == Durability::OSync;
-        let is_durable =
-            persist == Persist::Dsync || full || self.how.durability == Durability::ODsync;
-        if is_durable && count > 0 {
-            let direct = self.how.access == Access::Direct;
-            state.counters.dsync_writes += 1;
-            let what = Durably {
-                inode: self.inode,
-                writes: &writes,
-                offset,
-                len: count as u64,
-                direct,
-                full,
-            };
-            state.persist(&what);
-        }
-        if let Persist::Sync(kind) = persist {
-            self.sync_covered(state, kind, cover)?;
-        }
-        Ok(count)
-    }
-
-    pub(crate) fn sync_covered(
-        &self,
-        state: &mut State,
-        kind: SyncKind,
-        cover: &Cover,
-    ) -> Result<()> {
-        let name = match kind {
-            SyncKind::All => "fsync",
-            SyncKind::Data => "fdatasync",
-        };
-        state.sync(self.inode, kind, cover).map_err(|source| Error::new(name, &self.path, source))
+    /// A write is the worst that the seam allows: a crash may keep its bytes as soon as it has
+    /// begun, they become durable only when it returns, and a sync that began meanwhile does not
+    /// cover them.
+    fn write(&self, bytes: &[u8], offset: u64, is_dsync: bool) -> Result<()> {
+        let call = Call::Write { path: &self.path, bytes, offset, is_dsync };
+        self.hooked.around(&call, || {
+            let name = if is_dsync { "pwritev2(RWF_DSYNC)" } else { "pwrite" };
+            let failed = |source| Error::new(name, &self.path, source).at(offset);
+            let mut state = self.lock();
+            if self.how.read_only {
+                return Err(failed(os_error(errno::EBADF)));
+            }
+            let target = self.target(offset, bytes);
+            if target.direct && state.options.refuses_direct_writes {
+                return Err(failed(os_error(errno::EINVAL)));
+            }
+            let Written { writes, result } = state.write(&target, bytes);
+            state.in_flight.extend(&writes);
+            drop(state);
+            self.hooked.during(&Call::DuringWrite);
+            let mut state = self.lock();
+            for write in &writes {
+                state.in_flight.remove(write);
+            }
+            let count = result.map_err(failed)?;
+            let full = self.how.durability == Durability::OSync;
+            let is_durable = is_dsync || full || self.how.durability == Durability::ODsync;
+            if is_durable && count > 0 {
+                state.counters.dsync_writes += 1;
+                state.persist(&Durably {
+                    inode: self.inode,
+                    writes: &writes,
+                    offset,
+                    len: count as u64,
+                    direct: target.direct,
+                    full,
+                });
+            }
+            Ok(())
+        })
     }
 
     fn write_zeros(&self, state: &mut State, len_bytes: u64) -> Result<()> {
@@ -239,23 +202,32 @@ impl File for SimFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.around(FileCall::Read, || self.read_now(buffer, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.around(FileCall::Write, || {
-            let mut state = self.lock();
-            let written = self.start_write(&mut state, bytes, offset, Persist::Later)?;
-            let cover = state.cover_now();
-            self.finish_write(&mut state, written, offset, Persist::Later, &cover).map(drop)
+        self.around(FileCall::Read, || {
+            let target = self.target(offset, buffer);
+            let read = self.lock().read(&target, buffer);
+            read.map_err(|source| Error::new("pread", &self.path, source).at(offset))
         })
     }
 
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.write(bytes, offset, false)
+    }
+
+    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.write(bytes, offset, true)
+    }
+
+    /// Covers what was written before it began.
     fn sync(&self, kind: SyncKind) -> Result<()> {
         self.around(FileCall::Sync, || {
-            let mut state = self.lock();
-            let cover = state.cover_now();
-            self.sync_covered(&mut state, kind, &cover)
+            let cover = self.lock().cover_now();
+            self.hooked.during(&Call::DuringSync);
+            let name = match kind {
+                SyncKind::All => "fsync",
+                SyncKind::Data => "fdatasync",
+            };
+            let synced = self.lock().sync(self.inode, kind, &cover);
+            synced.map_err(|source| Error::new(name, &self.path, source))
         })
     }
 

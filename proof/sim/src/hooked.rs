@@ -1,4 +1,4 @@
-//! A hook around each call of a directory of a simulated disk, of its files and of its engines
+//! A hook around each call of a directory of a simulated disk and of its files
 //! ([`crate::SimDirectory::hooked`]): for tests that look on, hold a call, refuse it, or switch
 //! threads.
 //!
@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone_io::{Capabilities, OpenFile, Operation, Result, SharedPage, SharedPageReader};
+use inkstone_io::{Capabilities, OpenFile, Result, SharedPage, SharedPageReader};
 
 /// A call, before it is passed on.
 #[derive(Debug)]
@@ -33,22 +33,31 @@ pub enum Call<'a> {
     LockedBy {
         name: &'a str,
     },
-    /// A call of a file that is not made by an engine.
+    /// A call of a file, apart from a write.
     OfFile {
         path: &'a Path,
         call: FileCall,
     },
-    Submit {
+    /// A write; with `is_dsync` one that is durable on return.
+    Write {
         path: &'a Path,
-        operation: &'a Operation,
+        bytes: &'a [u8],
+        offset: u64,
+        is_dsync: bool,
     },
-    Complete,
+    /// A write has begun and may have reached the disk, but has not returned.
+    DuringWrite,
+    /// A sync has begun: what is written from now on it does not cover.
+    DuringSync,
 }
 
 impl Call<'_> {
     /// Whether it is a call of the directory itself, about names.
     pub fn is_about_names(&self) -> bool {
-        !matches!(self, Self::OfFile { .. } | Self::Submit { .. } | Self::Complete)
+        !matches!(
+            self,
+            Self::OfFile { .. } | Self::Write { .. } | Self::DuringWrite | Self::DuringSync
+        )
     }
 }
 
@@ -59,7 +68,6 @@ pub enum FileCall {
     CheckTakesChanges,
     SetLen,
     Read,
-    Write,
     Sync,
     Prepare,
 }
@@ -97,7 +105,7 @@ pub trait Hook: Send + Sync + 'static {
     }
 }
 
-/// The hook of a directory, its files and its engines, if it has one.
+/// The hook of a directory and its files, if it has one.
 #[derive(Clone, Default)]
 pub(crate) struct Hooked(pub(crate) Option<Arc<dyn Hook>>);
 
@@ -108,6 +116,15 @@ impl Hooked {
         let done = run();
         hook.after();
         done
+    }
+
+    /// In the middle of a call, which cannot be refused any more. No lock of the disk is held.
+    pub(crate) fn during(&self, call: &Call<'_>) {
+        if let Some(hook) = &self.0 {
+            let refused = hook.before(call);
+            assert!(refused.is_ok(), "a call that has begun was refused: {refused:?}");
+            hook.after();
+        }
     }
 }
 

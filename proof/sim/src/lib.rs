@@ -68,10 +68,11 @@
 //!     power is cut. Its file, if missing, is created, empty, and is as volatile as any other new
 //!     file; this does not count as [`OperationKind::Create`].
 //!
-//! *Engines*
-//! 11. The bytes of a write may survive a crash from its submission on, and survive for sure only
-//!     when it has completed as durable. A sync covers what had completed when it was submitted,
-//!     and its own write. Completions come in an order from the seed.
+//! *Calls beside each other*
+//! 11. The bytes of a write may survive a crash from its beginning on, and survive for sure only
+//!     when it has returned and a sync that began later has, or when it was durable by itself and
+//!     has returned. A sync covers the writes that had returned when it began. Between the
+//!     beginning and the end of each is a moment that a [`hooked::Hook`] sees.
 //!
 //! *Power*
 //! 12. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so
@@ -81,7 +82,7 @@
 //!
 //! *Faults*
 //! 14. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
-//!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after
+//!     [`SimDisk::history`]. A short transfer is continued, as on every disk; an error after
 //!     one leaves a part.
 //! 15. After a failed sync the pages are clean and the medium is old; what memory shows is an
 //!     [`AfterEffect`]. A second sync succeeds and saves nothing. Direct writes are lost from the
@@ -104,7 +105,6 @@ mod crash;
 mod directory;
 mod disk;
 mod durable;
-mod engine;
 mod fault;
 mod file;
 pub mod hooked;
@@ -119,7 +119,6 @@ pub use counters::Counters;
 pub use crash::{Fate, Item, ItemKind, PowerCut, Style};
 pub use directory::{SimDirectory, SimLock};
 pub use disk::SimDisk;
-pub use engine::SimEngine;
 pub use fault::{Effect, Event, Fault, OperationKind, errno};
 pub use file::SimFile;
 pub use options::{AfterEffect, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};

@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub(crate) pending_names: Vec<NameEntry>,
     /// Locked files. This is the memory of the machine: a crash leaves none.
     pub(crate) locks: BTreeSet<u64>,
-    /// Writes that an engine was given and has not given back: no sync but their own covers them.
+    /// Writes that have begun and not returned: no sync covers them.
     pub(crate) in_flight: BTreeSet<u64>,
     pub(crate) next_order: u64,
     pub(crate) next_inode: u64,

@@ -20,7 +20,7 @@ use inkstone_io::AlignedBuf;
 
 use crate::commit::shared::Shared;
 use crate::commit::turn::HeldTurn;
-use crate::commit::writer::Way;
+use crate::commit::writer::{Failed, Way};
 use crate::error::Result;
 use crate::event::Event;
 use crate::names;
@@ -125,10 +125,10 @@ impl Shared {
         mark.write(&identity, &mut block);
         let way =
             if self.options.keeps_room { self.step_by_step(older.number) } else { Way::Usual };
-        let written = lock(&self.writer).block(&file, block, older.groups_end(), &way);
+        let written = lock(&self.writer).block(&file, &block, older.groups_end(), &way);
         match written.result {
-            Err(error) if written.is_refused => Ok(Some(error.to_string())),
-            result => result.map(|()| None),
+            Err(failed) if failed.is_refused() => Ok(Some(failed.into_error().to_string())),
+            result => result.map(|()| None).map_err(Failed::into_error),
         }
     }
 }

@@ -219,11 +219,14 @@ impl Shared {
             Ok(()) => Ok((header, ready)),
             // Before the log continues without this file, no crash may find a header in it,
             // complete or not.
-            Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
-                Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
-                Err(_) => Err(ObtainError::Poison(error)),
-            },
-            Err(error) => Err(ObtainError::Poison(error)),
+            Err(failed) => {
+                let is_refused = failed.is_refused();
+                let error = failed.into_error();
+                match is_refused && self.pool.give_back(ready, &self.options).is_ok() {
+                    true => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
+                    false => Err(ObtainError::Poison(error)),
+                }
+            }
         }
     }
 

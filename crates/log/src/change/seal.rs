@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, EngineKind, Operation, Persist, Request, SyncKind};
+use inkstone_io::{AnyDirectory, SyncKind};
 
 use crate::commit::shared::Shared;
 use crate::error::{Result, is_full};
@@ -36,13 +36,7 @@ impl Shared {
         // One at a time: the listener may end the log, which writes the other seals and releases
         // the lock. After that nothing may be written here.
         while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
-            let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
-            let len = memory.len();
-            let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
-            match engine
-                .run(Request { token: 0, file: Arc::clone(&file), operation: write })?
-                .result
-            {
+            match file.write_at(&memory, offset) {
                 // An overwrite needs room here and there is none; the next segment's header says
                 // what the seal says.
                 Err(error) if is_full(&error) => {}

@@ -18,7 +18,7 @@ use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, State};
 use crate::commit::turn::HeldTurn;
 use crate::commit::writer::Way;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::sync::{Ordering, lock};
 
@@ -39,7 +39,7 @@ impl HeldTurn<'_> {
     /// is withdrawn.
     ///
     /// # Errors
-    /// The poison; [`Error::NoRoom`] when the group was withdrawn: the log is unchanged.
+    /// The poison; [`NoRoom`](crate::Error::NoRoom) when the group was withdrawn: the log is unchanged.
     pub(crate) fn write_control(&mut self, need: Need) -> Result<()> {
         if !self.shared.options.keeps_room {
             return self.write();
@@ -88,29 +88,31 @@ impl HeldTurn<'_> {
         let (has_records, is_large, placed) =
             (encoded.has_records(), encoded.is_large, encoded.placed());
         let pollers = self.publishing.take_pollers();
-        let mut written = self.unlocked(|| {
+        let written = self.unlocked(|| {
             pollers.wake(&shared.pollers);
             match need {
-                Some(Need::Must) => shared.write_with_room(encoded, way),
-                _ => lock(&shared.writer).group(encoded, way),
+                Some(Need::Must) => shared.write_with_room(&encoded, way),
+                _ => lock(&shared.writer).group(&encoded, way),
             }
         });
         let took = written.took.total();
         let state: &mut State = self;
-        state.events.extend(written.notice.take().map(|what| Event::Fallback { what }));
+        state.events.extend(written.notice.map(|what| Event::Fallback { what }));
         if took >= shared.options.slow_commit {
             state.events.push(Event::SlowCommit { took, bytes });
         }
-        if written.is_refused && need.is_some() && !has_records && state.open_group.is_empty() {
-            written.memory = written.memory.map(|memory| state.open_group.take_back(at, memory));
-            written.result = written.result.map_err(|error| refused(bytes, error));
-        }
-        if let Err(no_room @ Error::NoRoom { .. }) = written.result {
-            state.spare.keep(written.memory, is_large);
-            return Err(no_room);
-        }
-        if let Err(error) = written.result {
-            return Err(shared.poison(state, error));
+        let memory = encoded.memory;
+        if let Err(failed) = written.result {
+            let is_withdrawn = failed.is_refused()
+                && need.is_some()
+                && !has_records
+                && state.open_group.is_empty();
+            if !is_withdrawn {
+                return Err(shared.poison(state, failed.into_error()));
+            }
+            let memory = state.open_group.take_back(at, memory);
+            state.spare.keep(Some(memory), is_large);
+            return Err(refused(bytes, failed.into_error()));
         }
         if state.is_poisoned() {
             return state.check_open();
@@ -125,9 +127,9 @@ impl HeldTurn<'_> {
         state.note_written(number);
         // After its waiters: they need not wait for the copies.
         if shared.options.tail_bytes > 0 {
-            state.publishing.share(&placed, written.memory.as_deref());
+            state.publishing.share(&placed, &memory);
         }
-        let memory = shared.tail.keep(&placed, written.memory);
+        let memory = shared.tail.keep(&placed, memory);
         state.spare.keep(memory, is_large);
         // When the lock is released: waking a follower takes some microseconds, and the writers who
         // were woken want the lock.

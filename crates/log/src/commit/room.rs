@@ -34,11 +34,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::{SegmentHeader, SegmentNumber};
-use inkstone_io::{AlignedBuf, Durability, File};
+use inkstone_io::{Durability, File};
 
 use crate::commit::open_group::Encoded;
 use crate::commit::shared::Shared;
-use crate::commit::writer::{Way, Written};
+use crate::commit::writer::{Failed, Way, Written};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::segment::Segment;
@@ -78,54 +78,33 @@ impl Shared {
     pub(crate) fn write_header(&self, file: &Arc<dyn File>, header: &SegmentHeader) -> Written {
         let way =
             if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
-        let write = || lock(&self.writer).header(file, header, &way);
-        let written = write();
-        self.while_refused(written, |_| write())
+        self.while_refused(|| lock(&self.writer).header(file, header, &way))
     }
 
     /// Writes a group. While the write is refused because there is no room, releases reserved room
     /// and writes the group again.
-    pub(crate) fn write_with_room(&self, encoded: Encoded, way: &Way) -> Written {
-        let Encoded { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = encoded;
-        let written = lock(&self.writer).group(encoded, way);
-        self.while_refused(written, |memory| {
-            let again = Encoded {
-                memory,
-                len,
-                offset,
-                identity,
-                first_lsn,
-                at,
-                end,
-                next_lsn,
-                clears: None,
-                is_large,
-            };
-            lock(&self.writer).group(again, way)
-        })
+    pub(crate) fn write_with_room(&self, encoded: &Encoded, way: &Way) -> Written {
+        self.while_refused(|| lock(&self.writer).group(encoded, way))
     }
 
-    /// Releases reserved room piece by piece and writes the same bytes to the same place `again`,
-    /// until they fit or nothing is left to release; the last time after a sync of the file system.
-    /// Then reserves room again, as much as there is.
-    fn while_refused(
-        &self,
-        mut written: Written,
-        mut again: impl FnMut(AlignedBuf) -> Written,
-    ) -> Written {
+    /// Writes; while there is no room, releases reserved room piece by piece and writes the same
+    /// bytes to the same place, until they fit or nothing is left to release; the last time after a
+    /// sync of the file system. Then reserves room again, as much as there is.
+    fn while_refused(&self, write: impl Fn() -> Written) -> Written {
+        let is_refused = |written: &Written| written.result.as_ref().is_err_and(Failed::is_refused);
+        let mut written = write();
         let (mut gave_up, mut is_last) = (false, false);
-        while written.is_refused && self.options.keeps_room && !is_last {
-            let Some(memory) = written.memory.take() else { return written };
+        while is_refused(&written) && self.options.keeps_room && !is_last {
             is_last = !self.give_up_some();
             gave_up |= !is_last;
             if is_last {
                 // Only so that the room comes back: whether it does, the write says.
                 let _ = self.directory.sync_file_system();
             }
-            written = again(memory);
+            written = write();
         }
         if gave_up && written.result.is_ok() {
-            written.result = self.pool.keep_room(&self.options);
+            written.result = self.pool.keep_room(&self.options).map_err(Failed::Sync);
         }
         written
     }

@@ -137,8 +137,8 @@ impl Publishing {
     /// Shares the bytes of a durable group with readers that want them. The caller has woken the
     /// group's waiters.
     #[inline]
-    pub(crate) fn share(&self, placed: &Placed, memory: Option<&[u8]>) {
-        if let (Some(shared_page), Some(memory)) = (&self.shared_page, memory) {
+    pub(crate) fn share(&self, placed: &Placed, memory: &[u8]) {
+        if let Some(shared_page) = &self.shared_page {
             let bytes = &memory[placed.from..placed.from + placed.bytes];
             shared_page.share(placed.identity.segment().get(), placed.at, bytes);
         }

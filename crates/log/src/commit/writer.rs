@@ -1,6 +1,6 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
-//! *Owns*: the engine, the file of the segment in use, the one rule about failure (a failed sync is
+//! *Owns*: the file of the segment in use, the one rule about failure (a failed sync is
 //! never tried again), and when the writer's lock is looked at. *May not touch*: the content of a
 //! group, its waiters. Only the thread that has the turn (`turn.rs`) uses it.
 
@@ -9,10 +9,7 @@ use std::time::Duration;
 
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
-use inkstone_io::{
-    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, LockWatch, Operation,
-    Persist, Request, SyncKind,
-};
+use inkstone_io::{AlignedBuf, Durability, File, LockWatch, Persist, SyncKind};
 
 use crate::choice::Asks;
 use crate::commit::open_group::Encoded;
@@ -30,28 +27,51 @@ pub(crate) enum Way {
     InSteps(Option<Arc<dyn File>>),
 }
 
+/// Why a write is not durable.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The write itself. No sync has failed, so the same bytes may be written again.
+    Write(Error),
+    /// A sync, or a write that syncs by itself: what is on the medium is not known, and nothing is
+    /// tried again.
+    Sync(Error),
+}
+
+impl Failed {
+    /// Whether there was no room for the write, and it may be made again.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Write(error) if error.is_for_room())
+    }
+
+    fn is_for_room(&self) -> bool {
+        matches!(self, Self::Write(error) | Self::Sync(error) if error.is_for_room())
+    }
+
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Write(error) | Self::Sync(error) => error,
+        }
+    }
+}
+
 /// The result of a write.
 pub(crate) struct Written {
-    pub(crate) result: Result<()>,
-    /// There was no room for the write, and the sync is a separate step: no sync has failed.
-    pub(crate) is_refused: bool,
-    pub(crate) memory: Option<AlignedBuf>,
+    pub(crate) result: std::result::Result<(), Failed>,
+    pub(crate) took: Took,
     /// What the writer does differently from now on.
     pub(crate) notice: Option<String>,
-    pub(crate) took: Took,
 }
 
 impl Written {
     /// Nothing was written, for this reason.
-    fn nothing(why: Error, memory: Option<AlignedBuf>) -> Self {
+    fn nothing(why: Error) -> Self {
         let took = Took { started: Instant::now(), write: Duration::ZERO, sync: None };
-        Self { result: Err(why), is_refused: false, memory, notice: None, took }
+        Self { result: Err(Failed::Write(why)), took, notice: None }
     }
 }
 
 /// Writes groups and headers.
 pub(crate) struct Writer {
-    engine: AnyEngine,
     pub(crate) file: Arc<dyn File>,
     persist: Persist,
     /// The same, with the sync as a separate step.
@@ -73,11 +93,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 impl Writer {
     /// Asks after the first groups: the name and the blocks of the file may be as new as the
     /// opening.
-    pub(crate) fn new(
-        directory: &AnyDirectory,
-        file: Arc<dyn File>,
-        options: &Options,
-    ) -> Result<Self> {
+    pub(crate) fn new(file: Arc<dyn File>, options: &Options) -> Self {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
             Durability::RwfDsync => Persist::Dsync,
@@ -90,10 +106,9 @@ impl Writer {
             (_, Durability::OSync) => Persist::Sync(SyncKind::All),
             _ => Persist::Sync(SyncKind::Data),
         };
-        let engine = directory.engine(EngineKind::Caller, 1)?;
         let asks = options.asks != Asks::Never;
         let (writer_lock, look) = (LockWatch::default(), CoarseInstant::now());
-        Ok(Self { engine, file, persist, step, notice: None, asks, writer_lock, look })
+        Self { file, persist, step, notice: None, asks, writer_lock, look }
     }
 
     /// From now on nothing is written unless this lock keeps others out, as far as a look once a
@@ -119,9 +134,9 @@ impl Writer {
     }
 
     /// Writes a group into the segment's file; durable on success.
-    pub(crate) fn group(&mut self, encoded: Encoded, way: &Way) -> Written {
+    pub(crate) fn group(&mut self, encoded: &Encoded, way: &Way) -> Written {
         if let Err(error) = self.check_lock() {
-            return Written::nothing(error, Some(encoded.memory));
+            return Written::nothing(error);
         }
         let (file, persist) = self.by(way, &self.file);
         if let Some(at) = encoded.clears {
@@ -129,16 +144,16 @@ impl Writer {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let persist =
                 if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
-            let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, at, persist);
+            let cleared = self.write(&*file, &zeros, at, persist);
             // If there is no room for it, the next opening finds a torn tail, and nothing is lost.
-            if cleared.result.as_ref().is_err_and(|error| !error.is_for_room()) {
+            if cleared.result.as_ref().is_err_and(|failed| !failed.is_for_room()) {
                 return cleared;
             }
         }
-        let mut written =
-            self.write(Arc::clone(&file), encoded.memory, encoded.len, encoded.offset, persist);
+        let bytes = &encoded.memory[..encoded.len];
+        let mut written = self.write(&*file, bytes, encoded.offset, persist);
         if written.result.is_ok() && self.asks {
-            written.result = file.check_takes_changes().map_err(Into::into);
+            written.result = file.check_takes_changes().map_err(|error| Failed::Sync(error.into()));
         }
         written.notice = self.notice.take();
         written
@@ -154,7 +169,7 @@ impl Writer {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
-        self.block(file, memory, 0, way)
+        self.block(file, &memory, 0, way)
     }
 
     /// Writes a block of the log's own into a segment's file, outside of its groups; durable on
@@ -162,15 +177,15 @@ impl Writer {
     pub(crate) fn block(
         &mut self,
         file: &Arc<dyn File>,
-        memory: AlignedBuf,
+        block: &AlignedBuf,
         at: u64,
         way: &Way,
     ) -> Written {
         if let Err(error) = self.check_lock() {
-            return Written::nothing(error, None);
+            return Written::nothing(error);
         }
         let (file, persist) = self.by(way, file);
-        self.write(file, memory, BLOCK_BYTES, at, persist)
+        self.write(&*file, &block[..BLOCK_BYTES], at, persist)
     }
 
     /// The handle through which `own` is written in this way, and how the write becomes durable.
@@ -184,64 +199,36 @@ impl Writer {
     /// Writes; where the write that syncs by itself is refused as such (an old sandbox, a file
     /// system without it), nothing is written and no sync has failed: from then on the sync is a
     /// separate step.
-    fn write(
-        &mut self,
-        file: Arc<dyn File>,
-        buffer: AlignedBuf,
-        len: usize,
-        offset: u64,
-        persist: Persist,
-    ) -> Written {
-        let written = self.write_once(Arc::clone(&file), buffer, len, offset, persist);
-        let (Persist::Dsync, Err(Error::Io(error)), Some(_)) =
-            (persist, &written.result, &written.memory)
-        else {
+    fn write(&mut self, file: &dyn File, bytes: &[u8], at: u64, persist: Persist) -> Written {
+        let written = write_durable(file, bytes, at, persist);
+        let (Persist::Dsync, Err(Failed::Write(error))) = (persist, &written.result) else {
             return written;
         };
-        if !error.is_not_here() {
-            return written;
-        }
+        self.notice = Some(format!("{error}: each commit is a write and an fdatasync instead"));
         self.persist = self.step;
-        let why = error.without_advice();
-        self.notice = Some(format!("{why}: each commit is a write and an fdatasync instead"));
-        let memory = written.memory.unwrap_or_else(|| AlignedBuf::zeroed(len));
-        self.write_once(file, memory, len, offset, self.step)
+        write_durable(file, bytes, at, self.step)
     }
+}
 
-    fn write_once(
-        &mut self,
-        file: Arc<dyn File>,
-        buffer: AlignedBuf,
-        len: usize,
-        offset: u64,
-        persist: Persist,
-    ) -> Written {
-        let started = Instant::now();
-        // A separate sync is a separate operation, so that each has its own result.
-        let (with_write, sync) = match persist {
-            Persist::Sync(kind) => (Persist::Later, Some(kind)),
-            other => (other, None),
-        };
-        let (mut result, memory) =
-            self.run(&file, Operation::Write { buffer, len, offset, persist: with_write });
-        let write = started.elapsed();
-        let is_refused = sync.is_some() && result.as_ref().is_err_and(Error::is_for_room);
-        if let (Ok(()), Some(kind)) = (&result, sync) {
-            result = self.run(&file, Operation::Sync(kind)).0;
-        }
-        let sync = sync.map(|_| started.elapsed() - write);
-        let took = Took { started, write, sync };
-        Written { result, is_refused, memory, notice: None, took }
+/// Writes all of `bytes` at byte `at`; durable on success. This is here and not a call of
+/// `inkstone-io` because the log's clock takes the time of both parts, and the explorer has another
+/// clock.
+fn write_durable(file: &dyn File, bytes: &[u8], at: u64, persist: Persist) -> Written {
+    let started = Instant::now();
+    let mut result = match persist {
+        Persist::Dsync => file.write_dsync(bytes, at).map_err(|error| match error.is_not_here() {
+            true => Failed::Write(error.into()),
+            false => Failed::Sync(error.into()),
+        }),
+        // The file may have been opened with the flag, so a failure may be that of its sync.
+        Persist::Later => file.write_at(bytes, at).map_err(|error| Failed::Sync(error.into())),
+        Persist::Sync(_) => file.write_at(bytes, at).map_err(|error| Failed::Write(error.into())),
+    };
+    let write = started.elapsed();
+    let mut sync = None;
+    if let (Ok(()), Persist::Sync(kind)) = (&result, persist) {
+        result = file.sync(kind).map_err(|error| Failed::Sync(error.into()));
+        sync = Some(started.elapsed() - write);
     }
-
-    fn run(
-        &mut self,
-        file: &Arc<dyn File>,
-        operation: Operation,
-    ) -> (Result<()>, Option<AlignedBuf>) {
-        match self.engine.run(Request { token: 0, file: Arc::clone(file), operation }) {
-            Ok(done) => (done.result.map(drop).map_err(Into::into), done.buffer),
-            Err(error) => (Err(error.into()), None),
-        }
-    }
+    Written { result, took: Took { started, write, sync }, notice: None }
 }

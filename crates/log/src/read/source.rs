@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use inkstone_format::{LogKind, Lsn};
-use inkstone_io::{Access, AlignedBuf, AnyDirectory, AnyEngine, File, OpenFile};
+use inkstone_io::{Access, AlignedBuf, AnyDirectory, File, OpenFile};
 
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::segment::kept::KeptFiles;
 use crate::segment::{Link, Segment};
 use crate::sync::{Instant, lock};
 use crate::tail::{GroupTail, TailRun};
-use crate::walk::ahead::{Ahead, Means, Piece, Pieces, Stretch, engine};
+use crate::walk::ahead::{Ahead, Means, Piece, Pieces, Stretch};
 
 /// The source of a reader's records.
 #[derive(Clone)]
@@ -290,8 +290,8 @@ impl Means for Source {
         self.view().map_or(Ok(None), |view| view.recent_piece(stretch, at, spare))
     }
 
-    fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
-        engine(self.directory(), threads)
+    fn directory(&self) -> &AnyDirectory {
+        Self::directory(self)
     }
 
     /// Reads through the page cache what is there, and past it otherwise: several reads in flight

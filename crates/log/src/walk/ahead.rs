@@ -17,14 +17,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
-use inkstone_io::{
-    AlignedBuf, AnyDirectory, AnyEngine, EngineKind, File, Operation, Request, Then, ThenOn,
-};
+use inkstone_io::{AlignedBuf, AnyDirectory, File, Job, Pool};
 
 use crate::error::Result;
 use crate::sync::{Receiver, sync_channel};
@@ -39,9 +38,39 @@ const GROWING_BYTES: usize = 256 << 10;
 const FILES_A_THREAD: usize = 16;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
-/// The engine that carries them out. io_uring was measured and is not faster here
-/// (docs/performance.md), and a container cannot refuse threads for good ([`engine`]).
-const ENGINE: EngineKind = EngineKind::Pool;
+
+/// The threads that read. io_uring was measured and is not faster here (docs/performance.md), and a
+/// container cannot refuse threads for good ([`reading_threads`]).
+pub(crate) type Threads = Pool<Read>;
+
+/// A read for one of these threads.
+pub(crate) struct Read {
+    token: u64,
+    file: Arc<dyn File>,
+    memory: AlignedBuf,
+    len: usize,
+    at: u64,
+    /// What the thread does with the bytes, while they are in that processor's cache. Dropped
+    /// without being called if the read fails.
+    then: Option<Then>,
+}
+
+type Then = Box<dyn FnOnce(&[u8]) + Send>;
+
+impl Job for Read {
+    fn carry_out(&mut self) -> inkstone_io::Result<usize> {
+        let then = self.then.take();
+        let read = self.file.read_at(&mut self.memory[..self.len], self.at)?;
+        if let Some(then) = then {
+            then(&self.memory[..read]);
+        }
+        Ok(read)
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
 
 /// A file to be read from front to back.
 #[derive(Clone)]
@@ -106,8 +135,8 @@ impl Flight {
 
 /// What reading ahead needs, once a reader continues.
 pub(crate) trait Means: Send {
-    /// An engine with this many threads.
-    fn open_engine(&self, threads: usize) -> Result<AnyEngine>;
+    /// The directory in which it reads.
+    fn directory(&self) -> &AnyDirectory;
 
     /// The handle through which all of a stretch is read fastest, and whether the file is in the
     /// page cache.
@@ -126,8 +155,8 @@ pub(crate) trait Means: Send {
 }
 
 impl Means for AnyDirectory {
-    fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
-        engine(self, threads)
+    fn directory(&self) -> &AnyDirectory {
+        self
     }
 
     /// As it was opened: past the page cache.
@@ -136,28 +165,28 @@ impl Means for AnyDirectory {
     }
 }
 
-/// An engine with so many threads; with fewer if the system refuses them (`pids.max`, `ulimit -u`),
-/// and at last with none, so that the caller reads itself. That takes longer and is no error.
+/// So many threads; fewer if the system refuses them (`pids.max`, `ulimit -u`), and at last none,
+/// so that the caller reads itself. That takes longer and is no error.
 ///
 /// # Errors
 /// None of threads.
-pub(crate) fn engine(directory: &AnyDirectory, threads: usize) -> Result<AnyEngine> {
-    let mut threads = threads;
+fn reading_threads(directory: &AnyDirectory, threads: usize) -> Result<Threads> {
+    let mut threads = if directory.has_reading_threads() { threads } else { 0 };
     while threads > 0 {
-        if let Ok(engine) = directory.engine(ENGINE, threads) {
-            return Ok(engine);
+        if let Ok(pool) = Pool::open(threads) {
+            return Ok(pool);
         }
         threads /= 2;
     }
-    Ok(directory.engine(EngineKind::Caller, 1)?)
+    Ok(Pool::open(0)?)
 }
 
-/// Pieces read ahead by an engine.
+/// Pieces read ahead by threads.
 pub(crate) struct Ahead {
     means: Box<dyn Means>,
-    engine: Option<AnyEngine>,
-    /// How many threads the engine has.
-    threads: usize,
+    threads: Option<Threads>,
+    /// How many of them were asked for.
+    thread_count: usize,
     /// What is read now, and what comes next.
     now: Stretch,
     following: Option<Stretch>,
@@ -171,7 +200,7 @@ pub(crate) struct Ahead {
     /// Where the next read begins, and in which file.
     next: (SegmentNumber, u64),
     token: u64,
-    /// The length of the next read while there is no engine.
+    /// The length of the next read while there are no threads.
     piece_bytes: usize,
     spares: Vec<AlignedBuf>,
 }
@@ -183,12 +212,12 @@ impl Ahead {
         Self { piece_bytes: PIECE_BYTES / 2, ..Self::growing(Box::new(directory.clone()), stretch) }
     }
 
-    /// Begins small; `means` opens the engine once the reader continues.
+    /// Begins small; the threads start once the reader continues.
     pub(crate) fn growing(means: Box<dyn Means>, stretch: Stretch) -> Self {
         Self {
             means,
-            engine: None,
-            threads: 0,
+            threads: None,
+            thread_count: 0,
             next: (stretch.number, 0),
             now: stretch,
             following: None,
@@ -202,12 +231,12 @@ impl Ahead {
     }
 
     fn submit(&mut self, stretch: &Stretch, at: u64, len: usize) -> Result<()> {
-        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
-        let buffer = self.spares.pop().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
+        let Some(threads) = self.threads.as_mut() else { return Ok(()) };
+        let memory = self.spares.pop().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
         self.token += 1;
         let (then, proof) = sum_in_turn(&mut self.prover, at);
-        let operation = Operation::Read { buffer, len, offset: at, then: Some(then) };
-        engine.submit(Request { token: self.token, file: Arc::clone(&stretch.file), operation })?;
+        let (token, file) = (self.token, Arc::clone(&stretch.file));
+        threads.submit(Read { token, file, memory, len, at, then: Some(then) })?;
         self.flights.push_back(Flight {
             number: stretch.number,
             at,
@@ -242,13 +271,14 @@ impl Ahead {
             }
             if self.whole != Some(number) {
                 let (file, is_cached) = self.means.whole(stretch)?;
-                let threads = if is_cached { copying_threads() } else { DEPTH };
-                if threads != self.threads {
+                let count = if is_cached { copying_threads() } else { DEPTH };
+                if count != self.thread_count {
                     if !self.flights.is_empty() {
                         // First the reads of the present threads must end.
                         return Ok(());
                     }
-                    (self.engine, self.threads) = (Some(self.means.open_engine(threads)?), threads);
+                    self.threads = Some(reading_threads(self.means.directory(), count)?);
+                    self.thread_count = count;
                 }
                 stretch.file = file;
                 self.whole = Some(number);
@@ -261,17 +291,18 @@ impl Ahead {
 
     /// Takes one completion.
     fn wait(&mut self) -> Result<()> {
-        let Some(engine) = self.engine.as_mut() else { return Ok(()) };
-        let done = engine.complete()?.expect("a read is in flight");
-        let place = self.flights.iter_mut().find(|flight| flight.token == done.token);
-        match (done.result, done.buffer, place) {
-            (Ok(read), Some(memory), Some(flight)) => flight.done = Some(Ok((memory, read))),
-            (Err(error), memory, Some(flight)) => {
-                self.spares.extend(memory);
+        let Some(threads) = self.threads.as_mut() else { return Ok(()) };
+        let (Read { token, memory, .. }, result) =
+            threads.complete()?.expect("a read is in flight");
+        let place = self.flights.iter_mut().find(|flight| flight.token == token);
+        match (result, place) {
+            (Ok(read), Some(flight)) => flight.done = Some(Ok((memory, read))),
+            (Err(error), Some(flight)) => {
+                self.spares.push(memory);
                 flight.done = Some(Err(error.into()));
             }
             // The read is not wanted any more.
-            (_, memory, _) => self.spares.extend(memory),
+            (_, None) => self.spares.push(memory),
         }
         Ok(())
     }
@@ -283,7 +314,7 @@ impl Ahead {
                 self.spares.push(memory);
             }
         }
-        while self.engine.as_ref().is_some_and(|engine| engine.in_flight() > 0) {
+        while self.threads.as_ref().is_some_and(|threads| threads.in_flight() > 0) {
             self.wait()?;
         }
         self.spares.truncate(DEPTH);
@@ -296,7 +327,7 @@ impl Ahead {
     /// follower may stay there for good. A reader that comes to a whole segment again gets them
     /// again.
     fn let_go(&mut self) {
-        (self.engine, self.threads, self.whole) = (None, 0, None);
+        (self.threads, self.thread_count, self.whole) = (None, 0, None);
         self.spares = Vec::new();
     }
 
@@ -396,19 +427,15 @@ fn at_once(prover: Prover) -> Receiver<Prover> {
 /// headers of the piece before were walked: `prover` receives the prover of that piece, and from
 /// then on that of this one.
 ///
-/// No prover comes if something before was not sound or could not be read, or not yet, on a thread
-/// that may not wait. Then nothing more is proven until reading starts over or another segment
-/// begins.
+/// That thread may wait: the piece before was begun earlier, by another thread, or is done. No
+/// prover comes if something before was not sound or could not be read. Then nothing more is proven
+/// until reading starts over or another segment begins.
 fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receiver<Proof>) {
     let (tell, proof) = sync_channel(1);
     let (hand_on, behind) = sync_channel(1);
     let before = prover.replace(behind);
-    let then = Then::new(move |bytes, on| {
-        let come = before.and_then(|before| match on {
-            ThenOn::OwnThread => before.recv().ok(),
-            ThenOn::CallersThread => before.try_recv().ok(),
-        });
-        let Some(prover) = come else { return };
+    let then = Box::new(move |bytes: &[u8]| {
+        let Some(prover) = before.and_then(|before| before.recv().ok()) else { return };
         // There is no receiver if reading began elsewhere meanwhile.
         let _ = hand_on.send(prover.behind(bytes, at));
         let _ = prover.prove(bytes, at).map(|proof| tell.send(proof));
@@ -418,7 +445,7 @@ fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receive
 
 /// Reads the first blocks of many files, in the order in which they arrive.
 pub(crate) struct FirstBlocks {
-    engine: AnyEngine,
+    threads: Threads,
     spare: Vec<AlignedBuf>,
 }
 
@@ -426,10 +453,10 @@ impl FirstBlocks {
     /// Nothing is read yet. So many files are to be read.
     ///
     /// # Errors
-    /// When the engine cannot be opened.
+    /// There is no memory for the pool.
     pub(crate) fn new(directory: &AnyDirectory, files: usize) -> Result<Self> {
         let threads = (files / FILES_A_THREAD).clamp(1, DEPTH);
-        Ok(Self { engine: engine(directory, threads)?, spare: Vec::new() })
+        Ok(Self { threads: reading_threads(directory, threads)?, spare: Vec::new() })
     }
 
     /// Begins to read one more; if enough are in flight, waits for one of them and adds it to
@@ -440,21 +467,22 @@ impl FirstBlocks {
         file: Arc<dyn File>,
         files: &mut Vec<FileHeader>,
     ) -> Result<()> {
-        if self.engine.in_flight() >= DEPTH {
+        if self.threads.in_flight() >= DEPTH {
             self.take(files)?;
         }
-        let buffer = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(HEADER_BYTES));
-        let operation = Operation::Read { buffer, len: HEADER_BYTES, offset: 0, then: None };
-        Ok(self.engine.submit(Request { token: number.get(), file, operation })?)
+        let memory = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(HEADER_BYTES));
+        let (token, len) = (number.get(), HEADER_BYTES);
+        Ok(self.threads.submit(Read { token, file, memory, len, at: 0, then: None })?)
     }
 
     /// Waits for one read; false if none is in flight.
     pub(crate) fn take(&mut self, files: &mut Vec<FileHeader>) -> Result<bool> {
-        let Some(done) = self.engine.complete()? else { return Ok(false) };
-        let (read, buffer) = (done.result?, done.buffer.expect("a read gives its memory back"));
-        let number = SegmentNumber::new(done.token).expect("it was a segment's number");
-        files.push(FileHeader { number, block: HeaderBlock::classify(&buffer[..read]) });
-        self.spare.push(buffer);
+        let Some((Read { token, memory, .. }, read)) = self.threads.complete()? else {
+            return Ok(false);
+        };
+        let number = SegmentNumber::new(token).expect("it was a segment's number");
+        files.push(FileHeader { number, block: HeaderBlock::classify(&memory[..read?]) });
+        self.spare.push(memory);
         Ok(true)
     }
 }

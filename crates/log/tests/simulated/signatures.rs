@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use inkstone::system::{EngineKind, NamedChoice, Reuse};
+use inkstone::system::{NamedChoice, Reuse};
 use inkstone::{Access, Directory, Durability, Log, Options, OsDirectory, Preparation};
 
 /// As a program would keep it.
@@ -12,14 +12,12 @@ struct Way {
     reuse: Reuse,
     access: Access,
     durability: Durability,
-    engine: EngineKind,
 }
 
 impl From<inkstone::system::Strategy> for Way {
     fn from(strategy: inkstone::system::Strategy) -> Self {
-        let inkstone::system::Strategy { preparation, reuse, access, durability, engine } =
-            strategy;
-        Self { preparation, reuse, access, durability, engine }
+        let inkstone::system::Strategy { preparation, reuse, access, durability } = strategy;
+        Self { preparation, reuse, access, durability }
     }
 }
 
@@ -39,13 +37,8 @@ fn the_way_of_writing_and_what_it_follows_from() {
     let directory = tempfile::tempdir().expect("a directory");
     let log = Log::open(directory.path(), Options::small()).expect("opened");
     let way = Way::from(log.choice().strategy);
-    let words = [
-        way.preparation.name(),
-        way.reuse.name(),
-        way.access.name(),
-        way.durability.name(),
-        way.engine.name(),
-    ];
+    let words =
+        [way.preparation.name(), way.reuse.name(), way.access.name(), way.durability.name()];
     assert_eq!(words.join("/"), log.choice().strategy.to_string());
     let found: inkstone::system::Capabilities =
         capabilities(directory.path()).expect("asked").expect("known");

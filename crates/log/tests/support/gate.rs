@@ -1,4 +1,4 @@
-//! A simulated directory whose engine can be held in the middle of a write, so that two threads
+//! A simulated directory whose files can be held in the middle of a write, so that two threads
 //! overlap as the test wants, not as the scheduler decides. It remembers every write.
 //!
 //! *Owns*: the gate. *May not touch*: what is written; all of it is passed on to the simulated
@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use inkstone_io::{BLOCK_BYTES, Capabilities, Operation, Result};
+use inkstone_io::{BLOCK_BYTES, Capabilities, Result};
 use inkstone_sim::SimDirectory;
 use inkstone_sim::hooked::{Call, Hook};
 
-/// Holds the next submitted write until it is released.
+/// Holds the next write until it is released.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -34,7 +34,7 @@ enum State {
     Open,
     /// The next write will be held.
     Shut,
-    /// A write is being held: submitted, not completed.
+    /// A write is being held: it has begun and not returned.
     Holds,
 }
 
@@ -61,20 +61,13 @@ impl Gate {
         self.writes.lock().unwrap().clone()
     }
 
-    fn note(&self, path: &Path, operation: &Operation) {
-        if let Operation::Write { buffer, offset, len, .. } = operation {
-            // Blocks of zeros behind a group are cleared, not written: there is nothing in them to
-            // lose.
-            let blocks = buffer[..*len].chunks(BLOCK_BYTES);
-            let cleared =
-                blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
-            let len = (len - cleared * BLOCK_BYTES) as u64;
-            self.writes.lock().unwrap().push(Write {
-                path: path.to_path_buf(),
-                offset: *offset,
-                len,
-            });
-        }
+    fn note(&self, path: &Path, bytes: &[u8], offset: u64) {
+        // Blocks of zeros behind a group are cleared, not written: there is nothing in them to
+        // lose.
+        let blocks = bytes.chunks(BLOCK_BYTES);
+        let cleared = blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
+        let len = (bytes.len() - cleared * BLOCK_BYTES) as u64;
+        self.writes.lock().unwrap().push(Write { path: path.to_path_buf(), offset, len });
     }
 
     fn set(&self, to: State) {
@@ -92,7 +85,7 @@ impl Gate {
     }
 }
 
-/// Lets each request pass the gate between its submission and its completion.
+/// Lets each write pass the gate between its beginning and its end.
 #[derive(Debug)]
 struct AtGate {
     gate: Arc<Gate>,
@@ -102,8 +95,8 @@ struct AtGate {
 impl Hook for AtGate {
     fn before(&self, call: &Call<'_>) -> Result<()> {
         match call {
-            Call::Submit { path, operation } => self.gate.note(path, operation),
-            Call::Complete => self.gate.pass(),
+            Call::Write { path, bytes, offset, .. } => self.gate.note(path, bytes, *offset),
+            Call::DuringWrite => self.gate.pass(),
             _ => {}
         }
         Ok(())

@@ -11,9 +11,11 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use inkstone_io::{AlignedBuf, EngineKind, Error, NamedChoice, Persist, Result, SyncKind};
+use inkstone_io::{AlignedBuf, Error, NamedChoice, Persist, Result, SyncKind};
 
-use super::entries::{Answer, Asked, Kernel, What, answer_of};
+use super::entries::{Answer, Kernel, answer_of};
+use super::request::{Operation, Request};
+use crate::strategy::EngineKind;
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -129,23 +131,23 @@ impl Aio {
 }
 
 impl Kernel for Aio {
-    unsafe fn start(&mut self, slot: usize, asked: &Asked) -> Result<()> {
+    unsafe fn start(&mut self, slot: usize, asked: &Request) -> Result<()> {
         let entry = Iocb {
             data: slot as u64,
             descriptor: asked.file.descriptor().as_raw_fd().cast_unsigned(),
             ..Iocb::default()
         };
-        let entry = match &asked.what {
-            What::Write { buffer, len, offset, persist } => {
+        let entry = match &asked.operation {
+            Operation::Write { buffer, len, offset, persist } => {
                 let rw_flags = if *persist == Persist::Dsync { libc::RWF_DSYNC } else { 0 };
                 let opcode = IOCB_CMD_PWRITE;
                 Iocb { opcode, rw_flags, ..with_buffer(entry, buffer, *len, *offset) }
             }
-            What::Read { buffer, len, offset } => {
+            Operation::Read { buffer, len, offset } => {
                 Iocb { opcode: IOCB_CMD_PREAD, ..with_buffer(entry, buffer, *len, *offset) }
             }
-            What::Sync(SyncKind::All) => Iocb { opcode: IOCB_CMD_FSYNC, ..entry },
-            What::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
+            Operation::Sync(SyncKind::All) => Iocb { opcode: IOCB_CMD_FSYNC, ..entry },
+            Operation::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
         };
         // SAFETY: the buffer of `asked` outlives the entry by this function's own condition.
         unsafe { self.hand_over(entry) };

@@ -8,15 +8,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
-use inkstone_io::engine::{BlockingFile, too_long};
-use inkstone_io::{
-    Access, AlignedBuf, Completion, Engine, EngineKind, Error, File, NamedChoice, Operation,
-    Persist, Request, Result, SyncKind,
-};
+use inkstone_io::{Access, Error, File, NamedChoice, Persist, Result, SyncKind};
 
+use super::request::{Completion, Operation, Request};
 use crate::lab_file::LabFile;
+use crate::strategy::EngineKind;
 
 /// A way of handing entries to the kernel. Its errors mean that the engine is not usable any more;
 /// a refusal of one entry is the entry's answer.
@@ -27,7 +24,7 @@ pub(crate) trait Kernel: Send {
     /// # Safety
     /// `asked` must live, with its buffer untouched, until [`Kernel::wait`] has given the answer
     /// for this slot.
-    unsafe fn start(&mut self, slot: usize, asked: &Asked) -> Result<()>;
+    unsafe fn start(&mut self, slot: usize, asked: &Request) -> Result<()>;
 
     /// Submits what is still in user space, without waiting.
     fn flush(&mut self) -> Result<()>;
@@ -51,104 +48,61 @@ pub(crate) fn answer_of(result: i64) -> io::Result<usize> {
         .map_err(|_| io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO)))
 }
 
-/// A request in a slot.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    token: u64,
-    /// Open for as long as this lives.
-    pub(crate) file: Arc<LabFile>,
-    pub(crate) what: What,
-}
-
-/// What is asked for; the buffers neither move nor are freed while this lives.
-#[derive(Debug)]
-pub(crate) enum What {
-    Write { buffer: AlignedBuf, len: usize, offset: u64, persist: Persist },
-    Read { buffer: AlignedBuf, len: usize, offset: u64 },
-    Sync(SyncKind),
-}
-
-impl What {
-    fn of(operation: Operation) -> Self {
-        match operation {
-            Operation::Write { buffer, len, offset, persist } => {
-                Self::Write { buffer, len, offset, persist }
-            }
-            Operation::Read { buffer, len, offset, .. } => Self::Read { buffer, len, offset },
-            Operation::Sync(kind) => Self::Sync(kind),
-        }
+/// Refuses what an engine of this kind does not do.
+fn check(request: &Request, engine: EngineKind) -> Result<()> {
+    let Request { file, operation, .. } = request;
+    if !matches!(operation, Operation::Read { .. }) {
+        file.check_change("submit")?;
+    }
+    let refuse = |why: String| Err(Error::invalid("submit", file.path(), why));
+    let access = file.how().access;
+    if !matches!(access, Access::Buffered | Access::Direct) {
+        return refuse(format!(
+            "engine {engine} works by file descriptor and offset, and access {access} does not"
+        ));
+    }
+    request.check_length()?;
+    let (Operation::Write { len, offset, .. } | Operation::Read { len, offset, .. }) = operation
+    else {
+        return Ok(());
+    };
+    let linked = matches!(operation, Operation::Write { persist: Persist::Sync(_), .. });
+    if linked && engine != EngineKind::UringLinked {
+        return refuse(format!("engine {engine} syncs by a request of its own"));
+    }
+    // Beyond `loff_t` an offset would be negative, and -1 means "at the file's position" to
+    // io_uring. An entry of io_uring has 32 bits for the length.
+    match offset.checked_add(*len as u64) {
+        Some(end) if i64::try_from(end).is_ok() && u32::try_from(*len).is_ok() => Ok(()),
+        _ => refuse(format!("{len} bytes at byte {offset} are beyond the largest write")),
     }
 }
 
-impl Asked {
-    fn check(&self, engine: EngineKind) -> Result<()> {
-        if !matches!(self.what, What::Read { .. }) {
-            self.file.check_change("submit")?;
+/// The completion of a request after this answer.
+fn completed(
+    mut request: Request,
+    Answer { result: answer, linked_sync, .. }: Answer,
+) -> Completion {
+    let file = &request.file;
+    let result = match &mut request.operation {
+        Operation::Write { buffer, len, offset, persist } => {
+            written(file, &buffer[..*len], (*offset, *persist), answer, linked_sync)
         }
-        let refuse = |why: String| Err(Error::invalid("submit", self.file.path(), why));
-        let access = self.file.how().access;
-        if !matches!(access, Access::Buffered | Access::Direct) {
-            return refuse(format!(
-                "engine {engine} works by file descriptor and offset, and access {access} does not"
-            ));
-        }
-        let (What::Write { buffer, len, offset, .. } | What::Read { buffer, len, offset }) =
-            &self.what
-        else {
-            return Ok(());
-        };
-        if *len > buffer.len() {
-            return Err(too_long(self.file.path(), *len, buffer.len()));
-        }
-        let linked = matches!(self.what, What::Write { persist: Persist::Sync(_), .. });
-        if linked && engine != EngineKind::UringLinked {
-            return refuse(format!("engine {engine} syncs by a request of its own"));
-        }
-        // Beyond `loff_t` an offset would be negative, and -1 means "at the file's position" to
-        // io_uring. An entry of io_uring has 32 bits for the length.
-        match offset.checked_add(*len as u64) {
-            Some(end) if i64::try_from(end).is_ok() && u32::try_from(*len).is_ok() => Ok(()),
-            _ => refuse(format!("{len} bytes at byte {offset} are beyond the largest write")),
-        }
-    }
-
-    /// The completion after this answer.
-    fn completed(self, answer: io::Result<usize>, sync: Option<io::Result<usize>>) -> Completion {
-        let Self { token, file, what } = self;
-        match what {
-            What::Write { buffer, len, offset, persist } => {
-                let result = written(&file, &buffer[..len], (offset, persist), answer, sync);
-                Completion { token, buffer: Some(buffer), result }
+        Operation::Read { buffer, len, offset } => match answer {
+            Err(error) if !is_not_started(&error) => {
+                Err(Error::new("read", file.path(), error).at(*offset))
             }
-            What::Read { mut buffer, len, offset } => {
-                let done = match answer {
-                    Err(error) if !is_not_started(&error) => {
-                        Err(Error::new("read", file.path(), error).at(offset))
-                    }
-                    answer => Ok(answer.unwrap_or(0)),
-                };
-                let result = done.and_then(|done| match done {
-                    0 => file.read_at(&mut buffer[..len], offset),
-                    done if done < len => file
-                        .read_at(&mut buffer[done..len], offset + done as u64)
-                        .map(|more| done + more),
-                    done => Ok(done),
-                });
-                Completion { token, buffer: Some(buffer), result }
-            }
-            What::Sync(kind) => {
-                Completion { token, buffer: None, result: synced(&file, kind, answer).map(|()| 0) }
-            }
-        }
-    }
-
-    fn refused(self, error: Error) -> Completion {
-        let buffer = match self.what {
-            What::Write { buffer, .. } | What::Read { buffer, .. } => Some(buffer),
-            What::Sync(_) => None,
-        };
-        Completion { token: self.token, buffer, result: Err(error) }
-    }
+            answer => match answer.unwrap_or(0) {
+                0 => file.read_at(&mut buffer[..*len], *offset),
+                done if done < *len => file
+                    .read_at(&mut buffer[done..*len], *offset + done as u64)
+                    .map(|more| done + more),
+                done => Ok(done),
+            },
+        },
+        Operation::Sync(kind) => synced(file, *kind, answer).map(|()| 0),
+    };
+    request.completed(result)
 }
 
 /// Finishes a write. A sync that was linked to it counts only behind the whole write; its failure
@@ -205,7 +159,7 @@ pub(crate) struct Entries<K: Kernel> {
     // freed.
     kernel: K,
     kind: EngineKind,
-    slots: Vec<Option<Asked>>,
+    slots: Vec<Option<Request>>,
     vacant: Vec<usize>,
     done: VecDeque<Completion>,
     /// The engine failed: some slots may never get an answer, so no code may wait for one.
@@ -225,27 +179,16 @@ impl<K: Kernel> Entries<K> {
 
     /// Puts the request into a slot and starts it. If every slot is in use it waits for one: the
     /// depth bounds what the kernel holds.
-    fn take(&mut self, request: Request<LabFile>) -> Result<()> {
-        let Request { token, file, operation } = request;
-        let has_work = matches!(operation, Operation::Read { then: Some(_), .. });
-        let asked = Asked { token, file, what: What::of(operation) };
-        let possible = match has_work {
-            true => Err(Error::invalid(
-                "submit",
-                asked.file.path(),
-                format!("engine {} does no work on the bytes of a read", self.kind),
-            )),
-            false => asked.check(self.kind),
-        };
-        if let Err(error) = possible {
-            self.done.push_back(asked.refused(error));
+    fn take(&mut self, request: Request) -> Result<()> {
+        if let Err(error) = check(&request, self.kind) {
+            self.done.push_back(request.completed(Err(error)));
             return Ok(());
         }
         while self.vacant.is_empty() {
             self.wait()?;
         }
         let slot = self.vacant.pop().expect("a vacant slot, made sure of above");
-        let asked = self.slots[slot].insert(asked);
+        let asked = self.slots[slot].insert(request);
         // SAFETY: `asked` stays in its slot, and no code touches its buffer, until the slot is
         // answered. If that never comes, `drop` leaks the slots.
         let started = unsafe { self.kernel.start(slot, asked) };
@@ -256,10 +199,10 @@ impl<K: Kernel> Entries<K> {
     fn wait(&mut self) -> Result<()> {
         let mut answers = Vec::new();
         let waited = self.kernel.wait(&mut answers);
-        for Answer { slot, result, linked_sync } in answers {
-            let asked = self.slots[slot].take().expect("an answer is for a slot in use");
-            self.vacant.push(slot);
-            self.done.push_back(asked.completed(result, linked_sync));
+        for answer in answers {
+            let asked = self.slots[answer.slot].take().expect("an answer is for a slot in use");
+            self.vacant.push(answer.slot);
+            self.done.push_back(completed(asked, answer));
         }
         self.note(waited)
     }
@@ -278,19 +221,15 @@ impl<K: Kernel> Entries<K> {
         }
         Ok(())
     }
-}
 
-impl<K: Kernel> Engine for Entries<K> {
-    type File = LabFile;
-
-    fn submit(&mut self, request: Request<LabFile>) -> Result<()> {
+    pub(crate) fn submit(&mut self, request: Request) -> Result<()> {
         self.check_not_broken("submit")?;
         self.take(request)?;
         let flushed = self.kernel.flush();
         self.note(flushed)
     }
 
-    fn complete(&mut self) -> Result<Option<Completion>> {
+    pub(crate) fn complete(&mut self) -> Result<Option<Completion>> {
         if self.done.is_empty() {
             self.check_not_broken("complete")?;
         }
@@ -300,13 +239,12 @@ impl<K: Kernel> Engine for Entries<K> {
         Ok(self.done.pop_front())
     }
 
-    fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.with_the_kernel() + self.done.len()
     }
 
     /// A single request needs no separate flush: submitting it and waiting for it are one call.
-    fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
-        assert_eq!(self.in_flight(), 0, "run() with requests in flight");
+    pub(crate) fn run(&mut self, request: Request) -> Result<Completion> {
         self.check_not_broken("run")?;
         self.take(request)?;
         Ok(self.complete()?.expect("one request is in flight"))
@@ -335,8 +273,11 @@ impl<K: Kernel> std::fmt::Debug for Entries<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use inkstone_io::{AlignedBuf, OpenFile};
+
     use super::*;
-    use inkstone_io::OpenFile;
 
     /// Answers as it is told, the latest first, and is broken once it has no answers left.
     struct Scripted {
@@ -345,7 +286,7 @@ mod tests {
     }
 
     impl Kernel for Scripted {
-        unsafe fn start(&mut self, slot: usize, _: &Asked) -> Result<()> {
+        unsafe fn start(&mut self, slot: usize, _: &Request) -> Result<()> {
             self.started.push(slot);
             Ok(())
         }
@@ -369,7 +310,7 @@ mod tests {
         Err(io::Error::from_raw_os_error(code))
     }
 
-    fn write(token: u64, file: &Arc<LabFile>, persist: Persist) -> Request<LabFile> {
+    fn write(token: u64, file: &Arc<LabFile>, persist: Persist) -> Request {
         let mut buffer = AlignedBuf::zeroed(8192);
         buffer.fill(7);
         let operation = Operation::Write { buffer, len: 8192, offset: 512, persist };

@@ -1,34 +1,41 @@
-//! The engines that a lab compares: those of the log, and those that submit entries to the kernel
-//! (io_uring, Linux AIO).
+//! The engines that a lab compares: blocking calls by the caller's thread or by a pool, and entries
+//! that are submitted to the kernel (io_uring, Linux AIO).
 //!
 //! *Owns*: rings, AIO contexts, which of them an engine is. *May not touch*: what is written, or
 //! when; an engine carries out requests. [`LabEngine::open`] opens one by its kind; all of them
-//! behave alike (see [`inkstone_io::seam::Engine`]).
+//! behave alike.
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
-//! | `caller`, `pool` | those of [`OsEngine`] | | | |
+//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, at once |
+//! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
 //! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | refused |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | refused |
 //!
-//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and
-//! [`Engine::complete`] is one more if there is no completion yet; [`Engine::run`] is one for both.
-//! A request beyond the depth waits inside `submit`.
+//! With a ring, [`LabEngine::submit`] is one `io_uring_enter` (the device starts at once), and
+//! [`LabEngine::complete`] is one more if there is no completion yet; [`LabEngine::run`] is one for both.
+//! A request beyond the depth waits inside `submit`; the pool queues it, and a thread that waits
+//! for completions helps.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
 mod aio;
 mod entries;
+pub(crate) mod request;
 mod uring;
 
-use inkstone_io::engine::{OsEngine, check_depth};
-use inkstone_io::{Completion, Engine, EngineKind, Request, Result};
+use inkstone_io::{Error, NamedChoice as _, Pool, Result};
 
-use crate::lab_file::LabFile;
+use crate::strategy::EngineKind;
 use entries::Entries;
+use request::{Completion, Request};
 
-/// An engine of any kind, for [`LabFile`]s. No lab forks while it has one.
+/// More requests in flight than any device can use; it bounds threads, and what other engines ask
+/// of the kernel.
+pub const MAX_DEPTH: usize = 1024;
+
+/// An engine of any kind. No lab forks while it has one.
 #[derive(Debug)]
 pub struct LabEngine {
     kind: EngineKind,
@@ -37,20 +44,10 @@ pub struct LabEngine {
 
 #[derive(Debug)]
 enum Inner {
-    Blocking(OsEngine<LabFile>),
+    /// Without threads for the caller's own.
+    Blocking(Pool<Request>),
     Aio(Entries<aio::Aio>),
     Uring(Box<Entries<uring::Ring>>),
-}
-
-/// Makes `$call` on the engine that this is: the one place that knows every engine.
-macro_rules! each {
-    ($inner:expr, $engine:ident => $call:expr) => {
-        match $inner {
-            Inner::Blocking($engine) => $call,
-            Inner::Aio($engine) => $call,
-            Inner::Uring($engine) => $call,
-        }
-    };
 }
 
 impl LabEngine {
@@ -59,11 +56,16 @@ impl LabEngine {
     ///
     /// # Errors
     /// When this kernel or sandbox does not have it: the message names the likely cause and the
-    /// remedy. When `depth` is above [`inkstone_io::engine::MAX_DEPTH`].
+    /// remedy. When `depth` is above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
-        let depth = check_depth(kind, depth)?;
+        if depth > MAX_DEPTH {
+            let why = format!("a depth of {depth} is above the limit of {MAX_DEPTH}");
+            return Err(Error::invalid("open engine", kind.name(), why));
+        }
+        let depth = depth.max(1);
         let inner = match kind {
-            EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
+            EngineKind::Caller => Inner::Blocking(Pool::open(0)?),
+            EngineKind::Pool => Inner::Blocking(Pool::open(depth)?),
             EngineKind::Aio => Inner::Aio(Entries::new(aio::Aio::open(depth)?, kind, depth)),
             EngineKind::Uring | EngineKind::UringLinked => {
                 Inner::Uring(Box::new(Entries::new(uring::Ring::open(kind, depth)?, kind, depth)))
@@ -76,25 +78,63 @@ impl LabEngine {
     pub fn kind(&self) -> EngineKind {
         self.kind
     }
-}
 
-impl Engine for LabEngine {
-    type File = LabFile;
-
-    fn submit(&mut self, request: Request<LabFile>) -> Result<()> {
-        each!(&mut self.inner, engine => engine.submit(request))
+    /// Takes a request. It may be carried out later; engine `caller` does that in
+    /// [`LabEngine::complete`].
+    ///
+    /// # Errors
+    /// Only when the request could not be taken, so that no completion will come: the engine is not
+    /// usable any more, and the buffer is lost. Errors of the request itself come with its
+    /// completion.
+    pub fn submit(&mut self, request: Request) -> Result<()> {
+        match &mut self.inner {
+            Inner::Blocking(pool) => pool.submit(request),
+            Inner::Aio(engine) => engine.submit(request),
+            Inner::Uring(engine) => engine.submit(request),
+        }
     }
 
-    fn complete(&mut self) -> Result<Option<Completion>> {
-        each!(&mut self.inner, engine => engine.complete())
+    /// Waits for the next completion; `None` when nothing is in flight.
+    ///
+    /// # Errors
+    /// When the engine itself failed; it is not usable any more.
+    pub fn complete(&mut self) -> Result<Option<Completion>> {
+        match &mut self.inner {
+            Inner::Blocking(pool) => {
+                Ok(pool.complete()?.map(|(request, result)| request.completed(result)))
+            }
+            Inner::Aio(engine) => engine.complete(),
+            Inner::Uring(engine) => engine.complete(),
+        }
     }
 
-    fn in_flight(&self) -> usize {
-        each!(&self.inner, engine => engine.in_flight())
+    /// How many requests were taken and not completed yet.
+    pub fn in_flight(&self) -> usize {
+        match &self.inner {
+            Inner::Blocking(pool) => pool.in_flight(),
+            Inner::Aio(engine) => engine.in_flight(),
+            Inner::Uring(engine) => engine.in_flight(),
+        }
     }
 
-    // Passed on, since a ring needs only one system call for it.
-    fn run(&mut self, request: Request<LabFile>) -> Result<Completion> {
-        each!(&mut self.inner, engine => engine.run(request))
+    /// Submits one request and waits for *its* completion: for callers with nothing else in flight.
+    ///
+    /// # Errors
+    /// As [`LabEngine::submit`] and [`LabEngine::complete`]; the request's own failure is in the
+    /// completion.
+    ///
+    /// # Panics
+    /// If another request is in flight: that is a bug of the caller.
+    pub fn run(&mut self, request: Request) -> Result<Completion> {
+        assert_eq!(self.in_flight(), 0, "run() with requests in flight");
+        match &mut self.inner {
+            Inner::Blocking(_) => {
+                self.submit(request)?;
+                Ok(self.complete()?.expect("one request is in flight"))
+            }
+            // A ring needs only one system call for it.
+            Inner::Aio(engine) => engine.run(request),
+            Inner::Uring(engine) => engine.run(request),
+        }
     }
 }

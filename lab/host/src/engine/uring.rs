@@ -14,12 +14,14 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use inkstone_io::{EngineKind, Error, NamedChoice, Persist, Result, SyncKind};
+use inkstone_io::{Error, NamedChoice, Persist, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode};
 
-use super::entries::{Answer, Asked, Kernel, What, answer_of};
+use super::entries::{Answer, Kernel, answer_of};
+use super::request::{Operation, Request};
+use crate::strategy::EngineKind;
 
 /// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
 /// else.
@@ -131,12 +133,12 @@ impl Slot {
 }
 
 impl Kernel for Ring {
-    unsafe fn start(&mut self, slot: usize, asked: &Asked) -> Result<()> {
+    unsafe fn start(&mut self, slot: usize, asked: &Request) -> Result<()> {
         let fd = Fd(asked.file.descriptor().as_raw_fd());
         let user_data = (slot as u64) << 1;
         // Of a length it was checked that it fits when the request was taken.
-        let (first, sync) = match &asked.what {
-            What::Write { buffer, len, offset, persist } => {
+        let (first, sync) = match &asked.operation {
+            Operation::Write { buffer, len, offset, persist } => {
                 let flags = if *persist == Persist::Dsync { libc::RWF_DSYNC } else { 0 };
                 let write = opcode::Write::new(fd, buffer.start().as_ptr(), *len as u32);
                 let write = write.offset(*offset).rw_flags(flags).build();
@@ -145,11 +147,11 @@ impl Kernel for Ring {
                     _ => (write, None),
                 }
             }
-            What::Read { buffer, len, offset } => {
+            Operation::Read { buffer, len, offset } => {
                 let read = opcode::Read::new(fd, buffer.start().as_ptr(), *len as u32);
                 (read.offset(*offset).build(), None)
             }
-            What::Sync(kind) => (fsync(fd, *kind), None),
+            Operation::Sync(kind) => (fsync(fd, *kind), None),
         };
         let is_linked = sync.is_some();
         self.slots[slot] =

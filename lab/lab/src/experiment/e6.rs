@@ -13,8 +13,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::{LabFile, process_usage};
-use inkstone_io::{Access, AlignedBuf, Durability, EngineKind, File, OpenFile, Persist};
+use inkstone_host::{EngineKind, LabFile, process_usage};
+use inkstone_io::{Access, AlignedBuf, Durability, File, OpenFile, Persist};
 
 use crate::atlas::short_answer;
 use crate::crowd::together;

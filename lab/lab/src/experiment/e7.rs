@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use inkstone_host::{LabFile, monotonic_ns, process_usage};
-use inkstone_io::{Access, EngineKind, File, OpenFile, Persist, SyncKind};
+use inkstone_host::{EngineKind, LabFile, monotonic_ns, process_usage};
+use inkstone_io::{Access, File, OpenFile, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
 use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, usage_figures};

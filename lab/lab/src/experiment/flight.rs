@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use inkstone_host::{LabEngine, LabFile, monotonic_ns};
-use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, Persist, Request};
+use inkstone_host::{EngineKind, LabEngine, LabFile, Operation, Request, monotonic_ns};
+use inkstone_io::{AlignedBuf, Persist};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
@@ -124,7 +124,7 @@ impl Flight {
                 pattern::fill(&mut buffer[..len], offset, seed);
                 Operation::Write { buffer, len, offset, persist }
             }
-            None => Operation::Read { buffer, len, offset, then: None },
+            None => Operation::Read { buffer, len, offset },
         };
         self.out[slot] = (work, monotonic_ns());
         Ok(self.engine.submit(Request { token: slot as u64, file: Arc::clone(file), operation })?)

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::{Advice, LabFile, monotonic_ns, process_usage};
-use inkstone_io::{Access, AlignedBuf, DioAlignment, EngineKind, File, OpenFile, Residency};
+use inkstone_host::{Advice, EngineKind, LabFile, monotonic_ns, process_usage};
+use inkstone_io::{Access, AlignedBuf, DioAlignment, File, OpenFile, Residency};
 
 use crate::histogram::Recorder;
 use crate::result::{Table, Unit, figure};

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use crate::runs::{plan, small, strategy};
-use inkstone_io::{Access, Durability, Reuse, Strategy};
+use inkstone_host::LabStrategy;
+use inkstone_io::{Access, Durability, Reuse};
 use inkstone_lab::command::{Context, ExperimentOptions, LabError, What, experiments, parts};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::progress::Progress;
@@ -86,7 +87,7 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
 fn a_failing_way_is_a_row_with_its_reason() {
     let directory = tempfile::tempdir().expect("a directory");
     let contradiction =
-        Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
+        LabStrategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
     let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(contradiction),

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::run::Plan;
 use inkstone_lab::writing::Writing;
 
-pub(crate) fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
-    Strategy {
+pub(crate) fn strategy(reuse: Reuse, durability: Durability) -> LabStrategy {
+    LabStrategy {
         preparation: Preparation::None,
         reuse,
         access: Access::Buffered,
@@ -19,7 +20,7 @@ pub(crate) fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
     }
 }
 
-pub(crate) fn small(strategy: Strategy) -> Writing {
+pub(crate) fn small(strategy: LabStrategy) -> Writing {
     Writing { file_bytes: 128 << 10, ..Writing::of(strategy) }
 }
 

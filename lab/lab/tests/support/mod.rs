@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone_host::can_trace;
-use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
+use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_io::{Access, Durability, Preparation, Reuse, is_root};
 use inkstone_lab::command::{Context, parts};
 use inkstone_lab::experiment::part::{Images, Part, Places, Work};
 use inkstone_lab::image::{ImageKind, LoopMode};
@@ -64,7 +65,8 @@ pub(crate) fn writing(
     access: Access,
     durability: Durability,
 ) -> Writing {
-    let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
+    let strategy =
+        LabStrategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
     Writing { file_bytes: 1 << 20, ..Writing::of(strategy) }
 }
 

@@ -37,7 +37,8 @@ impl Hook for Mortal {
         | Call::Lock { .. }
         | Call::LockedBy { .. }
         | Call::OfFile { call: FileCall::Read | FileCall::CheckTakesChanges, .. }
-        | Call::Complete = call
+        | Call::DuringWrite
+        | Call::DuringSync = call
         {
             return Ok(());
         }

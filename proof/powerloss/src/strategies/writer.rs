@@ -13,9 +13,8 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use inkstone_host::LabFile;
-use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
-    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, Persist, Preparation, SyncKind,
+    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, Preparation, SyncKind,
 };
 
 use super::content::{DATA, NEW, bytes_of, file_of};
@@ -177,7 +176,7 @@ fn blocks(file: &LabFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> 
 fn call(act: Act, file: &LabFile, bytes: &[u8], offset: u64) -> inkstone_io::Result<()> {
     match act {
         Act::Write => file.write_at(bytes, offset),
-        Act::WriteDsync => file.write_with(bytes, offset, Persist::Dsync),
+        Act::WriteDsync => file.write_dsync(bytes, offset),
         Act::Grow => file.set_len(offset + bytes.len() as u64),
         Act::Fflush => file.flush_buffered(),
         Act::WriteBack => file.write_back(offset, bytes.len() as u64),

@@ -9,8 +9,27 @@ mod rules;
 mod seam;
 mod sizes_and_locks;
 
-use inkstone_io::{AlignedBuf, Directory, File, OpenFile, SyncKind};
+use std::sync::Arc;
+
+use inkstone_io::{AlignedBuf, Directory, File, OpenFile, Result, SyncKind};
+use inkstone_sim::hooked::{Call, Hook};
 use inkstone_sim::{DiskOptions, Fate, SimDirectory, SimDisk, SimFile};
+
+/// Does something in the middle of calls.
+struct During<F>(F);
+
+impl<F: Fn(&Call<'_>) + Send + Sync + 'static> During<F> {
+    fn the(work: F) -> Arc<Self> {
+        Arc::new(Self(work))
+    }
+}
+
+impl<F: Fn(&Call<'_>) + Send + Sync + 'static> Hook for During<F> {
+    fn before(&self, call: &Call<'_>) -> Result<()> {
+        (self.0)(call);
+        Ok(())
+    }
+}
 
 /// Without the kernel's own write-back, so that each test decides what is where.
 fn quiet() -> DiskOptions {

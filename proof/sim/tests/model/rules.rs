@@ -2,15 +2,13 @@
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
-use std::sync::Arc;
-
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
-    Persist, Preparation, Request, SyncKind,
+    Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind,
 };
+use inkstone_sim::hooked::Call;
 use inkstone_sim::{DirectoryOrder, DiskOptions, Fate, ItemKind, NewBlocks, Place, SimDisk};
 
-use super::{all_kept, block, buffered, content, disk, nothing_kept, quiet, settled};
+use super::{During, all_kept, block, buffered, content, disk, nothing_kept, quiet, settled};
 
 fn direct() -> OpenFile {
     OpenFile::new_file().access(Access::Direct)
@@ -107,11 +105,7 @@ fn an_older_version_never_comes_back_over_a_durable_one() {
     let file = settled(&directory, "a", &direct(), 1, 2);
     file.write_at(&block(2, 2), 0).unwrap();
     // FUA: of the file's own cached sectors, only those that it overwrites are superseded.
-    let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
-    let file = Arc::new(file);
-    let operation =
-        Operation::Write { buffer: block(3, 1), len: 4096, offset: 0, persist: Persist::Dsync };
-    engine.run(Request { token: 1, file, operation }).unwrap().result.unwrap();
+    file.write_dsync(&block(3, 1), 0).unwrap();
     assert_eq!(disk.unflushed().len(), 8, "the second block is still volatile");
     assert_eq!(content(&all_kept(&disk), "a").unwrap(), [[3; 4096], [2; 4096]].concat());
     assert_eq!(content(&nothing_kept(&disk), "a").unwrap(), [[3; 4096], [1; 4096]].concat());
@@ -445,60 +439,57 @@ fn direct_and_buffered_access_see_each_other() {
 }
 
 #[test]
-fn in_flight_a_write_may_survive_and_only_its_own_sync_covers_it() {
-    let (disk, directory) = disk(quiet());
-    let file = Arc::new(settled(&directory, "a", &direct(), 1, 4));
-    let mut engine = directory.engine(EngineKind::Uring, 8).unwrap();
-    let write = |token: u64, persist| {
-        let operation =
-            Operation::Write { buffer: block(2, 1), len: 4096, offset: token * 4096, persist };
-        Request { token, file: Arc::clone(&file), operation }
-    };
-    engine.submit(write(0, Persist::Later)).unwrap();
-    engine.submit(write(1, Persist::Dsync)).unwrap();
-    engine.submit(write(2, Persist::Sync(SyncKind::Data))).unwrap();
-    engine
-        .submit(Request {
-            token: 3,
-            file: Arc::clone(&file),
-            operation: Operation::Sync(SyncKind::All),
-        })
-        .unwrap();
-    let first_bytes = |disk: &SimDisk| {
-        content(disk, "a").unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>()
-    };
-    assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 1, 1, 1]);
-    assert_eq!(first_bytes(&all_kept(&disk)), [2, 2, 2, 1]);
-    while engine.complete().unwrap().is_some() {}
-    // Everything has completed; but a write that had not completed when the sync was submitted is
-    // not covered.
-    assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 2, 2, 1]);
-    file.sync(SyncKind::Data).unwrap();
-    assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 2, 2, 1]);
+fn during_a_write_its_bytes_may_survive_and_no_sync_covers_them() {
+    for is_dsync in [false, true] {
+        let (disk, directory) = disk(quiet());
+        let (file, beside) = (settled(&directory, "a", &direct(), 1, 4), directory.clone());
+        let first_bytes = |disk: &SimDisk| {
+            content(disk, "a").unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>()
+        };
+        let now = disk.clone();
+        let held = directory.hooked(During::the(move |call| {
+            if !matches!(call, Call::DuringWrite) {
+                return;
+            }
+            let other = beside.open("a", &OpenFile::existing().access(Access::Direct)).unwrap();
+            other.write_at(&block(3, 1), 4096).unwrap();
+            other.sync(SyncKind::All).unwrap();
+            assert_eq!(first_bytes(&nothing_kept(&now)), [1, 3, 1, 1]);
+            assert_eq!(first_bytes(&all_kept(&now)), [2, 3, 1, 1]);
+        }));
+        let how = OpenFile::existing().access(Access::Direct);
+        let held = held.open("a", &how).unwrap();
+        if is_dsync {
+            held.write_dsync(&block(2, 1), 0).unwrap();
+        } else {
+            held.write_at(&block(2, 1), 0).unwrap();
+        }
+        // Nothing else is in the middle: only the write that carries its durability is durable.
+        let kept = if is_dsync { 2 } else { 1 };
+        assert_eq!(first_bytes(&nothing_kept(&disk)), [kept, 3, 1, 1]);
+        file.sync(SyncKind::Data).unwrap();
+        assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 3, 1, 1]);
+    }
 }
 
 #[test]
-fn completions_come_in_an_order_from_the_seed() {
-    let order = |seed| {
-        let disk = SimDisk::new(seed, quiet());
-        let directory = disk.directory("/d");
-        let file = Arc::new(directory.open("a", &buffered()).unwrap());
-        let mut engine = directory.engine(EngineKind::Pool, 8).unwrap();
-        for token in 0..8 {
-            let operation = Operation::Write {
-                buffer: block(1, 1),
-                len: 9,
-                offset: token * 9,
-                persist: Persist::Later,
-            };
-            engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
+fn what_is_written_during_a_sync_it_does_not_cover() {
+    let (disk, directory) = disk(quiet());
+    let file = settled(&directory, "a", &direct(), 1, 2);
+    file.write_at(&block(2, 1), 0).unwrap();
+    let beside = directory.clone();
+    let held = directory.hooked(During::the(move |call| {
+        if matches!(call, Call::DuringSync) {
+            let how = OpenFile::existing().access(Access::Direct);
+            beside.open("a", &how).unwrap().write_at(&block(3, 1), 4096).unwrap();
         }
-        assert_eq!(engine.in_flight(), 8);
-        std::iter::from_fn(|| engine.complete().unwrap()).map(|done| done.token).collect::<Vec<_>>()
+    }));
+    held.open("a", &OpenFile::existing()).unwrap().sync(SyncKind::All).unwrap();
+    let first_bytes = |disk: &SimDisk| {
+        content(disk, "a").unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>()
     };
-    let orders: std::collections::BTreeSet<_> = (0..50).map(order).collect();
-    assert!(orders.len() > 45, "{} orders", orders.len());
-    assert_eq!(order(7), order(7));
+    assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 1]);
+    assert_eq!(first_bytes(&all_kept(&disk)), [2, 3]);
 }
 
 #[test]

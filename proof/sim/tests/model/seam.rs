@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, Error, File,
-    OpenFile, Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
+    Access, AlignedBuf, Directory, Durability, Error, File, OpenFile, OsDirectory, Preparation,
+    Result, SyncKind,
 };
 use inkstone_sim::hooked::{Call, Hook};
-use inkstone_sim::{DiskOptions, Fate, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 
 /// What a caller saw, in words.
 #[derive(Default)]
@@ -20,8 +20,7 @@ impl Seen {
     fn note<T: std::fmt::Debug>(&mut self, what: &str, result: Result<T>) -> Option<T> {
         let words = match &result {
             Ok(value) => format!("{what}: {value:?}"),
-            // The path differs, and so does the text of an engine of entries; the operation and the
-            // cause do not.
+            // The path differs; the operation and the cause do not.
             Err(error) => format!(
                 "{what}: {} {:?} {:?} {:?}",
                 error.operation(),
@@ -32,13 +31,6 @@ impl Seen {
         };
         self.0.push(words);
         result.ok()
-    }
-
-    fn done(&mut self, what: &str, completion: &Completion) {
-        let front = completion.buffer.as_ref().map(|buffer| buffer[..8].to_vec());
-        let result = completion.result.clone();
-        self.0.push(format!("{what}: token {}, {front:?}", completion.token));
-        self.note(what, result);
     }
 }
 
@@ -149,66 +141,33 @@ fn preparations<D: Directory>(directory: &D, seen: &mut Seen) {
     }
 }
 
-fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
-    let mut engine = directory.engine(EngineKind::Caller, 4).unwrap();
-    seen.note("too deep", directory.engine(EngineKind::Caller, 5000).map(drop));
+fn transfers<D: Directory>(directory: &D, seen: &mut Seen) {
     for access in [Access::Buffered, Access::Direct] {
         for durability in [Durability::None, Durability::ODsync] {
             let how = OpenFile::new_file().access(access).durability(durability);
-            let file = Arc::new(directory.open("e", &how).unwrap());
-            let request = |token, operation| Request { token, file: Arc::clone(&file), operation };
-            let persists = [
-                Persist::Later,
-                Persist::Dsync,
-                Persist::Sync(SyncKind::All),
-                Persist::Sync(SyncKind::Data),
-            ];
-            for (token, persist) in (1..).zip(persists) {
-                let write = |len| Operation::Write {
-                    buffer: block(token as u8),
-                    len,
-                    offset: token * 4096,
-                    persist,
-                };
-                seen.done("write", &engine.run(request(token, write(4096))).unwrap());
-                seen.done("write nothing", &engine.run(request(token, write(0))).unwrap());
-                seen.done("write too much", &engine.run(request(token, write(4097))).unwrap());
+            let file = directory.open("e", &how).unwrap();
+            for (number, kind) in [(1, SyncKind::All), (2, SyncKind::Data)] {
+                let (bytes, offset) = (block(number), 2 * u64::from(number) * 4096);
+                seen.note("write", file.write_at(&bytes, offset));
+                seen.note("write durably", file.write_dsync(&bytes, offset + 4096));
+                seen.note("write nothing", file.write_at(&[], offset));
+                seen.note("write nothing durably", file.write_dsync(&[], offset));
+                seen.note("sync", file.sync(kind));
             }
-            seen.done("sync", &engine.run(request(9, Operation::Sync(SyncKind::Data))).unwrap());
-            // Several in flight, completed in any order.
-            for token in 0..6 {
-                let read = Operation::Read {
-                    buffer: AlignedBuf::zeroed(8192),
-                    len: 8192,
-                    offset: token * 4096,
-                    then: None,
-                };
-                engine.submit(request(token, read)).unwrap();
-            }
-            seen.note("in flight", Ok(engine.in_flight()));
-            let mut done: Vec<_> = std::iter::from_fn(|| engine.complete().unwrap()).collect();
-            done.sort_by_key(|completion| completion.token);
-            for completion in &done {
-                seen.done("read", completion);
+            for number in 0..7 {
+                let mut bytes = AlignedBuf::zeroed(8192);
+                seen.note("read", file.read_at(&mut bytes, number * 4096));
+                seen.note("what", Ok([bytes[0], bytes[4096]]));
             }
             seen.note("size", file.len_bytes());
-            let to_read = Arc::new(
-                directory.open("e", &OpenFile::existing().access(access).read_only()).unwrap(),
-            );
-            let operation = Operation::Write {
-                buffer: block(7),
-                len: 4096,
-                offset: 0,
-                persist: Persist::Later,
-            };
-            let refused =
-                engine.run(Request { token: 1, file: Arc::clone(&to_read), operation }).unwrap();
-            seen.done("write to what is for reading", &refused);
+            let to_read =
+                directory.open("e", &OpenFile::existing().access(access).read_only()).unwrap();
+            seen.note("write to what is for reading", to_read.write_at(&block(7), 0));
+            seen.note("durably", to_read.write_dsync(&block(7), 0));
             seen.note("sync what is for reading", to_read.sync(SyncKind::All));
             directory.remove("e").unwrap();
         }
     }
-    assert!(engine.complete().unwrap().is_none());
 }
 
 fn story<D: Directory>(directory: &D) -> Vec<String> {
@@ -217,7 +176,7 @@ fn story<D: Directory>(directory: &D) -> Vec<String> {
     sizes_and_facts(directory, &mut seen);
     locks(directory, &mut seen);
     preparations(directory, &mut seen);
-    engines(directory, &mut seen);
+    transfers(directory, &mut seen);
     seen.0
 }
 
@@ -276,9 +235,8 @@ fn what_a_hook_refuses_does_not_reach_the_disk() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let hook = Arc::new(Refuses::default());
     let directory = disk.directory("/sim").hooked(Arc::clone(&hook));
-    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
+    let file = directory.open("a", &OpenFile::new_file()).unwrap();
     file.write_at(b"there", 0).unwrap();
-    let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
     let counted = disk.counters();
     hook.is_refusing.store(true, Ordering::Relaxed);
     assert!(
@@ -293,10 +251,7 @@ fn what_a_hook_refuses_does_not_reach_the_disk() {
             && file.sync(SyncKind::All).is_err()
     );
     assert!(file.prepare(Preparation::Zeros, 4096).is_err() && file.read_at(&mut [0], 0).is_err());
-    let operation =
-        Operation::Write { buffer: block(1), len: 4096, offset: 0, persist: Persist::Later };
-    assert!(engine.submit(Request { token: 1, file: Arc::clone(&file), operation }).is_err());
-    assert!(engine.complete().is_err());
+    assert!(file.write_dsync(b"x", 0).is_err());
     assert_eq!(disk.counters(), counted);
     hook.is_refusing.store(false, Ordering::Relaxed);
     let mut bytes = [0; 5];
@@ -316,24 +271,4 @@ fn what_a_simulated_disk_does_not_have_it_says() {
         );
     }
     assert!(directory.list().unwrap().is_empty());
-}
-
-#[test]
-fn an_engine_that_is_dropped_carries_out_what_it_took() {
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let directory = disk.directory("/d");
-    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
-    directory.sync().unwrap();
-    let mut engine = directory.engine(EngineKind::Uring, 4).unwrap();
-    for token in 0..4 {
-        let operation = Operation::Write {
-            buffer: block(1),
-            len: 4096,
-            offset: token * 4096,
-            persist: Persist::Dsync,
-        };
-        engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
-    }
-    drop(engine);
-    assert_eq!(disk.crash_with(|_| Fate::Dropped).image()[0].1, [1; 4 * 4096]);
 }

@@ -3,18 +3,16 @@
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
-use std::sync::Arc;
-
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
-    Persist, Preparation, Request, SyncKind,
+    Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind,
 };
+use inkstone_sim::hooked::Call;
 use inkstone_sim::{
     AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, ItemKind, OperationKind,
     SimDirectory, SimDisk, SimFile, errno,
 };
 
-use super::{all_kept, block, buffered, disk, nothing_kept, quiet};
+use super::{During, all_kept, block, buffered, disk, nothing_kept, quiet};
 
 fn direct() -> OpenFile {
     OpenFile::existing().access(Access::Direct)
@@ -85,14 +83,15 @@ fn pages_beyond_the_new_end_are_never_written_and_what_the_device_has_may_be_fou
 #[test]
 fn a_growth_that_came_before_a_durable_shrinking_does_not_come_back() {
     let (disk, directory) = disk(quiet());
-    let file = Arc::new(settled(&directory, "a", 1));
-    let mut engine = directory.engine(EngineKind::Uring, 1).unwrap();
-    let operation =
-        Operation::Write { buffer: block(2, 1), len: 4096, offset: 8192, persist: Persist::Later };
-    engine.submit(Request { token: 1, file: Arc::clone(&file), operation }).unwrap();
-    // In flight, so that the sync does not cover it.
-    file.set_len(4096).unwrap();
-    file.sync(SyncKind::Data).unwrap();
+    let file = settled(&directory, "a", 1);
+    let held = directory.hooked(During::the(move |call| {
+        if matches!(call, Call::DuringWrite) {
+            // The sync does not cover the write.
+            file.set_len(4096).unwrap();
+            file.sync(SyncKind::Data).unwrap();
+        }
+    }));
+    held.open("a", &OpenFile::existing()).unwrap().write_at(&block(2, 1), 8192).unwrap();
     assert_eq!(content(&all_kept(&disk), "a"), [1; 4096]);
 }
 
