@@ -176,12 +176,14 @@ pub(crate) fn finding(covers: &[Cover]) -> DurableFinding {
 
 #[cfg(test)]
 mod tests {
+    use inkstone_host::TraceEvent;
+
     use super::super::requests::tests::*;
     use super::*;
 
     /// Of commits that end at these times.
     fn found(
-        events: &[inkstone_host::TraceEvent],
+        events: &[TraceEvent],
         acks: &[u64],
         volatile_cache: bool,
         one_flush: bool,
@@ -201,63 +203,47 @@ mod tests {
             let needed = needed.filter(|one| during.contains(&one.issue_ns));
             cover(needed, &requests, &flushes, &layers, ack_ns)
         });
-        super::finding(&covers.collect::<Vec<_>>())
+        finding(&covers.collect::<Vec<_>>())
     }
 
-    fn finding(
-        events: &[inkstone_host::TraceEvent],
-        acks: &[u64],
-        volatile_cache: bool,
-    ) -> DurableFinding {
-        found(events, acks, volatile_cache, true)
+    fn write(at: u64, rwbs: &str) -> [TraceEvent; 2] {
+        sent(at, at + 5, 800, 8, rwbs)
     }
 
-    fn write(at: u64, rwbs: &str) -> [inkstone_host::TraceEvent; 2] {
-        [issue(at, 800, 8, rwbs), complete(at + 5, 800, 8, rwbs)]
-    }
-
-    fn flush(at: u64) -> [inkstone_host::TraceEvent; 2] {
-        [issue(at, 0, 0, "FF"), complete(at + 5, 0, 0, "FF")]
+    fn flush(at: u64) -> [TraceEvent; 2] {
+        sent(at, at + 5, 0, 0, "FF")
     }
 
     #[test]
-    fn a_flush_after_the_write_covers_it() {
-        let events = [write(10, "WS"), flush(20)].concat();
-        assert!(matches!(finding(&events, &[30], true), DurableFinding::Seen { commits: 1 }));
-    }
-
-    #[test]
-    fn what_does_not_cover() {
-        let missing = write(10, "WS").to_vec();
-        let before = [flush(1), write(10, "WS")].concat();
+    fn a_flush_of_its_disk_after_the_write_or_fua_covers_a_commit_and_nothing_else() {
         let overlapping = [
             issue(10, 800, 8, "WS"),
             issue(12, 0, 0, "FF"),
             complete(14, 800, 8, "WS"),
             complete(16, 0, 0, "FF"),
         ];
-        let late = [write(10, "WS"), flush(28)].concat();
-        let nothing: Vec<_> = flush(20).to_vec();
-        for events in [&missing[..], &before, &overlapping, &late, &nothing] {
-            let found = finding(events, &[30], true);
-            assert!(matches!(found, DurableFinding::NotCovered { .. }), "{found:?} for {events:?}");
+        for (events, volatile_cache, is_seen) in [
+            ([write(10, "WS"), flush(20)].concat(), true, true),
+            (write(10, "WFS").to_vec(), true, true),
+            (write(10, "WS").to_vec(), false, true),
+            (write(10, "WS").to_vec(), true, false),
+            ([flush(1), write(10, "WS")].concat(), true, false),
+            (overlapping.to_vec(), true, false),
+            ([write(10, "WS"), flush(28)].concat(), true, false),
+            (write(28, "WFS").to_vec(), true, false),
+            (flush(20).to_vec(), true, false),
+        ] {
+            match found(&events, &[30], volatile_cache, true) {
+                DurableFinding::Seen { commits: 1 } => assert!(is_seen, "{events:?}"),
+                DurableFinding::NotCovered { .. } => assert!(!is_seen, "{events:?}"),
+                other => panic!("{other:?} for {events:?}"),
+            }
         }
     }
 
     #[test]
-    fn fua_or_no_cache_needs_no_flush() {
-        assert!(matches!(finding(&write(10, "WFS"), &[30], true), DurableFinding::Seen { .. }));
-        assert!(matches!(finding(&write(10, "WS"), &[30], false), DurableFinding::Seen { .. }));
-        assert!(matches!(
-            finding(&write(28, "WFS"), &[30], true),
-            DurableFinding::NotCovered { .. }
-        ));
-    }
-
-    #[test]
     fn flushes_that_overlap_are_no_proof_either_way() {
-        let two_queues =
-            |events: &[inkstone_host::TraceEvent], acks: &[u64]| found(events, acks, true, false);
+        let two_queues = |events: &[TraceEvent], acks: &[u64]| found(events, acks, true, false);
         // Another process's flush is in progress when ours begins. Which one ends at 30?
         let [begun, ended] = write(10, "WS");
         let events = [
@@ -279,18 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_the_driver_gave_back_does_not_shift_those_behind_it() {
+    fn each_commit_needs_its_own_and_a_flush_that_the_driver_gave_back_is_one() {
         let again = [issue(20, 0, 0, "FF"), issue(22, 0, 0, "FF"), complete(25, 0, 0, "FF")];
-        let events = [&write(10, "WS")[..], &again, &write(40, "WS"), &flush(50)].concat();
-        assert!(matches!(finding(&events, &[30, 60], true), DurableFinding::Seen { commits: 2 }));
-    }
-
-    #[test]
-    fn each_commit_needs_its_own() {
-        let events = [write(10, "WS"), flush(20), write(40, "WS")].concat();
-        let DurableFinding::NotCovered { reason } = finding(&events, &[30, 50], true) else {
+        let one = [&write(10, "WS")[..], &again, &write(40, "WS")].concat();
+        let DurableFinding::NotCovered { reason } = found(&one, &[30, 60], true, true) else {
             panic!("covered")
         };
         assert!(reason.contains("1 of 2") && reason.contains("commit 1"), "{reason}");
+        let both = [&one[..], &flush(50)].concat();
+        let found = found(&both, &[30, 60], true, true);
+        assert!(matches!(found, DurableFinding::Seen { commits: 2 }), "{found:?}");
     }
 }

@@ -279,18 +279,38 @@ pub(crate) mod tests {
         TraceEvent { time_ns, tid: 0, what }
     }
 
+    /// What the device got in this time.
+    pub(crate) fn sent(
+        at: u64,
+        until: u64,
+        sector: u64,
+        sectors: u64,
+        rwbs: &str,
+    ) -> [TraceEvent; 2] {
+        [issue(at, sector, sectors, rwbs), complete(until, sector, sectors, rwbs)]
+    }
+
+    /// A write of 4 KiB by this thread; it takes 10.
+    pub(crate) fn written(at: u64, tid: u32, sector: u64, rwbs: &str) -> [TraceEvent; 3] {
+        let [issue, complete] = sent(at + 1, at + 10, sector, 8, rwbs);
+        [bio(at, tid, sector, 8, rwbs), issue, complete]
+    }
+
+    /// A flush that this thread asked for; it takes 9.
+    pub(crate) fn flushed(at: u64, tid: u32) -> [TraceEvent; 3] {
+        let [issue, complete] = sent(at + 1, at + 9, 0, 0, "FF");
+        [bio(at, tid, 0, 0, "FWS"), issue, complete]
+    }
+
     #[test]
     fn a_preflushed_fua_bio_becomes_three_requests_of_its_asker() {
         let events = [
-            bio(10, 5, 1_000_000, 8, "FWFSM"),
-            issue(11, 0, 0, "FF"),
-            complete(20, 0, 0, "FF"),
-            issue(21, 1_000_000, 8, "WS"),
-            complete(30, 1_000_000, 8, "WS"),
-            issue(31, 0, 0, "FF"),
-            complete(40, 0, 0, "FF"),
+            vec![bio(10, 5, 1_000_000, 8, "FWFSM")],
+            sent(11, 20, 0, 0, "FF").to_vec(),
+            sent(21, 30, 1_000_000, 8, "WS").to_vec(),
+            sent(31, 40, 0, 0, "FF").to_vec(),
         ];
-        let requests = pair(&events, &[layer()]);
+        let requests = pair(&events.concat(), &[layer()]);
         let flushes = requests.iter().filter(|request| request.is_flush()).count();
         assert_eq!((requests.len(), flushes), (3, 2));
         assert!(requests.iter().all(|request| request.tid == 5 && request.complete_ns.is_some()));
@@ -298,42 +318,26 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_request_issued_again_is_one_request() {
-        let events = [
-            issue(1, 800, 8, "WS"),
-            issue(5, 800, 8, "WS"),
-            complete(9, 800, 8, "WS"),
-            issue(11, 800, 8, "WS"),
-        ];
-        let requests = pair(&events, &[layer()]);
-        assert_eq!(
-            (requests.len(), requests[0].issue_ns, requests[0].complete_ns),
-            (2, 5, Some(9))
-        );
-    }
-
-    #[test]
-    fn a_flush_issued_again_is_one_flush_where_there_is_one_queue() {
-        let events = [
-            issue(1, 0, 0, "FF"),
-            issue(5, 0, 0, "FF"),
-            complete(9, 0, 0, "FF"),
-            issue(11, 0, 0, "FF"),
-            complete(15, 0, 0, "FF"),
-        ];
-        let times = |layer: Layer| -> Vec<_> {
-            let requests = pair(&events, &[layer]);
-            requests
-                .iter()
-                .map(|request| (request.issue_ns, request.complete_ns, request.overlapped))
-                .collect()
+    fn what_is_issued_again_is_one_request_but_flushes_of_several_queues_are_many() {
+        let times = |sector, sectors, rwbs, one_flush| -> Vec<_> {
+            let again = [
+                vec![issue(1, sector, sectors, rwbs)],
+                sent(5, 9, sector, sectors, rwbs).to_vec(),
+                sent(11, 15, sector, sectors, rwbs).to_vec(),
+            ];
+            let mut layer = layer();
+            layer.disks[0].one_flush = one_flush;
+            let requests = pair(&again.concat(), &[layer]).into_iter();
+            requests.map(|one| (one.issue_ns, one.complete_ns, one.overlapped)).collect()
         };
-        assert_eq!(times(layer()), [(5, Some(9), false), (11, Some(15), false)]);
+        let once = [(5, Some(9), false), (11, Some(15), false)];
+        assert_eq!(
+            (times(800, 8, "WS", true), times(0, 0, "FF", true)),
+            (once.into(), once.into())
+        );
         // Two that overlap, and one of the answers is missing.
-        let mut queues = layer();
-        queues.disks[0].one_flush = false;
-        let many = times(queues);
-        assert_eq!(many, [(1, Some(9), true), (5, Some(15), true), (11, None, true)]);
+        let many = [(1, Some(9), true), (5, Some(15), true), (11, None, true)];
+        assert_eq!(times(0, 0, "FF", false), many);
     }
 
     #[test]

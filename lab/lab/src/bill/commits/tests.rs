@@ -9,23 +9,28 @@ const ME: u32 = 5;
 const INODE: u64 = 12;
 const LOG: u64 = 1_000_000;
 
-fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
-    let what = if start {
-        TraceKind::JournalCommitStart { device: DISK, transaction }
-    } else {
-        TraceKind::JournalCommitEnd { device: DISK, transaction }
-    };
-    TraceEvent { time_ns, tid: 77, what }
+const JBD2: u32 = 77;
+
+/// The journal's thread writes a transaction in this time.
+fn journal(start_ns: u64, end_ns: u64) -> [TraceEvent; 2] {
+    let (device, transaction) = (DISK, 9);
+    let start = TraceKind::JournalCommitStart { device, transaction };
+    let end = TraceKind::JournalCommitEnd { device, transaction };
+    [(start_ns, start), (end_ns, end)].map(|(time_ns, what)| TraceEvent {
+        time_ns,
+        tid: JBD2,
+        what,
+    })
 }
 
-fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+/// The bill of commits with these beginnings and ends.
+fn billed(layer: &Layer, mut events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> Billed {
+    events.sort_by_key(|event| event.time_ns);
     let commits: Vec<_> =
         acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
-    let trace = Trace { events, lost: 0 };
-    let layer = layer();
-    let evidence = Evidence {
-        trace: &trace,
-        layer: &layer,
+    super::bill_of(&Evidence {
+        trace: &Trace { events, lost: 0 },
+        layer,
         commits: &commits,
         own_threads: &[ME],
         inode: Some(INODE),
@@ -33,39 +38,35 @@ fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableF
         overwrites: false,
         several: false,
         counted: None,
-    };
-    let Billed { bill, durable, .. } = super::bill_of(&evidence);
+    })
+}
+
+fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+    let Billed { bill, durable, .. } = billed(&layer(), events, acks);
     (bill.layer, durable)
 }
 
+/// The same events in each of so many commits, a microsecond apart.
+fn repeated(count: u64, each: impl Fn(u64) -> Vec<TraceEvent>) -> (LayerBill, DurableFinding) {
+    let acks: Vec<_> = (0..count).map(|n| (1_000 * n + 90, 1_000 * n + 135)).collect();
+    bill_of((0..count).flat_map(|n| each(1_000 * n)).collect(), &acks)
+}
+
 fn data_and_flush() -> Vec<TraceEvent> {
-    vec![
-        bio(100, ME, 800, 8, "WS"),
-        issue(101, 800, 8, "WS"),
-        complete(110, 800, 8, "WS"),
-        bio(111, ME, 0, 0, "FWS"),
-        issue(112, 0, 0, "FF"),
-        complete(120, 0, 0, "FF"),
-    ]
+    [written(100, ME, 800, "WS"), flushed(111, ME)].concat()
+}
+
+fn durable_commits(durable: &DurableFinding) -> Option<u64> {
+    if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
 }
 
 #[test]
 fn an_overwrite_is_one_write_and_one_flush() {
     let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
     assert_eq!(bill.of(&[Kind::DataWrite]), Tally { requests: 1, bytes: 4096 });
-    assert_eq!(
-        (
-            bill.count(Kind::Flush),
-            bill.count(Kind::JournalWrite),
-            bill.count(Kind::UnattributedWrite)
-        ),
-        (1, 0, 0)
-    );
+    let found = [Kind::Flush, Kind::JournalWrite, Kind::UnattributedWrite];
+    assert_eq!(found.map(|kind| bill.count(kind)), [1, 0, 0]);
     assert_eq!(durable_commits(&durable), Some(1));
-}
-
-fn durable_commits(durable: &DurableFinding) -> Option<u64> {
-    if let DurableFinding::Seen { commits } = durable { Some(*commits) } else { None }
 }
 
 /// One that ends within a commit that waited is caused by it; one for which no commit waited is
@@ -78,12 +79,11 @@ fn a_transaction_is_of_its_commit_or_of_none() {
         (125, false, OtherJournalWrite),
         (200, false, OtherJournalWrite),
     ] {
-        let mut events =
-            vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
         // A sync that waits for the journal sends no flush of its own.
         let is_there = |event: &TraceEvent| !waits || event.tid != ME || event.time_ns < 111;
-        events.extend(data_and_flush().into_iter().filter(is_there));
-        events.push(journal(end_ns, 9, false));
+        let mut events: Vec<_> = data_and_flush().into_iter().filter(is_there).collect();
+        events.extend(journal(95, end_ns));
+        events.extend(sent(96, 97, LOG, 16, "WSM"));
         let (bill, durable) = bill_of(events, &[(90, 130)]);
         let all = bill.of(&[JournalWrite, OtherJournalWrite]);
         let one = Tally { requests: 1, bytes: 8192 };
@@ -112,30 +112,19 @@ fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
 #[test]
 fn a_neighbours_requests_are_counted_apart() {
     const OTHER: u32 = 99;
-    let (mut events, mut acks) = (Vec::new(), Vec::new());
-    for n in 0..200 {
-        let at = 1_000 * n;
-        events.extend([
-            bio(at + 100, ME, 800, 8, "WS"),
-            issue(at + 101, 800, 8, "WS"),
-            bio(at + 102, OTHER, 90_000, 8, "WS"),
-            issue(at + 103, 90_000, 8, "WS"),
-            complete(at + 110, 800, 8, "WS"),
-            complete(at + 111, 90_000, 8, "WS"),
-            // Both submit a flush, ours first: the neighbour is the last submitter, and one flush
-            // serves both.
-            bio(at + 120, ME, 0, 0, "FWS"),
-            bio(at + 121, OTHER, 0, 0, "FWS"),
-            issue(at + 122, 0, 0, "FF"),
-            complete(at + 130, 0, 0, "FF"),
-            // And one of the neighbour's alone.
-            bio(at + 140, OTHER, 0, 0, "FWS"),
-            issue(at + 141, 0, 0, "FF"),
-            complete(at + 150, 0, 0, "FF"),
-        ]);
-        acks.push((at + 90, at + 135));
-    }
-    let (bill, durable) = bill_of(events, &acks);
+    let (bill, durable) = repeated(200, |at| {
+        // Both submit a flush, ours first: the neighbour is the last submitter, and one flush serves
+        // both. And one of the neighbour's alone.
+        let both = [bio(at + 120, ME, 0, 0, "FWS"), bio(at + 121, OTHER, 0, 0, "FWS")];
+        [
+            written(at + 100, ME, 800, "WS").to_vec(),
+            written(at + 102, OTHER, 90_000, "WS").to_vec(),
+            both.to_vec(),
+            sent(at + 122, at + 130, 0, 0, "FF").to_vec(),
+            flushed(at + 140, OTHER).to_vec(),
+        ]
+        .concat()
+    });
     assert_eq!(bill.count(Kind::DataWrite), 200);
     assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (200, 200));
     assert_eq!((bill.count(Kind::ForeignWrite), bill.count(Kind::UnattributedWrite)), (200, 0));
@@ -148,24 +137,16 @@ fn a_neighbours_requests_are_counted_apart() {
 /// Where a journal is shared, its writes for others carry FUA too: they pay for no commit of ours.
 #[test]
 fn fua_writes_of_others_are_not_ours() {
-    let (mut events, mut acks) = (Vec::new(), Vec::new());
-    for n in 0..20 {
-        let at = 1_000 * n;
-        events.extend([
-            bio(at + 100, ME, 800, 8, "WS"),
-            issue(at + 101, 800, 8, "WS"),
-            complete(at + 110, 800, 8, "WS"),
-            // For nobody here: the journal commits, and the device flushes first.
-            issue(at + 112, 0, 0, "FF"),
-            complete(at + 115, 0, 0, "FF"),
-            issue(at + 116, LOG, 8, "WFSM"),
-            complete(at + 118, LOG, 8, "WFSM"),
-            issue(at + 119, 70_000, 8, "WFS"),
-            complete(at + 120, 70_000, 8, "WFS"),
-        ]);
-        acks.push((at + 90, at + 135));
-    }
-    let (bill, durable) = bill_of(events, &acks);
+    let (bill, durable) = repeated(20, |at| {
+        // For nobody here: the journal commits, and the device flushes first.
+        [
+            written(at + 100, ME, 800, "WS").to_vec(),
+            sent(at + 112, at + 115, 0, 0, "FF").to_vec(),
+            sent(at + 116, at + 118, LOG, 8, "WFSM").to_vec(),
+            sent(at + 119, at + 120, 70_000, 8, "WFS").to_vec(),
+        ]
+        .concat()
+    });
     let theirs = (bill.count(Kind::OtherJournalWrite), bill.count(Kind::UnattributedWrite));
     assert_eq!((theirs, bill.fua_writes), ((20, 20), 0), "{bill:?}");
     assert!(matches!(durable, DurableFinding::NotVisible { .. }), "called durable: {durable:?}");
@@ -174,23 +155,20 @@ fn fua_writes_of_others_are_not_ours() {
 #[test]
 fn metadata_that_we_wait_for_has_to_be_flushed_too() {
     let mut events = data_and_flush();
-    events.extend([
-        bio(121, ME, 60_000, 8, "WS"),
-        issue(122, 60_000, 8, "WS"),
-        complete(125, 60_000, 8, "WS"),
-    ]);
+    events.extend([bio(121, ME, 60_000, 8, "WS")]);
+    events.extend(sent(122, 125, 60_000, 8, "WS"));
     let (_, durable) = bill_of(events.clone(), &[(90, 130)]);
     assert!(
         matches!(durable, DurableFinding::NotCovered { .. }),
         "an inode after the flush: {durable:?}"
     );
-    events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
+    events.extend(sent(126, 129, 0, 0, "FF"));
     let (_, durable) = bill_of(events, &[(90, 130)]);
     assert_eq!(durable_commits(&durable), Some(1));
 }
 
-fn queued_by_worker(time_ns: u64, tid: u32) -> TraceEvent {
-    let mut event = bio(time_ns, tid, 0, 0, "FWS");
+/// Asked for by a worker of the kernel.
+fn queued_by_worker(mut event: TraceEvent) -> TraceEvent {
     if let TraceKind::BioQueue { comm, .. } = &mut event.what {
         *comm = Comm::new(b"kworker/1:2");
     }
@@ -210,34 +188,23 @@ fn synced_by_worker(time_ns: u64, tid: u32, inode: u64) -> [TraceEvent; 2] {
 #[test]
 fn what_a_worker_sends_that_syncs_our_file_is_ours_and_only_that() {
     const OTHER_FILE: u64 = 13;
+    let flush = |at, tid| queued_by_worker(bio(at, tid, 0, 0, "FWS"));
     let commit = |at: u64| {
-        let [begins, ends] = synced_by_worker(at + 11, 502, INODE);
         let [not_ours, _] = synced_by_worker(at + 1, 501, OTHER_FILE);
-        let mut inode = bio(at + 12, 502, 60_000, 8, "WSM");
-        if let TraceKind::BioQueue { comm, .. } = &mut inode.what {
-            *comm = Comm::new(b"kworker/1:2");
-        }
-        vec![
-            bio(at, ME, 800, 8, "WS"),
-            issue(at + 1, 800, 8, "WS"),
-            not_ours,
-            queued_by_worker(at + 2, 501),
-            issue(at + 3, 0, 0, "FF"),
-            complete(at + 5, 0, 0, "FF"),
-            complete(at + 10, 800, 8, "WS"),
-            begins,
-            inode,
-            issue(at + 13, 60_000, 8, "WSM"),
-            complete(at + 14, 60_000, 8, "WSM"),
-            queued_by_worker(at + 15, 502),
-            issue(at + 16, 0, 0, "FF"),
-            complete(at + 19, 0, 0, "FF"),
-            ends,
+        [
+            written(at, ME, 800, "WS").to_vec(),
+            vec![not_ours, flush(at + 2, 501)],
+            sent(at + 3, at + 5, 0, 0, "FF").to_vec(),
+            synced_by_worker(at + 11, 502, INODE).to_vec(),
+            vec![queued_by_worker(bio(at + 12, 502, 60_000, 8, "WSM"))],
+            sent(at + 13, at + 14, 60_000, 8, "WSM").to_vec(),
+            vec![flush(at + 15, 502)],
+            sent(at + 16, at + 19, 0, 0, "FF").to_vec(),
             // After the acknowledgement.
-            queued_by_worker(at + 45, 501),
-            issue(at + 48, 0, 0, "FF"),
-            complete(at + 55, 0, 0, "FF"),
+            vec![flush(at + 45, 501)],
+            sent(at + 48, at + 55, 0, 0, "FF").to_vec(),
         ]
+        .concat()
     };
     let acks = [(90, 130), (190, 230)];
     let (bill, durable) = bill_of([commit(100), commit(200)].concat(), &acks);
@@ -265,24 +232,16 @@ fn what_a_worker_sends_that_syncs_our_file_is_ours_and_only_that() {
 /// before and one after (no FUA).
 #[test]
 fn a_fast_commit_is_a_journal_write_of_its_thread_with_both_its_flushes() {
-    let (mut events, mut acks) = (Vec::new(), Vec::new());
-    for n in 0..20 {
-        let at = 1_000 * n;
-        events.extend([
-            bio(at + 100, ME, 800, 8, "WS"),
-            issue(at + 101, 800, 8, "WS"),
-            complete(at + 110, 800, 8, "WS"),
-            bio(at + 111, ME, LOG, 8, "FWFS"),
-            issue(at + 112, 0, 0, "FF"),
-            complete(at + 115, 0, 0, "FF"),
-            issue(at + 116, LOG, 8, "WS"),
-            complete(at + 118, LOG, 8, "WS"),
-            issue(at + 119, 0, 0, "FF"),
-            complete(at + 125, 0, 0, "FF"),
-        ]);
-        acks.push((at + 90, at + 130));
-    }
-    let (bill, durable) = bill_of(events, &acks);
+    let (bill, durable) = repeated(20, |at| {
+        [
+            written(at + 100, ME, 800, "WS").to_vec(),
+            vec![bio(at + 111, ME, LOG, 8, "FWFS")],
+            sent(at + 112, at + 115, 0, 0, "FF").to_vec(),
+            sent(at + 116, at + 118, LOG, 8, "WS").to_vec(),
+            sent(at + 119, at + 125, 0, 0, "FF").to_vec(),
+        ]
+        .concat()
+    });
     let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush, Kind::ForeignFlush];
     assert_eq!(found.map(|kind| bill.count(kind)), [20, 20, 40, 0], "{bill:?}");
     assert_eq!(durable_commits(&durable), Some(20));
@@ -293,7 +252,6 @@ fn a_fast_commit_is_a_journal_write_of_its_thread_with_both_its_flushes() {
 fn the_journals_own_disk_is_in_the_bill() {
     const JOURNAL_DISK: inkstone_host::DeviceNumber =
         inkstone_host::DeviceNumber { major: 7, minor: 1 };
-    const JBD2: u32 = 77;
     let there = |mut event: TraceEvent| {
         match &mut event.what {
             TraceKind::BioQueue { device, .. }
@@ -307,37 +265,18 @@ fn the_journals_own_disk_is_in_the_bill() {
     let mut both = layer();
     both.disks.push(super::super::layer::Disk { base, ..disk(JOURNAL_DISK) });
     both.log = std::iter::once(base..2 * base).collect();
-    let events = vec![
-        bio(100, ME, 800, 8, "WS"),
-        issue(101, 800, 8, "WS"),
-        complete(110, 800, 8, "WS"),
-        journal(111, 9, true),
-        bio(112, JBD2, 0, 0, "FWS"),
-        issue(113, 0, 0, "FF"),
-        complete(115, 0, 0, "FF"),
-        there(bio(116, JBD2, 40, 8, "FWFSM")),
-        there(issue(117, 0, 0, "FF")),
-        there(complete(118, 0, 0, "FF")),
-        there(issue(119, 40, 8, "WSM")),
-        there(complete(120, 40, 8, "WSM")),
-        there(issue(121, 0, 0, "FF")),
-        there(complete(122, 0, 0, "FF")),
-        journal(123, 9, false),
+    let record = [
+        vec![bio(116, JBD2, 40, 8, "FWFSM")],
+        sent(117, 118, 0, 0, "FF").to_vec(),
+        sent(119, 120, 40, 8, "WSM").to_vec(),
+        sent(121, 122, 0, 0, "FF").to_vec(),
     ];
-    let commits = [CommitSpan { start_ns: 90, ack_ns: 130 }];
-    let (trace, layer) = (Trace { events, lost: 0 }, both);
-    let evidence = Evidence {
-        trace: &trace,
-        layer: &layer,
-        commits: &commits,
-        own_threads: &[ME],
-        inode: None,
-        promises: true,
-        overwrites: false,
-        several: false,
-        counted: None,
-    };
-    let Billed { bill, durable, own, .. } = super::bill_of(&evidence);
+    let mut events: Vec<TraceEvent> = record.concat().into_iter().map(there).collect();
+    events.extend(written(100, ME, 800, "WS"));
+    events.extend(journal(111, 123));
+    events.push(bio(112, JBD2, 0, 0, "FWS"));
+    events.extend(sent(113, 115, 0, 0, "FF"));
+    let Billed { bill, durable, own, .. } = billed(&both, events, &[(90, 130)]);
     let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush];
     assert_eq!(found.map(|kind| bill.layer.count(kind)), [1, 1, 3], "{bill:?}");
     assert_eq!(own[&Kind::Flush].requests, 3);
