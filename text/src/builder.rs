@@ -192,7 +192,7 @@ impl Builder {
         OsDirectory::create_in_parent(folder, FILE_MODE)?;
         let folder = folder.canonicalize().map_err(|error| Error::new("find", folder, error))?;
         let folder = Folder::open(folder, name)?;
-        let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
+        let most = folder.get().name_bytes_max().saturating_sub(BYTES_BEHIND);
         if name.len() > most {
             let bytes = name.len();
             let why =

@@ -1,15 +1,14 @@
 //! The directory of a log, held open, and the locks that keep a second writer away.
 //!
-//! *Owns*: the directory, when it is opened again by its path, letting it go while its disk is
-//! away; the lock of the current file, and of the next one while a rotation is under way. *May not
-//! touch*: what files hold; how long an opening waits ([`opening`](crate::opening)).
+//! *Owns*: the directory, and opening it again by its path; the lock of the current file, and of the
+//! next one while a rotation is under way. *May not touch*: what files hold; how long an opening
+//! waits ([`opening`](crate::opening)).
 //!
 //! Rotating, compressing and removing happen in the directory that was opened, wherever its path
 //! leads by then: another directory under that path may hold another log. It is opened again by its
 //! path when the caller asks to reopen the file by its name, when the directory was removed, and
-//! when its disk failed and is not there any more. In that case nothing of the disk stays open, so
-//! that it can be unmounted, and another one that is mounted in its place counts only if it has the
-//! log's file: until then the path leads to the empty directory below.
+//! when its disk failed: another one may be there by then. That one counts only if it has the log's
+//! file, since the path may lead to the empty directory in which a disk is mounted.
 //!
 //! The lock is on the file that has the log's name. A rotation locks the next file before it
 //! renames the current one, and an opening that finds no file of the log's name looks for that lock
@@ -17,17 +16,14 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone_io::{Directory as _, Error, OpenFile, OsDirectory, Result, Taken, WriterLock};
+use inkstone_io::{Directory as _, Error, OsDirectory, Result, Taken, WriterLock};
 
 use crate::event::{Event, Events};
 
 /// By default the umask alone decides who may read a text log.
 pub(crate) const FILE_MODE: u32 = 0o666;
-/// How often a log looks for its directory while the disk is away.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A log's directory.
 #[derive(Debug)]
@@ -35,19 +31,17 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// The name of the log's file.
     log: String,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug)]
-enum Held {
-    Here(Arc<OsDirectory>),
-    Away { looked: Instant, why: Error },
+    held: Mutex<Arc<OsDirectory>>,
 }
 
 impl Folder {
     pub(crate) fn open(path: PathBuf, log: &str) -> Result<Self> {
-        let held = Mutex::new(Held::Here(Arc::new(OsDirectory::open(&path)?.file_mode(FILE_MODE))));
+        let held = Mutex::new(Arc::new(Self::open_at(&path)?));
         Ok(Self { path, log: log.to_owned(), held })
+    }
+
+    fn open_at(path: &Path) -> Result<OsDirectory> {
+        Ok(OsDirectory::open(path)?.file_mode(FILE_MODE))
     }
 
     pub(crate) fn log(&self) -> &str {
@@ -59,80 +53,29 @@ impl Folder {
         &self.path
     }
 
+    fn lock(&self) -> MutexGuard<'_, Arc<OsDirectory>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The directory, for calls that belong together.
-    ///
-    /// # Errors
-    /// Its disk is away; looked for at most once a second.
-    pub(crate) fn get(&self) -> Result<Arc<OsDirectory>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*held {
-            Held::Here(directory) => return Ok(Arc::clone(directory)),
-            Held::Away { looked, why } if looked.elapsed() < LOOK_EVERY => return Err(why.clone()),
-            Held::Away { .. } => {}
-        }
-        let found = self.find().map(Arc::new);
-        *held = match found.clone() {
-            Ok(found) => Held::Here(found),
-            Err(why) => Held::Away { looked: Instant::now(), why },
-        };
-        found
+    pub(crate) fn get(&self) -> Arc<OsDirectory> {
+        Arc::clone(&self.lock())
     }
 
     /// Switches to the directory that its path leads to now, whatever is in it; keeps the old one
     /// if there is none.
     pub(crate) fn look_again(&self) {
-        if let Ok(found) = OsDirectory::open(&self.path) {
-            let found = found.file_mode(FILE_MODE);
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Held::Here(Arc::new(found));
+        if let Ok(found) = Self::open_at(&self.path) {
+            *self.lock() = Arc::new(found);
         }
     }
 
-    /// After a failure of the disk: looks whether the path still leads to this directory, and
-    /// whether the log's file can still be opened in it. If not, lets the directory go and returns
-    /// true: it is looked for from now on.
-    pub(crate) fn is_let_go(&self, why: &Error) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let Held::Here(directory) = &*held else { return true };
-        let here = directory.identity();
-        let is_same = |found: &OsDirectory| {
-            matches!((&here, found.identity()), (Ok(here), Ok(found)) if *here == found)
-                && !why.is_stale()
-        };
-        let opened = OsDirectory::open(&self.path).and_then(|found| {
-            let is_same = is_same(&found);
-            // A file that was moved away is no reason to leave a directory that is still there.
-            match found.open(&self.log, &OpenFile::existing().read_only()) {
-                Err(error) if error.is_disk_gone() => Err(error),
-                _ => Ok(is_same),
-            }
-        });
-        if matches!(opened, Ok(true)) {
-            return false;
-        }
-        // Looked for at once: a server that was started again has it already.
-        let looked = Instant::now().checked_sub(LOOK_EVERY).unwrap_or_else(Instant::now);
-        *held = Held::Away { looked, why: why.clone() };
-        true
-    }
-
-    /// The directory that the path leads to now, if it has the log's file.
-    fn find(&self) -> Result<OsDirectory> {
-        let found = OsDirectory::open(&self.path)?.file_mode(FILE_MODE);
-        found.open(&self.log, &OpenFile::existing().read_only()).map_err(|error| {
-            if error.kind() != ErrorKind::NotFound {
-                return error;
-            }
-            let why = io::Error::new(
-                ErrorKind::NotFound,
-                "its disk is away, and no such file is \
-                                                           there now",
-            );
-            Error::new("open log", self.path.join(&self.log), why).advise(
-                "mount the disk; or, to go on in what is there now, create the file or have the \
-                 log reopened (a HUP)",
-            )
-        })?;
-        Ok(found)
+    /// Switches to the directory that its path leads to now, if the log's file is there; whether it
+    /// is.
+    pub(crate) fn finds_log(&self) -> bool {
+        let found = Self::open_at(&self.path);
+        let found = found.ok().filter(|at| at.look(&self.log).is_ok_and(|log| log.is_some()));
+        found.map(|found| *self.lock() = Arc::new(found)).is_some()
     }
 }
 

@@ -108,7 +108,7 @@ impl Chores {
 
     /// Removes what a killed process has not finished: no other one has the log.
     fn begin(&self) {
-        let Ok(directory) = self.folder.get() else { return };
+        let directory = self.folder.get();
         let log = self.folder.log();
         let removed = rotated_files(&directory, log).and_then(|files| {
             let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
@@ -120,7 +120,7 @@ impl Chores {
     /// Does everything that is due. A chore that fails does not prevent the others.
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // The same directory for all chores, wherever its path leads meanwhile.
-        let Ok(directory) = self.folder.get() else { return };
+        let directory = self.folder.get();
         let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
         // Removing first: it makes the room that the others need.
         self.retention.make_room(&directory, false);

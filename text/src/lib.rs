@@ -95,7 +95,7 @@
 // Decided, with reasons: `O_APPEND`, not pwrite, so that `copytruncate` leaves no hole. A failed
 // sync stays, as a poison would, but lines go on: a text log that stops for it would lose more. The
 // lock is on the log's file: who may write the log may lock it, nothing is left behind, a hard link
-// leads to it. While the disk is away nothing of it is open: it could not be mounted afresh.
+// leads to it.
 
 mod buffer;
 mod builder;

@@ -115,7 +115,7 @@ fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
     let is_durable = matches!(builder.survive, Survive::PowerLoss(_));
     let options = (rotation, is_durable, clock.clone(), events.clone());
     let mut output = Output::new(disk, folder, Arc::new(retention), options);
-    let directory = output.folder.get()?;
+    let directory = output.folder.get();
     let until = later(Instant::now(), builder.drain_timeout.saturating_add(OTHERS_END));
     let mut turn = Turn { until, is_told: false };
     let seen = turn.wait_for(&builder.events, || {
@@ -233,7 +233,7 @@ fn bring_back(
     stage: &mut Option<Stage>,
 ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
     let memory = if stage.is_some() { None } else { Some(buffers_in_memory(builder.layout())?) };
-    let directory = output.folder.get()?;
+    let directory = output.folder.get();
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
     let is_arriving = is_old && seen.is_some_and(|named| named.facts.len_bytes > 0);
     // The lines of a killed process are worth some waiting.

@@ -15,7 +15,7 @@ use inkstone_io::{
 
 use crate::disk::{Disk, LogFile, Place, ends_within_line};
 use crate::event::{Cause, Event, Events};
-use crate::folder::{Alone, Folder, LOOK_EVERY, is_others};
+use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
 use crate::options::Rotation;
 use crate::rotated::{self, Retention, newest, rotated_files};
@@ -23,6 +23,8 @@ use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
 const ROTATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often a disk that fails is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Output {
     pub(crate) disk: Box<dyn Disk>,
@@ -119,10 +121,10 @@ impl Output {
             self.lost = Some(Place::end_of(facts).file());
             self.file = None;
         }
-        if self.folder.get()?.is_removed() {
+        if self.folder.get().is_removed() {
             self.folder.look_again();
         }
-        let directory = self.folder.get()?;
+        let directory = self.folder.get();
         let opened = self.put_next(&directory).and_then(|()| self.open_alone(&directory));
         if opened.as_ref().is_err_and(is_others) {
             // Another writer is not to wait for this one.
@@ -227,7 +229,7 @@ impl Output {
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
         let here = Place::end_of(facts);
         let is_others = self.written_to.replace(here) != Some(here);
-        let is_within = is_others && ends_within_line(&*self.folder.get()?, &self.name, facts);
+        let is_within = is_others && ends_within_line(&*self.folder.get(), &self.name, facts);
         if is_within && let Err(error) = self.append(b"\n") {
             // To be checked again.
             self.written_to = None;
@@ -284,22 +286,18 @@ impl Output {
         self.folder.look_again();
     }
 
-    /// After a failure of the disk, at most once a second: if it is not there any more, lets
-    /// everything of it go, and looks for the log by its path from now on.
+    /// After a failure of the disk, at most once a second: another one may be there by now, or the
+    /// same one afresh, so the file is opened again by its path.
     pub(crate) fn look_for_disk(&mut self, error: &Error) {
         let is_soon = self.looked_for.is_some_and(|at| at.elapsed() < LOOK_EVERY);
         if !error.is_disk_gone() || is_soon {
             return;
         }
         self.looked_for = Some(Instant::now());
-        if !self.folder.is_let_go(error) {
-            return;
-        }
-        self.file = None;
-        self.alone.let_go();
-        self.written_to = None;
-        if self.is_durable && std::mem::take(&mut self.is_dirty) {
-            self.failed_sync = Some(error.clone());
+        if self.folder.finds_log() {
+            self.sync_quietly();
+            (self.file, self.written_to) = (None, None);
+            self.alone.let_go();
         }
     }
 
@@ -431,7 +429,7 @@ impl Output {
     /// Renames the current file to its final name, and opens the next one.
     fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
-        let directory = self.folder.get()?;
+        let directory = self.folder.get();
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
             && is_same(named.facts, facts)

@@ -239,8 +239,7 @@ impl OutputThread {
             return;
         }
         self.looked_around = Instant::now();
-        // It belongs to the directory that the log comes back to.
-        let Ok(directory) = self.output.folder.get() else { return };
+        let directory = self.output.folder.get();
         let done = if stage.is_gone() {
             // No thread puts a line meanwhile.
             let state = self.shared.lock();
@@ -445,7 +444,7 @@ impl OutputThread {
     fn attempt(&mut self) -> Result<()> {
         let facts = self.output.ready()?;
         // Before anything goes to another directory: the stage must belong to it.
-        let directory = self.output.folder.get()?;
+        let directory = self.output.folder.get();
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
             self.look_at_stage();
         }

@@ -50,9 +50,7 @@ impl Patience {
             // Freed room becomes usable with the file system's next commit.
             thread::sleep(TRY_AGAIN_AFTER);
         }
-        if let Ok(directory) = output.folder.get() {
-            output.retention.make_room(&directory, self.is_arriving);
-        }
+        output.retention.make_room(&output.folder.get(), self.is_arriving);
         true
     }
 }
@@ -63,7 +61,7 @@ pub(crate) fn recover(
     output: &mut Output,
     patience: &mut Patience,
 ) -> Result<Option<Recovery>> {
-    let directory = output.folder.get()?;
+    let directory = output.folder.get();
     let mut run = Run { output, directory, patience, bytes: 0, doubt: None };
     for buffer in &mut left.buffers {
         run.append(buffer)?;

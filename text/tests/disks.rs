@@ -1,5 +1,5 @@
-//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, one that is
-//! away and back. They need root and a loop device.
+//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log. They need root
+//! and a loop device.
 
 mod common;
 
@@ -9,12 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use common::{
-    DAY, Hooked, LINE, LONG, MS, Told, has_lines, kept, line, names, numbers_of, put, quick, read,
-    say, turn, wait_until,
+    DAY, Hooked, LONG, MS, Told, has_lines, kept, names, numbers_of, put, quick, read, say, turn,
+    wait_until,
 };
 use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive};
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
@@ -259,74 +259,4 @@ fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     guard.flush(LONG).expect("there is room");
     guard.close().expect("closed");
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
-}
-
-/// The numbers of the whole lines; others may be cut, or notices.
-fn whole_lines(path: &Path) -> Vec<u64> {
-    let number = |found: &str| -> Option<u64> {
-        let number = found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
-        (format!("{found}\n") == line(0, number, LINE)).then_some(number)
-    };
-    let found: Vec<u64> = read(path).lines().filter_map(number).collect();
-    assert!(found.is_sorted_by(|one, next| one < next), "a line is there twice, or out of order");
-    found
-}
-
-/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again while lines are put
-/// all the time; each time lines go on without a HUP. What it had not written back is lost. As many rounds as asked:
-/// `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- --ignored away`.
-#[test]
-#[ignore = "needs root, mkfs.xfs and xfs_io"]
-fn a_disk_that_is_away_and_back_is_found_again_and_no_line_is_doubled() {
-    const TEST: &str = "a disk away and back";
-    if Command::new("xfs_io").arg("-V").output().is_err() {
-        eprintln!("NOT RUN: {TEST}: there is no xfs_io");
-        return;
-    }
-    // XFS can be told to stop. It has no smaller one than this; the image has holes.
-    let Some(mut disk) = disk_of(TEST, "xfs", 512 << 20, &["-q", "-f"]) else { return };
-    let path = disk.log();
-    let rounds: u32 =
-        std::env::var("INKSTONE_DISK_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"));
-    let (builder, told) = quick(&path);
-    let builder = builder.buffers_bytes(256 << 10).buffer_bytes(8 << 10);
-    let (log, guard) = builder.open().expect("opened");
-    let is_over = AtomicBool::new(false);
-    let count = std::thread::scope(|scope| {
-        let putting = scope.spawn(|| {
-            let mut number = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                put(&log, number..number + 10);
-                number += 10;
-                // Slowly enough for a hundred rounds.
-                std::thread::sleep(3 * MS);
-            }
-            number
-        });
-        for round in 0..rounds {
-            std::thread::sleep(MS * fastrand::u32(10..60));
-            let run = |command: &mut Command| {
-                assert!(command.arg(disk.path()).status().expect("started").success());
-            };
-            // Sometimes all that was written is on the medium, sometimes not.
-            if round % 2 == 0 {
-                run(Command::new("sync").arg("-f"));
-            }
-            run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]));
-            wait_until("the trouble", || log.trouble().is_some());
-            // Nothing of it stays open, so an ordinary unmount works; nothing is made below it.
-            disk.unmount();
-            assert_eq!(names(&disk.path()), [""; 0]);
-            disk.mount();
-            wait_until("lines again", || log.trouble().is_none());
-        }
-        is_over.store(true, Ordering::Relaxed);
-        putting.join().expect("no panic")
-    });
-    guard.flush(LONG).expect("flushed");
-    guard.close().expect("closed");
-    let found = whole_lines(&path);
-    println!("{rounds} rounds: {count} lines, {} of them there", found.len());
-    assert_eq!(told.count("written again"), rounds as usize, "{told:#?}");
-    assert_eq!(found.last(), Some(&(count - 1)));
 }

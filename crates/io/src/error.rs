@@ -187,12 +187,6 @@ impl Error {
         self.raw_os_error().is_some_and(|code| codes.contains(&code))
     }
 
-    /// Whether a handle of a network file system is not known any more (`ESTALE`): only a new one,
-    /// by the path, leads to the file.
-    pub fn is_stale(&self) -> bool {
-        self.raw_os_error() == Some(libc::ESTALE)
-    }
-
     /// Whether this process (`EMFILE`), or the whole system (`ENFILE`), had no descriptor left for
     /// another open file.
     pub fn is_out_of_descriptors(&self) -> bool {

@@ -4,11 +4,12 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{
-    EIO, ENOSPC, LINE, LONG, MS, Mood, MoodyDisk, append, has_lines, line, names, put, quick, read,
-    say, small, wait_until,
+    EIO, ENOSPC, Hooked, LINE, LONG, MS, Mood, MoodyDisk, append, error, has_lines, line, names,
+    put, quick, read, say, small, wait_until,
 };
 use inkstone_appender::{LogWriter, Rotation, Survive};
 use inkstone_host::in_forked_child;
@@ -71,12 +72,20 @@ fn a_disk_that_is_gone_is_looked_for_by_its_path() {
     const ESTALE: i32 = 116;
     for code in [EIO, ECONNABORTED, ENOTCONN, ESTALE] {
         let (directory, path) = place();
-        let disk = MoodyDisk::new(Mood::Works);
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let (appending, opening) = (Arc::clone(&is_gone), Arc::clone(&is_gone));
+        let disk = Hooked::appending(move |file, bytes| {
+            if appending.load(Ordering::Relaxed) { Err(error(code)) } else { file.append(bytes) }
+        });
+        let disk = disk.opening(move |_, _| {
+            opening.store(false, Ordering::Relaxed);
+            Ok(())
+        });
         let (builder, told) = quick(&path);
-        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+        let (log, guard) = builder.open_on(disk).expect("opened");
         say(&log, "before\n");
         guard.flush(LONG).expect("flushed");
-        disk.set(Mood::Fails(code));
+        is_gone.store(true, Ordering::Relaxed);
         let [folder, old] = ["logs", "old"].map(|name| directory.path().join(name));
         fs::rename(&folder, &old).expect("moved");
         fs::create_dir(&folder).expect("made");
@@ -84,7 +93,6 @@ fn a_disk_that_is_gone_is_looked_for_by_its_path() {
         wait_until("an attempt", || log.stats().write_errors >= 2);
         assert_eq!(names(&folder), [""; 0], "nothing is made below it");
         fs::write(&path, "").expect("written");
-        disk.set(Mood::Works);
         guard.flush(LONG).expect("by itself");
         guard.close().expect("closed");
         assert_eq!(
