@@ -5,8 +5,8 @@
 //! Files above the limits are removed first, and not only by this thread
 //! ([`rotated`](crate::rotated)): a slow or failing compression does not delay that. A compressed
 //! file is whole before it has its name, and durable before the plain file is removed. A kill
-//! leaves a `.part`, which the next start removes, or both files; then the plain one has
-//! everything, and is compressed again.
+//! leaves a `.part`, or both files; the next start removes the part and the compressed file, since
+//! the plain one has everything, and compresses it again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,7 +25,7 @@ use inkstone_io::{
 use crate::event::{Cause, Events};
 use crate::folder::Folder;
 use crate::options::Compression;
-use crate::rotated::{Retention, remove, rotated_files};
+use crate::rotated::{Retention, plain, remove};
 use crate::shared::Shared;
 
 #[derive(Debug)]
@@ -108,12 +108,7 @@ impl Chores {
 
     /// Removes what a killed process has not finished: no other one has the log.
     fn begin(&self) {
-        let directory = self.folder.get();
-        let log = self.folder.log();
-        let removed = rotated_files(&directory, log).and_then(|files| {
-            let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
-            parts.map(|part| remove(&directory, &part)).fold(Ok(()), Result::and)
-        });
+        let removed = self.retention.remove_unfinished(&self.folder.get());
         self.events.tell_failure(&mut Cause::default(), &removed);
     }
 
@@ -121,6 +116,8 @@ impl Chores {
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // The same directory for all chores, wherever its path leads meanwhile.
         let directory = self.folder.get();
+        // If that fails, so does what follows.
+        let _ = self.retention.look_again(&directory);
         let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
         // Removing first: it makes the room that the others need.
         self.retention.make_room(&directory, false);
@@ -131,7 +128,7 @@ impl Chores {
 /// One round of chores, in one directory.
 struct Sweep<'a> {
     chores: &'a Chores,
-    directory: &'a OsDirectory,
+    directory: &'a Arc<OsDirectory>,
     stop: &'a AtomicBool,
     failing: &'a mut Failing,
 }
@@ -153,17 +150,22 @@ impl Sweep<'_> {
         cloned.map_err(|error| Error::new("open log", self.directory.path().join(name), error))
     }
 
-    /// Newest first, since these are likely to stay. Lists the files again after each: others are
+    /// Newest first, since these are likely to stay. Looks at the files again after each: others are
     /// rotated and removed meanwhile.
     fn compress_all(&mut self) {
         let Some(extension) = self.chores.compression.extension() else { return };
         let log = self.chores.folder.log();
         let (mut tried, mut all) = (BTreeSet::new(), Ok(()));
         while !self.is_stopped() {
-            let files = rotated_files(self.directory, log).unwrap_or_default();
-            let mut plain = files.iter().filter(|rotated| rotated.extension.is_empty());
-            let Some(next) = plain.find(|rotated| tried.insert(rotated.place())) else { break };
-            let done = self.compress(&next.name(log), extension);
+            let files = self.chores.retention.files(self.directory).unwrap_or_default();
+            let Some(next) = files.into_iter().rev().find(|rotated| tried.insert(*rotated)) else {
+                break;
+            };
+            let name = plain(log, next);
+            if !self.directory.look(&name).is_ok_and(|named| named.is_some()) {
+                continue;
+            }
+            let done = self.compress(&name, extension);
             let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
             all = all.and(done);
             // The next rotation tries again.
@@ -181,14 +183,19 @@ impl Sweep<'_> {
         if !self.make_form(name, &whole)? {
             return Ok(());
         }
-        match self.directory.sync() {
+        let synced = match self.directory.sync() {
             // A file system without a sync of directories (CIFS, 9p, some FUSE): the bytes are
             // durable, and nothing more can be done for the name. To wait for that would keep every
             // file twice, for ever.
-            Err(error) if error.is_not_here() => {}
-            synced => synced?,
+            Err(error) if error.is_not_here() => Ok(()),
+            synced => synced,
+        };
+        let done = synced.and_then(|()| remove(self.directory, name));
+        // No line stays in two files.
+        if done.is_err() && self.directory.look(name)?.is_some() {
+            remove(self.directory, &whole)?;
         }
-        remove(self.directory, name)
+        done
     }
 
     /// Compresses a file; false if the file or the janitor is gone by then.
@@ -259,7 +266,6 @@ impl Read for Stoppable<'_> {
 mod tests {
     use super::*;
     use crate::options::Keep;
-    use crate::rotated::plain;
     use crate::rotated::tests::left;
     use crate::time::Clock;
     use std::fs;
@@ -282,7 +288,8 @@ mod tests {
         let folder = directory.path();
         let path = |name: &str| folder.join(name);
         for second in 0..5 {
-            fs::write(path(&plain("a.log", 1_795_277_133 + second, 0)), "line\n").expect("written");
+            fs::write(path(&plain("a.log", (1_795_277_133 + second, 0))), "line\n")
+                .expect("written");
         }
         // Nothing can be written where this one's compressed form is to be written.
         fs::create_dir(path("a.log.20261121T160537Z.0.gz.part")).expect("made");
@@ -297,16 +304,21 @@ mod tests {
         assert_eq!(left(folder), expected);
     }
 
-    /// As a kill leaves them, or anybody: the plain one has everything.
+    /// As a kill leaves them, or anybody: the plain one has everything. It goes only for its own
+    /// compressed form; until then that is none of its forms.
     #[test]
-    fn a_plain_file_goes_only_for_its_own_compressed_form() {
+    fn a_line_is_in_one_file_behind_a_kill() {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
-        let name = plain("a.log", 1_795_277_133, 0);
+        let name = plain("a.log", (1_795_277_133, 0));
         let whole = folder.join(format!("{name}.gz"));
         fs::write(folder.join(&name), "line\n").expect("written");
         fs::write(&whole, "no gzip at all").expect("written");
-        sweep(&chores(folder, Keep::new(), Compression::Gzip));
+        fs::write(folder.join(format!("{name}.gz.part")), "half").expect("written");
+        let chores = chores(folder, Keep::new(), Compression::Gzip);
+        chores.begin();
+        assert_eq!(left(folder), [name.as_str()]);
+        sweep(&chores);
         assert_eq!(left(folder), [format!("{name}.gz")]);
         let mut text = String::new();
         let file = File::open(whole).expect("there");

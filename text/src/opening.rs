@@ -127,7 +127,7 @@ fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
         }
     })?;
     // What another writer has rotated until now counts.
-    output.last = newest(&directory, &output.name);
+    output.last = newest(&output.retention.files(&directory).unwrap_or_default());
     let mut stage = find_stage(&builder, &directory, &output, &mut turn)?;
     let opened = open_output(builder, output, seen, &mut stage);
     if let (Err(_), Some(stage)) = (&opened, stage) {

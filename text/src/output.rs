@@ -18,7 +18,7 @@ use crate::event::{Cause, Event, Events};
 use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
 use crate::options::Rotation;
-use crate::rotated::{self, Retention, newest, rotated_files};
+use crate::rotated::{self, Retention, Rotated, newest, rotated_files};
 use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
@@ -43,8 +43,7 @@ pub(crate) struct Output {
     /// When the next file is due by time.
     boundary: Option<SystemTime>,
     not_before: Option<Instant>,
-    /// When the last file was rotated, and its number within that second.
-    pub(crate) last: (u64, u32),
+    pub(crate) last: Rotated,
     pub(crate) rotations: u64,
     /// The owner of the file, for the next one.
     owner: Option<Owner>,
@@ -258,8 +257,7 @@ impl Output {
             return None;
         }
         let files = rotated_files(directory, &self.name).unwrap_or_default();
-        let whole = files.iter().filter(|rotated| !rotated.is_part());
-        let named = whole.map(|rotated| directory.look(&rotated.name(&self.name)));
+        let named = files.into_iter().rev().map(|file| rotated::look(directory, &self.name, file));
         named.flatten().flatten().find(|named| !named.is_link).map(|named| named.owner)
     }
 
@@ -447,6 +445,7 @@ impl Output {
             }
             let name = renamed?;
             self.rotations += 1;
+            self.retention.add(&directory, self.last);
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();
         }
@@ -471,9 +470,9 @@ impl Output {
     fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
         // A clock that went back must not give a name before the existing ones.
         let now = time::seconds(self.clock.now());
-        let mut place = if now > self.last.0 { Some((now, 0)) } else { rotated::after(self.last) };
-        while let Some((seconds, number)) = place {
-            let name = rotated::plain(&self.name, seconds, number);
+        let mut next = if now > self.last.0 { Some((now, 0)) } else { rotated::after(self.last) };
+        while let Some(rotated) = next {
+            let name = rotated::plain(&self.name, rotated);
             let compressed = format!("{name}.gz");
             let renamed = if directory.look(&compressed).is_ok_and(|named| named.is_some()) {
                 None
@@ -485,15 +484,14 @@ impl Output {
             };
             if let Some(answer) = renamed {
                 answer?;
-                self.last = (seconds, number);
+                self.last = rotated;
                 return Ok(name);
             }
-            place = rotated::after((seconds, number));
+            next = rotated::after(rotated);
         }
-        let (seconds, number) = self.last;
-        let last = rotated::plain(&self.name, seconds, number);
+        let last = rotated::plain(&self.name, self.last);
         // The cause may be gone by the next time.
-        self.last = newest(directory, &self.name);
+        self.last = newest(&rotated_files(directory, &self.name).unwrap_or_default());
         let error = Error::invalid("rotate", self.path(), format!("there is no name after {last}"));
         Err(error
             .advise("lines still go to the same file; remove or rename the files of that time"))

@@ -8,13 +8,17 @@
 //! The thread that rotates makes room *before* it rotates a file: so there are never more files
 //! than asked for, however far compression lags behind, and whether or not it works. A file and its
 //! compressed form count as one.
+//!
+//! A directory may have very many other files, so it is not listed for each rotation. What this log
+//! does itself is known; what others do is seen by the janitor, which nobody waits for.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use inkstone_io::{Directory as _, Error, OsDirectory, Result, kept_by_age, since_start};
+use inkstone_io::{Directory as _, Error, Named, OsDirectory, Result, kept_by_age, since_start};
 
 use crate::event::{Cause, Event, Events};
 use crate::options::Keep;
@@ -23,42 +27,19 @@ use crate::time::{self, Clock};
 /// How many bytes the longest name of a rotated file has behind the log's own.
 pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.gz.part".len();
 
-/// A name that this crate gave.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rotated {
-    /// When it was rotated, in seconds since 1970.
-    pub(crate) seconds: u64,
-    /// Its number within that second.
-    pub(crate) number: u32,
-    /// `gz`, with `.part`; empty for plain text.
-    pub(crate) extension: String,
-}
+/// How old a listing may be when the janitor works by it.
+const LISTED_FOR: Duration = Duration::from_secs(60);
 
-impl Rotated {
-    /// The whole name.
-    pub(crate) fn name(&self, log: &str) -> String {
-        let plain = plain(log, self.seconds, self.number);
-        if self.extension.is_empty() { plain } else { format!("{plain}.{}", self.extension) }
-    }
-
-    /// When it was rotated: the second, and the number within it.
-    pub(crate) fn place(&self) -> (u64, u32) {
-        (self.seconds, self.number)
-    }
-
-    /// Whether it is an unfinished compressed file.
-    pub(crate) fn is_part(&self) -> bool {
-        self.extension.ends_with(".part")
-    }
-}
+/// When a file was rotated: the second since 1970, and the number within it.
+pub(crate) type Rotated = (u64, u32);
 
 /// `NAME.STAMP.N`.
-pub(crate) fn plain(log: &str, seconds: u64, number: u32) -> String {
+pub(crate) fn plain(log: &str, (seconds, number): Rotated) -> String {
     format!("{log}.{}.{number}", time::stamp(seconds))
 }
 
-/// The place after this one, in the next second if need be; `None` if no name can express it.
-pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
+/// The one after this one, in the next second if need be; `None` if no name can express it.
+pub(crate) fn after((seconds, number): Rotated) -> Option<Rotated> {
     if let Some(number) = number.checked_add(1) {
         return Some((seconds, number));
     }
@@ -71,19 +52,33 @@ pub(crate) fn next(log: &str) -> String {
     format!(".{log}.inkstone-next")
 }
 
-/// Parses `name` if it is that of a rotated file of the log.
+/// Whose name it is, if it is that of a rotated file of the log, in one of its forms.
 pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
     let rest = name.strip_prefix(log)?.strip_prefix('.')?;
     let (stamp, rest) = rest.split_once('.')?;
     let (number, extension) = rest.split_once('.').unwrap_or((rest, ""));
-    let known = ["", "gz", "gz.part"];
-    let rotated = Rotated {
-        seconds: time::parse(stamp)?,
-        number: number.parse().ok()?,
-        extension: known.contains(&extension).then(|| extension.to_owned())?,
-    };
+    let rotated = (time::parse(stamp)?, number.parse().ok()?);
+    let form = if extension.is_empty() { String::new() } else { format!(".{extension}") };
+    let is_known = ["", "gz", "gz.part"].contains(&extension);
     // `+1`, `01` and names that end with a dot parse as well, but this crate never wrote them.
-    (rotated.name(log) == name).then_some(rotated)
+    (is_known && plain(log, rotated) + &form == name).then_some(rotated)
+}
+
+/// The rotated files of a log, as they were listed, with what this log has done since.
+#[derive(Debug)]
+struct Listed {
+    directory: Weak<OsDirectory>,
+    at: Instant,
+    files: BTreeSet<Rotated>,
+    /// What a killed process has not finished: parts, and compressed forms beside their plain
+    /// files, which would have each of their lines twice.
+    unfinished: Vec<String>,
+}
+
+impl Listed {
+    fn is_of(&self, directory: &Arc<OsDirectory>) -> bool {
+        std::ptr::eq(self.directory.as_ptr(), Arc::as_ptr(directory))
+    }
 }
 
 #[derive(Debug)]
@@ -98,13 +93,75 @@ pub(crate) struct Retention {
     /// Why a file could not be removed. The rotating thread and the janitor share it.
     failing: Mutex<Cause>,
     is_jump_told: AtomicBool,
+    listed: Mutex<Option<Listed>>,
 }
 
 impl Retention {
     pub(crate) fn new(name: &str, keep: Keep, clock: Clock, events: Events) -> Self {
         let (forms, failing) = (Mutex::default(), Mutex::default());
         let is_jump_told = AtomicBool::new(false);
-        Self { name: name.to_owned(), keep, clock, forms, events, failing, is_jump_told }
+        let (name, listed) = (name.to_owned(), Mutex::default());
+        Self { name, keep, clock, forms, events, failing, is_jump_told, listed }
+    }
+
+    /// The rotated files in this directory; lists it if that was not done yet.
+    pub(crate) fn files(&self, directory: &Arc<OsDirectory>) -> Result<BTreeSet<Rotated>> {
+        let mut listed = self.listed();
+        if let Some(listed) = listed.as_ref().filter(|listed| listed.is_of(directory)) {
+            return Ok(listed.files.clone());
+        }
+        let found = self.list(directory)?;
+        Ok(listed.insert(found).files.clone())
+    }
+
+    /// Lists the directory if that was done long ago. The thread that rotates does not wait.
+    pub(crate) fn look_again(&self, directory: &Arc<OsDirectory>) -> Result<()> {
+        let last = match self.listed().as_ref().filter(|listed| listed.is_of(directory)) {
+            Some(listed) if listed.at.elapsed() < LISTED_FOR => return Ok(()),
+            listed => listed.and_then(|listed| listed.files.last().copied()),
+        };
+        let mut found = self.list(directory)?;
+        let mut listed = self.listed();
+        if let Some(before) = listed.as_ref().filter(|listed| listed.is_of(directory)) {
+            let meanwhile =
+                before.files.iter().filter(|rotated| last.is_none_or(|last| **rotated > last));
+            found.files.extend(meanwhile);
+        }
+        *listed = Some(found);
+        Ok(())
+    }
+
+    /// A file of this directory was rotated.
+    pub(crate) fn add(&self, directory: &Arc<OsDirectory>, rotated: Rotated) {
+        if let Some(listed) = self.listed().as_mut().filter(|listed| listed.is_of(directory)) {
+            listed.files.insert(rotated);
+        }
+    }
+
+    /// Removes what a killed process has not finished.
+    pub(crate) fn remove_unfinished(&self, directory: &Arc<OsDirectory>) -> Result<()> {
+        self.files(directory)?;
+        let unfinished =
+            self.listed().as_mut().map(|listed| std::mem::take(&mut listed.unfinished));
+        let removed = unfinished.iter().flatten().map(|name| remove(directory, name));
+        removed.fold(Ok(()), Result::and)
+    }
+
+    fn list(&self, directory: &Arc<OsDirectory>) -> Result<Listed> {
+        let (at, directory_held) = (Instant::now(), Arc::downgrade(directory));
+        let names = names(directory, &self.name)?;
+        let is_unfinished = |name: &&String| {
+            let plain = name.strip_suffix(".gz").map(str::to_owned);
+            name.ends_with(".part")
+                || plain.is_some_and(|plain| names.binary_search(&plain).is_ok())
+        };
+        let unfinished = names.iter().filter(is_unfinished).cloned().collect();
+        let files = names.iter().filter_map(|name| parse(&self.name, name)).collect();
+        Ok(Listed { directory: directory_held, at, files, unfinished })
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<Listed>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn keeps_all(&self) -> bool {
@@ -113,7 +170,7 @@ impl Retention {
 
     /// Removes files above the limits. `is_arriving`: a file is about to be rotated, and counts. A
     /// file that cannot be removed is an event; the rotation continues.
-    pub(crate) fn make_room(&self, directory: &OsDirectory, is_arriving: bool) {
+    pub(crate) fn make_room(&self, directory: &Arc<OsDirectory>, is_arriving: bool) {
         if self.keeps_all() {
             return;
         }
@@ -124,7 +181,7 @@ impl Retention {
             Ok(excess) => excess
                 .iter()
                 .rev()
-                .map(|rotated| self.remove(directory, rotated))
+                .map(|rotated| self.remove(directory, *rotated))
                 .fold(Ok(()), Result::and),
             Err(error) => Err(error),
         };
@@ -135,20 +192,15 @@ impl Retention {
     }
 
     /// Newest first.
-    fn excess(&self, directory: &OsDirectory, is_arriving: bool) -> Result<Vec<Rotated>> {
+    fn excess(&self, directory: &Arc<OsDirectory>, is_arriving: bool) -> Result<Vec<Rotated>> {
         // The time in a name only gives the order: the clock may have been wrong then.
         let (mut there, mut times) = (Vec::new(), Vec::new());
-        let files = rotated_files(directory, &self.name)?;
-        for forms in files.chunk_by(|one, other| one.place() == other.place()) {
-            let whole = forms.iter().filter(|form| !form.is_part());
+        for rotated in self.files(directory)?.into_iter().rev() {
             // A person may have removed it by now.
-            let named = whole.filter_map(|form| directory.look(&form.name(&self.name)).transpose());
-            let named: Vec<_> = named.collect::<Result<_>>()?;
-            let Some(modified) = named.iter().map(|named| named.facts.modified).min() else {
-                continue;
-            };
-            there.push(forms[0].clone());
-            times.push(modified);
+            if let Some(named) = look(directory, &self.name, rotated)? {
+                there.push(rotated);
+                times.push(named.facts.modified);
+            }
         }
         let by_age =
             self.keep.age.map(|age| kept_by_age(&times, age, self.clock.now(), since_start()));
@@ -177,21 +229,37 @@ impl Retention {
         }
     }
 
-    fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
+    fn remove(&self, directory: &OsDirectory, rotated: Rotated) -> Result<()> {
         let _forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
-        let plain = plain(&self.name, rotated.seconds, rotated.number);
-        remove(directory, &plain).and(remove(directory, &format!("{plain}.gz")))
+        let plain = plain(&self.name, rotated);
+        remove(directory, &plain).and(remove(directory, &format!("{plain}.gz")))?;
+        if let Some(listed) = self.listed().as_mut() {
+            listed.files.remove(&rotated);
+        }
+        Ok(())
     }
 }
 
-/// The rotated files of a log, newest first, those not yet whole too.
-pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Rotated>> {
+/// The names of the rotated files of a log, in all their forms, sorted.
+fn names(directory: &OsDirectory, log: &str) -> Result<Vec<String>> {
     // Regular files only: this crate made no directory or link with such a name.
-    let names = directory.plain_files_of(log)?;
-    let mut files: Vec<_> = names.iter().filter_map(|name| parse(log, name)).collect();
-    files.sort_unstable();
-    files.reverse();
-    Ok(files)
+    let mut names = directory.plain_files_of(log)?;
+    names.retain(|name| parse(log, name).is_some());
+    Ok(names)
+}
+
+/// The rotated files of a log, those not yet whole too.
+pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<BTreeSet<Rotated>> {
+    Ok(names(directory, log)?.iter().filter_map(|name| parse(log, name)).collect())
+}
+
+/// The entry of a rotated file that is whole, plain or compressed.
+pub(crate) fn look(directory: &OsDirectory, log: &str, rotated: Rotated) -> Result<Option<Named>> {
+    let plain = plain(log, rotated);
+    match directory.look(&plain)? {
+        None => directory.look(&format!("{plain}.gz")),
+        named => Ok(named),
+    }
 }
 
 /// Removes a file; a file that is gone already is no failure.
@@ -202,13 +270,11 @@ pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
     }
 }
 
-/// The place of the newest rotated file: the next one is named after it.
-pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
-    let places = rotated_files(directory, log).unwrap_or_default();
+/// The newest of these: the next file is named after it.
+pub(crate) fn newest(files: &BTreeSet<Rotated>) -> Rotated {
     // No name comes after the last possible one: such a file is not the log's, and no reason to end
     // rotation.
-    let places = places.iter().map(Rotated::place).filter(|place| after(*place).is_some());
-    places.max().unwrap_or((0, 0))
+    files.iter().rev().find(|rotated| after(**rotated).is_some()).copied().unwrap_or((0, 0))
 }
 
 #[cfg(test)]
@@ -216,7 +282,6 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use std::sync::Arc;
     use std::time::SystemTime;
 
     const DAY: u64 = 86_400;
@@ -238,9 +303,9 @@ pub(crate) mod tests {
 
     #[test]
     fn names_are_known_again_and_nothing_else_is() {
-        for (number, extension) in [(0, ""), (7, "gz"), (3, "gz.part")] {
-            let rotated = Rotated { seconds: 1_795_277_133, number, extension: extension.into() };
-            assert_eq!(parse("app.log", &rotated.name("app.log")), Some(rotated));
+        for (number, form) in [(0, ""), (7, ".gz"), (3, ".gz.part")] {
+            let rotated = (1_795_277_133, number);
+            assert_eq!(parse("app.log", &(plain("app.log", rotated) + form)), Some(rotated));
         }
         let foreign = [
             "app.log",
@@ -274,12 +339,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn later_files_sort_behind() {
-        let at = |seconds, number| Rotated { seconds, number, extension: String::new() };
-        assert!(at(5, 2) < at(5, 10) && at(5, 10) < at(6, 0));
-    }
-
-    #[test]
     fn each_limit_keeps_the_newest_and_foreign_files_are_not_touched() {
         let foreign =
             ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
@@ -298,12 +357,13 @@ pub(crate) mod tests {
             for name in foreign {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
-            let old: Vec<_> = (0..4).map(|age| plain("a.log", seconds - age * DAY, 0)).collect();
+            let old: Vec<_> = (0..4).map(|age| plain("a.log", (seconds - age * DAY, 0))).collect();
             for (age, name) in (0..).zip(&old) {
                 write_at(&folder.join(name), now - Duration::from_secs(age * DAY));
             }
-            fs::create_dir(folder.join(plain("a.log", 0, 0))).expect("a directory of such a name");
-            let held = OsDirectory::open(folder).expect("held");
+            fs::create_dir(folder.join(plain("a.log", (0, 0))))
+                .expect("a directory of such a name");
+            let held = Arc::new(OsDirectory::open(folder).expect("held"));
             retention(keep, now).make_room(&held, is_arriving);
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
             assert_eq!(kept, expected, "{keep:?}");
@@ -320,7 +380,7 @@ pub(crate) mod tests {
         let now = SystemTime::now();
         for second in 0..9 {
             let time = now - Duration::from_secs(1200 * DAY - second);
-            write_at(&folder.join(plain("a.log", time::seconds(time), 0)), time);
+            write_at(&folder.join(plain("a.log", (time::seconds(time), 0))), time);
         }
         let (told, keep) = (Arc::new(Mutex::new(Vec::new())), Keep::new().days(30));
         let theirs = Arc::clone(&told);
@@ -328,7 +388,7 @@ pub(crate) mod tests {
             move |event: &Event<'_>| theirs.lock().expect("no panic").push(event.to_string());
         let clock = Clock::of(move || now);
         let retention = Retention::new("a.log", keep, clock, Events::to(tell));
-        let held = OsDirectory::open(folder).expect("held");
+        let held = Arc::new(OsDirectory::open(folder).expect("held"));
         (0..2).for_each(|_| retention.make_room(&held, false));
         assert_eq!(left(folder).len(), 9);
         let told = told.lock().expect("no panic");
@@ -346,12 +406,43 @@ pub(crate) mod tests {
         ] {
             fs::write(folder.join(name), "ten bytes.").expect("written");
         }
-        let held = OsDirectory::open(folder).expect("held");
+        let held = Arc::new(OsDirectory::open(folder).expect("held"));
         let now = SystemTime::now();
         retention(Keep::new().files(2), now).make_room(&held, false);
         assert_eq!(left(folder).len(), 3);
         retention(Keep::new().files(1), now).make_room(&held, false);
         assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
+    }
+
+    /// What others do is seen a minute later, and what the log does itself at once.
+    #[test]
+    fn a_directory_is_listed_once_a_minute_at_most() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |rotated| directory.path().join(plain("a.log", rotated));
+        let held = Arc::new(OsDirectory::open(directory.path()).expect("held"));
+        let retention = retention(Keep::new().files(3), SystemTime::now());
+        let files = || retention.files(&held).expect("listed").into_iter().collect::<Vec<_>>();
+        let [first, second, own, third] = [(5, 0), (6, 0), (7, 0), (5, 1)];
+        [first, second].iter().for_each(|file| fs::write(path(*file), "").expect("written"));
+        assert_eq!(files(), [first, second]);
+        [own, third].iter().for_each(|file| fs::write(path(*file), "").expect("written"));
+        retention.add(&held, own);
+        fs::remove_file(path(second)).expect("removed");
+        retention.look_again(&held).expect("listed");
+        assert_eq!(files(), [first, second, own]);
+        // Neither a file that is gone counts nor one that is not known yet.
+        retention.make_room(&held, false);
+        assert!(path(first).exists() && path(own).exists());
+        let before = Instant::now().checked_sub(LISTED_FOR).expect("a minute ago");
+        retention.listed().as_mut().expect("listed").at = before;
+        retention.look_again(&held).expect("listed");
+        assert_eq!(files(), [first, third, own]);
+        retention.make_room(&held, true);
+        assert_eq!(files(), [third, own]);
+        assert!(!path(first).exists());
+        let other = Arc::new(OsDirectory::open(directory.path()).expect("held"));
+        fs::remove_file(path(third)).expect("removed");
+        assert_eq!(retention.files(&other).expect("listed").into_iter().collect::<Vec<_>>(), [own]);
     }
 
     fn write_at(path: &Path, modified: SystemTime) {
