@@ -130,9 +130,9 @@ impl Shared {
         self.fork.is_child()
     }
 
-    /// Puts one line, whole and in order.
+    /// Puts one line, whole and in order; false: the policy dropped it.
     #[inline]
-    pub(crate) fn put(&self, line: &[u8]) -> io::Result<()> {
+    pub(crate) fn put(&self, line: &[u8]) -> io::Result<bool> {
         if self.fork.is_child() {
             return Err(in_child());
         }
@@ -144,7 +144,7 @@ impl Shared {
             if state.activity == Activity::Idle {
                 self.wake(state);
             }
-            return Ok(());
+            return Ok(true);
         }
         self.put_slowly(state, line, sum)
     }
@@ -166,7 +166,7 @@ impl Shared {
         state: MutexGuard<'a, State>,
         line: &[u8],
         sum: Sum,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let capacity = state.current.capacity();
         let buffers = line.len().div_ceil(capacity);
         if buffers > state.count {
@@ -183,7 +183,7 @@ impl Shared {
             }
             if is_mine || held.turn == Turn::Free {
                 if held.put(line, sum) {
-                    break Ok(());
+                    break Ok(true);
                 }
                 // There is no memory for all that were asked for.
                 if buffers > held.count {
@@ -198,7 +198,7 @@ impl Shared {
             }
             if !held.make_room(&mut patience) {
                 held.drop_lines(1, line.len() as u64);
-                break Ok(());
+                break Ok(false);
             }
         };
         held.end_turn(is_mine);
@@ -207,7 +207,7 @@ impl Shared {
 
     /// A kill can truncate a line longer than all buffers together, since its beginning is written
     /// before its end is put.
-    fn put_too_long(&self, line: &[u8]) -> io::Result<()> {
+    fn put_too_long(&self, line: &[u8]) -> io::Result<bool> {
         let mut held = Held::of(self)?;
         let mut patience = Patience::new(self.when_full);
         let waits = self.when_full == WhenFull::Block && !self.is_own_thread();
@@ -228,7 +228,7 @@ impl Shared {
             held.drop_lines(1, line.len() as u64);
         }
         held.end_turn(waits);
-        Ok(())
+        Ok(waits)
     }
 
     /// Marks the calling thread as the log's own: the output thread, or the janitor.
@@ -375,7 +375,7 @@ impl<'a> Held<'a> {
         Ok(Self { shared, state: Some(shared.lock()) })
     }
 
-    pub(crate) fn refuse(&mut self) -> io::Result<()> {
+    pub(crate) fn refuse(&mut self) -> io::Result<bool> {
         self.stats.refused_lines += 1;
         Err(closed())
     }

@@ -89,7 +89,7 @@ impl<'a> Stream<'a> {
         let mut patience = Patience::new(self.shared.when_full);
         loop {
             if held.life != Life::Open {
-                return held.refuse().map(|()| false);
+                return held.refuse();
             }
             let has_turn = held.turn == if self.is_begun { Turn::InPieces } else { Turn::Free };
             if has_turn && (text.len() < held.current.room() || held.hand_over()) {

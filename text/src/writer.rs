@@ -40,6 +40,16 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
+    /// Puts one line, as `write_all`, and says what became of it: true if it was accepted, false if
+    /// the policy dropped it ([`WhenFull`](crate::WhenFull)).
+    ///
+    /// # Errors
+    /// The log is closed, or this is a forked child.
+    #[inline]
+    pub fn put(&self, line: &[u8]) -> io::Result<bool> {
+        self.shared.put(line)
+    }
+
     /// Waits until every line put before this call is in the file (that is, with the operating
     /// system; on the medium too with [`Survive::PowerLoss`](crate::Survive::PowerLoss)) or was
     /// dropped by the policy.
@@ -80,7 +90,7 @@ impl LogWriter {
     /// Formats and writes one line, without an allocation in the steady state.
     fn put_formatted(&self, line: fmt::Arguments<'_>) -> io::Result<()> {
         if let Some(line) = line.as_str() {
-            return self.shared.put(line.as_bytes());
+            return self.put(line.as_bytes()).map(drop);
         }
         let put = TEXT.try_with(|text| {
             // In use already: a value logs while it is formatted.
@@ -96,20 +106,20 @@ impl LogWriter {
 
     fn put_formatted_in(&self, text: &mut String, line: fmt::Arguments<'_>) -> io::Result<()> {
         text.write_fmt(line).map_err(|_| io::Error::other("a value could not be formatted"))?;
-        self.shared.put(text.as_bytes())
+        self.put(text.as_bytes()).map(drop)
     }
 }
 
 impl io::Write for &LogWriter {
     #[inline]
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.shared.put(line)?;
+        self.put(line)?;
         Ok(line.len())
     }
 
     #[inline]
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        self.shared.put(line)
+        self.put(line).map(drop)
     }
 
     fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
@@ -131,7 +141,7 @@ impl io::Write for LogWriter {
 
     #[inline]
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        self.shared.put(line)
+        self.put(line).map(drop)
     }
 
     fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
