@@ -463,6 +463,12 @@ impl OutputThread {
             return self.attempt();
         }
         if passage.is_between_lines(buffer) {
+            // Lines that were put after the wish may be in this buffer.
+            if self.shared.reopen.load(Ordering::Acquire) {
+                self.take_wish_to_reopen();
+                self.output.reopen();
+                return self.attempt();
+            }
             self.output.rotate_if_due(facts, left);
         }
         let len = buffer.len();
