@@ -26,7 +26,7 @@ use super::arguments::{TeeArguments, refuse_own_input};
 use super::echo::Echo;
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
-use super::words::{say, say_what_was_left_out};
+use super::words::say;
 use crate::code_of;
 use crate::signals::{self, ENDED};
 use crate::threads;
@@ -100,12 +100,10 @@ struct Run {
 pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
     // First, while there is one thread: so no signal is lost.
     let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
-    let code = run.work(arguments).unwrap_or_else(|error| {
+    Ok(run.work(arguments).unwrap_or_else(|error| {
         say(format_args!("{error:#}"));
         code_of(&error)
-    });
-    say_what_was_left_out();
-    Ok(code)
+    }))
 }
 
 impl Run {

@@ -18,8 +18,3 @@ pub(super) fn say(what: impl fmt::Display) {
 pub(super) fn say_event(what: impl fmt::Display) {
     inkstone_io::say(PROGRAM, what, Duration::ZERO);
 }
-
-/// Prints at the end how many messages were left out.
-pub(super) fn say_what_was_left_out() {
-    inkstone_io::say_what_was_left_out(PROGRAM, LAST_WORDS);
-}

@@ -94,7 +94,7 @@ pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_mem
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::stage_file::StageFile;
 #[cfg(feature = "text-log")]
-pub use text_log::stderr::{say, say_what_was_left_out};
+pub use text_log::stderr::say;
 #[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
 pub use yielding::AdaptiveYielding;
