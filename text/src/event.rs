@@ -2,11 +2,12 @@
 //!
 //! *Owns*: the events and their words, the hook. *May not touch*: their causes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use inkstone_io::{Error, say};
@@ -161,12 +162,12 @@ const PROGRAM: &str = "inkstone-appender";
 /// Why something fails now. An event is sent when the failure begins, when its cause changes, and
 /// when it comes back after a success; not at each attempt.
 #[derive(Debug, Default)]
-pub(crate) struct Cause(Option<(ErrorKind, Option<i32>)>);
+struct Cause(Option<(ErrorKind, Option<i32>)>);
 
 impl Cause {
     /// Whether this failure is to be reported. A success ends the cause, and a lacking feature of
     /// the file system is no cause.
-    pub(crate) fn is_news<T>(&mut self, done: &inkstone_io::Result<T>) -> bool {
+    fn is_news(&mut self, done: &inkstone_io::Result<()>) -> bool {
         let failure = done.as_ref().err().filter(|error| !error.is_unsupported());
         let now = failure.map(|error| (error.kind(), error.raw_os_error()));
         let is_news = now.is_some() && now != self.0;
@@ -181,6 +182,8 @@ type Hook = dyn Fn(&Event<'_>) + Send + Sync;
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     hook: Option<Arc<Hook>>,
+    /// Why which chore fails now.
+    causes: Arc<Mutex<BTreeMap<&'static str, Cause>>>,
 }
 
 impl fmt::Debug for Events {
@@ -191,7 +194,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     pub(crate) fn to(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        Self { hook: Some(Arc::new(hook)) }
+        Self { hook: Some(Arc::new(hook)), causes: Arc::default() }
     }
 
     /// Calls the hook; without one, failures go to stderr.
@@ -208,11 +211,12 @@ impl Events {
         }
     }
 
-    /// Reports a failure of housekeeping, if it is new.
-    pub(crate) fn tell_failure(&self, cause: &mut Cause, done: &inkstone_io::Result<()>) {
-        if cause.is_news(done)
-            && let Err(error) = done
-        {
+    /// Reports a failure of some housekeeping, if it is new.
+    pub(crate) fn tell_failure(&self, chore: &'static str, done: &inkstone_io::Result<()>) {
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = causes.entry(chore).or_default().is_news(done);
+        drop(causes);
+        if let (true, Err(error)) = (is_news, done) {
             self.tell(&Event::HousekeepingFailed(error));
         }
     }

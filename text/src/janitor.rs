@@ -22,7 +22,7 @@ use inkstone_io::{
     let_others_go_first, start_thread,
 };
 
-use crate::event::{Cause, Events};
+use crate::event::Events;
 use crate::folder::Folder;
 use crate::options::Compression;
 use crate::rotated::{Retention, plain, remove};
@@ -51,7 +51,7 @@ impl Janitor {
         let stop = Arc::new(AtomicBool::new(false));
         if chores.retention.keeps_all() && chores.compression == Compression::None {
             chores.begin();
-            chores.sweep(&stop, &mut Failing::default());
+            chores.sweep(&stop);
             return Ok(Self::default());
         }
         let (rotated, orders) = channel();
@@ -84,20 +84,13 @@ impl Janitor {
     }
 }
 
-/// What failed at the last attempt, so that a failure is reported once and not each time.
-#[derive(Debug, Default)]
-struct Failing {
-    compressing: Cause,
-}
-
 impl Chores {
     fn run(&self, orders: &Receiver<()>, stop: &AtomicBool) {
         // A sandbox may refuse this; then the thread has normal priority.
         let _ = let_others_go_first();
-        let mut failing = Failing::default();
         self.begin();
         loop {
-            self.sweep(stop, &mut failing);
+            self.sweep(stop);
             if orders.recv().is_err() {
                 return;
             }
@@ -109,16 +102,16 @@ impl Chores {
     /// Removes what a killed process has not finished: no other one has the log.
     fn begin(&self) {
         let removed = self.retention.remove_unfinished(&self.folder.get());
-        self.events.tell_failure(&mut Cause::default(), &removed);
+        self.events.tell_failure("finish", &removed);
     }
 
     /// Does everything that is due. A chore that fails does not prevent the others.
-    fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
+    fn sweep(&self, stop: &AtomicBool) {
         // The same directory for all chores, wherever its path leads meanwhile.
         let directory = self.folder.get();
         // If that fails, so does what follows.
         let _ = self.retention.look_again(&directory);
-        let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
+        let sweep = Sweep { chores: self, directory: &directory, stop };
         // Removing first: it makes the room that the others need.
         self.retention.make_room(&directory, false);
         sweep.compress_all();
@@ -130,7 +123,6 @@ struct Sweep<'a> {
     chores: &'a Chores,
     directory: &'a Arc<OsDirectory>,
     stop: &'a AtomicBool,
-    failing: &'a mut Failing,
 }
 
 impl Sweep<'_> {
@@ -152,7 +144,7 @@ impl Sweep<'_> {
 
     /// Newest first, since these are likely to stay. Looks at the files again after each: others are
     /// rotated and removed meanwhile.
-    fn compress_all(&mut self) {
+    fn compress_all(&self) {
         let Some(extension) = self.chores.compression.extension() else { return };
         let log = self.chores.folder.log();
         let (mut tried, mut all) = (BTreeSet::new(), Ok(()));
@@ -175,7 +167,7 @@ impl Sweep<'_> {
             self.chores.retention.make_room(self.directory, false);
         }
         // Once, though several may have failed.
-        self.chores.events.tell_failure(&mut self.failing.compressing, &all);
+        self.chores.events.tell_failure("compress", &all);
     }
 
     fn compress(&self, name: &str, extension: &str) -> Result<()> {
@@ -279,7 +271,7 @@ mod tests {
     }
 
     fn sweep(chores: &Chores) {
-        chores.sweep(&AtomicBool::new(false), &mut Failing::default());
+        chores.sweep(&AtomicBool::new(false));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use inkstone_io::{
 };
 
 use crate::disk::{Disk, LogFile, Place, ends_within_line};
-use crate::event::{Cause, Event, Events};
+use crate::event::{Event, Events};
 use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
 use crate::options::Rotation;
@@ -47,9 +47,6 @@ pub(crate) struct Output {
     pub(crate) rotations: u64,
     /// The owner of the file, for the next one.
     owner: Option<Owner>,
-    /// The event that a link is not rotated was sent.
-    is_link_told: bool,
-    failing: Failing,
     /// The file that this log last wrote to, and where it ended then.
     written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
@@ -60,14 +57,6 @@ pub(crate) struct Output {
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
     pub(crate) failed_sync: Option<Error>,
-}
-
-/// What failed at the last attempt.
-#[derive(Debug, Default)]
-struct Failing {
-    rotating: Cause,
-    giving: Cause,
-    removing_next: Cause,
 }
 
 impl Output {
@@ -95,8 +84,6 @@ impl Output {
             last: (0, 0),
             rotations: 0,
             owner: None,
-            is_link_told: false,
-            failing: Failing::default(),
             written_to: None,
             lost: None,
             looked_for: None,
@@ -177,7 +164,7 @@ impl Output {
             // Another process has created one by now.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.remove_next(directory),
             Err(error) if self.is_next_taken(directory) => {
-                self.events.tell_failure(&mut self.failing.giving, &Err(error));
+                self.events.tell_failure("give", &Err(error));
             }
             // The opening reports why.
             _ => {}
@@ -191,7 +178,7 @@ impl Output {
         let file = AppendFile::take_private(directory, &next)?;
         self.alone.take_next(directory, &next, &self.name)?;
         let given = file.give_to(owner);
-        self.events.tell_failure(&mut self.failing.giving, &given);
+        self.events.tell_failure("give", &given);
         directory.rename_new(&next, &self.name)
     }
 
@@ -265,7 +252,7 @@ impl Output {
     pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
         let removed = AppendFile::remove_private(directory, &rotated::next(&self.name));
         self.alone.let_next_go();
-        self.events.tell_failure(&mut self.failing.removing_next, &removed);
+        self.events.tell_failure("remove the next", &removed);
     }
 
     /// Has the file reopened before the next buffer: another may have its name.
@@ -399,7 +386,7 @@ impl Output {
     fn rotate_or_tell(&mut self, facts: AppendFacts, is_past: bool) {
         if facts.len_bytes > 0 {
             let rotated = self.rotate(facts);
-            self.events.tell_failure(&mut self.failing.rotating, &rotated);
+            self.events.tell_failure("rotate", &rotated);
             if rotated.is_err() {
                 self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
                 return;
@@ -452,14 +439,12 @@ impl Output {
         if named.is_some_and(|named| named.is_link) {
             // Renaming it would move the link. Opening follows it.
             self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
-            if !std::mem::replace(&mut self.is_link_told, true) {
-                let error = Error::invalid("rotate", self.path(), "a symbolic link was put there");
-                let error = error.advise(
-                    "lines go to its target, and files are not rotated until the log \
-                                  is closed and opened again",
-                );
-                self.events.tell(&Event::HousekeepingFailed(&error));
-            }
+            let error = Error::invalid("rotate", self.path(), "a symbolic link was put there");
+            let error = error.advise(
+                "lines go to its target, and files are not rotated until the log is closed and \
+                 opened again",
+            );
+            self.events.tell_failure("rotate a link", &Err(error));
         }
         // Otherwise another process has moved it or put another there: it is opened by its name.
         self.file = None;

@@ -14,13 +14,12 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use inkstone_io::{Directory as _, Error, Named, OsDirectory, Result, kept_by_age, since_start};
 
-use crate::event::{Cause, Event, Events};
+use crate::event::Events;
 use crate::options::Keep;
 use crate::time::{self, Clock};
 
@@ -90,18 +89,13 @@ pub(crate) struct Retention {
     /// a removed file cannot come back.
     pub(crate) forms: Mutex<()>,
     events: Events,
-    /// Why a file could not be removed. The rotating thread and the janitor share it.
-    failing: Mutex<Cause>,
-    is_jump_told: AtomicBool,
     listed: Mutex<Option<Listed>>,
 }
 
 impl Retention {
     pub(crate) fn new(name: &str, keep: Keep, clock: Clock, events: Events) -> Self {
-        let (forms, failing) = (Mutex::default(), Mutex::default());
-        let is_jump_told = AtomicBool::new(false);
-        let (name, listed) = (name.to_owned(), Mutex::default());
-        Self { name, keep, clock, forms, events, failing, is_jump_told, listed }
+        let (name, forms, listed) = (name.to_owned(), Mutex::default(), Mutex::default());
+        Self { name, keep, clock, forms, events, listed }
     }
 
     /// The rotated files in this directory; lists it if that was not done yet.
@@ -185,10 +179,7 @@ impl Retention {
                 .fold(Ok(()), Result::and),
             Err(error) => Err(error),
         };
-        let is_news = self.failing.lock().unwrap_or_else(PoisonError::into_inner).is_news(&removed);
-        if let (Err(error), true) = (removed, is_news) {
-            self.events.tell(&Event::HousekeepingFailed(&error));
-        }
+        self.events.tell_failure("remove", &removed);
     }
 
     /// Newest first.
@@ -214,19 +205,15 @@ impl Retention {
 
     /// Says once that files look older than they can be.
     fn tell_jump(&self, directory: &OsDirectory, jump: Option<Duration>) {
-        if let Some(jump) = jump
-            && !self.is_jump_told.swap(true, Ordering::Relaxed)
-        {
-            let days = jump.as_secs() / 86_400;
-            let why = format!(
-                "the files' times jump by {days} days, longer than the log can have lived: the \
-                 clock was behind, or the log has rested"
-            );
-            let error =
-                Error::invalid("remove old files of", directory.path().join(&self.name), why);
-            let advice = "nothing is removed for that time; remove by hand what you know to be old";
-            self.events.tell(&Event::HousekeepingFailed(&error.advise(advice)));
-        }
+        let Some(jump) = jump else { return };
+        let days = jump.as_secs() / 86_400;
+        let why = format!(
+            "the files' times jump by {days} days, longer than the log can have lived: the clock \
+             was behind, or the log has rested"
+        );
+        let error = Error::invalid("remove old files of", directory.path().join(&self.name), why);
+        let advice = "nothing is removed for that time; remove by hand what you know to be old";
+        self.events.tell_failure("tell how old", &Err(error.advise(advice)));
     }
 
     fn remove(&self, directory: &OsDirectory, rotated: Rotated) -> Result<()> {
@@ -280,6 +267,7 @@ pub(crate) fn newest(files: &BTreeSet<Rotated>) -> Rotated {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::event::Event;
     use std::fs;
     use std::path::Path;
     use std::time::SystemTime;
