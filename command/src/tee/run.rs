@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::arguments::{TeeArguments, refuse_own_input};
 use super::echo::Echo;
-use super::pid_file::{self, PidFile};
+use super::pid_file::PidFile;
 use super::read::{Count, Reader};
 use super::words::say;
 use crate::code_of;
@@ -109,9 +109,6 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
 impl Run {
     /// Everything from the first byte to the final report.
     fn work(&mut self, arguments: TeeArguments) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &arguments.pid_file {
-            pid_file::check_is_not(arguments.file(), path)?;
-        }
         refuse_own_input(arguments.file())?;
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
