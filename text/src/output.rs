@@ -413,6 +413,8 @@ impl Output {
 
     /// Renames the current file to its final name, and opens the next one.
     fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
+        // A line that a kill has left there is ended in its own file, if there is room.
+        let _ = self.end_others_line(facts);
         self.sync_quietly();
         let directory = self.folder.get();
         let named = directory.look(&self.name).ok().flatten();

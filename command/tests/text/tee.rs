@@ -1,6 +1,7 @@
 //! `inkstone tee` as a user starts it: every byte, long lines, stamps. What it
 //! refuses: `cases/tee.txt`.
 
+use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -95,14 +96,21 @@ fn what_was_read_is_in_the_log_soon_whether_its_line_has_ended_or_not() {
     }
 }
 
-/// A read would cut packets that are longer, and an empty one looks like the end.
+/// A read would cut packets that are longer, and an empty one looks like the end. Nothing ever comes
+/// from a socket that listens.
 #[test]
-fn a_socket_of_packets_is_refused_in_a_sentence() {
-    let (_directory, file) = place();
-    let (_sender, stdin) = std::os::unix::net::UnixDatagram::pair().expect("sockets");
-    let output = tee(&file, &[]).stdin(std::os::fd::OwnedFd::from(stdin)).output();
-    let (code, told) = code_and_words(&output.expect("inkstone"));
-    let is_told = told.starts_with("inkstone: open stdin: it is a socket of packets; give it");
-    assert!(code == Some(1) && is_told && told.lines().count() == 1, "{code:?} {told}");
-    assert!(!file.exists());
+fn a_socket_of_packets_and_one_that_listens_are_refused_in_a_sentence() {
+    let (_sender, packets) = std::os::unix::net::UnixDatagram::pair().expect("sockets");
+    let listens = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    for (stdin, why) in [
+        (OwnedFd::from(packets), "it is a socket of packets"),
+        (OwnedFd::from(listens), "it is a socket that listens"),
+    ] {
+        let (_directory, file) = place();
+        let output = tee(&file, &[]).stdin(stdin).output();
+        let (code, told) = code_and_words(&output.expect("inkstone"));
+        let is_told = told.starts_with(&format!("inkstone: open stdin: {why}"));
+        assert!(code == Some(1) && is_told && told.lines().count() == 1, "{code:?} {told}");
+        assert!(!file.exists());
+    }
 }

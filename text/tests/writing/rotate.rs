@@ -116,7 +116,8 @@ fn a_start_rotates_when_the_file_is_of_an_earlier_day() {
         names(directory.path()).len()
     };
     let day = Rotation::new().every(DAY);
-    fs::write(&path, "one\n").expect("written");
+    // A kill may have left a line without its end, which it gets in its own file.
+    fs::write(&path, "one").expect("written");
     set_modified(&path, SystemTime::now() - 2 * DAY);
     assert_eq!(files_after(Rotation::new()), 1);
     assert_eq!(files_after(day), 2);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::SocketType;
-use rustix::net::sockopt::socket_type;
+use rustix::net::sockopt::{socket_acceptconn, socket_type};
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
@@ -54,17 +54,24 @@ impl Input {
     /// Standard input, and the handle that stops its reader.
     ///
     /// # Errors
-    /// There is no descriptor left; or it is a socket of packets, where a read cuts a packet that
-    /// is longer, and an empty packet looks like the end.
+    /// There is no descriptor left; or it is a socket that listens, where nothing ever comes, or one
+    /// of packets, where a read cuts a packet that is longer, and an empty one looks like the end.
     pub fn stdin() -> Result<(Self, InputStop)> {
         // Other files have no such type.
         let kind = socket_type(io::stdin());
-        if kind.is_ok_and(|kind| kind != SocketType::STREAM) {
-            let error = Error::invalid("open", STDIN, "it is a socket of packets");
-            return Err(error.advise(
-                "give it a pipe or a stream socket (systemd: ListenStream in place of \
+        let why = match kind {
+            Ok(SocketType::STREAM) if socket_acceptconn(io::stdin()) == Ok(true) => {
+                Some("it is a socket that listens (systemd: Accept=yes)")
+            }
+            Ok(SocketType::STREAM) | Err(_) => None,
+            Ok(_) => Some(
+                "it is a socket of packets (systemd: ListenStream in place of \
                  ListenSequentialPacket or ListenDatagram)",
-            ));
+            ),
+        };
+        if let Some(why) = why {
+            let error = Error::invalid("open", STDIN, why);
+            return Err(error.advise("give it a pipe or a connected stream socket"));
         }
         let made = || {
             let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
