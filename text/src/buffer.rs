@@ -37,11 +37,18 @@ pub(crate) struct Sum(u32);
 impl Sum {
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        let (words, rest) = bytes.as_chunks::<WORD>();
-        let mut last = [0; WORD];
-        last[..rest.len()].copy_from_slice(rest);
-        let words = words.iter().chain([&last]).map(|word| u64::from(u32::from_le_bytes(*word)));
-        Self::folded(words.sum())
+        // Two words at once: what a carry goes around does not matter.
+        let (pairs, rest) = bytes.as_chunks::<8>();
+        let last = match bytes.last_chunk::<8>() {
+            Some(_) if rest.is_empty() => 0,
+            // To copy the rest, whose length is not known, would take as long as all before it.
+            Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
+            None => rest.iter().rev().fold(0, |last, byte| last << 8 | u64::from(*byte)),
+        };
+        let pairs = pairs.iter().map(|pair| u128::from(u64::from_le_bytes(*pair)));
+        let sum = pairs.fold(u128::from(last), |sum, pair| sum + pair);
+        let (carries, sum) = ((sum >> 64) as u64, sum as u64);
+        Self::folded(carries + (sum >> 32) + (sum & u64::from(u32::MAX)))
     }
 
     /// That of these bytes, which are so many, and the next.
