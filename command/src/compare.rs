@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use inkstone_lab::compare::{Change, Comparison, Line, compare as run};
-use inkstone_lab::result::LabResult;
+use inkstone_lab::compare::{Comparison, Line, compare as run};
+use inkstone_lab::result::{LabResult, Verdict};
 
 use crate::columns::table;
 use crate::report::read_result;
@@ -46,7 +46,7 @@ fn read_file(path: &Path) -> anyhow::Result<LabResult> {
 
 fn text(found: &Comparison) -> String {
     let rows: Vec<_> = found.lines.iter().map(row).collect();
-    let heading = ["run", "way", "time, second / first (95%)", "change"];
+    let heading = ["run", "way", "times as fast, second to first (95%)", "change"];
     let mut text = format!("{}\n\n{}", found.sentence, table(&heading, &rows));
     for note in &found.notes {
         text.push_str(&format!("\n{note}"));
@@ -55,15 +55,14 @@ fn text(found: &Comparison) -> String {
 }
 
 fn row(line: &Line) -> Vec<String> {
-    let ratio = match (line.ratio, line.low, line.high) {
-        (Some(ratio), Some(low), Some(high)) => format!("{ratio:.2} [{low:.2}..{high:.2}]"),
-        _ => "-".into(),
-    };
-    let change = match line.change {
-        Change::Same => "same",
-        Change::Faster => "faster",
-        Change::Slower => "SLOWER",
-        Change::CannotTell => "cannot tell",
+    let interval = line.relative.and_then(|found| Some((found.speedup, found.interval()?)));
+    let ratio = interval
+        .map_or("-".into(), |(speedup, (low, high))| format!("{speedup:.2} [{low:.2}..{high:.2}]"));
+    let change = match line.verdict() {
+        Verdict::Tie => "same",
+        Verdict::Faster => "faster",
+        Verdict::Slower => "SLOWER",
+        Verdict::CannotTell | Verdict::Unknown => "cannot tell",
     };
     let change =
         line.why.as_ref().map_or_else(|| change.to_owned(), |why| format!("{change}: {why}"));

@@ -11,28 +11,26 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{ExperimentOptions, LabError, What, disks, experiments, parts, quick};
-use inkstone_lab::experiment::part::{Images, Part, Places, ROUNDS, Size};
+use inkstone_lab::experiment::part::{On, Part, Size};
 use inkstone_lab::experiment::statement::statements;
 use inkstone_lab::experiment::{EXPERIMENTS, Experiment, named};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::LabResult;
-use inkstone_lab::rounds::Pace;
 
 use crate::compare::{CompareArguments, compare};
 use crate::output::{Output, View, render};
-use crate::parse::{duration, names, size};
+use crate::parse::{duration, names};
 use crate::report::{ReportArguments, report};
-use crate::select::{Running, Selection, Where, seed};
+use crate::select::{Running, Selection, Where, words_of_a_way};
 
 /// A pass of 256 commits of 4 KiB: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
-const IMAGE_BYTES: u64 = 512 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             the fastest durable way on this disk: under a minute
   inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
-  inkstone lab write --reuse new,reuse --durability o-dsync,rwf-dsync
+  inkstone lab write --only 'new fdatasync,reuse fdatasync'
   sudo inkstone lab write --bills          the block requests that one commit causes
   sudo inkstone lab write --file-systems ext4,xfs,btrfs
   inkstone lab experiment 8                ways of reading a file
@@ -41,10 +39,10 @@ Examples:
 const WRITE_EXAMPLES: &str = "\
 Examples:
   inkstone lab write                       every way of preparing a file for a log
-  inkstone lab write --reuse new,reuse --durability fsync,fdatasync
   inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30
-  sudo inkstone lab write --bills --rounds 1 --write-size 4KiB,512B
-  sudo inkstone lab write --file-systems ext4,ext4-nojournal,xfs --durability fsync,o-dsync
+  inkstone lab write --only 'new fdatasync 512B,keep-size fdatasync 512B'
+  sudo inkstone lab write --bills --rounds 1
+  sudo inkstone lab write --file-systems ext4,ext4-nojournal,xfs --only 'new fsync,reuse o-dsync'
 
 Exact bills need root, for the kernel's trace of the block layer.";
 const ALL_EXAMPLES: &str = "\
@@ -57,8 +55,8 @@ Examples:
   inkstone lab experiment 1 --list         its statements; nothing runs
   sudo inkstone lab experiment 2 --published --json e2.json
       as published: 1, 2 and 7 take hours
-  sudo inkstone lab experiment 2 --published --rounds 1 --time 5s
-      the published sizes, 5 s for each pass
+  sudo inkstone lab experiment 2 --published --rounds 1 --time 5m
+      the published sizes, about 5 minutes for each table
 
 The tables come as they are measured, the answers to the statements last. --json FILE is written
 after each table, so that a kill costs only the one that is measured. What cannot run (without root,
@@ -79,9 +77,9 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Measure any combination: preparation x reuse x access x durability x engine x size x pass,
-    /// here or on file systems created for this, and what one commit costs at the block layer
-    #[command(after_help = WRITE_EXAMPLES)]
+    /// Measure any ways: preparation x reuse x access x durability x engine x size x pass, here or on
+    /// file systems created for this, and what one commit costs at the block layer
+    #[command(after_help = format!("{WRITE_EXAMPLES}\n\n{}", words_of_a_way()))]
     Write(Box<WriteArguments>),
     /// Run the first answer and the ten experiments, small, and say whether the statements of
     /// articles and public threads hold here, within a time
@@ -109,9 +107,6 @@ struct WriteArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
     #[arg(requires = "file_systems")]
     loops: Vec<LoopMode>,
-    /// Bytes of each of their images [default: 512MiB, or enough for all files]
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "file_systems")]
-    image_size: Option<u64>,
     /// Show each way's whole bill in place of its times: kinds of requests, and who submits them
     #[arg(long)]
     bills: bool,
@@ -131,13 +126,6 @@ struct AllArguments {
     /// About how long all of it may take; what has no time left is named
     #[arg(long, value_name = "TIME", default_value = "6m", value_parser = duration)]
     time: Duration,
-    /// Rounds; every way runs once in each
-    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Seed of orders and bytes [default: random; the JSON has it]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
     #[command(flatten)]
     output: Output,
 }
@@ -155,8 +143,7 @@ struct ExperimentArguments {
     /// Rounds of each table [default: its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// At most this long for a timed pass, and for all ways of other work together [default: as
-    /// long as each takes]
+    /// About how long each table may take [default: as long as each takes]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// List the statements and run nothing
@@ -179,11 +166,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     }
 }
 
-/// The pace of parts that have none of their own.
-fn no_pace() -> Pace {
-    Pace { rounds: ROUNDS, budget: None, seed: 0 }
-}
-
 /// In one directory, or in several to find the best of them.
 fn answer(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let LabArguments { directories, output, .. } = arguments;
@@ -202,26 +184,21 @@ fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCo
     }
     let mut part = Part::here(running.plan("write", selection.ways()?));
     if !file_systems.is_empty() {
-        let files = part.files_bytes();
-        let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
         let modes = if arguments.loops.is_empty() { LoopMode::ALL } else { &arguments.loops };
-        let alone = |&kind| modes.iter().map(move |&mode| vec![(kind, mode)]);
-        let groups = file_systems.iter().flat_map(alone).collect();
-        let image_bytes = Some(arguments.image_size.unwrap_or(enough));
-        part.places = Places::Made(Images { groups, image_bytes });
+        let alone = |&kind| modes.iter().map(move |&mode| vec![On::Image(kind, mode)]);
+        part = part.on(file_systems.iter().flat_map(alone).collect());
     }
     let view = if arguments.bills { View::Bills } else { View::Tables };
-    output.show(view, stop, |context| parts(place.directory(), &[part], &no_pace(), context))
+    output.show(view, stop, |context| parts(place.directory(), &[part], context))
 }
 
 fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let AllArguments { place, articles, time, rounds, seed: given, output } = arguments;
+    let AllArguments { place, articles, time, output } = arguments;
     let view = if *articles { View::Articles } else { View::All };
     let options = ExperimentOptions {
         what: What::All(*time),
         directory: place.directory.clone(),
-        rounds: Some(*rounds),
-        seed: given.unwrap_or_else(seed),
+        rounds: None,
     };
     output.show(view, stop, |context| experiments(&options, context, &mut |_| Ok(())))
 }
@@ -254,7 +231,6 @@ fn experiment(arguments: &ExperimentArguments, stop: &AtomicBool) -> anyhow::Res
         what: What::One(experiment, size, *time),
         directory: place.directory.clone(),
         rounds: *rounds,
-        seed: seed(),
     };
     let mut shown = 0;
     let mut so_far = |so_far: &LabResult| {

@@ -13,7 +13,6 @@ use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{Disk, LabResult};
 use inkstone_lab::table::{self, render_statements};
-use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::export::{Export, is_stdout};
 use crate::{columns, stdout};
@@ -84,11 +83,9 @@ impl Output {
     }
 }
 
-/// Whether anything was measured, and whether Ctrl-C ended it. A run during which the disk filled
-/// up is no success, whatever it measured before.
+/// Whether anything was measured, and whether Ctrl-C ended it.
 fn code(result: &LabResult) -> ExitCode {
-    let is_full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
-    match (result.preamble.interrupted, result.has_content() && !is_full) {
+    match (result.interrupted, result.has_content()) {
         (true, _) => ExitCode::from(130),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! Which ways to measure: all combinations of lists of coordinates, with their sizes.
+//! Which ways of writing to measure, by their names, with the size of their files.
 //!
 //! *Owns*: turning arguments into a plan. *May not touch*: running it.
 
@@ -6,50 +6,46 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_host::{EngineKind, LabStrategy};
-use inkstone_io::{Access, Durability, Preparation, Reuse};
+use inkstone_host::EngineKind;
+use inkstone_io::{Access, Durability, NamedChoice, Preparation};
 use inkstone_lab::experiment::log;
 use inkstone_lab::experiment::part::ROUNDS;
 use inkstone_lab::pass::Limits;
 use inkstone_lab::run::Plan;
-use inkstone_lab::stage::Leftover;
-use inkstone_lab::writing::{Cache, Pass, Writing, size_name};
+use inkstone_lab::writing::{Writing, size_name};
 
-use crate::parse::{WrongValue, duration, names, size};
+use crate::parse::{WrongValue, duration, size};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
-    /// The ways with these names, as tables show them
-    #[arg(long, value_name = "WAY", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["preparation", "reuse", "access", "durability", "engine"])]
-    only: Vec<String>,
-    /// How the blocks are prepared
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Preparation>())]
-    preparation: Vec<Preparation>,
-    /// Which blocks are written: new ones, or those of an earlier file
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Reuse>())]
-    reuse: Vec<Reuse>,
-    /// How bytes get into the file
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Access>())]
-    access: Vec<Access>,
-    /// What makes a write durable
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Durability>())]
-    durability: Vec<Durability>,
-    /// Who makes the system calls
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<EngineKind>())]
-    engine: Vec<EngineKind>,
-    /// Bytes of one write, 512B to 1MiB; one write is one commit
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
-    write_size: Vec<u64>,
-    /// Which pass over the blocks to measure
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Pass>())]
-    pass: Vec<Pass>,
-    /// State of the page cache before the pass
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Cache>())]
-    cache: Vec<Cache>,
+    /// The ways to measure, spelled as tables show them; the first is compared with the others
+    /// [default: every way of preparing a file for a log]
+    #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = Writing::named)]
+    only: Vec<Writing>,
     /// Bytes of each file [default: 8MiB; on file systems created for this 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
+}
+
+/// The words of which the name of a way consists.
+pub(crate) fn words_of_a_way() -> String {
+    fn names<T: NamedChoice>() -> String {
+        let named = T::ALL.iter().map(|choice| choice.name()).filter(|name| *name != "none");
+        named.collect::<Vec<_>>().join(", ")
+    }
+    format!(
+        "The words of a way, in this order:\n  \
+         its blocks       new, reuse, {}; reuse+zero-range\n  \
+         the access       {}; if there is none: buffered\n  \
+         the durability   no-sync, {}\n  \
+         the engine       {}; if there is none: caller\n  \
+         bytes of a write 512B to 1MiB; if there are none: 4KiB. One write is one commit\n  \
+         and              second-pass over the same blocks, cold (not in the page cache)",
+        names::<Preparation>(),
+        names::<Access>(),
+        names::<Durability>(),
+        names::<EngineKind>()
+    )
 }
 
 #[derive(Debug, Clone, Args)]
@@ -61,15 +57,9 @@ pub(crate) struct Running {
     /// At most this long for a timed pass [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Files between rounds
-    #[arg(long, value_name = "WHAT", default_value = "kept", value_parser = ["kept", "removed"])]
-    files: Option<String>,
     /// Commits in each way's bill, if the block layer can be traced; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 200)]
     bill_commits: u64,
-    /// Seed of orders and bytes [default: random; the JSON has it]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
 }
 
 impl Selection {
@@ -78,93 +68,32 @@ impl Selection {
         self.size = self.size.or(Some(file_bytes));
     }
 
-    /// The ways to measure; every way of preparing a file for a log if none was named.
+    /// The ways to measure, each once.
     pub(crate) fn ways(&self) -> anyhow::Result<Vec<Writing>> {
-        let named = self.only.iter().map(|name| Writing::named(name.trim()).map_err(WrongValue));
-        let named = named.collect::<Result<Vec<Writing>, WrongValue>>()?;
-        let base = match named.is_empty() {
-            true => self.crossed().unwrap_or_else(log),
-            false => named,
-        };
         let mut ways = Vec::new();
-        for writing in base {
-            for &write_bytes in &or_default(&self.write_size, writing.write_bytes) {
-                for &pass in &or_default(&self.pass, writing.pass) {
-                    for &cache in &or_default(&self.cache, writing.cache) {
-                        let writing = Writing { write_bytes, pass, cache, ..self.sized(writing) };
-                        if !ways.contains(&writing) {
-                            writing.check_sizes().map_err(WrongValue)?;
-                            ways.push(writing);
-                        }
-                    }
-                }
+        let named = if self.only.is_empty() { log() } else { self.only.clone() };
+        for writing in named {
+            let file_bytes = self.size.unwrap_or(writing.file_bytes);
+            let writing = Writing { file_bytes, ..writing };
+            writing.check_sizes().map_err(WrongValue)?;
+            if !ways.contains(&writing) {
+                ways.push(writing);
             }
         }
         Ok(ways)
     }
-
-    fn sized(&self, writing: Writing) -> Writing {
-        Writing { file_bytes: self.size.unwrap_or(writing.file_bytes), ..writing }
-    }
-
-    /// All combinations of the lists; `None` if no list was given.
-    fn crossed(&self) -> Option<Vec<Writing>> {
-        let given = [
-            self.preparation.len(),
-            self.reuse.len(),
-            self.access.len(),
-            self.durability.len(),
-            self.engine.len(),
-        ];
-        if given.iter().all(|&count| count == 0) {
-            return None;
-        }
-        let preparations = or_default(&self.preparation, Preparation::None);
-        let reuses = or_default(&self.reuse, Reuse::New);
-        let accesses = or_default(&self.access, Access::Buffered);
-        let durabilities = or_default(&self.durability, Durability::Fdatasync);
-        let engines = or_default(&self.engine, EngineKind::Caller);
-        let mut ways = Vec::new();
-        for &preparation in &preparations {
-            for &reuse in &reuses {
-                for &access in &accesses {
-                    for &durability in &durabilities {
-                        for &engine in &engines {
-                            let strategy =
-                                LabStrategy { preparation, reuse, access, durability, engine };
-                            ways.push(Writing::of(strategy));
-                        }
-                    }
-                }
-            }
-        }
-        Some(ways)
-    }
-}
-
-/// The given values, or the default.
-fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
-    if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
 impl Running {
     /// These ways side by side.
     pub(crate) fn plan(&self, name: &str, ways: Vec<Writing>) -> Plan {
-        let removed = self.files.as_deref() == Some("removed");
         Plan {
             rounds: self.rounds,
-            leftover: if removed { Leftover::Removed } else { Leftover::Kept },
             limits: Limits { time: self.time.unwrap_or(Duration::MAX), ..Limits::NONE },
             bill_commits: self.bill_commits,
-            seed: self.seed.unwrap_or_else(seed),
             ..Plan::new(name, &title(&ways), ways)
         }
     }
-}
-
-/// A random seed; the result has it.
-pub(crate) fn seed() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64)
 }
 
 /// One line that describes a selection.

@@ -1,7 +1,6 @@
-//! What the lab says when something goes wrong: a disk that fills up, what a killed lab left
-//! behind, a tool that is missing. And how much memory it takes.
+//! What the lab says when something goes wrong: what a killed lab left behind, a tool that is
+//! missing. And how much memory it takes.
 
-use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -10,7 +9,6 @@ use std::time::Duration;
 use crate::support::{
     WRITE, Words, directory, good, names, not_run, said, side_by_side, signal, spawn, text, until,
 };
-use inkstone_host::Mount;
 
 /// A run that would take minutes, after it has begun to write.
 fn long_run(at: &Path, arguments: impl Words) -> Child {
@@ -22,40 +20,6 @@ fn long_run(at: &Path, arguments: impl Words) -> Child {
         names(at).iter().any(works)
     });
     child
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
-    let place = directory();
-    let at = place.path();
-    let mounted = Mount::new(Path::new("tmpfs"), at, "tmpfs", "size=64m");
-    let Ok(memory) = mounted else {
-        let name = "a_disk_that_fills_up_is_told_first_and_is_no_success";
-        return not_run(name, "it needs root to mount a tmpfs that can be filled");
-    };
-    let write = "lab write --reuse new,reuse --size 1MiB --files removed --rounds 10000 --quiet";
-    let child = long_run(at, write);
-    // It measures, so it has checked the free space; then another process takes all of it.
-    until("it measures", || names(at).iter().any(|name| at.join(name).join("way-00").exists()));
-    let mut filler = std::fs::File::create(at.join("filler")).expect("a file");
-    // Space that the lab frees between two turns is taken as well.
-    let mut full = 0;
-    until("a full disk", || {
-        while filler.write_all(&[1; 4096]).is_ok() {
-            full = 0;
-        }
-        full += 1;
-        full > 50
-    });
-    let output = child.wait_with_output().expect("its end");
-    let told = text(&output.stdout);
-    drop(memory);
-    assert_eq!(output.status.code(), Some(1), "{told}{}", said(&output));
-    let place = |words: &str| told.lines().position(|line| line.contains(words));
-    let first = place("the disk filled up").unwrap_or_else(|| panic!("{told}"));
-    assert!(Some(first) < place("new fdatasync"), "before the table: {told}");
-    assert!(told.lines().nth(first).is_some_and(|line| line.contains("ways were not measured")));
 }
 
 #[test]
@@ -82,8 +46,7 @@ fn traces_of(at: &Path) -> (usize, usize) {
     (inkstone_host::mounts_under(at).expect("mounts").len(), loops.len())
 }
 
-const FILESYSTEMS: &str = "lab write --file-systems ext4 --loops direct \
-                           --image-size 336MiB --quiet --rounds 10000";
+const FILESYSTEMS: &str = "lab write --file-systems ext4 --loops direct --quiet --rounds 10000";
 
 #[test]
 #[ignore = "needs root and loop devices"]
@@ -98,7 +61,7 @@ fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
         if sent == "-KILL" {
             assert_eq!(output.status.signal(), Some(9));
             assert!(!names(at).is_empty(), "a killed lab cannot clean up");
-            let told = text(&good(at, format!("{WRITE} --reuse new"), b""));
+            let told = text(&good(at, WRITE, b""));
             assert!(told.contains("a killed lab had left"), "it says what it removed");
         } else {
             assert_eq!(output.status.code(), Some(130), "{}", said(&output));
@@ -109,7 +72,7 @@ fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
 
 #[test]
 #[ignore = "needs root and loop devices"]
-fn a_missing_tool_is_a_row_that_names_its_package() {
+fn a_missing_tool_is_named_with_its_package() {
     let directory = directory();
     let at = &directory.path().canonicalize().expect("its path");
     // Not with `env`, which would not be found either.
@@ -127,9 +90,10 @@ fn a_missing_tool_is_a_row_that_names_its_package() {
 #[test]
 fn memory_does_not_grow_with_the_file() {
     let directory = directory();
-    let write = WRITE.replace("--size 64KiB", "--size 128MiB --write-size 1MiB");
-    let way = "--reuse reuse --access buffered,direct --durability none";
-    let mut child = spawn(directory.path(), format!("{write} {way}"));
+    let mut words = WRITE.replace("--size 64KiB", "--size 128MiB --only").words();
+    words.insert(5, "reuse no-sync 1MiB,reuse direct no-sync 1MiB".to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut child = spawn(directory.path(), words.as_slice());
     let mut peak_kib = 0;
     while child.try_wait().expect("a state").is_none() {
         let status =

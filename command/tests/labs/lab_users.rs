@@ -37,7 +37,7 @@ fn an_ordinary_user_gets_counters_and_is_told_what_root_would_add() {
     let is_called_killed = |line: &str| line.contains("killed lab") && line.contains(&*place);
     assert!(!out.lines().any(is_called_killed), "{out}");
     theirs.remove().expect("it lived all the time");
-    let asked = "lab write --file-systems ext4 --loops direct --image-size 336MiB --quiet";
+    let asked = "lab write --file-systems ext4 --loops direct --quiet";
     let refused = as_nobody(at, asked).expect("it ran before");
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("needs root"), "{}", said(&refused));

@@ -48,33 +48,15 @@ const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,f
 /// A call on the cell's file, with the flags that matter, and how often it was made.
 type Seen = BTreeMap<String, u64>;
 
-/// What strace saw of `lab write` with these arguments; `None` without strace, which is said once.
-fn seen_by_strace(at: &Path, traced: &str, arguments: &str) -> Option<String> {
-    let strace = format!("strace -f -y -qq -s 0 -e signal=none -e trace={traced} -o strace");
-    let mut command = behind(&strace, &[]);
-    let output = command.current_dir(at).args(arguments.words()).output();
-    if let Err(error) = output {
-        not_run(arguments, format_args!("strace: {error}"));
-        return None;
-    }
-    Some(std::fs::read_to_string(at.join("strace")).expect("what strace saw"))
-}
-
 /// Runs one cell under strace: the flags with which its file was open, and the calls; or why it was
 /// not measured.
-fn traced(at: &Path, strategy: &LabStrategy) -> Result<(String, Seen), String> {
-    let LabStrategy { preparation, reuse, access, durability, engine, .. } = strategy;
+fn traced(at: &Path, way: &str) -> Result<(String, Seen), String> {
+    let strace = format!("strace -f -y -qq -s 0 -e signal=none -e trace={TRACED} -o strace");
     let write = WRITE.replace("--size 64KiB", &format!("--size {FILE_BYTES}B"));
-    let way = format!(
-        "--preparation {} --reuse {} --access {} --durability {} --engine {}",
-        preparation.name(),
-        reuse.name(),
-        access.name(),
-        durability.name(),
-        engine.name()
-    );
-    let log = seen_by_strace(at, TRACED, &format!("{write} {way} --json cell.json"));
-    let log = log.ok_or("strace is not installed")?;
+    let mut command = behind(&strace, &[]);
+    command.current_dir(at).args(write.words()).args(["--json", "cell.json", "--only", way]);
+    command.output().map_err(|error| format!("strace: {error}"))?;
+    let log = std::fs::read_to_string(at.join("strace")).expect("what strace saw");
     // The words for a way that cannot be had here are in it too.
     let result = std::fs::read(at.join("cell.json")).expect("a result");
     let table = &crate::support::json(&result)["tables"][0];
@@ -171,9 +153,8 @@ fn every_word_of_a_way_of_writing_makes_its_calls() {
         WAYS.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
     let wrong: Vec<Vec<String>> = side_by_side(&rows, |row| {
         let [way, flags, calls] = row[..] else { panic!("{row:?}") };
-        let strategy = Writing::named(way).expect("a way").strategy;
         let place = directory();
-        match traced(place.path(), &strategy) {
+        match traced(place.path(), way) {
             Ok(seen) => {
                 judge(flags, calls, &seen).iter().map(|why| format!("{way}: {why}")).collect()
             }

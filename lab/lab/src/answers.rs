@@ -12,7 +12,7 @@
 //! run*, with the reason.
 
 use crate::bar::unknown_writes;
-use crate::experiment::statement::{Asks, Counted, Statement};
+use crate::experiment::statement::{Asks, Counted, Row, Statement};
 use crate::result::{Answer, Bill, Found, Judged, Kind, LabResult, Round, Table, Way};
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::forbidding;
@@ -26,7 +26,6 @@ fn answer(statement: &Statement, all: &[&Statement], result: &LabResult) -> Answ
     let alike = all.iter().filter(|other| other.experiment == statement.experiment);
     let questions = alike.map(|other| match &other.asks {
         Asks::Faster { slow, .. } => slow.len(),
-        Asks::JournalTime { .. } => 1,
         _ => 0,
     });
     let evidence = Evidence { result, place: statement.place, questions: questions.sum() };
@@ -61,30 +60,23 @@ type Told = (Found, Option<String>);
 impl<'a> Evidence<'a> {
     fn find(&self, asks: &Asks) -> Result<Told, String> {
         match asks {
-            Asks::Faster { table, fast, slow } => self.faster(self.table(table)?, fast, slow),
-            Asks::JournalTime { table, row } => {
-                let (with, without) = self.both(table)?;
-                let (slow, fast) = (measured(with, row)?, measured(without, row)?);
-                let of = format!("{row}, without a journal / with one");
-                let told = self.ratio(&slow.rounds, &fast.rounds, with, of)?;
-                Ok((told.0, told.1.or_else(|| self.doubt(with)).or_else(|| self.doubt(without))))
-            }
-            Asks::JournalCount { table, row, what } => {
-                let (with, without) = self.both(table)?;
-                let (with, without) = (count(with, row, *what)?, count(without, row, *what)?);
-                if without.low <= 0.0 {
-                    return Err(format!("without a journal the count is 0: `{row}`"));
+            Asks::Faster { table, fast, slow } => self.faster(table, *fast, slow),
+            Asks::Count { table, row, beside, what } => {
+                let of_row = |row: &Row| count(self.table(table, row.place)?, row.name, *what);
+                let found = of_row(row)?;
+                let Some(other) = beside else { return Ok((found, None)) };
+                let less = of_row(other)?;
+                if less.low <= 0.0 {
+                    return Err(format!("the count is 0: {}", words(*other)));
                 }
                 let said = |found: &Found| format!("{:.1} {}", found.value, found.unit);
-                let value = with.value / without.value;
-                let (low, high) = (with.low / without.high, with.high / without.low);
-                let of =
-                    format!("{row}, {} with a journal, {} without", said(&with), said(&without));
-                Ok((Found { value, low, high, unit: "times".into(), of, ..with }, None))
+                let value = found.value / less.value;
+                let (low, high) = (found.low / less.high, found.high / less.low);
+                let of = format!("{}, {}: {}", words(*row), words(*other), said(&less));
+                Ok((Found { value, low, high, unit: "times".into(), of, ..found }, None))
             }
-            Asks::Count { table, row, what } => Ok((count(self.table(table)?, row, *what)?, None)),
             Asks::Figure { table, row, figure } => {
-                let table = self.table(table)?;
+                let table = self.table(table, None)?;
                 let way = measured(table, row)?;
                 let value = way.figure(figure);
                 let value = value.ok_or_else(|| format!("`{row}` has no figure {figure}"))?;
@@ -94,44 +86,40 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The table of this name in the statement's place; without one in the directory.
-    fn table(&self, name: &str) -> Result<&'a Table, String> {
-        self.at(name, self.place)
-    }
-
-    fn at(&self, name: &str, place: Option<&str>) -> Result<&'a Table, String> {
+    /// The table of this name in this place; without one in the statement's; without that in the
+    /// directory.
+    fn table(&self, name: &str, place: Option<&str>) -> Result<&'a Table, String> {
+        let place = place.or(self.place);
         let is_there = |table: &&Table| match place {
             Some(place) => table.place.name == place,
             None => !table.place.name.contains(" loop"),
         };
         let mut named = self.result.tables.iter().filter(|table| table.name == name);
         named.find(is_there).ok_or_else(|| match place {
-            Some(place) if !self.result.preamble.machine.root => {
+            Some(place) if !self.result.machine.root => {
                 format!("needs root: it makes a file system ({place})")
             }
             _ => format!("its table ({name}) was not measured"),
         })
     }
 
-    /// The same table with a journal and without one.
-    fn both(&self, name: &str) -> Result<(&'a Table, &'a Table), String> {
-        let without = self.place.map(|place| place.replacen("ext4,", "ext4-nojournal,", 1));
-        Ok((self.at(name, self.place)?, self.at(name, without.as_deref())?))
-    }
-
     /// Against the nearest of several slow ways: if the fast way beats that one, it beats all.
-    fn faster(&self, table: &Table, fast: &str, slow: &[&str]) -> Result<Told, String> {
-        let judged = measured(table, fast)?;
+    fn faster(&self, name: &str, fast: Row, slow: &[Row]) -> Result<Told, String> {
+        let table = self.table(name, fast.place)?;
+        let judged = measured(table, fast.name)?;
         let mut nearest: Option<Told> = None;
         let mut why = String::new();
-        for name in slow {
-            let of = match slow.len() {
-                1 => format!("{fast} / {name}"),
-                _ => format!("{fast} / {name}, the nearest of {}", slow.len()),
-            };
+        for &row in slow {
+            let mut of = format!("{} / {}", words(fast), words(row));
+            if slow.len() > 1 {
+                of.push_str(&format!(", the nearest of {}", slow.len()));
+            }
+            let told = self.table(name, row.place).and_then(|beside| {
+                let base = measured(beside, row.name)?;
+                let (found, few) = self.ratio(&base.rounds, &judged.rounds, beside, of)?;
+                Ok((found, few.or_else(|| self.doubt(beside))))
+            });
             // A way that the file system does not support is left out, as long as another remains.
-            let told = measured(table, name)
-                .and_then(|base| self.ratio(&base.rounds, &judged.rounds, table, of));
             match told {
                 Ok(told) if nearest.as_ref().is_none_or(|known| told.0.low < known.0.low) => {
                     nearest = Some(told);
@@ -151,7 +139,7 @@ impl<'a> Evidence<'a> {
         table: &Table,
         of: String,
     ) -> Result<Told, String> {
-        let found = relative_of_several(slow, fast, table.seed, self.questions);
+        let found = relative_of_several(slow, fast, self.questions);
         let found = found.ok_or("no rounds of the two can be paired")?;
         let rounds = slow.len().min(fast.len());
         let few = (rounds < ROUNDS_TO_JUDGE).then(|| {
@@ -181,6 +169,11 @@ fn exactly(value: f64, unit: &str, of: String, table: &Table) -> Found {
         name => format!("{} ({name})", table.place.file_system),
     };
     Found { value, low: value, high: value, unit: unit.into(), of, place }
+}
+
+/// Its name, with its place if that is not the statement's.
+fn words(row: Row) -> String {
+    row.place.map_or_else(|| row.name.into(), |place| format!("{} ({place})", row.name))
 }
 
 /// A measured way of this name, or why there is none.
@@ -282,7 +275,7 @@ mod tests {
 
     fn told(id: &str, tables: Vec<Table>) -> Answer {
         let mut result = LabResult { tables, ..LabResult::default() };
-        result.preamble.machine.root = true;
+        result.machine.root = true;
         answer(of(id), &[of(id)], &result)
     }
 

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use inkstone_io::{Access, Durability};
 
-use crate::result::{DurableFinding, LabResult, Table, Warning, Way};
+use crate::result::{DurableFinding, LabResult, Relative, Table, Verdict, Warning, Way};
 use crate::rounds::ROUNDS_MIN;
 use crate::stats::{SAME_WITHIN, hodges_lehmann_of, median, t_above, t_of_tail};
 use crate::warnings::is_doubt;
@@ -61,42 +61,30 @@ pub struct Line {
     pub group: String,
     /// The way's name.
     pub name: String,
-    /// Its time in the second result divided by that in the first, each by its own yardstick: above
-    /// 1 is slower.
-    pub ratio: Option<f64>,
-    /// 95% interval of that, for this line alone.
-    pub low: Option<f64>,
-    /// Its upper end.
-    pub high: Option<f64>,
-    /// The verdict, corrected for all lines together.
-    pub change: Change,
+    /// How many times as fast it is in the second result, each by its own yardstick. The interval is
+    /// of this line alone; the verdict is corrected for all lines together.
+    pub relative: Option<Relative>,
     /// Why there is no verdict, if there is a special reason.
     pub why: Option<String>,
 }
 
-/// The verdict on a way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Change {
-    /// Its interval lies inside the margin.
-    Same,
-    /// It takes less time, beyond noise.
-    Faster,
-    /// It takes more time, beyond noise.
-    Slower,
-    /// The figures allow none of the three.
-    #[default]
-    CannotTell,
+impl Line {
+    /// The verdict: a tie is the same, whatever is not told cannot be told.
+    pub fn verdict(&self) -> Verdict {
+        self.relative.map_or(Verdict::CannotTell, |found| found.verdict)
+    }
 }
 
 impl Comparison {
-    /// Lines of this kind.
-    pub fn count(&self, change: Change) -> usize {
-        self.lines.iter().filter(|line| line.change == change).count()
+    /// Lines with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.lines.iter().filter(|line| line.verdict() == verdict).count()
     }
 
     /// 0: no way is shown to be slower; 3: one is; 4: there is no verdict on anything.
     pub fn exit_code(&self) -> u8 {
-        match (self.count(Change::Slower), self.count(Change::Same) + self.count(Change::Faster)) {
+        match (self.count(Verdict::Slower), self.count(Verdict::Tie) + self.count(Verdict::Faster))
+        {
             (0, 0) => 4,
             (0, _) => 0,
             _ => 3,
@@ -274,7 +262,7 @@ fn by_yardstick(ways: &[Logs]) -> Option<Vec<Vec<f64>>> {
     (yard.len() >= ROUNDS_MIN as usize).then(|| ways.iter().map(against).collect())
 }
 
-/// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise
+/// Compares every line that has a shift. Each group has its own noise
 /// between runs; Holm's procedure covers all groups together.
 fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     let mut tests = Vec::new();
@@ -287,9 +275,10 @@ fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
         for &(index, shift) in group {
             // A way whose few rounds happen to agree is not more certain than the others.
             let error = shift.error.max(within).hypot(between.max(shift.between_min));
-            let end = |by: f64| Some((shift.log + by * reach * error).exp());
-            let line = &mut lines[index];
-            (line.ratio, line.low, line.high) = (end(0.0), end(-1.0), end(1.0));
+            let end = |by: f64| (-shift.log + by * reach * error).exp();
+            let interval = (end(-1.0), end(1.0));
+            let found = Relative::with_interval(end(0.0), interval, Verdict::CannotTell);
+            lines[index].relative = Some(found);
             tests.push((2.0 * t_above((shift.log / error).abs(), degrees), index));
         }
     }
@@ -299,14 +288,12 @@ fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     for (place, (p, index)) in tests.into_iter().enumerate() {
         // Step down: the first hypothesis that is not rejected ends it.
         rejected = rejected && p <= ALPHA / (count - place) as f64;
-        let line = &mut lines[index];
-        line.change = match (line.ratio, line.low, line.high) {
-            (Some(ratio), ..) if rejected && ratio >= CHANGE_MIN => Change::Slower,
-            (Some(ratio), ..) if rejected && ratio <= 1.0 / CHANGE_MIN => Change::Faster,
-            (_, Some(low), Some(high)) if low >= 1.0 / SAME_WITHIN && high <= SAME_WITHIN => {
-                Change::Same
-            }
-            _ => Change::CannotTell,
+        let Some(found) = &mut lines[index].relative else { continue };
+        found.verdict = match found.interval() {
+            _ if rejected && found.speedup <= 1.0 / CHANGE_MIN => Verdict::Slower,
+            _ if rejected && found.speedup >= CHANGE_MIN => Verdict::Faster,
+            Some((low, high)) if low >= 1.0 / SAME_WITHIN && high <= SAME_WITHIN => Verdict::Tie,
+            _ => Verdict::CannotTell,
         };
     }
 }
@@ -325,21 +312,21 @@ fn noise(shifts: &[Shift]) -> (f64, f64) {
 
 /// The answer.
 fn sentence(found: &Comparison) -> String {
-    let named = |change: Change, word: &str| {
-        let of_it = found.lines.iter().filter(|line| line.change == change);
+    let named = |verdict: Verdict, word: &str| {
+        let of_it = found.lines.iter().filter(|line| line.verdict() == verdict);
         let name = |line: &Line| {
-            format!("`{}` ({:.2} times the time)", line.name, line.ratio.unwrap_or(f64::NAN))
+            Some(format!("`{}` ({:.2} times as fast)", line.name, line.relative?.speedup))
         };
-        let names: Vec<String> = of_it.map(name).collect();
+        let names: Vec<String> = of_it.filter_map(name).collect();
         (!names.is_empty()).then(|| format!("{word}: {}. ", names.join(", ")))
     };
-    let (same, unknown) = (found.count(Change::Same), found.count(Change::CannotTell));
+    let (same, unknown) = (found.count(Verdict::Tie), found.count(Verdict::CannotTell));
     if found.lines.len() == unknown {
         return format!("No answer: none of {unknown} is within the margin or beyond the noise.");
     }
-    let slower = named(Change::Slower, "Slower");
+    let slower = named(Verdict::Slower, "Slower");
     let slower = slower.unwrap_or_else(|| "No way is shown to be slower. ".into());
-    let faster = named(Change::Faster, "Faster").unwrap_or_default();
+    let faster = named(Verdict::Faster, "Faster").unwrap_or_default();
     let margin = (SAME_WITHIN - 1.0) * 100.0;
     format!("{slower}{faster}The same (within {margin:.0}%): {same}. No answer: {unknown}.")
 }

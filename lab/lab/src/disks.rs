@@ -3,8 +3,11 @@
 //! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the
 //! answer as text. *May not touch*: measuring (`command::disks` does, interleaved over all places).
 
+use inkstone_io::Barriers;
+
 use crate::finding::fastest_durable;
 use crate::result::{Disk, Table, Verdict, Way};
+use crate::site::Site;
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::too_fast;
 
@@ -17,23 +20,30 @@ pub(crate) struct Known {
     pub(crate) no_barriers: bool,
 }
 
+impl Known {
+    /// Of this place.
+    pub(crate) fn of(site: &Site) -> Self {
+        let no_barriers = site.capabilities.mount.barriers == Barriers::Off;
+        Self { memory: site.memory.clone(), no_barriers }
+    }
+}
+
 /// Judges the runs, one per place, with what was known of each.
 pub(crate) fn judge(runs: &[Table], known: &[Known]) -> (String, Vec<Disk>) {
-    let mut judged: Vec<(Disk, Option<&Way>, u64)> =
+    let mut judged: Vec<(Disk, Option<&Way>)> =
         runs.iter().zip(known).map(|(run, known)| one(run, known)).collect();
-    let time = |(disk, ..): &(Disk, Option<&Way>, u64)| match disk.refused {
+    let time = |(disk, _): &(Disk, Option<&Way>)| match disk.refused {
         None => disk.per_commit_ns.unwrap_or(f64::INFINITY),
         Some(_) => f64::INFINITY,
     };
     judged.sort_by(|a, b| time(a).total_cmp(&time(b)));
-    if let Some(((first, best, _), rest)) = judged.split_first_mut()
+    if let Some(((first, best), rest)) = judged.split_first_mut()
         && let (None, Some(best)) = (&first.refused, best)
     {
         let questions = rest.len();
-        for (disk, other, seed) in rest.iter_mut().filter(|(disk, ..)| disk.refused.is_none()) {
-            disk.relative = other.and_then(|other| {
-                relative_of_several(&best.rounds, &other.rounds, *seed, questions)
-            });
+        for (disk, other) in rest.iter_mut().filter(|(disk, _)| disk.refused.is_none()) {
+            disk.relative =
+                other.and_then(|other| relative_of_several(&best.rounds, &other.rounds, questions));
             // Fewer rounds have figures and no verdict.
             if let Some(found) = &mut disk.relative
                 && best.rounds.len() < ROUNDS_TO_JUDGE
@@ -42,11 +52,11 @@ pub(crate) fn judge(runs: &[Table], known: &[Known]) -> (String, Vec<Disk>) {
             }
         }
     }
-    let disks: Vec<Disk> = judged.into_iter().map(|(disk, ..)| disk).collect();
+    let disks: Vec<Disk> = judged.into_iter().map(|(disk, _)| disk).collect();
     (sentence(&disks), disks)
 }
 
-fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>, u64) {
+fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>) {
     let best = fastest_durable(run);
     let device = run.place.device.as_deref().unwrap_or("its device");
     let refused = if let Some(memory) = &known.memory {
@@ -77,7 +87,7 @@ fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>, u64) {
         per_commit_ns: best.and_then(Way::per_operation_ns),
         relative: None,
     };
-    (disk, best, run.seed)
+    (disk, best)
 }
 
 fn sentence(disks: &[Disk]) -> String {

@@ -55,7 +55,7 @@ fn names(ways: &[&Way]) -> String {
 pub(crate) fn not_behind<'a>(table: &'a Table, best: &Way) -> Vec<&'a Way> {
     let questions = table.ways.iter().filter(|way| way.is_measured()).count().saturating_sub(1);
     let is_behind = |way: &Way| {
-        let compared = relative_of_several(&way.rounds, &best.rounds, table.seed, questions);
+        let compared = relative_of_several(&way.rounds, &best.rounds, questions);
         compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
     };
     let others = table.ways.iter().filter(|way| way.name != best.name && way.is_measured());
@@ -107,10 +107,10 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
             "On {place} nothing is compared: the baseline is not durable or was not measured."
         ));
     };
-    let steps = climb(table, &rows, base, questions);
+    let steps = climb(&rows, base, questions);
     Finding {
         sentence: match steps.is_empty() {
-            true => none_faster(table, &rows, base, questions, &place),
+            true => none_faster(&rows, base, questions, &place),
             false => sentence(table, &rows, &steps, &place),
         },
         why: steps.first().and_then(|step| why(step.to.way, step.from.way)),
@@ -119,9 +119,9 @@ fn of_commits(table: &Table, fewest: usize) -> Finding {
 }
 
 /// From the baseline to the plainest way that nothing which differs in one thing is shown to beat.
-fn climb<'a>(table: &Table, rows: &[Row<'a>], base: Row<'a>, questions: usize) -> Vec<Step<'a>> {
+fn climb<'a>(rows: &[Row<'a>], base: Row<'a>, questions: usize) -> Vec<Step<'a>> {
     let against = |from: &Way, to: &Way| {
-        let found = relative_of_several(&from.rounds, &to.rounds, table.seed, questions)?;
+        let found = relative_of_several(&from.rounds, &to.rounds, questions)?;
         (found.verdict == Verdict::Faster).then_some(found)
     };
     let mut steps: Vec<Step<'a>> = Vec::new();
@@ -200,17 +200,11 @@ fn advice(thing: Thing, to: Writing) -> String {
 }
 
 /// No way is faster, or the lab cannot tell: these are two answers.
-fn none_faster(
-    table: &Table,
-    rows: &[Row<'_>],
-    base: Row<'_>,
-    questions: usize,
-    place: &str,
-) -> String {
+fn none_faster(rows: &[Row<'_>], base: Row<'_>, questions: usize, place: &str) -> String {
     let name = &base.way.name;
     let near = rows.iter().filter(|row| base.writing.differences(&row.writing).len() == 1);
     let told = near.map(|row| {
-        let found = relative_of_several(&base.way.rounds, &row.way.rounds, table.seed, questions);
+        let found = relative_of_several(&base.way.rounds, &row.way.rounds, questions);
         matches!(found.map(|found| found.verdict), Some(Verdict::Tie | Verdict::Slower))
     });
     let told: Vec<bool> = told.collect();
@@ -345,12 +339,12 @@ pub(crate) mod tests {
         let base = ways.first().map(|way| way.rounds.clone()).unwrap_or_default();
         let questions = ways.len().saturating_sub(1);
         for way in ways.iter_mut().skip(1) {
-            way.relative = relative_of_several(&base, &way.rounds, 1, questions);
+            way.relative = relative_of_several(&base, &way.rounds, questions);
         }
         let place =
             Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
         let unit = Unit::NsPerCommit;
-        Table { ways, baseline, place, seed: 1, unit, random_order: true, ..Table::default() }
+        Table { ways, baseline, place, unit, random_order: true, ..Table::default() }
     }
 
     fn of(run: &Table) -> Finding {

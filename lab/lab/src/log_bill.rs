@@ -7,49 +7,17 @@
 //! The writer commits, for itself. The log's thread for files (`inkstone-files`) never commits: its
 //! writes and syncs are preparation, and so are the journal's writes for it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use inkstone::Log;
 use inkstone_host::monotonic_ns;
 use inkstone_io::{Directory, File, OpenFile};
 
-use crate::bill::{Evidence, Layer, bill_of};
+use crate::bill::{Billed, Evidence, Layer, bill_of};
 use crate::billing::Devices;
 use crate::pass::CommitSpan;
-use crate::result::{CrossCheck, Kind, Tally};
 use crate::site::Site;
 use crate::stage::WayError;
-
-/// The requests of a log to its device.
-#[derive(Debug, Clone, Default)]
-pub struct LogBill {
-    /// Commits that it covers.
-    pub commits: u64,
-    /// Segment changes among them.
-    pub changes: u64,
-    /// Requests by the threads that commit (groups; at each segment change a header and a seal),
-    /// and journal writes that a commit waited for.
-    own: BTreeMap<Kind, Tally>,
-    /// Requests that no commit made or waited for: they prepare segments.
-    apart: BTreeMap<Kind, Tally>,
-    /// The trace against the device's own counters.
-    pub cross_check: Option<CrossCheck>,
-    /// Trace events that the kernel dropped: if any, the counts are too low.
-    pub lost_events: u64,
-}
-
-impl LogBill {
-    /// How many requests of this kind commits made or waited for.
-    pub fn own(&self, kind: Kind) -> u64 {
-        self.own.get(&kind).map_or(0, |tally| tally.requests)
-    }
-
-    /// How many requests of this kind prepared segments.
-    pub fn apart(&self, kind: Kind) -> u64 {
-        self.apart.get(&kind).map_or(0, |tally| tally.requests)
-    }
-}
 
 /// Appends the record so often under trace, each time waiting until it is durable, and makes the
 /// bill.
@@ -61,11 +29,10 @@ pub fn by_trace(
     (log, path): (&Log, &Path),
     record: &[u8],
     commits: u64,
-) -> Result<LogBill, WayError> {
+) -> Result<Billed, WayError> {
     let Some(devices) = Devices::of(site) else {
         return Err(WayError::Invalid("there is no block device to watch".into()));
     };
-    let changes_before = log.stats().segments;
     let append = |_| {
         let start_ns = monotonic_ns();
         let refused = |error: inkstone::Error| WayError::Invalid(error.to_string());
@@ -76,7 +43,7 @@ pub fn by_trace(
         |layer| add_files(layer, path),
         || (0..commits).map(append).collect::<Result<Vec<CommitSpan>, WayError>>(),
     )?;
-    let billed = bill_of(&Evidence {
+    Ok(bill_of(&Evidence {
         trace: &traced.trace,
         layer: &traced.layer,
         commits: &traced.done,
@@ -86,15 +53,7 @@ pub fn by_trace(
         overwrites: true,
         several: false,
         counted: traced.counted,
-    });
-    Ok(LogBill {
-        commits,
-        changes: log.stats().segments - changes_before,
-        cross_check: billed.bill.layer.cross_check,
-        lost_events: billed.bill.lost_events,
-        own: billed.own,
-        apart: billed.apart,
-    })
+    }))
 }
 
 /// The id of the calling thread, if /proc shows it.

@@ -12,14 +12,25 @@ use serde::{Deserialize, Serialize};
 pub use bill::*;
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 6;
+pub const SCHEMA_VERSION: u32 = 7;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LabResult {
-    /// What it begins with; in the JSON its fields are those of the result.
-    #[serde(flatten)]
-    pub preamble: Preamble,
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Version of Inkstone.
+    pub inkstone_version: String,
+    /// The command line, to repeat it.
+    pub command: String,
+    /// When it began, in seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
+    pub interrupted: bool,
+    /// The machine.
+    pub machine: Machine,
     /// Which of several directories should carry a log, in words.
     pub sentence: Option<String>,
     /// These directories, best first; those where nothing is durable last.
@@ -67,25 +78,6 @@ impl LabResult {
         serde_json::from_str(json)
             .map_err(|error| format!("it is not a result of the lab: {error}"))
     }
-}
-
-/// What every result begins with.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Preamble {
-    /// [`SCHEMA_VERSION`] of the writer.
-    pub schema_version: u32,
-    /// Version of Inkstone.
-    pub inkstone_version: String,
-    /// The command line, to repeat it.
-    pub command: String,
-    /// When it began, in seconds since 1970 (UTC).
-    pub started_unix_s: u64,
-    /// How long it took, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
-    pub interrupted: bool,
-    /// The machine.
-    pub machine: Machine,
 }
 
 /// The machine that the lab ran on.
@@ -155,8 +147,6 @@ pub struct Table {
     pub rounds: u32,
     /// Whether the order of ways was random in each round.
     pub random_order: bool,
-    /// Seed of that order and of the bytes.
-    pub seed: u64,
     /// The ways, in the planned order.
     pub ways: Vec<Way>,
     /// What it means, in words.
@@ -516,9 +506,7 @@ units! {
     TailNs = "ns, p99.9 of a write";
     Ns = "ns";
     NsPerOp = "ns per operation";
-    NsPerMib = "ns per MiB";
     PerOp = "per operation";
-    PerMib = "per MiB";
     PerSecond = "per second";
     PerFlush = "per flush";
     Bytes = "bytes";
@@ -530,7 +518,7 @@ units! {
 impl Unit {
     /// Whether it is a time in nanoseconds: less is better.
     pub fn is_time(self) -> bool {
-        matches!(self, Self::TailNs | Self::Ns | Self::NsPerCommit | Self::NsPerOp | Self::NsPerMib)
+        matches!(self, Self::TailNs | Self::Ns | Self::NsPerCommit | Self::NsPerOp)
     }
 
     /// Whether it counts bytes.
@@ -540,6 +528,6 @@ impl Unit {
 
     /// Whether it is a count for each of something.
     pub fn is_per(self) -> bool {
-        matches!(self, Self::PerOp | Self::PerMib | Self::PerSecond | Self::PerFlush)
+        matches!(self, Self::PerOp | Self::PerSecond | Self::PerFlush)
     }
 }

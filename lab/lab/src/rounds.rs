@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use inkstone_host::Usage;
+use inkstone_host::{Usage, monotonic_ns};
 
 use crate::finding::finding;
 use crate::histogram::Recorder;
@@ -27,8 +27,6 @@ pub struct Pace {
     pub rounds: u32,
     /// The time for all turns together, including their preparation; `None`: as long as it takes.
     pub budget: Option<Duration>,
-    /// Seed of the orders and of the bytes.
-    pub seed: u64,
 }
 
 /// The share of a way's budget that is measured; the rest brings the file into its state.
@@ -58,8 +56,6 @@ impl Pace {
 pub struct Turns {
     /// Rounds; every way has a turn in each.
     pub rounds: u32,
-    /// Seed of the orders.
-    pub seed: u64,
     /// Whether each round has another random order, so that no way always runs after the same one.
     pub is_random: bool,
     /// How long a turn may be measured.
@@ -77,14 +73,32 @@ pub struct Turn<'a> {
     pub session: &'a Session<'a>,
     /// How long it may be measured.
     pub time: Duration,
-    /// A different number for each turn.
-    pub seed: u64,
 }
 
 impl Turn<'_> {
     /// When a turn that begins at `begin_ns` ends.
     pub(crate) fn end_ns(&self, begin_ns: u64) -> u64 {
         begin_ns.saturating_add(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Carries out one operation after the other until the turn's time is over, at least one and at
+    /// most so many, each with its number; returns how many there were, and when the last had ended.
+    pub(crate) fn repeat(
+        &self,
+        most: u64,
+        latency: &mut Recorder,
+        mut operation: impl FnMut(u64) -> Result<(), WayError>,
+    ) -> Result<(u64, u64), WayError> {
+        let (mut done, mut start_ns) = (0, monotonic_ns());
+        let end_ns = self.end_ns(start_ns);
+        while done < most && (done == 0 || start_ns < end_ns) {
+            self.session.check()?;
+            operation(done)?;
+            let now_ns = monotonic_ns();
+            latency.record(now_ns - start_ns);
+            (done, start_ns) = (done + 1, now_ns);
+        }
+        Ok((done, start_ns))
     }
 }
 
@@ -215,7 +229,7 @@ impl<'a> Running<'a> {
             let values: Vec<f64> = of_it.map(|figure| figure.value).collect();
             // The clock of CPU time ticks slowly: in a short turn it may not have moved, but over
             // all turns it has.
-            let is_cpu = matches!(unit, Unit::NsPerOp | Unit::NsPerMib);
+            let is_cpu = *unit == Unit::NsPerOp;
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let value = if is_cpu { mean } else { median(&values).unwrap_or(mean) };
             if !(is_cpu && value == 0.0) {
@@ -237,7 +251,7 @@ pub struct SideBySide<'a> {
 /// Runs the rounds: each in all places, one after the other. What was measured before an error or
 /// Ctrl-C is kept; returns whether the rounds came to their end.
 pub fn take_turns(turns: &Turns, places: &mut [SideBySide<'_>], progress: &mut Progress) -> bool {
-    let mut random = fastrand::Rng::with_seed(turns.seed);
+    let mut random = fastrand::Rng::new();
     let begin = Instant::now();
     let mut whither: Vec<usize> = (0..places.len()).collect();
     let mut order: Vec<usize> = (0..places.first().map_or(0, |one| one.ways.len())).collect();
@@ -259,10 +273,15 @@ pub fn take_turns(turns: &Turns, places: &mut [SideBySide<'_>], progress: &mut P
                     return false;
                 }
                 let one = &mut ways[index];
-                progress.step(&one.way.name);
-                let (seed, time) = (random.u64(..), turns.time);
+                progress.step(&format!(
+                    "round {} of {}: {}",
+                    number + 1,
+                    turns.rounds,
+                    one.way.name
+                ));
+                let time = turns.time;
                 let Some(work) = &mut one.work else { continue };
-                match work.turn(&Turn { session, time, seed }) {
+                match work.turn(&Turn { session, time }) {
                     Ok(sample) => one.take(number, turn as u32, sample),
                     Err(WayError::Interrupted) => return false,
                     Err(error) => one.fail(&error),
@@ -301,7 +320,6 @@ impl SideBySide<'_> {
             unit: frame.unit,
             rounds: turns.rounds,
             random_order: turns.is_random,
-            seed: turns.seed,
             ..Table::default()
         };
         for mut one in self.ways {
@@ -311,7 +329,7 @@ impl SideBySide<'_> {
             }
             let rounds = &one.way.rounds;
             if let Some((_, base)) = base.as_ref().filter(|_| is_asked(&one.way)) {
-                one.way.relative = relative_of_several(base, rounds, turns.seed, questions);
+                one.way.relative = relative_of_several(base, rounds, questions);
             }
             if rounds.is_empty() && one.way.missing.is_none() {
                 one.way.missing = Some(NOT_RUN.into());
@@ -417,7 +435,6 @@ impl Scene<'_> {
     ) -> Table {
         let turns = Turns {
             rounds: pace.rounds,
-            seed: pace.seed,
             is_random: true,
             time: pace.turn(ways.len()),
             until: pace.budget.map(|budget| (budget, 0)),
@@ -446,8 +463,6 @@ pub struct Trial {
     pub name: &'static str,
     /// Bytes of disk that it needs at the same time.
     pub room_bytes: u64,
-    /// How many ways have a turn in each round.
-    pub count: usize,
     /// Seconds that it takes unless another time is given.
     pub seconds: f64,
     run: Box<Measure>,
@@ -457,15 +472,10 @@ impl Trial {
     /// Ways that need this much room.
     pub(crate) fn new(
         name: &'static str,
-        (count, room_bytes, seconds): (usize, u64, f64),
+        (room_bytes, seconds): (u64, f64),
         run: impl Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError> + 'static,
     ) -> Self {
-        Self { name, room_bytes, count, seconds, run: Box::new(run) }
-    }
-
-    /// The steps that they report to their progress.
-    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
-        u64::from(pace.rounds) * self.count as u64
+        Self { name, room_bytes, seconds, run: Box::new(run) }
     }
 
     /// Runs them, and removes their files.
@@ -491,13 +501,13 @@ impl std::fmt::Debug for Trial {
     }
 }
 
-/// What the process used for each of so many operations or MiB.
-pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) -> Vec<Figure> {
-    let per = |value: u64| value as f64 / amount.max(1) as f64;
+/// What the process used for each of so many operations.
+pub(crate) fn usage_figures(usage: &Usage, operations: u64) -> Vec<Figure> {
+    let per = |value: u64| value as f64 / operations.max(1) as f64;
     vec![
-        figure("context switches", each, per(usage.switches)),
-        figure("system time", ns, per(usage.system_ns)),
-        figure("user time", ns, per(usage.user_ns)),
+        figure("context switches", Unit::PerOp, per(usage.switches)),
+        figure("system time", Unit::NsPerOp, per(usage.system_ns)),
+        figure("user time", Unit::NsPerOp, per(usage.user_ns)),
     ]
 }
 
@@ -519,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_a_part_of_the_budget() {
-        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };
+        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)) };
         assert_eq!(pace.turn(6), Duration::from_millis(200));
         assert_eq!(pace.turn(10_000), TURN_MIN);
         assert_eq!(Pace { budget: None, ..pace }.turn(6), Duration::MAX);

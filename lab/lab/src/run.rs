@@ -51,8 +51,6 @@ pub struct Plan {
     pub recounts: u32,
     /// No commit of a bill begins after this much time.
     pub bill_time: Duration,
-    /// Seed of the orders and of the bytes written.
-    pub seed: u64,
 }
 
 impl Plan {
@@ -71,15 +69,7 @@ impl Plan {
             bill_commits: 0,
             recounts: 0,
             bill_time: Duration::MAX,
-            seed: fastrand::u64(..),
         }
-    }
-
-    /// The steps that it reports to its progress: rounds, and bills if they are possible.
-    pub fn steps(&self, site: &Site) -> u64 {
-        let has_bills =
-            self.bill_commits > 0 && site.trace.is_ok() && site.capabilities.device.is_some();
-        self.ways.len() as u64 * (u64::from(self.rounds) + u64::from(has_bills))
     }
 
     /// Bytes of disk that it needs at the same time.
@@ -263,27 +253,21 @@ impl TakesTurns for Commits<'_> {
     }
 }
 
-/// Runs the plan. There is always a result: for an interrupted run, what was measured before.
-pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Table {
-    run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
-}
-
 /// Runs the plan in several places at once: each round in all of them, one after the other, in
-/// another random order.
+/// another random order. There is always a result: for an interrupted run, what was measured before.
 pub fn run_side_by_side(
     sites: &[&Site],
     plan: &Plan,
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Vec<Table> {
-    let payload = incompressible(PAYLOAD_BYTES, plan.seed);
+    let payload = incompressible(PAYLOAD_BYTES);
     let has_bills = |site: &Site| plan.bill_commits > 0 && site.trace.is_ok();
     let devices = sites.iter().map(|site| has_bills(site).then(|| Devices::of(site)).flatten());
     let devices: Vec<Option<Devices>> = devices.collect();
     let sessions: Vec<Session<'_>> = sites.iter().map(|site| site.session(stop)).collect();
     let turns = Turns {
         rounds: plan.rounds,
-        seed: plan.seed,
         is_random: plan.random_order,
         time: plan.limits.time,
         until: plan.deadline.map(|deadline| (deadline, ROUNDS_MIN)),

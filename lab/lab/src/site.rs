@@ -27,9 +27,52 @@ pub struct Site {
     pub trace: Result<(), String>,
     /// Whether only this process uses the file system.
     pub private: bool,
+    workdir: WorkDir,
+    /// What a killed earlier lab had left, and what was done about it.
+    pub swept: Vec<String>,
 }
 
 impl Site {
+    /// Creates a working directory in `parent`, after cleaning up what a killed lab left there.
+    ///
+    /// # Errors
+    /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything
+    /// was written.
+    pub fn open(parent: &Path, name: &str, needed_bytes: u64) -> Result<Self, SiteError> {
+        let capabilities = Capabilities::of(parent)?;
+        if capabilities.mount.read_only {
+            return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
+        }
+        let mut swept = sweep(parent)?;
+        // Experiment 4 also works in memory (tmpfs), which a killed run leaves allocated: the
+        // next run frees it. Another user's stays, and does not prevent measuring.
+        let memory = Path::new(MEMORY);
+        if memory.is_dir() && memory != parent {
+            swept.extend(sweep(memory).unwrap_or_default());
+        }
+        swept.extend(sweep_trace_instances());
+        check_room(parent, needed_bytes)?;
+        let workdir = WorkDir::create(parent)?;
+        Ok(Self {
+            directory: LabDirectory::at(workdir.path())?,
+            place: place_of(&capabilities, name),
+            memory: capabilities.memory_below(),
+            capabilities,
+            trace: can_trace(),
+            private: false,
+            workdir,
+            swept,
+        })
+    }
+
+    /// Removes the working directory.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close(self) -> Result<(), SiteError> {
+        Ok(self.workdir.remove()?)
+    }
+
     /// Refuses a way that would not be what its name says here.
     pub(crate) fn can(&self, writing: &Writing) -> Result<(), String> {
         if writing.strategy.access != Access::Direct {
@@ -94,60 +137,9 @@ pub(crate) const MEMORY: &str = "/dev/shm";
 /// Kept free besides what a run needs: for metadata and other programs.
 const MARGIN_BYTES: u64 = 16 << 20;
 
-/// A [`Site`] with its working directory; both end together.
-#[derive(Debug)]
-pub struct OpenSite {
-    /// The site.
-    pub site: Site,
-    workdir: Option<WorkDir>,
-    /// What a killed earlier lab had left, and what was done about it.
-    pub swept: Vec<String>,
-}
-
-impl OpenSite {
-    /// Creates a working directory in `parent`, after cleaning up what a killed lab left there.
-    ///
-    /// # Errors
-    /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything
-    /// was written.
-    pub fn open(parent: &Path, name: &str, needed_bytes: u64) -> Result<Self, SiteError> {
-        let capabilities = Capabilities::of(parent)?;
-        if capabilities.mount.read_only {
-            return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
-        }
-        let mut swept = sweep(parent)?;
-        // Experiment 4 also works in memory (tmpfs), which a killed run leaves allocated: the
-        // next run frees it. Another user's stays, and does not prevent measuring.
-        let memory = Path::new(MEMORY);
-        if memory.is_dir() && memory != parent {
-            swept.extend(sweep(memory).unwrap_or_default());
-        }
-        swept.extend(sweep_trace_instances());
-        check_room(parent, needed_bytes)?;
-        let workdir = WorkDir::create(parent)?;
-        let directory = LabDirectory::at(workdir.path())?;
-        let place = place_of(&capabilities, name);
-        let memory = capabilities.memory_below();
-        let site =
-            Site { directory, capabilities, place, memory, trace: can_trace(), private: false };
-        Ok(Self { site, workdir: Some(workdir), swept })
-    }
-
-    /// Removes the working directory.
-    ///
-    /// # Errors
-    /// What could not be removed.
-    pub fn close(mut self) -> Result<(), SiteError> {
-        if let Some(workdir) = self.workdir.take() {
-            workdir.remove()?;
-        }
-        Ok(())
-    }
-}
-
 /// # Errors
 /// [`SiteError::NoRoom`], or an error of `statvfs`.
-pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> {
+fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> {
     let free_bytes = inkstone_io::free_bytes(directory)?;
     let needed_bytes = needed_bytes.saturating_add(MARGIN_BYTES);
     if free_bytes < needed_bytes {
@@ -161,7 +153,7 @@ pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> 
 }
 
 /// The description of a place for the result; for a loop device with its host.
-pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
+fn place_of(capabilities: &Capabilities, name: &str) -> Place {
     let device = capabilities.device.as_ref();
     let host =
         capabilities.host_directory().and_then(|directory| Capabilities::of(&directory).ok());

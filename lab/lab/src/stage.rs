@@ -29,18 +29,10 @@ pub enum WayError {
     Interrupted,
 }
 
-/// The beginning of the reason if the disk was full.
-pub(crate) const DISK_FULL: &str = "the disk is full: ";
-
 impl WayError {
     /// The reason, for a way.
     pub(crate) fn reason(&self) -> String {
-        match self {
-            Self::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-                format!("{DISK_FULL}{error}")
-            }
-            other => without_number(other.to_string()),
-        }
+        without_number(self.to_string())
     }
 }
 
@@ -291,10 +283,10 @@ fn claim_of(writing: &Writing) -> Claim {
     }
 }
 
-/// Bytes that no device can compress or deduplicate, the same for the same seed.
-pub fn incompressible(len_bytes: usize, seed: u64) -> AlignedBuf {
+/// Bytes that no device can compress or deduplicate.
+pub fn incompressible(len_bytes: usize) -> AlignedBuf {
     let mut buffer = AlignedBuf::zeroed(len_bytes);
-    fastrand::Rng::with_seed(seed).fill(&mut buffer);
+    fastrand::fill(&mut buffer);
     buffer
 }
 

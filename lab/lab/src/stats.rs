@@ -1,8 +1,8 @@
 //! The statistics of the lab: quantiles, and whether two ways measured side by side differ.
 //!
 //! *Owns*: the speedup of a way over its baseline, its interval, and the rule that turns both into
-//! a verdict. *May not touch*: clocks, files, printing. Everything is a pure function; random
-//! numbers come from a seed.
+//! a verdict. *May not touch*: clocks, files, printing. Everything is a pure function: the
+//! bootstrap draws the same numbers each time.
 //!
 //! **The comparison.** Ways are interleaved, so a round of the baseline and the same round of an
 //! way have the same drift. Each pair gives `d = ln(baseline / way)`; the speedup is `exp` of a
@@ -35,6 +35,8 @@ use crate::result::{Relative, Round, Table, Verdict, Way};
 
 /// Bootstrap resamples of one comparison.
 pub const RESAMPLES: usize = 2_000;
+/// Of the numbers that it draws.
+const SEED: u64 = 1;
 /// With fewer paired rounds than this there is no verdict.
 pub const PAIRS_MIN: usize = 5;
 /// With fewer rounds than this a sentence gives figures and no verdict: the interval of a table is
@@ -83,19 +85,16 @@ impl Way {
 
 /// Compares `way` with `baseline`, as one of several comparisons that are read together: pairs are
 /// rounds of the same number, and the interval is so wide that all of them are right at once in 95
-/// of 100 runs (Bonferroni). The same input and `seed` give the same answer. `None` if there is no
-/// pair.
+/// of 100 runs (Bonferroni). The same input gives the same answer. `None` if there is no pair.
 ///
 /// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no
 /// interval.
 pub fn relative_of_several(
     baseline: &[Round],
     way: &[Round],
-    seed: u64,
     comparisons: usize,
 ) -> Option<Relative> {
-    let level = Level::of_several(comparisons);
-    relative_of(&paired_logs(baseline, way), seed, RESAMPLES, &level)
+    relative_of(&paired_logs(baseline, way), RESAMPLES, &Level::of_several(comparisons))
 }
 
 /// The verdict on a speedup and its interval, from [`PAIRS_MIN`] pairs or more: different only when
@@ -125,7 +124,7 @@ fn paired_logs(baseline: &[Round], way: &[Round]) -> Vec<f64> {
     way.iter().filter_map(|(number, way)| Some((base.get(number)? / way).ln())).collect()
 }
 
-fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Option<Relative> {
+fn relative_of(logs: &[f64], resamples: usize, level: &Level) -> Option<Relative> {
     if logs.is_empty() {
         return None;
     }
@@ -134,16 +133,16 @@ fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Opti
     if logs.len() < PAIRS_MIN {
         return Some(Relative::without_interval(centre.exp()));
     }
-    let (low, high) = interval(logs, centre, seed, resamples, level);
+    let (low, high) = interval(logs, centre, resamples, level);
     let (speedup, low, high) = (centre.exp(), low.exp(), high.exp());
     Some(Relative::with_interval(speedup, (low, high), verdict(low, high, speedup)))
 }
 
 /// The bootstrap interval of the centre of at least two values, as described at the top of this
 /// file.
-fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Level) -> (f64, f64) {
+fn interval(logs: &[f64], centre: f64, resamples: usize, level: &Level) -> (f64, f64) {
     debug_assert!(logs.len() >= 2);
-    let mut rng = Rng::with_seed(seed);
+    let mut rng = Rng::with_seed(SEED);
     let mut scratch = Vec::with_capacity(logs.len() * (logs.len() + 1) / 2);
     let mut drawn = vec![0.0; logs.len()];
     let mut centres: Vec<f64> = (0..resamples.max(1))
@@ -271,8 +270,8 @@ fn normal_below(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn relative(baseline: &[Round], way: &[Round], seed: u64) -> Option<Relative> {
-        relative_of_several(baseline, way, seed, 1)
+    fn relative(baseline: &[Round], way: &[Round]) -> Option<Relative> {
+        relative_of_several(baseline, way, 1)
     }
 
     fn round(number: u32, per_commit_ns: f64) -> Round {
@@ -291,7 +290,7 @@ mod tests {
             let base: Vec<Round> = (0..count).map(|number| round(number as u32, 1e6)).collect();
             let way: Vec<Round> =
                 (0..count).map(|number| round(number as u32, 1e6 / ratios[number])).collect();
-            relative_of_several(&base, &way, 7, questions).expect("rounds")
+            relative_of_several(&base, &way, questions).expect("rounds")
         };
         assert_eq!(verdict(11, 1).verdict, Verdict::Slower);
         assert_eq!(verdict(11, 10).verdict, Verdict::Slower);
@@ -339,25 +338,25 @@ mod tests {
     fn pairs_are_matched_by_number_and_ugly_rounds_left_out() {
         let base: Vec<Round> = (0..8).map(|n| round(n, 200.0)).collect();
         let mut way: Vec<Round> = (2..10).rev().map(|n| round(n, 100.0)).collect();
-        let found = relative(&base, &way, 1).unwrap();
+        let found = relative(&base, &way).unwrap();
         assert_eq!(found.verdict, Verdict::Faster);
         assert!(
             (found.speedup - 2.0).abs() < 1e-9
                 && found.interval().is_some_and(|(low, high)| low <= 2.0 && high >= 2.0)
         );
         way.iter_mut().for_each(|round| round.commits = 0);
-        assert!(relative(&base, &way, 1).is_none());
-        assert!(relative(&base, &[], 1).is_none());
+        assert!(relative(&base, &way).is_none());
+        assert!(relative(&base, &[]).is_none());
         let four: Vec<Round> = (0..4).map(|n| round(n, 100.0)).collect();
         for rounds in 1..PAIRS_MIN {
-            let few = relative(&base, &four[..rounds], 1).unwrap();
+            let few = relative(&base, &four[..rounds]).unwrap();
             assert_eq!(
                 (few.verdict, few.interval(), few.low, few.high),
                 (Verdict::Unknown, None, None, None)
             );
         }
         let huge = [Round { number: 0, commits: u64::MAX, total_ns: 1, ..Round::default() }];
-        let found = relative(&base, &huge, 1).unwrap();
+        let found = relative(&base, &huge).unwrap();
         assert!(found.speedup.is_finite());
     }
 
@@ -379,13 +378,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_answer_and_ways_are_symmetric() {
+    fn the_same_rounds_give_the_same_answer_and_ways_are_symmetric() {
         let mut rng = Rng::with_seed(9);
         let (base, way) = pair(&mut rng, 10, Noise { sd: 0.1, spikes: 0.1 }, 1.2);
-        let first = relative(&base, &way, 5).unwrap();
-        let again = relative(&base, &way, 5).unwrap();
+        let first = relative(&base, &way).unwrap();
+        let again = relative(&base, &way).unwrap();
         assert_eq!((first.low, first.high), (again.low, again.high));
-        let turned = relative(&way, &base, 5).unwrap();
+        let turned = relative(&way, &base).unwrap();
         assert!((first.speedup * turned.speedup - 1.0).abs() < 1e-9);
     }
 
@@ -422,13 +421,9 @@ mod tests {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
             let (base, way) = pair(&mut rng, rounds, noise, speedup);
-            let found = relative_of(
-                &paired_logs(&base, &way),
-                rng.u64(..),
-                resamples,
-                &Level::of_several(1),
-            )
-            .map(|found| found.verdict);
+            let level = Level::of_several(1);
+            let found = relative_of(&paired_logs(&base, &way), resamples, &level);
+            let found = found.map(|found| found.verdict);
             found == Some(Verdict::Faster) || (speedup == 1.0 && found == Some(Verdict::Slower))
         });
         100.0 * called.count() as f64 / pairs as f64

@@ -8,7 +8,6 @@ use inkstone_host::block_stat;
 use inkstone_io::{Barriers, Capabilities};
 
 use crate::result::{Table, Warning, Way};
-use crate::stage::DISK_FULL;
 use crate::writing::Writing;
 
 /// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone
@@ -135,38 +134,16 @@ fn device_busy(capabilities: &Capabilities) -> Option<Warning> {
     })
 }
 
-/// The warning that makes a run fail and that is shown above the tables.
-pub const DISK_FULL_WARNING: &str = "disk-full";
-
 /// Warnings about the figures.
-pub fn of_table(table: &Table) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    let name = name_of(table);
-    if let Some((way, took_ns)) = too_fast(table) {
-        warnings.push(warning(
-            "flush-too-fast",
-            format!(
-                "{way}: a sync takes {took_ns} ns, and no medium behind a volatile cache is \
-             that fast"
-            ),
-            "check for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
-        ));
-    }
-    let reasons = table.ways.iter().filter_map(|way| way.missing.as_ref());
-    let full = reasons.filter(|reason| reason.starts_with(DISK_FULL)).count();
-    if full > 0 {
-        warnings.push(warning(
-            DISK_FULL_WARNING,
-            format!(
-                "{name}: {full} of {} ways were not measured, because the disk filled up during \
-                 the run",
-                table.ways.len()
-            ),
-            "free some space, or measure in another directory; other processes may have filled \
-             the disk too",
-        ));
-    }
-    warnings
+pub fn of_table(table: &Table) -> Option<Warning> {
+    let (way, took_ns) = too_fast(table)?;
+    Some(warning(
+        OF_A_RUN,
+        format!(
+            "{way}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"
+        ),
+        "check for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
+    ))
 }
 
 /// A way that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that
@@ -195,7 +172,7 @@ pub(crate) fn too_fast(table: &Table) -> Option<(&str, u64)> {
 const OF_A_RUN: &str = "flush-too-fast";
 /// Warnings that leave the compared rounds as they are: about clean-up and other parts. Other load
 /// is none of them: it may slow one of two ways more than the other, in every round.
-const HARMLESS: [&str; 4] = ["swept", "left-out", "part-failed", "no-root"];
+const HARMLESS: [&str; 3] = ["swept", "left-out", "part-failed"];
 
 /// Whether it is about what was measured in the whole run: not a single table, not clean-up.
 pub(crate) fn is_doubt(warning: &Warning) -> bool {
@@ -208,35 +185,4 @@ pub(crate) fn forbidding(table: &Table, warnings: &[Warning]) -> Option<Warning>
     let of_place = warnings.iter().filter(|warning| warning.name != OF_A_RUN).cloned();
     let mut all = of_place.chain(of_table(table));
     all.find(|warning| !HARMLESS.contains(&warning.name.as_str()))
-}
-
-/// The table, with its place if that is not the directory of the others: `e2 on ext4, direct loop`.
-fn name_of(table: &Table) -> String {
-    match (table.name.as_str(), table.place.name.as_str()) {
-        (name, "" | ".") => name.to_owned(),
-        ("", place) => place.to_owned(),
-        (name, place) => format!("{name} on {place}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::finding::tests::{run, way};
-    use crate::result::DurableFinding::NotClaimed;
-
-    #[test]
-    fn a_disk_that_filled_up_is_told_and_other_reasons_are_not() {
-        let mut full = run(["new fsync", "reuse fsync", "zeros fsync"]
-            .map(|name| way(name, 100.0, NotClaimed))
-            .to_vec());
-        full.ways[1].missing = Some("EOPNOTSUPP".into());
-        assert!(of_table(&full).iter().all(|warning| warning.name != DISK_FULL_WARNING));
-        let error = inkstone_io::Error::new("pwrite", "/x", std::io::Error::from_raw_os_error(28));
-        full.ways[2].missing = Some(crate::stage::WayError::from(error).reason());
-        let said = of_table(&full);
-        let warning =
-            said.iter().find(|warning| warning.name == DISK_FULL_WARNING).expect("a warning");
-        assert!(warning.text.contains("1 of 3 ways were not measured"), "{warning:?}");
-    }
 }

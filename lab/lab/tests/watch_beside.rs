@@ -323,7 +323,7 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
         },
     };
     let writing = Writing { file_bytes: SYNCS * BLOCK, ..Writing::of(strategy) };
-    let payload = incompressible(1 << 20, 1);
+    let payload = incompressible(1 << 20);
     let staged = stage(&session, &writing, name, &payload).expect("the claimed state");
     let mut writer = Writer::for_way(&writing, &payload).expect("an engine");
     tool("sync", &["-f", directory.to_str().expect("text")]);

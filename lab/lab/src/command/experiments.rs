@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 use inkstone_io::is_root;
 
 use crate::answers::answers;
-use crate::experiment::part::{Part, Places, ROUNDS, Size, Work};
+use crate::experiment::part::{Part, Size};
 use crate::experiment::statement::{Statement, statements};
 use crate::experiment::{EXPERIMENTS, Experiment, quick};
 use crate::result::LabResult;
-use crate::rounds::Pace;
 use crate::run::Plan;
-use crate::site::OpenSite;
+use crate::site::Site;
 
 use super::parts::{clear, one};
 use super::{Context, LabError, Started, in_directory};
@@ -33,14 +32,12 @@ pub struct ExperimentOptions {
     pub directory: Option<PathBuf>,
     /// Rounds of each table; `None`: its own.
     pub rounds: Option<u32>,
-    /// Seed of orders and bytes.
-    pub seed: u64,
 }
 
 /// Which experiments.
 #[derive(Debug, Clone, Copy)]
 pub enum What {
-    /// One of the ten, each part in its own time or with passes of at most this time.
+    /// One of the ten, each part in its own time or in about this time.
     One(&'static Experiment, Size, Option<Duration>),
     /// The answer of the lab, and every experiment, in this time.
     All(Duration),
@@ -72,14 +69,14 @@ pub fn experiments(
     let mut parts = parts(options.what);
     let needed = parts.iter().map(Part::room_bytes).max().unwrap_or(0);
     let begin = Instant::now();
-    in_directory(options.directory.as_deref(), needed, context, |open, started, context| {
-        let kept = open.site.directory.plain_files().unwrap_or_default();
+    in_directory(options.directory.as_deref(), needed, context, |site, started, context| {
+        let kept = site.directory.plain_files().unwrap_or_default();
         for index in 0..parts.len() {
             if context.interrupted() {
                 break;
             }
-            run(open, options, (&mut parts, index), begin, context, started);
-            clear(open, &kept);
+            run(site, options, (&mut parts, index), begin, context, started);
+            clear(site, &kept);
             so_far(&started.result)?;
         }
         started.disturbed();
@@ -97,68 +94,46 @@ fn parts(what: What) -> Vec<Part> {
     let all = std::iter::once(Part::here(answer)).chain(EXPERIMENTS.iter().flat_map(small));
     // Of E1 the set-ups that repeat the first are its own command's.
     let is_kept = |part: &Part| {
-        !matches!(part.name(), "e1-removed" | "e1-order")
-            && (is_root() || !matches!(part.places, Places::Made(_)))
+        !matches!(part.name(), "e1-removed" | "e1-order") && (is_root() || !part.is_of_images())
     };
     all.filter(is_kept).collect()
 }
 
 fn run(
-    open: &OpenSite,
+    site: &Site,
     options: &ExperimentOptions,
     (parts, index): (&mut [Part], usize),
     begin: Instant,
     context: &mut Context<'_>,
     started: &mut Started,
 ) {
-    let (seed, count) = (options.seed, parts.len());
+    let count = parts.len();
     let rest: f64 = parts[index..].iter().map(Part::seconds).sum();
     let part = &mut parts[index];
     let name = part.name().to_owned();
-    let time = match options.what {
-        What::All(time) => time,
-        What::One(_, size, time) => {
-            part.limit(options.rounds, time);
-            let mut pace = part.pace(size, seed);
-            pace.rounds = options.rounds.unwrap_or(pace.rounds);
-            pace.budget = time.or(pace.budget);
-            let done = one(open, part, &pace, &name, context, started);
-            return started.keep(&name, done);
+    let (size, budget) = match options.what {
+        What::One(_, size, time) => (size, time),
+        What::All(time) => {
+            let share = time.saturating_sub(begin.elapsed()).mul_f64(part.seconds() / rest);
+            // What takes a moment is never too long.
+            if part.seconds() > MOMENT_S && share < SHARE_MIN.max(IMAGE_TIME_MIN * part.images()) {
+                let text = format!("{name} was left out: earlier parts used up the time");
+                return started.warn("left-out", text, CURE);
+            }
+            (Size::Small, Some(share))
         }
     };
-    let share = time.saturating_sub(begin.elapsed()).mul_f64(part.seconds() / rest);
-    let images = part.images();
-    // What takes a moment is never too long.
-    if part.seconds() > MOMENT_S && share < SHARE_MIN.max(IMAGE_TIME_MIN * images) {
-        let text = format!("{name} was left out: earlier parts used up the time");
-        return started.warn("left-out", text, CURE);
-    }
-    let rounds = options.rounds.unwrap_or(ROUNDS);
-    if let Work::Commits(plan) = &mut part.work {
-        paced(plan, rounds, seed, if images > 0 { share.mul_f64(0.5) } else { share }, images);
-    }
+    part.limit(options.rounds, budget);
+    let pace = part.pace(size, options.rounds, budget);
     let title = format!("{}/{count} {name}", index + 1);
-    let pace = Pace { rounds, budget: Some(share), seed };
-    let done = one(open, part, &pace, &title, context, started);
+    let done = one(site, part, &pace, &title, context, started);
     started.keep(&name, done);
-}
-
-/// Rounds of short passes: half of the share is for measuring, the rest for bringing files into
-/// their states.
-fn paced(plan: &mut Plan, rounds: u32, seed: u64, share: Duration, images: u32) {
-    let turns = (plan.ways.len().max(1) as u32 * images.max(1)) as f64;
-    let is_counted = plan.rounds == 1;
-    plan.rounds = if is_counted { 1 } else { rounds };
-    plan.limits.time = share.mul_f64(0.28 / (turns * f64::from(rounds)));
-    plan.deadline = Some(share.mul_f64(0.7));
-    plan.bill_commits = plan.bill_commits.min(64);
-    plan.bill_time = share.mul_f64(0.15 / (turns * f64::from(1 + plan.recounts)));
-    plan.seed = seed;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::part::Work;
     use crate::experiment::statement::Asks;
 
     #[test]
@@ -166,11 +141,12 @@ mod tests {
         for statement in statements() {
             let (table, rows) = match &statement.asks {
                 Asks::Elsewhere(_) => continue,
-                Asks::Faster { table, fast, slow } => (table, [&[*fast][..], slow].concat()),
-                Asks::JournalTime { table, row }
-                | Asks::JournalCount { table, row, .. }
-                | Asks::Count { table, row, .. }
-                | Asks::Figure { table, row, .. } => (table, vec![*row]),
+                Asks::Faster { table, fast, slow } => {
+                    let rows = slow.iter().chain([fast]).map(|row| row.name);
+                    (table, rows.collect())
+                }
+                Asks::Count { table, row, .. } => (table, vec![row.name]),
+                Asks::Figure { table, row, .. } => (table, vec![*row]),
             };
             let experiment = crate::experiment::named(statement.experiment).expect("known");
             let parts = (experiment.parts)(Size::Small);

@@ -19,8 +19,8 @@ use inkstone_host::monotonic_ns;
 
 use crate::machine::machine;
 use crate::progress::Progress;
-use crate::result::{LabResult, Preamble, SCHEMA_VERSION, Warning};
-use crate::site::{OpenSite, Site, SiteError};
+use crate::result::{LabResult, SCHEMA_VERSION, Warning};
+use crate::site::{Site, SiteError};
 use crate::stage::WayError;
 use crate::warnings;
 
@@ -66,16 +66,15 @@ pub fn in_directory(
     directory: Option<&Path>,
     room_bytes: u64,
     context: &mut Context<'_>,
-    body: impl FnOnce(&OpenSite, &mut Started, &mut Context<'_>) -> Result<(), LabError>,
+    body: impl FnOnce(&Site, &mut Started, &mut Context<'_>) -> Result<(), LabError>,
 ) -> Result<LabResult, LabError> {
     let directory = directory.unwrap_or(Path::new("."));
     let mut started = Started::new(context);
-    let open = OpenSite::open(directory, &directory.display().to_string(), room_bytes)?;
-    started.swept(&open.swept);
-    started.look_around(&open.site);
-    let done = body(&open, &mut started, context);
+    let site = Site::open(directory, &directory.display().to_string(), room_bytes)?;
+    started.look_around(&site);
+    let done = body(&site, &mut started, context);
     context.progress.finish();
-    open.close()?;
+    site.close()?;
     done?;
     Ok(started.finish(context))
 }
@@ -93,30 +92,24 @@ impl Started {
     pub(crate) fn new(context: &Context<'_>) -> Self {
         let started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let machine = machine();
-        let preamble = Preamble {
+        let result = LabResult {
             schema_version: SCHEMA_VERSION,
             inkstone_version: env!("CARGO_PKG_VERSION").into(),
             command: context.command.clone(),
             started_unix_s,
-            elapsed_ns: 0,
-            interrupted: false,
-            machine,
+            machine: machine(),
+            ..LabResult::default()
         };
-        let result = LabResult { preamble, ..LabResult::default() };
         Self { result, begin_ns: monotonic_ns(), used: warnings::Used::now() }
     }
 
-    /// Watches the place.
+    /// Watches the place, and tells what a killed lab had left there.
     pub(crate) fn look_around(&mut self, site: &Site) {
-        self.result.warnings.extend(warnings::of_place(&site.capabilities));
-    }
-
-    pub(crate) fn swept(&mut self, swept: &[String]) {
-        for line in swept {
+        for line in &site.swept {
             let text = format!("a killed lab had left something: {line}");
             self.warn("swept", text, "nothing to do: it was removed");
         }
+        self.result.warnings.extend(warnings::of_place(&site.capabilities));
     }
 
     pub(crate) fn warn(&mut self, name: &str, text: String, cure: &str) {
@@ -149,8 +142,8 @@ impl Started {
             seen.push(warning.clone());
             is_new
         });
-        self.result.preamble.interrupted = context.interrupted();
-        self.result.preamble.elapsed_ns = monotonic_ns() - self.begin_ns;
+        self.result.interrupted = context.interrupted();
+        self.result.elapsed_ns = monotonic_ns() - self.begin_ns;
         self.result
     }
 }

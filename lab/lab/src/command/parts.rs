@@ -1,19 +1,18 @@
-//! A part in its places: the directory, file systems that are made for it, memory.
+//! A part in its places: the directory, memory, file systems that are made for it.
 //!
 //! *Owns*: the order of its steps. *May not touch*: how any part is measured.
 
 use std::path::Path;
 
-use inkstone_io::{Directory, is_root};
+use inkstone_io::{Directory, NamedChoice, is_root};
 
-use crate::experiment::part::{Images, Part, Places, Work};
-use crate::image::{Image, ImageKind, LoopMode};
-use crate::result::{LabResult, Place, Table, Unit, Way};
+use crate::experiment::part::{On, Part, Size, Work};
+use crate::image::Image;
+use crate::result::LabResult;
 use crate::rounds::{Pace, Scene};
 use crate::run::run_side_by_side;
-use crate::site::{MEMORY, OpenSite, Site};
+use crate::site::{MEMORY, Site};
 use crate::stage::WayError;
-use crate::writing::Writing;
 
 use super::{Context, LabError, Started, in_directory};
 
@@ -24,76 +23,48 @@ use super::{Context, LabError, Started, in_directory};
 pub fn parts(
     directory: Option<&Path>,
     parts: &[Part],
-    pace: &Pace,
     context: &mut Context<'_>,
 ) -> Result<LabResult, LabError> {
-    for part in parts {
-        if let Places::Made(images) = &part.places {
-            check(part, images)?;
-        }
+    if parts.iter().any(Part::is_of_images) {
+        check_root()?;
     }
     let room_bytes = parts.iter().map(Part::room_bytes).max().unwrap_or(0);
-    in_directory(directory, room_bytes, context, |open, started, context| {
-        let mut each = parts.iter();
-        each.try_for_each(|part| one(open, part, pace, part.name(), context, started))
+    in_directory(directory, room_bytes, context, |site, started, context| {
+        let run = |part: &Part| {
+            one(site, part, &part.pace(Size::Small, None, None), part.name(), context, started)
+        };
+        parts.iter().try_for_each(run)
     })
 }
 
-/// Runs one part in an open place.
+/// Runs one part in an open directory, and where else it is run. What fails there is a warning.
 pub(super) fn one(
-    open: &OpenSite,
+    directory: &Site,
     part: &Part,
     pace: &Pace,
     title: &str,
     context: &mut Context<'_>,
     started: &mut Started,
 ) -> Result<(), LabError> {
-    let places = 1 + u64::from(part.images());
-    context.progress.start(places * steps(part, pace, &open.site), title);
-    let workdir = open.site.directory.path();
-    match &part.places {
-        Places::Here => at(&[&open.site], part, pace, context, started)?,
-        Places::Made(images) => {
-            check(part, images)?;
-            for group in &images.groups {
-                let bytes = part.image_bytes(images);
-                let done = on_images(workdir, group, bytes, part.files_bytes(), |sites| {
-                    at(sites, part, pace, context, started)
-                });
-                match done.and_then(|done| done) {
-                    // A failure stays within this part: its ways have the reason.
-                    Err(error) if matches!(part.work, Work::Commits(_)) => {
-                        let all = group.iter().map(|made| failed(&image_name(made), part, &error));
-                        started.result.tables.extend(all);
-                    }
-                    done => started.keep(part.name(), done),
-                }
-            }
+    context.progress.start(title);
+    let is_memory = directory.capabilities.mount.file_system == "tmpfs";
+    for group in &part.on {
+        if context.interrupted() {
+            break;
         }
-        Places::Each(kinds) => {
-            at(&[&open.site], part, pace, context, started)?;
-            // tmpfs is part of the comparison where it is available.
-            if open.site.capabilities.mount.file_system != "tmpfs" && !context.interrupted() {
-                let bytes = part.files_bytes();
-                let memory = OpenSite::open(Path::new(MEMORY), "tmpfs", bytes);
-                let done = memory.map_err(LabError::from).and_then(|memory| {
-                    let done = at(&[&memory.site], part, pace, context, started);
-                    memory.close()?;
-                    done
-                });
-                started.keep("tmpfs", done);
-            }
-            for &kind in kinds.iter().filter(|_| is_root()) {
-                let made = (kind, LoopMode::Direct);
-                let (bytes, files) = (part.image_bytes_min(), part.files_bytes());
-                let done = on_images(workdir, &[made], bytes, files, |sites| {
-                    at(sites, part, pace, context, started)
-                });
-                started.keep(&image_name(&made), done.and_then(|done| done));
-            }
-            if !is_root() && !kinds.is_empty() {
-                let text = "no other file systems were created: that needs root".into();
-                started.warn("no-root", text, "run it with sudo to compare ext4, xfs and btrfs");
+        match group[..] {
+            [On::Directory] => at(&[directory], part, pace, context, started)?,
+            [On::Memory] if is_memory => {}
+            _ => {
+                let workdir = directory.directory.path();
+                let done =
+                    in_group(workdir, group, part, |sites| at(sites, part, pace, context, started));
+                let names: Vec<String> = group.iter().map(name).collect();
+                started.keep(&format!("{} on {}", part.name(), names.join(" and ")), done);
+                // One warning says it of all of them.
+                if !is_root() && matches!(group[..], [On::Image(..), ..]) {
+                    break;
+                }
             }
         }
     }
@@ -109,9 +80,6 @@ fn at(
     context: &mut Context<'_>,
     started: &mut Started,
 ) -> Result<(), LabError> {
-    if context.interrupted() {
-        return Ok(());
-    }
     let tables = match &part.work {
         Work::Commits(plan) => run_side_by_side(sites, plan, context.stop, context.progress),
         Work::Trial(trial) => {
@@ -132,84 +100,59 @@ fn at(
     Ok(())
 }
 
-fn steps(part: &Part, pace: &Pace, site: &Site) -> u64 {
-    match &part.work {
-        Work::Commits(plan) => plan.steps(site),
-        Work::Trial(trial) => trial.steps(pace),
-    }
-}
-
 /// Removes the files of one part, so that the next does not reuse them. `kept` were there before
 /// the first part (the lock is one).
-pub(super) fn clear(open: &OpenSite, kept: &[String]) {
-    for name in open.site.directory.plain_files().unwrap_or_default() {
+pub(super) fn clear(site: &Site, kept: &[String]) {
+    for name in site.directory.plain_files().unwrap_or_default() {
         if !kept.contains(&name) {
             // The removal of the working directory takes what cannot be removed here.
-            let _ = open.site.directory.remove(&name);
+            let _ = site.directory.remove(&name);
         }
     }
 }
 
-/// Makes file systems in the working directory, runs `body` on them, and removes them.
-fn on_images<T>(
+/// Opens memory, or makes file systems in the working directory, runs `body` there, and removes
+/// them.
+fn in_group(
     workdir: &Path,
-    group: &[(ImageKind, LoopMode)],
-    image_bytes: u64,
-    room_bytes: u64,
-    body: impl FnOnce(&[&Site]) -> T,
-) -> Result<T, LabError> {
-    let make = |made: &(ImageKind, LoopMode)| {
-        let image = Image::make(workdir, made.0, made.1, image_bytes)?;
-        let mut open = OpenSite::open(image.path(), &image_name(made), room_bytes)?;
-        open.site.private = true;
-        Ok::<_, LabError>((open, image))
+    group: &[On],
+    part: &Part,
+    body: impl FnOnce(&[&Site]) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let open = |on: &On| {
+        let &On::Image(kind, mode) = on else {
+            return Ok((Site::open(Path::new(MEMORY), &name(on), part.files_bytes())?, None));
+        };
+        check_root()?;
+        let image = Image::make(workdir, kind, mode, part.image_bytes())?;
+        let mut site = Site::open(image.path(), &name(on), part.files_bytes())?;
+        site.private = true;
+        Ok::<_, LabError>((site, Some(image)))
     };
-    let all = group.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-    let sites: Vec<&Site> = all.iter().map(|(open, _)| &open.site).collect();
+    let all = group.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let sites: Vec<&Site> = all.iter().map(|(site, _)| site).collect();
     let done = body(&sites);
-    for (open, image) in all {
-        open.close()?;
-        image.remove()?;
+    for (site, image) in all {
+        site.close()?;
+        image.map_or(Ok(()), Image::remove)?;
     }
-    Ok(done)
+    done
 }
 
-fn image_name((kind, mode): &(ImageKind, LoopMode)) -> String {
-    format!("{kind}, {} loop", inkstone_io::NamedChoice::name(*mode))
+fn name(on: &On) -> String {
+    match on {
+        On::Directory => ".".into(),
+        On::Memory => "tmpfs".into(),
+        On::Image(kind, mode) => format!("{kind}, {} loop", mode.name()),
+    }
 }
 
-/// Refuses images that cannot be made or are too small, before anything is.
-fn check(part: &Part, images: &Images) -> Result<(), LabError> {
+/// Refuses images that cannot be made, before anything is.
+fn check_root() -> Result<(), LabError> {
     if !is_root() {
         let text = "creating and mounting file systems needs root: run it with sudo, or measure \
                     this directory's own file system, without --file-systems";
         return Err(LabError::Refused(text.into()));
     }
-    let (image_bytes, needed) = (part.image_bytes(images), part.image_bytes_min());
-    if image_bytes < needed {
-        return Err(LabError::WrongValue(format!(
-            "an image of {image_bytes} bytes is too small: these ways need {needed} (--image-size)"
-        )));
-    }
     Ok(())
-}
-
-fn failed(place: &str, part: &Part, error: &LabError) -> Table {
-    let Work::Commits(plan) = &part.work else { return Table::default() };
-    let way = |writing: &Writing| Way {
-        name: writing.name(),
-        file_bytes: Some(writing.file_bytes),
-        missing: Some(error.to_string()),
-        ..Way::default()
-    };
-    Table {
-        name: plan.name.clone(),
-        title: plan.title.clone(),
-        place: Place { name: place.into(), ..Place::default() },
-        unit: Unit::NsPerCommit,
-        ways: plan.ways.iter().map(way).collect(),
-        rounds: plan.rounds,
-        seed: plan.seed,
-        ..Table::default()
-    }
 }

@@ -6,17 +6,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use inkstone_io::Barriers;
-
 use crate::disks::{Known, judge};
 use crate::experiment;
+use crate::experiment::part::Part;
 use crate::pass::Limits;
 use crate::result::LabResult;
-use crate::run::{Plan, run, run_side_by_side};
-use crate::site::{OpenSite, Site};
+use crate::run::{Plan, run_side_by_side};
+use crate::site::Site;
 use crate::writing::Writing;
 
-use super::{Context, LabError, Started, in_directory};
+use super::{Context, LabError, Started, parts};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
@@ -37,13 +36,7 @@ const BILL_TIME: Duration = Duration::from_secs(2);
 /// # Errors
 /// When nothing can be measured there at all.
 pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabResult, LabError> {
-    let plan = plan();
-    in_directory(directory, plan.room_bytes(), context, |open, started, context| {
-        let site = &open.site;
-        context.progress.start(plan.steps(site), "measuring");
-        started.result.tables.push(run(site, &plan, context.stop, context.progress));
-        Ok(())
-    })
+    parts(directory, &[Part::here(plan())], context)
 }
 
 /// Measures the same ways in each directory, interleaved, and decides which should carry a log.
@@ -56,26 +49,18 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabRe
     // Each round runs in every directory: all together take no longer than one directory alone,
     // down to five rounds.
     plan.limits.time /= directories.len().max(1) as u32;
-    let mut opened = Vec::new();
-    for directory in directories {
-        let name = directory.display().to_string();
-        let open = OpenSite::open(directory, &name, plan.room_bytes())?;
-        started.swept(&open.swept);
-        opened.push(open);
-    }
-    let sites: Vec<&Site> = opened.iter().map(|open| &open.site).collect();
-    let steps = sites.iter().map(|site| plan.steps(site)).sum();
-    context.progress.start(steps, "measuring");
-    sites.iter().for_each(|site| started.look_around(site));
-    let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
-    let known = |site: &&Site| Known {
-        memory: site.memory.clone(),
-        no_barriers: site.capabilities.mount.barriers == Barriers::Off,
+    let open = |directory: &PathBuf| {
+        Site::open(directory, &directory.display().to_string(), plan.room_bytes())
     };
-    let known: Vec<Known> = sites.iter().map(known).collect();
+    let opened = directories.iter().map(open).collect::<Result<Vec<Site>, _>>()?;
+    context.progress.start("disks");
+    opened.iter().for_each(|site| started.look_around(site));
+    let sites: Vec<&Site> = opened.iter().collect();
+    let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
+    let (sentence, disks) =
+        judge(&runs, &sites.iter().map(|site| Known::of(site)).collect::<Vec<_>>());
     context.progress.finish();
-    opened.into_iter().try_for_each(OpenSite::close)?;
-    let (sentence, disks) = judge(&runs, &known);
+    opened.into_iter().try_for_each(Site::close)?;
     (started.result.sentence, started.result.disks) = (Some(sentence), disks);
     started.result.tables = runs;
     Ok(started.finish(context))

@@ -90,9 +90,9 @@ fn a_slower_baseline_does_not_make_the_others_look_faster() {
     let (first, second) = (run_of(&mut rng, &NOISY, &[]), run_of(&mut rng, &NOISY, &[(0, 2.0)]));
     let found = compare(&first, &second);
     assert!(found.sentence.starts_with("Slower: `way 0` ("), "{}", found.sentence);
-    assert_eq!((found.count(Change::Slower), found.count(Change::Faster)), (1, 0));
+    assert_eq!((found.count(Verdict::Slower), found.count(Verdict::Faster)), (1, 0));
     let turned = compare(&second, &first);
-    assert_eq!((turned.exit_code(), turned.count(Change::Faster)), (0, 1));
+    assert_eq!((turned.exit_code(), turned.count(Verdict::Faster)), (0, 1));
 }
 
 fn why<'a>(found: &'a Comparison, name: &str) -> Option<&'a str> {
@@ -149,10 +149,10 @@ fn what_the_page_cache_answers_must_be_off_by_more() {
         let found = compare(&eight(name, 1.0), &eight(name, slow));
         found.lines.into_iter().find(|line| line.name == "mmap").expect("it is in both")
     };
-    assert_eq!(change("pool", 1.8).change, Change::Slower);
-    assert_eq!(change("read-sequential-warm", 1.8).change, Change::CannotTell);
-    assert_eq!(change("text", 1.8).change, Change::CannotTell);
-    assert_eq!(change("read-sequential-warm", 12.0).change, Change::Slower);
+    assert_eq!(change("pool", 1.8).verdict(), Verdict::Slower);
+    assert_eq!(change("read-sequential-warm", 1.8).verdict(), Verdict::CannotTell);
+    assert_eq!(change("text", 1.8).verdict(), Verdict::CannotTell);
+    assert_eq!(change("read-sequential-warm", 12.0).verdict(), Verdict::Slower);
 }
 
 #[test]
@@ -161,8 +161,9 @@ fn holm_steps_down_and_stops() {
     let logs = [0.5, 0.001, -0.001, 0.002, 0.0, -0.4, 0.0, 0.001, -0.002];
     let mut lines = vec![Line::default(); logs.len()];
     judge(&mut lines, &[logs.iter().map(|&log| shift(log)).enumerate().collect()]);
-    let changes: Vec<Change> = lines.iter().map(|line| line.change).collect();
-    use Change::*;
-    assert_eq!(changes, [Slower, Same, Same, Same, Same, Faster, Same, Same, Same]);
-    assert!((lines[0].ratio.expect("a ratio") - 0.5_f64.exp()).abs() < 1e-9);
+    let verdicts: Vec<Verdict> = lines.iter().map(Line::verdict).collect();
+    use Verdict::{Faster, Slower, Tie};
+    assert_eq!(verdicts, [Slower, Tie, Tie, Tie, Tie, Faster, Tie, Tie, Tie]);
+    let found = lines[0].relative.expect("a ratio");
+    assert!((found.speedup - (-0.5_f64).exp()).abs() < 1e-9);
 }

@@ -23,10 +23,10 @@ const REST: Duration = Duration::from_millis(100);
 /// The same new file, written and synced block by block: first after a rest, and fifth in a row.
 /// Article 4 suspected that the SSD's garbage collection favours whichever way runs first.
 pub(super) fn place() -> Trial {
-    Trial::new("place", (2, COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
+    Trial::new("place", (COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
         // Only the last pass is timed. All are whole: a shorter one would be another load.
         let way = |name: &str, before| {
-            let block = incompressible(BLOCK_BYTES, scene.pace.seed);
+            let block = incompressible(BLOCK_BYTES);
             let after = each(move |turn| {
                 std::thread::sleep(REST);
                 for _ in 0..before {

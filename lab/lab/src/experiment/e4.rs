@@ -20,7 +20,7 @@ const FILL_BYTES: u64 = 64 << 20;
 /// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
 /// KEEP_SIZE. It fills the file system, so it needs one of its own.
 pub(super) fn full_disk() -> Trial {
-    Trial::new(FULL, (3, WRITES * BLOCK_BYTES as u64, 0.5), |scene| {
+    Trial::new(FULL, (WRITES * BLOCK_BYTES as u64, 0.5), |scene| {
         let rows = [
             ("grows", None),
             ("reserved, mode 0", Some(Preparation::Fallocate)),
@@ -103,7 +103,7 @@ const CALLS: u64 = 256;
 /// A file that grows by a hole: INSERT_RANGE at its front beside ftruncate at its end.
 pub(super) fn growing() -> Trial {
     let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
-    Trial::new("growing", (2, room_bytes, 2.0), |scene| {
+    Trial::new("growing", (room_bytes, 2.0), |scene| {
         let way =
             |name: &str, inserts| Running::of(name, each(move |turn| grow(turn.session, inserts)));
         let ways = vec![way("INSERT_RANGE", true), way("ftruncate", false)];

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::{Log, Options};
-use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_host::LabFile;
 use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::crowd::together;
@@ -34,13 +34,11 @@ const SEGMENT_BYTES: u64 = 8 << 20;
 const LOG: &str = "log";
 const BUDGET_BYTES: u64 = 256 << 20;
 const GROWS: &str = "plain file, grows";
-/// How many ways there are.
-const COUNT: usize = 5;
 
 /// The same load on plain files and on our log. `records`: the most of each thread in a turn.
 pub(super) fn preallocation(records: Option<u64>) -> Trial {
     // A log at a time, and a plain file.
-    let of = (COUNT, BUDGET_BYTES + FILE_BYTES, 9.0);
+    let of = (BUDGET_BYTES + FILE_BYTES, 9.0);
     Trial::new("log-preallocation", of, move |scene| {
         // Without either limit a turn would never end.
         let endless = scene.pace.budget.is_none().then_some(PUBLISHED_RECORDS);
@@ -209,20 +207,10 @@ fn append(
     append: impl Fn(&[u8]) -> Result<(), WayError> + Sync,
 ) -> Result<(u64, u64), WayError> {
     let mut record = vec![0; RECORD_BYTES as usize];
-    fastrand::Rng::with_seed(turn.seed).fill(&mut record);
+    fastrand::fill(&mut record);
     let mut latencies = vec![Recorder::new(); THREADS as usize];
-    let end_ns = turn.end_ns(monotonic_ns());
-    let all = together(&mut latencies, |_, latency| {
-        let (mut done, mut start_ns) = (0, monotonic_ns());
-        while done < records && (done == 0 || start_ns < end_ns) {
-            turn.session.check()?;
-            append(&record)?;
-            let ack_ns = monotonic_ns();
-            latency.record(ack_ns - start_ns);
-            (done, start_ns) = (done + 1, ack_ns);
-        }
-        Ok((done, start_ns))
-    })?;
+    let all =
+        together(&mut latencies, |_, latency| turn.repeat(records, latency, |_| append(&record)))?;
     latencies.iter().for_each(|own| latency.merge(own));
     let amount = all.outcomes.iter().map(|(done, _)| done).sum();
     let last_ns = all.outcomes.iter().map(|(_, end_ns)| *end_ns).max();

@@ -13,13 +13,13 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::{EngineKind, LabFile, process_usage};
+use inkstone_host::{EngineKind, LabFile};
 use inkstone_io::{Access, AlignedBuf, Durability, File, OpenFile, Persist};
 
 use crate::atlas::short_answer;
 use crate::crowd::together;
 use crate::result::{Unit, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, Scene, Trial, Turn, timed, usage_figures};
+use crate::rounds::{Facts, Frame, Running, Sample, Scene, Trial, Turn, timed};
 use crate::stage::{Session, WayError};
 
 use super::flight::{Work, flights, fly};
@@ -34,9 +34,9 @@ const DEPTH: usize = 16;
 
 /// The load over a file of this size, in turns of at most so many seconds.
 pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
-    Trial::new("mixed", (1, file_bytes, 8.0), move |scene| {
+    Trial::new("mixed", (file_bytes, 8.0), move |scene| {
         can_direct(scene.site)?;
-        let (session, seed) = (scene.session, scene.pace.seed);
+        let (session, seed) = (scene.session, fastrand::u64(..));
         drop(written_file(session, FILE, file_bytes, Access::Direct, seed)?);
         let flights = flights(JOBS, EngineKind::Uring, DEPTH, BLOCK_BYTES as usize);
         let jobs = flights.map(|mut flights| {
@@ -44,14 +44,10 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
                 let how = OpenFile::existing().access(Access::Direct).durability(Durability::OSync);
                 let file = Arc::new(turn.session.directory.open(FILE, &how)?);
                 let turn = Turn { time: turn.time.min(Duration::from_secs(turn_s)), ..*turn };
-                let job =
-                    |index| half_and_half(file_bytes / BLOCK_BYTES, turn.seed ^ (index as u64 + 1));
-                let before = process_usage();
+                let job = |_| half_and_half(file_bytes / BLOCK_BYTES);
                 let (count, total_ns) = fly(&mut flights, &turn, &file, seed, job)?;
-                let used = process_usage().since(&before);
                 flights.iter_mut().for_each(|flight| flight.give_times(latency));
-                let figures = usage_figures(&used, count, Unit::PerOp, Unit::NsPerOp);
-                Ok(Sample::of(count, total_ns).with(figures))
+                Ok(Sample::of(count, total_ns))
             })
         });
         let name = format!("{JOBS} jobs, {DEPTH} in flight");
@@ -71,8 +67,8 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
 }
 
 /// The requests of one job for a file of so many blocks.
-fn half_and_half(blocks: u64, seed: u64) -> impl FnMut() -> Option<Work> {
-    let mut random = fastrand::Rng::with_seed(seed);
+fn half_and_half(blocks: u64) -> impl FnMut() -> Option<Work> {
+    let mut random = fastrand::Rng::new();
     // The next block to read and to write.
     let (mut done, mut next) = (0, [0; 2]);
     move || {
@@ -101,7 +97,7 @@ const TRIES: u32 = 5;
 /// Two threads that write through one descriptor, each its own half of a file, with lseek and write
 /// and with pwrite.
 pub(super) fn shared_offset() -> Trial {
-    Trial::new(SHARED, (2, RECORDS * RECORD_BYTES as u64, 0.5), |scene| {
+    Trial::new(SHARED, (RECORDS * RECORD_BYTES as u64, 0.5), |scene| {
         let title =
             "65,536 records of 64 bytes by two threads through one descriptor, each its own half";
         let rows = [("lseek + write", true), ("pwrite", false)];
@@ -126,7 +122,7 @@ const OFF: u64 = 100;
 
 /// What the kernel answers to calls that the articles say it refuses.
 pub(super) fn refusals() -> Trial {
-    Trial::new(REFUSED, (3, 1 << 20, 0.2), |scene| {
+    Trial::new(REFUSED, (1 << 20, 0.2), |scene| {
         type Row = fn(&Scene<'_>) -> Result<Facts, WayError>;
         let rows: [(&str, Row); 3] = [
             ("O_DIRECT, as found", as_found),
@@ -213,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_job_reads_and_writes_in_order_and_begins_again() {
-        let mut next = half_and_half(64, 3);
+        let mut next = half_and_half(64);
         for _ in 0..3 {
             let mut seen = [Vec::new(), Vec::new()];
             for work in (0..64).filter_map(|_| next()) {

@@ -11,7 +11,7 @@ use inkstone_host::{EngineKind, LabFile, monotonic_ns, process_usage};
 use inkstone_io::{Access, File, OpenFile, Persist, SyncKind};
 
 use crate::result::{Unit, figure};
-use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, usage_figures};
+use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, timed, usage_figures};
 use crate::stage::{WayError, incompressible};
 use crate::writing::Cache;
 
@@ -28,9 +28,9 @@ const WRITES_SHARE: f64 = 0.8;
 /// turn and as many reads; as published the file grows from nothing in each turn.
 pub(super) fn pool(threads: &'static [usize], operations: u64, growing: bool) -> Trial {
     let file_bytes = operations * BLOCK_BYTES;
-    Trial::new("pool", (2 * threads.len(), file_bytes, 40.0), move |scene| {
+    Trial::new("pool", (file_bytes, 40.0), move |scene| {
         let session = scene.session;
-        let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
+        let file = written_file(session, FILE, file_bytes, Access::Buffered, 1)?;
         let file = Arc::new(file);
         let mut ways = Vec::new();
         let mut add = |name, count: usize, kind| {
@@ -93,6 +93,8 @@ fn write_then_read(
         file.set_len(0)?;
         file.sync(SyncKind::All)?;
     }
+    // Of the bytes of this very turn.
+    let seed = fastrand::u64(..);
     let before = process_usage();
     let (next, taken, len) = (&AtomicU64::new(0), &AtomicU64::new(0), BLOCK_BYTES as usize);
     // The blocks of the file in order, shared by all flights.
@@ -104,21 +106,21 @@ fn write_then_read(
         }
     };
     let time = if turn.time == Duration::MAX { turn.time } else { turn.time.mul_f64(WRITES_SHARE) };
-    let (writes, writes_ns) = fly(flights, &Turn { time, ..*turn }, file, turn.seed, in_order)?;
+    let (writes, writes_ns) = fly(flights, &Turn { time, ..*turn }, file, seed, in_order)?;
     // Every block that was taken was written: a flight ends with nothing in flight.
     let written = writes.max(1);
-    let at_random = |index| {
-        let mut random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
+    let at_random = |_| {
+        let mut random = fastrand::Rng::new();
         move || {
             let more = taken.fetch_add(1, Ordering::Relaxed) < written;
             let offset = random.u64(..written) * BLOCK_BYTES;
             more.then_some(Work { offset, len, write: None })
         }
     };
-    let (reads, reads_ns) = fly(flights, turn, file, turn.seed, at_random)?;
+    let (reads, reads_ns) = fly(flights, turn, file, seed, at_random)?;
     let used = process_usage().since(&before);
     let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
-    let mut figures = usage_figures(&used, writes + reads, Unit::PerOp, Unit::NsPerOp);
+    let mut figures = usage_figures(&used, writes + reads);
     figures.push(figure("durable writes", Unit::PerSecond, per_s(writes, writes_ns)));
     figures.push(figure("reads", Unit::PerSecond, per_s(reads, reads_ns)));
     Ok(Sample::of(writes + reads, writes_ns + reads_ns).with(figures))
@@ -138,25 +140,25 @@ const READS: [(&str, Access, bool, bool); 4] = [
 
 /// 4 KiB at a time: written and synced by fsync, front to back; and read, from memory and directly.
 pub(super) fn reads_and_writes() -> Trial {
-    Trial::new("reads-and-writes", (READS.len(), READ_BYTES, 4.0), |scene| {
-        let (session, seed) = (scene.session, scene.pace.seed);
-        drop(written_file(session, READ, READ_BYTES, Access::Buffered, seed)?);
+    Trial::new("reads-and-writes", (READ_BYTES, 4.0), |scene| {
+        let session = scene.session;
+        drop(written_file(session, READ, READ_BYTES, Access::Buffered, 1)?);
         let way = |(name, access, is_random, is_write)| {
             let is_direct = access == Access::Direct;
             let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
             // A turn continues where the last one ended.
             let mut next = 0;
-            let work = each(move |turn| {
+            let work = timed(move |turn, latency| {
                 if is_random && !is_direct {
                     bring(turn.session, READ, Cache::Warm)?;
                 }
                 let how = OpenFile::existing().access(access);
                 let file = turn.session.directory.open(READ, &how)?;
-                let mut block = incompressible(BLOCK_BYTES as usize, turn.seed);
-                let mut random = fastrand::Rng::with_seed(turn.seed);
-                one_after_another(turn, || {
+                let mut block = incompressible(BLOCK_BYTES as usize);
+                let begin_ns = monotonic_ns();
+                let (done, end_ns) = turn.repeat(u64::MAX, latency, |_| {
                     let blocks = READ_BYTES / BLOCK_BYTES;
-                    next = if is_random { random.u64(..blocks) } else { (next + 1) % blocks };
+                    next = if is_random { fastrand::u64(..blocks) } else { (next + 1) % blocks };
                     if is_write {
                         file.write_at(&block, next * BLOCK_BYTES)?;
                         file.sync(SyncKind::All)?;
@@ -164,7 +166,8 @@ pub(super) fn reads_and_writes() -> Trial {
                         return Err(WayError::Invalid(format!("block {next} is short")));
                     }
                     Ok(())
-                })
+                })?;
+                Ok(Sample::of(done, end_ns - begin_ns))
             });
             Running::new(name, can.map(|()| work))
         };
@@ -174,21 +177,6 @@ pub(super) fn reads_and_writes() -> Trial {
         session.clear(READ)?;
         Ok(vec![found])
     })
-}
-
-/// One operation after the other until the turn's time is over, at least one.
-fn one_after_another(
-    turn: &Turn<'_>,
-    mut operation: impl FnMut() -> Result<(), WayError>,
-) -> Result<Sample, WayError> {
-    let begin_ns = monotonic_ns();
-    let (mut done, mut now_ns) = (0, begin_ns);
-    while done == 0 || now_ns < turn.end_ns(begin_ns) {
-        turn.session.check()?;
-        operation()?;
-        (done, now_ns) = (done + 1, monotonic_ns());
-    }
-    Ok(Sample::of(done, now_ns - begin_ns))
 }
 
 #[cfg(test)]

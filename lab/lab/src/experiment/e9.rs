@@ -109,27 +109,14 @@ enum Load {
 }
 
 /// Different lines, made before anything is timed.
-struct Lines(Vec<u8>);
-
-impl Lines {
-    fn new(seed: u64) -> Self {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut all = Vec::with_capacity(LINES * LINE_BYTES);
-        for number in 0..LINES {
-            let took_us = random.u32(..100_000);
-            let head = format!("level=info seq={number:08} took_us={took_us:05} path=/");
-            all.extend_from_slice(head.as_bytes());
-            all.resize_with((number + 1) * LINE_BYTES - 1, || random.alphanumeric() as u8);
-            all.push(b'\n');
-        }
-        Self(all)
-    }
-
-    #[inline]
-    fn get(&self, number: u64) -> &[u8] {
-        let at = (number as usize % LINES) * LINE_BYTES;
-        &self.0[at..at + LINE_BYTES]
-    }
+fn lines() -> Vec<[u8; LINE_BYTES]> {
+    let mut random = fastrand::Rng::new();
+    let line = |_| {
+        let mut line = [b'\n'; LINE_BYTES];
+        line[..LINE_BYTES - 1].fill_with(|| random.alphanumeric() as u8);
+        line
+    };
+    (0..LINES).map(line).collect()
 }
 
 /// A turn of a way: its files are made, threads write, and every line is in the files. Returns how
@@ -138,7 +125,7 @@ fn write(
     turn: &Turn<'_>,
     open: &dyn Fn(&Path) -> Result<Writer, WayError>,
     load: Load,
-    lines: &Lines,
+    lines: &[[u8; LINE_BYTES]],
     hands: &mut [Recorder],
 ) -> Result<(u64, u64), WayError> {
     let folder = turn.session.directory.path().join(FOLDER);
@@ -148,7 +135,7 @@ fn write(
     let (writer, threads) = (open(&folder)?, hands.len() as u64);
     let all = together(hands, |index, hand| {
         let put = |number: u64| {
-            let put = writer.put(lines.get(index as u64 * 97 + number));
+            let put = writer.put(&lines[(index as u64 * 97 + number) as usize % LINES]);
             put.map_err(|error| WayError::Invalid(format!("a line was refused: {error}")))
         };
         match load {
@@ -226,8 +213,8 @@ const THREADS: usize = 4;
 pub(super) fn text(most: u64) -> Trial {
     // Room for the lines of one turn, and for files that are kept.
     let room_bytes = most * LINE_BYTES as u64 + 4 * FILE_BYTES;
-    Trial::new("text", (LINE_WAYS.len(), room_bytes, 4.0), move |scene| {
-        let lines = Lines::new(scene.pace.seed);
+    Trial::new("text", (room_bytes, 4.0), move |scene| {
+        let lines = lines();
         let way = |(name, open): LineWay| {
             let (lines, load) = (&lines, Load::Unpaced { lines: most });
             let mut hands = vec![Recorder::new(); THREADS];
@@ -267,8 +254,8 @@ const BUFFERS: [(&str, usize, bool); 3] = [
 
 /// One thread at 100,000 lines a second, by the number of buffers and when their memory is taken.
 pub(super) fn buffers() -> Trial {
-    Trial::new("buffers", (BUFFERS.len(), 8 * FILE_BYTES, 8.0), |scene| {
-        let lines = Lines::new(scene.pace.seed);
+    Trial::new("buffers", (8 * FILE_BYTES, 8.0), |scene| {
+        let lines = lines();
         let ways = BUFFERS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
             let (lines, mut hand) = (&lines, Recorder::new());
@@ -316,16 +303,14 @@ const PIECES_RESULTS: [(&str, &str, bool); 2] = [
 /// A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, each
 /// without a sync of its own and with one.
 pub(super) fn pieces() -> Trial {
-    let count = PIECES_RESULTS.len() * PIECES.len();
-    Trial::new("pieces", (count, PIECES_FILE_BYTES, 6.0), |scene| {
-        let seed = scene.pace.seed;
+    Trial::new("pieces", (PIECES_FILE_BYTES, 6.0), |scene| {
         let file =
-            written_file(scene.session, PIECES_FILE, PIECES_FILE_BYTES, Access::Buffered, seed)?;
+            written_file(scene.session, PIECES_FILE, PIECES_FILE_BYTES, Access::Buffered, 1)?;
         let pace = scene.pace.part(1.0 / PIECES_RESULTS.len() as f64);
         let found = PIECES_RESULTS.map(|(name, title, synced)| {
             let file = &file;
             let ways = PIECES.map(|(name, len, offset)| {
-                let piece = incompressible(len, seed);
+                let piece = incompressible(len);
                 // At most once over the file, so that the last sync has as much to do for each.
                 let overwrite = each(move |turn| {
                     let begin_ns = monotonic_ns();

@@ -27,7 +27,7 @@ use crate::run::Plan;
 use crate::stage::Leftover;
 use crate::writing::{Pass, Writing};
 
-use part::{Part, Places, Size, Work, commits};
+use part::{On, Part, Size, commits};
 
 /// An experiment of the articles.
 #[derive(Debug, Clone, Copy)]
@@ -174,11 +174,9 @@ fn e2(size: Size) -> Vec<Part> {
     let rounds = size.or(plan.rounds, 1);
     let plan = Plan { ways, rounds, leftover: Leftover::Removed, recounts: 2, ..plan };
     let kinds = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
-    let mut part = Part::here(plan).on(kinds.map(|kind| (kind, LoopMode::Buffered)).into());
-    if let Places::Made(images) = &mut part.places {
-        images.image_bytes = size.or(None, Some(2 << 30));
-    }
-    vec![part]
+    let both = kinds.map(|kind| On::Image(kind, LoopMode::Buffered));
+    let image_bytes = size.or(None, Some(2 << 30));
+    vec![Part { image_bytes, ..Part::here(plan).on(vec![both.into()]) }]
 }
 
 /// Each way to write a log in commits of 4 KiB and of 512 B, here and on an ext4 with a journal.
@@ -194,8 +192,12 @@ fn e3(size: Size) -> Vec<Part> {
         bill_commits: size.or(64, 200),
         ..commits(name, title, &ways, size.or(256 << 10, 8 << 20))
     };
-    let ext4 = vec![(ImageKind::Ext4, LoopMode::Direct)];
-    vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(ext4)]
+    vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(image(ImageKind::Ext4))]
+}
+
+/// Alone on a file system of this kind.
+fn image(kind: ImageKind) -> Vec<Vec<On>> {
+    vec![vec![On::Image(kind, LoopMode::Direct)]]
 }
 
 /// The modes everywhere; zeroing (article 3 zeroed 10 GiB), growing; a full disk of our own.
@@ -205,13 +207,15 @@ fn e4(size: Size) -> Vec<Part> {
         fallocate(kinds),
         zeroing(size.or(16 << 20, 10 << 30)),
         Part::trial(e4::growing()),
-        Part::trial(e4::full_disk()).on(vec![(ImageKind::Ext4, LoopMode::Direct)]),
+        Part::trial(e4::full_disk()).on(image(ImageKind::Ext4)),
     ]
 }
 
 /// What each mode of fallocate does to a file: in the directory, in memory, and on these.
 pub fn fallocate(kinds: Vec<ImageKind>) -> Part {
-    Part { work: Work::Trial(crate::atlas::modes()), places: Places::Each(kinds) }
+    let mut on = vec![vec![On::Directory], vec![On::Memory]];
+    on.extend(kinds.into_iter().flat_map(image));
+    Part::trial(crate::atlas::modes()).on(on)
 }
 
 /// Zeroing a file of this size by writing and by one call.
@@ -317,8 +321,8 @@ mod tests {
         }
         assert_eq!(quick().len(), 15);
         let plan = |part: &Part| match &part.work {
-            Work::Commits(plan) => plan.clone(),
-            Work::Trial(trial) => panic!("{} is no plan", trial.name),
+            part::Work::Commits(plan) => plan.clone(),
+            part::Work::Trial(trial) => panic!("{} is no plan", trial.name),
         };
         let parts = |name: &str| (named(name).expect("known").parts)(Size::Published);
         let e1: Vec<Plan> = parts("e1").iter().take(3).map(plan).collect();
@@ -329,13 +333,9 @@ mod tests {
         }
         assert_eq!(e1[2].ways.len(), 5);
         let e2 = &parts("e2")[0];
-        let Places::Made(images) = &e2.places else { panic!("no images") };
-        let buffered = |kind| (kind, LoopMode::Buffered);
+        let buffered = |kind| On::Image(kind, LoopMode::Buffered);
         let both = [ImageKind::Ext4, ImageKind::Ext4NoJournal].map(buffered);
-        assert_eq!(
-            (images.image_bytes, images.groups.as_slice()),
-            (Some(2 << 30), &[both.into()][..])
-        );
+        assert_eq!((e2.image_bytes, e2.on.as_slice()), (Some(2 << 30), &[both.into()][..]));
         let e2 = plan(e2);
         assert_eq!((e2.rounds, e2.ways.len()), (1, 16));
         assert!(

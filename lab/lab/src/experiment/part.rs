@@ -37,8 +37,10 @@ impl Size {
 pub struct Part {
     /// What.
     pub work: Work,
-    /// Where.
-    pub places: Places,
+    /// Where: the places of a group side by side, and one group after the other.
+    pub on: Vec<Vec<On>>,
+    /// Size of an image in bytes; `None`: what the part needs.
+    pub image_bytes: Option<u64>,
 }
 
 /// What is run.
@@ -51,43 +53,33 @@ pub enum Work {
 }
 
 /// Where it is run.
-#[derive(Debug, Clone)]
-pub enum Places {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
     /// In the directory itself.
-    Here,
-    /// On file systems that are made for it, on loop devices (root).
-    Made(Images),
-    /// In the directory, in memory (tmpfs), and on each of these (root).
-    Each(Vec<ImageKind>),
-}
-
-/// File systems of our own.
-#[derive(Debug, Clone)]
-pub struct Images {
-    /// Those of a group are measured side by side, and one group after the other.
-    pub groups: Vec<Vec<(ImageKind, LoopMode)>>,
-    /// Size of an image in bytes; `None`: what the part needs.
-    pub image_bytes: Option<u64>,
+    Directory,
+    /// In memory (tmpfs), if the directory is not there.
+    Memory,
+    /// On a file system that is made for it, on a loop device (root).
+    Image(ImageKind, LoopMode),
 }
 
 /// Room on an image beside the files: journal, metadata, the file system's own reserve.
-pub const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
+const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
 
 impl Part {
     /// Ways of writing in the directory.
     pub fn here(plan: Plan) -> Self {
-        Self { work: Work::Commits(plan), places: Places::Here }
+        Self { work: Work::Commits(plan), on: vec![vec![On::Directory]], image_bytes: None }
     }
 
     /// Other work in the directory.
     pub fn trial(trial: Trial) -> Self {
-        Self { work: Work::Trial(trial), places: Places::Here }
+        Self { work: Work::Trial(trial), on: vec![vec![On::Directory]], image_bytes: None }
     }
 
-    /// The same on these file systems, side by side.
-    pub(super) fn on(self, group: Vec<(ImageKind, LoopMode)>) -> Self {
-        let images = Images { groups: vec![group], image_bytes: None };
-        Self { places: Places::Made(images), ..self }
+    /// The same there.
+    pub fn on(self, on: Vec<Vec<On>>) -> Self {
+        Self { on, ..self }
     }
 
     /// Its short name.
@@ -116,37 +108,32 @@ impl Part {
     }
 
     /// The size of its images.
-    pub(crate) fn image_bytes(&self, images: &Images) -> u64 {
-        images.image_bytes.unwrap_or(self.image_bytes_min())
+    pub(crate) fn image_bytes(&self) -> u64 {
+        let needed = (self.files_bytes() + IMAGE_OVERHEAD_BYTES).max(IMAGE_BYTES_MIN);
+        self.image_bytes.unwrap_or(needed)
     }
 
-    /// The least that they may have.
-    pub(crate) fn image_bytes_min(&self) -> u64 {
-        (self.files_bytes() + IMAGE_OVERHEAD_BYTES).max(IMAGE_BYTES_MIN)
+    /// Whether it is run on images alone.
+    pub(crate) fn is_of_images(&self) -> bool {
+        !self.on.contains(&vec![On::Directory])
+    }
+
+    /// How many images each group has.
+    fn images_of(&self) -> impl Iterator<Item = u32> {
+        let count = |group: &Vec<On>| group.iter().filter(|on| matches!(on, On::Image(..))).count();
+        self.on.iter().map(move |group| count(group) as u32)
     }
 
     /// Bytes of disk that it needs at the same time in the directory.
     pub(crate) fn room_bytes(&self) -> u64 {
-        let files = self.files_bytes();
-        match &self.places {
-            Places::Made(images) => {
-                let most = images.groups.iter().map(Vec::len).max().unwrap_or(0) as u64;
-                most * self.image_bytes(images)
-            }
-            Places::Each(kinds) if !kinds.is_empty() && inkstone_io::is_root() => {
-                files + self.image_bytes_min()
-            }
-            Places::Here | Places::Each(_) => files,
-        }
+        let files = if self.is_of_images() { 0 } else { self.files_bytes() };
+        let images = self.images_of().max().filter(|_| inkstone_io::is_root()).unwrap_or(0);
+        files + u64::from(images) * self.image_bytes()
     }
 
     /// How many images it makes.
     pub(crate) fn images(&self) -> u32 {
-        match &self.places {
-            Places::Here => 0,
-            Places::Made(images) => images.groups.iter().map(Vec::len).sum::<usize>() as u32,
-            Places::Each(kinds) => kinds.len() as u32,
-        }
+        self.images_of().sum()
     }
 
     /// About how long it takes if it may take its own time, in seconds.
@@ -158,18 +145,27 @@ impl Part {
         work + 3.0 * f64::from(self.images())
     }
 
-    /// The pace of its trials: their own time, or as long as it takes.
-    pub(crate) fn pace(&self, size: Size, seed: u64) -> Pace {
+    /// The pace of its trials: in this time, in their own, or as long as it takes.
+    pub(crate) fn pace(&self, size: Size, rounds: Option<u32>, budget: Option<Duration>) -> Pace {
         let seconds = if let Work::Trial(trial) = &self.work { trial.seconds } else { 0.0 };
-        let budget = (size == Size::Small).then(|| Duration::from_secs_f64(seconds));
-        Pace { rounds: size.or(ROUNDS, 1), budget, seed }
+        let own = (size == Size::Small).then(|| Duration::from_secs_f64(seconds));
+        Pace { rounds: rounds.unwrap_or(size.or(ROUNDS, 1)), budget: budget.or(own) }
     }
 
-    /// Ends its passes after this time, and takes another number of rounds.
-    pub(crate) fn limit(&mut self, rounds: Option<u32>, time: Option<Duration>) {
+    /// Takes another number of rounds, and passes so short that all is done in about this time: half
+    /// of it is for measuring, the rest for bringing files into their states.
+    pub(crate) fn limit(&mut self, rounds: Option<u32>, budget: Option<Duration>) {
+        let images = self.images();
         let Work::Commits(plan) = &mut self.work else { return };
         plan.rounds = rounds.unwrap_or(plan.rounds);
-        plan.limits.time = time.unwrap_or(plan.limits.time);
+        let Some(budget) = budget else { return };
+        // Images take time of their own.
+        let budget = if images > 0 { budget.mul_f64(0.5) } else { budget };
+        let turns = f64::from(plan.ways.len().max(1) as u32 * images.max(1));
+        plan.limits.time = budget.mul_f64(0.28 / (turns * f64::from(plan.rounds.max(1))));
+        plan.deadline = Some(budget.mul_f64(0.7));
+        plan.bill_commits = plan.bill_commits.min(64);
+        plan.bill_time = budget.mul_f64(0.15 / (turns * f64::from(1 + plan.recounts)));
     }
 }
 

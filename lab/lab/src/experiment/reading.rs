@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_host::{Advice, EngineKind, LabFile, monotonic_ns, process_usage};
+use inkstone_host::{Advice, EngineKind, LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, DioAlignment, File, OpenFile, Residency};
 
 use crate::histogram::Recorder;
 use crate::result::{Table, Unit, figure};
-use crate::rounds::{
-    Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, timed, usage_figures,
-};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, timed};
 use crate::site::Site;
 use crate::stage::{Session, WayError};
 use crate::writing::{Cache, size_name};
@@ -57,9 +55,8 @@ const TRIES: u32 = 5;
 
 /// A file of this size read in each order, with its pages in memory and without.
 pub(super) fn read(file_bytes: u64) -> Trial {
-    let count = TABLES.iter().map(|(_, order, _)| ways(*order).len()).sum();
-    Trial::new("read", (count, file_bytes, 30.0), move |scene| {
-        let seed = scene.pace.seed;
+    Trial::new("read", (file_bytes, 30.0), move |scene| {
+        let seed = fastrand::u64(..);
         drop(written_file(scene.session, FILE, file_bytes, Access::Buffered, seed)?);
         let mut found = Vec::new();
         let pace = scene.pace.part(1.0 / TABLES.len() as f64);
@@ -67,7 +64,7 @@ pub(super) fn read(file_bytes: u64) -> Trial {
             if scene.session.check().is_err() {
                 break;
             }
-            found.push(one(scene, file_bytes, &pace, (name, order, cache)));
+            found.push(one(scene, (file_bytes, seed), &pace, (name, order, cache)));
         }
         scene.session.clear(FILE)?;
         Ok(found)
@@ -145,7 +142,7 @@ fn ways(order: ReadOrder) -> Vec<Reader> {
 
 fn one(
     scene: &mut Scene<'_>,
-    file_bytes: u64,
+    (file_bytes, seed): (u64, u64),
     pace: &Pace,
     (name, order, cache): (&str, ReadOrder, Cache),
 ) -> Table {
@@ -154,7 +151,7 @@ fn one(
     let running = ways.iter().map(|&way| {
         let is_direct = way.access == Access::Direct;
         let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
-        let reading = Reading { way, order, cache, file_bytes, seed: pace.seed };
+        let reading = Reading { way, order, cache, file_bytes, seed };
         Running::new(way.name, can.and_then(|()| reading.work()))
     });
     let running = running.collect();
@@ -209,10 +206,10 @@ impl Reading {
     }
 
     /// Where to read, in order; the last piece of a file may be shorter.
-    fn offsets(&self, seed: u64) -> Vec<u64> {
+    fn offsets(&self) -> Vec<u64> {
         let mut offsets: Vec<u64> = (0..self.file_bytes).step_by(self.way.block).collect();
         if self.order == ReadOrder::Random {
-            fastrand::Rng::with_seed(seed).shuffle(&mut offsets);
+            fastrand::shuffle(&mut offsets);
         }
         offsets
     }
@@ -296,10 +293,10 @@ impl Reading {
         latency: &mut Recorder,
     ) -> Result<Sample, WayError> {
         let residency = bring(turn.session, FILE, self.cache)?;
-        let offsets = self.offsets(turn.seed);
+        let offsets = self.offsets();
         let how = OpenFile::existing().access(self.way.access);
         let file = Arc::new(turn.session.directory.open(FILE, &how)?);
-        let (before, begin_ns) = (process_usage(), monotonic_ns());
+        let begin_ns = monotonic_ns();
         let (reads, bytes) = if let Some(flight) = flight.as_deref_mut() {
             let (block, file_bytes) = (self.way.block as u64, self.file_bytes);
             let mut offsets = offsets.iter();
@@ -322,19 +319,10 @@ impl Reading {
             self.one_by_one(turn, &file, &offsets, latency)?
         };
         let total_ns = monotonic_ns() - begin_ns;
-        let used = process_usage().since(&before);
         flight.into_iter().for_each(|flight| flight.give_times(latency));
         let resident = residency.resident_pages as f64 / residency.pages.max(1) as f64;
-        let mut figures = vec![figure("resident before", Unit::Percent, 100.0 * resident)];
-        let (amount, units, each, ns) = match self.order {
-            ReadOrder::Sequential => {
-                (bytes, bytes.div_ceil(LARGE as u64), Unit::PerMib, Unit::NsPerMib)
-            }
-            ReadOrder::Random => (reads, reads, Unit::PerOp, Unit::NsPerOp),
-        };
-        figures.extend(usage_figures(&used, units, each, ns));
-        let faults = (used.minor_faults + used.major_faults) as f64 / units.max(1) as f64;
-        figures.push(figure("page faults", each, faults));
+        let figures = vec![figure("resident before", Unit::Percent, 100.0 * resident)];
+        let amount = if self.order == ReadOrder::Sequential { bytes } else { reads };
         Ok(Sample::of(amount, total_ns).with(figures))
     }
 }

@@ -56,7 +56,7 @@ inkstone_io::named_choice! {
 pub(super) fn latency(turn_s: u64) -> Trial {
     const SEGMENT_BYTES: u64 = 1 << 20;
     let room_bytes = 2 * LIVE * SEGMENT_BYTES + NEIGHBOUR_FILE_BYTES;
-    Trial::new("latency", (6, room_bytes, 24.0), move |scene| {
+    Trial::new("latency", (room_bytes, 24.0), move |scene| {
         let mut ways = Vec::new();
         for (next, beside, words) in [
             (Next::Same, false, "alone"),
@@ -66,7 +66,7 @@ pub(super) fn latency(turn_s: u64) -> Trial {
             for (access, kind) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
                 let is_direct = access == Access::Direct;
                 let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
-                let block = incompressible(BLOCK_BYTES as usize, scene.pace.seed);
+                let block = incompressible(BLOCK_BYTES as usize);
                 let work = can.map(|()| Writer {
                     beside,
                     most: Duration::from_secs(turn_s),
@@ -96,11 +96,11 @@ pub(super) fn latency(turn_s: u64) -> Trial {
 pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
     const WAYS: [Next; 3] = [Next::Create, Next::Ahead, Next::Recycle];
     let room_bytes = (2 * LIVE * segment_bytes).max(256 << 20);
-    Trial::new("practice", (WAYS.len(), room_bytes, 20.0), move |scene| {
+    Trial::new("practice", (room_bytes, 20.0), move |scene| {
         let is_direct = can_direct(scene.site).is_ok();
         let access = if is_direct { Access::Direct } else { Access::Buffered };
         let way = |next: Next| {
-            let block = incompressible(BLOCK_BYTES as usize, scene.pace.seed);
+            let block = incompressible(BLOCK_BYTES as usize);
             let writes = changes * segment_bytes / BLOCK_BYTES;
             let writer = Writer { writes, ..Writer::new(next, access, segment_bytes, block) };
             Running::of(next.name(), writer)
@@ -312,7 +312,7 @@ fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Res
 /// The neighbour writes at its rate until `stop` is set.
 fn disturb(session: &Session<'_>, stop: &AtomicBool) -> Result<(), WayError> {
     let file = session.new_file(NEIGHBOUR, &OpenFile::new_file())?;
-    let piece = incompressible(PIECE_BYTES, 7);
+    let piece = incompressible(PIECE_BYTES);
     let begin_ns = monotonic_ns();
     let mut written = 0;
     while !stop.load(Ordering::Relaxed) && session.check().is_ok() {
@@ -366,11 +366,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         for &next in Next::ALL {
-            let block = incompressible(BLOCK_BYTES as usize, 1);
+            let block = incompressible(BLOCK_BYTES as usize);
             let writer = Writer::new(next, Access::Buffered, 16 << 10, block);
             let beside = next == Next::Same;
             let mut writer = Writer { writes: 24, beside, ..writer };
-            let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
+            let turn = Turn { session: &session, time: Duration::MAX };
             let seen = writer.with_others(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
             let changes = if next == Next::Same { 0 } else { 6 };
             assert_eq!((seen.took.len(), seen.change_ns.len()), (24, changes), "{next}");

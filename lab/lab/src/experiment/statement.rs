@@ -36,17 +36,31 @@ pub struct Statement {
 #[derive(Debug)]
 pub(crate) enum Asks {
     /// How many times as fast a row is as another; with several others, as the nearest of them.
-    Faster { table: &'static str, fast: &'static str, slow: Vec<&'static str> },
-    /// How many times as fast a row is without a journal as with one, side by side.
-    JournalTime { table: &'static str, row: &'static str },
-    /// How many times as much a commit of a row counts with a journal as without one.
-    JournalCount { table: &'static str, row: &'static str, what: Counted },
-    /// What one commit of a row costs.
-    Count { table: &'static str, row: &'static str, what: Counted },
+    Faster { table: &'static str, fast: Row, slow: Vec<Row> },
+    /// What one commit of a row costs; with another row, how many times as much as one of that.
+    Count { table: &'static str, row: Row, beside: Option<Row>, what: Counted },
     /// A figure of a row that has no noise.
     Figure { table: &'static str, row: &'static str, figure: &'static str },
     /// Nothing that runs here: why, and which command shows it.
     Elsewhere(&'static str),
+}
+
+/// A row of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The place of its table, if that is not the statement's.
+    pub(crate) place: Option<&'static str>,
+}
+
+impl Row {
+    fn read(text: &'static str) -> Self {
+        match text.split_once(" @ ") {
+            Some((name, place)) => Self { name, place: Some(place) },
+            None => Self { name: text, place: None },
+        }
+    }
 }
 
 inkstone_io::named_choice! {
@@ -185,31 +199,24 @@ fn one(
     Some(Statement { id, experiment, says, source, link, article, place, asks, band })
 }
 
-/// `TABLE: ROW / ROW / ...` or `TABLE: ROW: WHAT`.
+/// `TABLE: ROW / ROW / ...` or `TABLE: ROW [/ ROW]: WHAT`.
 fn asked(word: &str, rest: &'static str) -> Option<Asks> {
     let (table, rest) = rest.split_once(": ")?;
-    let with_what = || rest.rsplit_once(": ");
-    let counted = || {
-        let (row, what) = with_what()?;
-        Some((row, <Counted as inkstone_io::NamedChoice>::from_name(what)?))
-    };
+    let rows = |text: &'static str| text.split(" / ").map(Row::read);
     Some(match word {
         "faster" => {
-            let mut rows = rest.split(" / ");
+            let mut rows = rows(rest);
             let (fast, slow) = (rows.next()?, rows.collect::<Vec<_>>());
             (!slow.is_empty()).then_some(Asks::Faster { table, fast, slow })?
         }
         "count" => {
-            let (row, what) = counted()?;
-            Asks::Count { table, row, what }
+            let (of, what) = rest.rsplit_once(": ")?;
+            let what = <Counted as inkstone_io::NamedChoice>::from_name(what)?;
+            let mut rows = rows(of);
+            Asks::Count { table, row: rows.next()?, beside: rows.next(), what }
         }
-        "count with a journal" => {
-            let (row, what) = counted()?;
-            Asks::JournalCount { table, row, what }
-        }
-        "faster without a journal" => Asks::JournalTime { table, row: rest },
         "figure" => {
-            let (row, figure) = with_what()?;
+            let (row, figure) = rest.rsplit_once(": ")?;
             Asks::Figure { table, row, figure }
         }
         _ => return None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::progress::Progress;
 use crate::result::Table;
 use crate::rounds::{Pace, Scene, Trial};
-use crate::site::OpenSite;
+use crate::site::Site;
 use crate::stage::WayError;
 
 pub(super) const ROUNDS: u32 = 5;
@@ -27,14 +27,14 @@ pub(super) fn directory() -> tempfile::TempDir {
 
 pub(super) fn run(trial: &Trial, budget: Option<Duration>) -> Result<Vec<Table>, WayError> {
     let directory = directory();
-    let open = OpenSite::open(directory.path(), "here", trial.room_bytes).expect("a site");
+    let site = Site::open(directory.path(), "here", trial.room_bytes).expect("a site");
     let stop = AtomicBool::new(false);
-    let session = open.site.session(&stop);
+    let session = site.session(&stop);
     let mut progress = Progress::silent();
-    let pace = Pace { rounds: ROUNDS, budget, seed: 7 };
-    let mut scene = Scene { site: &open.site, session: &session, pace, progress: &mut progress };
+    let pace = Pace { rounds: ROUNDS, budget };
+    let mut scene = Scene { site: &site, session: &session, pace, progress: &mut progress };
     let found = trial.measure(&mut scene);
-    open.close().expect("closed");
+    site.close().expect("closed");
     let left = std::fs::read_dir(directory.path()).expect("the directory").count();
     assert_eq!(left, 0, "something was left behind");
     found

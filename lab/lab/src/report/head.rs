@@ -4,7 +4,7 @@
 //! the tables below the charts.
 
 use super::escape::escaped;
-use crate::result::{Finding, Judged, LabResult, Preamble, Table};
+use crate::result::{Finding, Judged, LabResult, Table};
 use crate::table::numbers::time;
 
 /// What stands between the title and the charts.
@@ -24,7 +24,7 @@ pub(super) fn html(result: &LabResult) -> String {
     if let [Finding { why: Some(why), .. }] = findings[..] {
         html += &format!("\n<p class=\"step\"><b>Why:</b> {}</p>", marked(why));
     }
-    let Preamble { machine, elapsed_ns, command, interrupted, .. } = &result.preamble;
+    let LabResult { machine, elapsed_ns, command, interrupted, .. } = result;
     let (kernel, cpus, cpu) = (&machine.kernel, machine.cpus, &machine.cpu);
     let took = time(*elapsed_ns as f64);
     let measured = format!("{kernel}; {cpus} x {cpu}; took {took}; measured by: {command}");

@@ -28,7 +28,7 @@ pub fn report(json: &str) -> Result<String, String> {
     let result = LabResult::from_json(json)?;
     let (title, top) = (escaped(head::title(&result)), head::html(&result));
     let text = escaped(&everything(&result, TEXT_WIDTH));
-    let measured_by = escaped(&result.preamble.inkstone_version);
+    let measured_by = escaped(&result.inkstone_version);
     Ok(format!(
         include_str!("report.html"),
         title = title,

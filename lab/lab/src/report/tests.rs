@@ -51,7 +51,7 @@ fn a_name_cannot_become_a_part_of_the_page() {
     result.tables[0].place.directory = NASTY.into();
     result.tables[0].place.name = NASTY.into();
     result.tables[0].finding.as_mut().expect("one").sentence = format!("best is `{NASTY}`");
-    result.preamble.command = NASTY.into();
+    result.command = NASTY.into();
     result.warnings[0].text = format!("\"{NASTY}");
     let page = of(&result);
     assert!(!page.contains("<img") && !page.contains("<!--"), "a name became markup");

@@ -17,17 +17,12 @@ pub use bill::render_bill;
 pub use statements::{render_articles, render_statements};
 
 use crate::result::{Finding, LabResult, Place, Table};
-use crate::warnings::DISK_FULL_WARNING;
 pub(crate) use grid::paragraph;
 use numbers::{bytes, time};
 
 /// The whole result: the tables, the modes of fallocate, warnings, the answers, the machine.
 pub fn render(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
-    // A warning that makes a run fail is shown above its table too.
-    for warning in result.warnings.iter().filter(|warning| warning.name == DISK_FULL_WARNING) {
-        paragraph(&mut out, width, "! ", &format!("{}.", warning.text));
-    }
     // With several tables each has its finding below it; with one it comes last.
     let several = result.tables.len() > 1;
     for table in &result.tables {
@@ -84,7 +79,7 @@ pub fn render_table(table: &Table, width: usize) -> String {
     if table.rounds > 0 {
         let order = if table.random_order { "in random order" } else { "always in this order" };
         let plural = if table.rounds == 1 { "" } else { "s" };
-        let text = format!("{} round{plural}, ways {order}, seed {}", table.rounds, table.seed);
+        let text = format!("{} round{plural}, ways {order}", table.rounds);
         paragraph(&mut out, width, "  ", &text);
     }
     if table.ways.is_empty() {
@@ -101,7 +96,7 @@ pub fn render_table(table: &Table, width: usize) -> String {
 /// Whether the run ended early, and each warning with its cure.
 pub fn render_warnings(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
-    if result.preamble.interrupted {
+    if result.interrupted {
         let text = "The run was stopped early: this is what was measured until then.";
         paragraph(&mut out, width, "! ", text);
     }
@@ -181,23 +176,16 @@ fn shortened(options: &str) -> String {
 
 /// The machine, and the elapsed time.
 fn closing(result: &LabResult, width: usize, out: &mut String) {
-    let machine = &result.preamble.machine;
+    let machine = &result.machine;
     let cpu = if machine.cpu.is_empty() { "CPU" } else { &machine.cpu };
-    let preamble = &result.preamble;
     let facts = [
         (!machine.kernel.is_empty()).then(|| machine.kernel.clone()),
         (machine.cpus > 0).then(|| format!("{} x {cpu}", machine.cpus)),
         (machine.memory_bytes > 0)
             .then(|| format!("memory {}", bytes(machine.memory_bytes as f64))),
-        (preamble.elapsed_ns > 0).then(|| format!("took {}", time(preamble.elapsed_ns as f64))),
-        (!preamble.inkstone_version.is_empty())
-            .then(|| format!("inkstone {}", preamble.inkstone_version)),
+        (result.elapsed_ns > 0).then(|| format!("took {}", time(result.elapsed_ns as f64))),
+        (!result.inkstone_version.is_empty())
+            .then(|| format!("inkstone {}", result.inkstone_version)),
     ];
     paragraph(out, width, "", &facts.into_iter().flatten().collect::<Vec<_>>().join("; "));
-    let mut ways = result.tables.iter().flat_map(|table| &table.ways);
-    let traced = ways.any(|way| way.bill.is_some());
-    if let (false, Some(why)) = (traced, &machine.trace_refused) {
-        let text = format!("The block layer could not be traced: {why}");
-        paragraph(out, width, "", &text);
-    }
 }

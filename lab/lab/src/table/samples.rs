@@ -111,7 +111,7 @@ pub(crate) fn run() -> Table {
         for round in &mut way.rounds {
             round.total_ns += u64::from(round.number * 5 % 7) * round.total_ns / 40;
         }
-        way.relative = stats::relative_of_several(&base, &way.rounds, 1, 1);
+        way.relative = stats::relative_of_several(&base, &way.rounds, 1);
     }
     let reason = "2048 of 2048 acknowledgements before any flush".into();
     ways.push(Way {
@@ -135,7 +135,6 @@ pub(crate) fn run() -> Table {
         baseline: Some("new fdatasync".into()),
         rounds: 20,
         random_order: true,
-        seed: 42,
         ways,
         ..Table::default()
     }
@@ -188,20 +187,17 @@ pub(crate) fn result() -> LabResult {
         best: Some("reuse direct o-dsync".into()),
     };
     LabResult {
-        preamble: Preamble {
-            schema_version: SCHEMA_VERSION,
-            inkstone_version: "0.1.0".into(),
-            command: "inkstone lab .".into(),
-            elapsed_ns: 58_300_000_000,
-            machine: Machine {
-                kernel: "Linux 6.18.3".into(),
-                cpu: "Example CPU @ 2.80GHz".into(),
-                cpus: 4,
-                memory_bytes: 16 << 30,
-                root: true,
-                ..Machine::default()
-            },
-            ..Preamble::default()
+        schema_version: SCHEMA_VERSION,
+        inkstone_version: "0.1.0".into(),
+        command: "inkstone lab .".into(),
+        elapsed_ns: 58_300_000_000,
+        machine: Machine {
+            kernel: "Linux 6.18.3".into(),
+            cpu: "Example CPU @ 2.80GHz".into(),
+            cpus: 4,
+            memory_bytes: 16 << 30,
+            root: true,
+            trace_refused: None,
         },
         tables: vec![Table { finding: Some(finding), ..run() }, atlas()],
         warnings: vec![Warning {

@@ -38,8 +38,7 @@ fn a_run_says_the_time_the_interval_the_bill_and_the_verdict_of_each_way() {
     assert!(narrow.contains("speedup") && narrow.contains("not shown"), "{narrow}");
 }
 
-/// What the figures of a table are is in its heads: the times and the counts of a table of MiB are
-/// for each MiB.
+/// What the figures of a table are is in its heads.
 #[test]
 fn the_head_of_a_column_has_its_unit() {
     let head = |table: &Table, head: &str| {
@@ -52,14 +51,12 @@ fn the_head_of_a_column_has_its_unit() {
         (Unit::BytesPerS, "bytes/s"),
         (Unit::OperationsPerS, "operations/s"),
         (Unit::NsPerOp, "per operation, us"),
-        (Unit::NsPerMib, "per MiB, us"),
     ] {
         run.unit = unit;
         head(&run, wanted);
     }
     for (name, unit, wanted) in [
-        ("system time", Unit::NsPerMib, "system time, us/MiB"),
-        ("page faults", Unit::PerMib, "page faults/MiB"),
+        ("system time", Unit::NsPerOp, "system time, us/op"),
         ("sync p50", Unit::Ns, "sync p50, us"),
         ("reads", Unit::PerSecond, "reads/s"),
         ("reads", Unit::Percent, "reads %"),

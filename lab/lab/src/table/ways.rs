@@ -208,7 +208,6 @@ fn each(unit: Unit, operation: &'static str) -> &'static str {
     match unit {
         Unit::NsPerCommit => "/commit",
         Unit::NsPerOp | Unit::PerOp => operation,
-        Unit::NsPerMib | Unit::PerMib => "/MiB",
         Unit::PerSecond => "/s",
         _ => "",
     }

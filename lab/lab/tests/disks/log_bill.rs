@@ -12,10 +12,11 @@ use std::time::Duration;
 use crate::support::{can_bill, not_run};
 use inkstone::{Log, Options};
 use inkstone_io::Directory;
+use inkstone_lab::bill::Billed;
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
-use inkstone_lab::log_bill::{LogBill, by_trace};
+use inkstone_lab::log_bill::by_trace;
 use inkstone_lab::result::Kind;
-use inkstone_lab::site::OpenSite;
+use inkstone_lab::site::Site;
 use inkstone_lab::stage::WayError;
 
 const RECORD: [u8; 128] = [0xA7; 128];
@@ -31,12 +32,13 @@ fn commits() -> u64 {
     asked.map_or(2000, |text| text.parse().expect("INKSTONE_BILL_COMMITS is a number"))
 }
 
-/// The bill of a lone writer on one image, or the reason why there is none.
-fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
+/// The bill of a lone writer on one image, with the changes of segment in it, or the reason why
+/// there is none.
+fn lone_writer(kind: ImageKind, parent: &Path) -> Result<(Billed, u64), WayError> {
     let image = Image::make(parent, kind, LoopMode::Direct, 336 << 20)?;
-    let mut open = OpenSite::open(image.path(), "image", 64 << 20).expect("a site");
-    open.site.private = true;
-    let path = open.site.directory.path().join("log");
+    let mut site = Site::open(image.path(), "image", 64 << 20).expect("a site");
+    site.private = true;
+    let path = site.directory.path().join("log");
     let segment_bytes = (commits() * GROUP_BYTES / SEGMENTS).next_multiple_of(4096).max(64 << 10);
     let log = Log::open(&path, Options::new().segment_bytes(segment_bytes).record_bytes_max(1024))
         .expect("the log opens");
@@ -46,14 +48,15 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
     }
     // The first commit may include what the creation of the log left in the file system.
     log.append_durable(&RECORD).expect("appended");
-    let bill = by_trace(&open.site, (&log, &path), &RECORD, commits())?;
+    let before = log.stats().segments;
+    let billed = by_trace(&site, (&log, &path), &RECORD, commits())?;
     let stats = log.stats();
     assert_eq!((stats.pool_empty, stats.segments_fallocated), (0, 0), "a file was always ready");
     log.close().expect("closed");
     drop(log);
-    open.close().expect("removed");
+    site.close().expect("removed");
     image.remove()?;
-    Ok(bill)
+    Ok((billed, stats.segments - before))
 }
 
 fn one_write_and_one_flush(test: &str, kind: ImageKind) {
@@ -61,34 +64,35 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
         return;
     }
     let parent = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let bill = match lone_writer(kind, parent.path()) {
+    let (billed, changes) = match lone_writer(kind, parent.path()) {
         Err(WayError::Invalid(reason)) if reason.contains("is not installed") => {
             return not_run(test, &reason);
         }
-        bill => bill.expect("a bill"),
+        billed => billed.expect("a bill"),
     };
-    let (commits, changes) = (bill.commits, bill.changes);
-    assert_eq!((commits, bill.lost_events), (self::commits(), 0));
+    let commits = billed.bill.commits;
+    assert_eq!((commits, billed.bill.lost_events), (self::commits(), 0));
     assert!(changes >= 8, "{changes} segment changes");
+    // What commits made or waited for; the others prepared segments.
+    let own = |kind: Kind| billed.own.get(&kind).map_or(0, |tally| tally.requests);
+    let seen = format!("{billed:?}");
     // One write per group, and a header at each change. The background thread writes the seals.
-    assert_eq!(bill.own(Kind::DataWrite), commits + changes, "{bill:?}");
-    assert_eq!(bill.own(Kind::Flush), commits + changes, "{bill:?}");
-    assert!(bill.own(Kind::DataWrite) * 100 <= commits * 101, "{bill:?}");
-    assert!(bill.own(Kind::Flush) * 100 <= commits * 101, "{bill:?}");
+    assert_eq!((own(Kind::DataWrite), own(Kind::Flush)), (commits + changes, commits + changes));
+    assert!((commits + changes) * 100 <= commits * 101, "{seen}");
     for kind in [Kind::DataRead, Kind::OtherRead] {
-        assert_eq!((bill.own(kind), bill.apart(kind)), (0, 0), "{bill:?}");
+        assert_eq!(billed.bill.layer.count(kind), 0, "{seen}");
     }
-    assert_eq!(bill.own(Kind::JournalWrite), 0, "{bill:?}");
+    assert_eq!(own(Kind::JournalWrite), 0, "{seen}");
     // When the counters are read at the end, a file may be in preparation, with one of its requests
     // in flight.
-    let check = bill.cross_check.expect("counters");
-    assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{bill:?}");
+    let check = billed.bill.layer.cross_check.expect("counters");
+    assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{seen}");
     assert!(
         check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,
-        "{bill:?}"
+        "{seen}"
     );
     if kind != ImageKind::Ext4NoJournal {
-        assert_eq!(bill.own(Kind::MetadataWrite), 0, "{bill:?}");
+        assert_eq!(own(Kind::MetadataWrite), 0, "{seen}");
     }
     assert!(
         std::fs::read_dir(parent.path()).expect("the directory").next().is_none(),

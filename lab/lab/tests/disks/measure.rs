@@ -6,23 +6,19 @@ use std::sync::atomic::AtomicBool;
 use crate::runs::{plan, small, strategy};
 use inkstone_host::LabStrategy;
 use inkstone_io::{Access, Durability, Reuse};
-use inkstone_lab::command::{Context, ExperimentOptions, LabError, What, experiments, parts};
+use inkstone_lab::command::{Context, LabError, parts};
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::LabResult;
-use inkstone_lab::rounds::Pace;
-use inkstone_lab::run::{Plan, run_side_by_side};
-use inkstone_lab::site::{OpenSite, SiteError};
+use inkstone_lab::run::run_side_by_side;
+use inkstone_lab::site::{Site, SiteError};
 use inkstone_lab::writing::{Pass, Writing};
 
-/// Of parts that have rounds of their own.
-const NO_PACE: Pace = Pace { rounds: 1, budget: None, seed: 0 };
-
-fn run(directory: &Path, plan: Plan) -> Result<LabResult, LabError> {
+fn run(directory: &Path, all: &[Part]) -> Result<LabResult, LabError> {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    parts(Some(directory), &[Part::here(plan)], &NO_PACE, &mut context)
+    parts(Some(directory), all, &mut context)
 }
 
 #[test]
@@ -30,13 +26,13 @@ fn several_places_have_each_round_together() {
     let parents = [(), ()].map(|()| tempfile::tempdir().expect("a directory"));
     let opened = [0, 1].map(|index: usize| {
         let path = parents[index].path();
-        OpenSite::open(path, &format!("place {index}"), 1 << 20).expect("a site")
+        Site::open(path, &format!("place {index}"), 1 << 20).expect("a site")
     });
     let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
-    let sites: Vec<_> = opened.iter().map(|open| &open.site).collect();
+    let sites: Vec<_> = opened.iter().collect();
     let runs =
         run_side_by_side(&sites, &plan(ways), &AtomicBool::new(false), &mut Progress::silent());
     assert_eq!(runs.len(), 2);
@@ -47,7 +43,7 @@ fn several_places_have_each_round_together() {
             assert_eq!(numbers, [0, 1, 2, 3, 4], "{}", way.name);
         }
     }
-    opened.into_iter().for_each(|open| open.close().expect("closed"));
+    opened.into_iter().for_each(|site| site.close().expect("closed"));
     assert!(parents.iter().all(|parent| is_empty(parent.path())));
 }
 
@@ -63,7 +59,7 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
         Writing { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
     ];
-    let result = run(directory.path(), plan(ways)).expect("a result");
+    let result = run(directory.path(), &[Part::here(plan(ways))]).expect("a result");
     let run = &result.tables[0];
     assert_eq!(run.ways.len(), 3);
     for way in &run.ways {
@@ -93,7 +89,7 @@ fn a_failing_way_is_a_row_with_its_reason() {
         small(contradiction),
         small(strategy(Reuse::Reuse, Durability::Fsync)),
     ];
-    let result = run(directory.path(), plan(ways)).expect("a result");
+    let result = run(directory.path(), &[Part::here(plan(ways))]).expect("a result");
     let ways = &result.tables[0].ways;
     let reason = ways[1].missing.as_ref().expect("it cannot be measured");
     assert!(reason.contains("mmap") && reason.contains("o-dsync"), "{reason}");
@@ -105,10 +101,10 @@ fn bad_places_are_refused_before_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let ways = || vec![small(strategy(Reuse::New, Durability::Fsync))];
     let missing = directory.path().join("missing");
-    let error = run(&missing, plan(ways())).expect_err("no such directory");
+    let error = run(&missing, &[Part::here(plan(ways()))]).expect_err("no such directory");
     assert!(error.to_string().contains("missing"), "{error}");
     let huge = vec![Writing { file_bytes: 1 << 50, ..ways()[0] }];
-    let error = run(directory.path(), plan(huge)).expect_err("no room for 1 PiB");
+    let error = run(directory.path(), &[Part::here(plan(huge))]).expect_err("no room for 1 PiB");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     assert!(is_empty(directory.path()));
 }
@@ -116,12 +112,9 @@ fn bad_places_are_refused_before_the_first_write() {
 #[test]
 fn the_atlas_has_every_mode_and_what_it_did() {
     let directory = tempfile::tempdir().expect("a directory");
-    let stop = AtomicBool::new(false);
-    let mut progress = Progress::silent();
-    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let both =
         [inkstone_lab::experiment::fallocate(vec![]), inkstone_lab::experiment::zeroing(1 << 20)];
-    let result = parts(Some(directory.path()), &both, &NO_PACE, &mut context).expect("an atlas");
+    let result = run(directory.path(), &both).expect("an atlas");
     let atlas = &result.tables[0];
     assert_eq!((atlas.name.as_str(), atlas.ways.len()), ("fallocate", 22));
     for way in &atlas.ways {
@@ -140,22 +133,5 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     assert_eq!(atlas.way("punch-hole-alone 4KiB").and_then(|way| way.figure("refused")), Some(1.0));
     let zeroing = result.tables.last().expect("zeroing");
     assert!(zeroing.name == "zeroing" && zeroing.has_content(), "{zeroing:?}");
-    assert!(is_empty(directory.path()));
-}
-
-#[test]
-fn a_wish_to_stop_ends_everything_in_order() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stop = AtomicBool::new(true);
-    let mut progress = Progress::silent();
-    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options = ExperimentOptions {
-        what: What::All(std::time::Duration::from_secs(60)),
-        directory: Some(directory.path().into()),
-        rounds: None,
-        seed: 1,
-    };
-    let stopped = experiments(&options, &mut context, &mut |_| Ok(())).expect("what there is");
-    assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
     assert!(is_empty(directory.path()));
 }

@@ -15,12 +15,11 @@ use inkstone_host::can_trace;
 use inkstone_host::{EngineKind, LabStrategy};
 use inkstone_io::{Access, Durability, Preparation, Reuse, is_root};
 use inkstone_lab::command::{Context, parts};
-use inkstone_lab::experiment::part::{Images, Part, Places, Work};
+use inkstone_lab::experiment::part::{On, Part};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::Table;
-use inkstone_lab::rounds::Pace;
 use inkstone_lab::run::Plan;
 use inkstone_lab::writing::Writing;
 
@@ -74,24 +73,23 @@ pub(crate) fn writing(
 pub(crate) fn plan(ways: Vec<Writing>, bill_commits: u64) -> Plan {
     let limits = Limits { commits: 4, time: Duration::from_secs(5) };
     let whole = Plan::new("bill", "a test", ways);
-    Plan { random_order: false, limits, bill_commits, seed: 7, ..whole }
+    Plan { random_order: false, limits, bill_commits, ..whole }
 }
 
-/// The run of one part in this directory.
-pub(crate) fn run(directory: &Path, whole: &Part) -> Table {
+/// The run of one part in this directory, or why there is none.
+pub(crate) fn run(directory: &Path, whole: &Part) -> Result<Table, String> {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let pace = Pace { rounds: 1, budget: None, seed: 0 };
-    let result = parts(Some(directory), std::slice::from_ref(whole), &pace, &mut context);
+    let result = parts(Some(directory), std::slice::from_ref(whole), &mut context);
     let result = result.expect("a result");
-    result.tables.into_iter().next().expect("a run")
+    let why = format!("{:?}", result.warnings);
+    result.tables.into_iter().next().ok_or(why)
 }
 
 /// The plan on one file system.
 pub(crate) fn on(kind: ImageKind, mode: LoopMode, plan: Plan) -> Part {
-    let images = Images { groups: vec![vec![(kind, mode)]], image_bytes: Some(336 << 20) };
-    Part { work: Work::Commits(plan), places: Places::Made(images) }
+    Part::here(plan).on(vec![vec![On::Image(kind, mode)]])
 }
 
 /// A process that writes and syncs beside the test, until it is dropped.
