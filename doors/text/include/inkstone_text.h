@@ -36,9 +36,9 @@
  *   stage_directory=DIR  where lines survive a kill: a directory on tmpfs without a space in its
  *           name; /dev/shm
  *
- * WHAT IS PROMISED. No accepted line is lost, as survive= says, or is there twice, or broken. A
- * line that was dropped or got an error is not in the log; the one in whose write the process was
- * killed may be, as a whole (longer than all buffers: in part). docs/text-log.md has all cases.
+ * WHAT IS PROMISED. No accepted line is lost (as survive= says), there twice, or broken. One that
+ * was dropped or got an error is not in the log, and one in whose write the process was killed is
+ * there as a whole or not at all; if it is longer than all buffers, a part of it may be there.
  *
  * ERRORS are codes below 0. `error` is a place for a message, or NULL: the call puts NULL there, or
  * a text for free(), whatever was there before. What the log's threads find out later (a disk that
@@ -48,7 +48,7 @@
  * thread needs INKSTONE_TEXT_STACK_BYTES of stack for a call, and must not be cancelled in it.
  *
  * FORK. In a child of fork, every call on the parent's log is INKSTONE_TEXT_FORKED. The child may
- * open others, and this one once its parent has closed it or ended.
+ * open others, and this one when its parent has closed it.
  *
  * SIGNALS. No call is safe in a signal handler, also not in one for crashes: survive=kill is what
  * keeps the lines of a crash. A signal may interrupt a call; that changes nothing.
