@@ -316,11 +316,12 @@ impl State {
     }
 
     pub(crate) fn forget_file(&mut self, number: u64) {
-        let len = self.inode(number).size_bytes;
-        self.forget_pages(number, 0, len);
+        // It shares its pages with the medium.
+        let mut view = self.medium_under(number, |_| true);
         let inode = self.inode_mut(number);
         // The device's bytes in the last block beyond the end do not belong to the file.
-        inode.view.cut(len);
+        view.cut(inode.size_bytes);
+        inode.view = view;
         inode.is_tainted = false;
     }
 
