@@ -146,6 +146,16 @@ impl SimDisk {
         self.lock().image()
     }
 
+    /// The content of the file at this path, as programs see it, if there is one.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        self.lock().content(path)
+    }
+
+    /// How long all files are together.
+    pub fn size_bytes(&self) -> u64 {
+        self.lock().size_bytes()
+    }
+
     /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all
     /// zeros.
     pub fn medium_has(&self, bytes: &[u8]) -> bool {

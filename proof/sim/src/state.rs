@@ -52,6 +52,11 @@ impl Inode {
             takes_room: true,
         }
     }
+
+    /// Its content as programs see it.
+    fn bytes(&self) -> Vec<u8> {
+        self.view.get(0, self.size_bytes as usize)
+    }
 }
 
 #[derive(Clone)]
@@ -461,16 +466,26 @@ impl State {
         }
     }
 
+    /// Every file with its path.
+    fn files(&self) -> impl Iterator<Item = (PathBuf, &Inode)> {
+        self.directories.iter().flat_map(|NamesOf { path, view, .. }| {
+            view.iter().map(|(name, number)| (path.join(&**name), self.inode(*number)))
+        })
+    }
+
     /// See [`crate::SimDisk::image`].
     pub(crate) fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let files = self.directories.iter().flat_map(|directory| {
-            directory.view.iter().map(move |(name, number)| {
-                let inode = self.inode(*number);
-                let content = inode.view.get(0, inode.size_bytes as usize);
-                (directory.path.join(&**name), content)
-            })
-        });
-        files.collect()
+        self.files().map(|(path, inode)| (path, inode.bytes())).collect()
+    }
+
+    /// See [`crate::SimDisk::content`].
+    pub(crate) fn content(&self, of: &Path) -> Option<Vec<u8>> {
+        self.files().find(|(path, _)| path == of).map(|(_, inode)| inode.bytes())
+    }
+
+    /// See [`crate::SimDisk::size_bytes`].
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.files().map(|(_, inode)| inode.size_bytes).sum()
     }
 
     /// See [`crate::SimDisk::medium_has`].

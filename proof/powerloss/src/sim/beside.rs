@@ -70,14 +70,12 @@ impl Readers {
 
     /// An archiver holds the first segments that were sealed: their files stay as they are.
     fn look_at_what_is_held(&self, now: &Now<'_, LogSubject>) -> Result<(), Broken> {
-        let image = now.disk.image();
         let mut held = lock(&self.held);
         held.truncate(HELD_MAX);
         for (sealed, bytes) in held.iter_mut() {
-            let there = image.iter().find(|(path, _)| *path == sealed.path);
-            match (bytes, there.map(|(_, bytes)| bytes)) {
-                (Some(bytes), Some(there)) if bytes == without_marks(there) => {}
-                (bytes @ None, Some(there)) => *bytes = Some(without_marks(there).to_vec()),
+            match (bytes, now.disk.content(&sealed.path)) {
+                (Some(bytes), Some(there)) if bytes == without_marks(&there) => {}
+                (bytes @ None, Some(there)) => *bytes = Some(without_marks(&there).to_vec()),
                 _ => {
                     let what =
                         format!("{} is held, but its file was recycled", sealed.path.display());

@@ -221,12 +221,13 @@ impl<S: Subject> Walk<S> {
 
     /// The power may have gone at any time since the last look.
     fn cut_within(&mut self, past: &Arc<S::Past>, is_looked_at: bool) {
-        let epochs = self.disk.take_epochs();
-        if is_looked_at && self.way.cuts == Cuts::Always {
-            let when = "crashed within";
-            let cuts = epochs.into_iter().map(|cut| Cut { cut, past: Arc::clone(past), when });
-            self.cuts.extend(cuts);
+        if !is_looked_at || self.way.cuts != Cuts::Always {
+            // What was recorded until now is forgotten.
+            return self.disk.record_epochs();
         }
+        let when = "crashed within";
+        let epochs = self.disk.take_epochs().into_iter();
+        self.cuts.extend(epochs.map(|cut| Cut { cut, past: Arc::clone(past), when }));
     }
 
     fn look(&mut self, during: &Arc<S::Past>, is_within: bool) {
@@ -369,7 +370,7 @@ impl<S: Subject> Walk<S> {
             self.end(End::Kill, true)?;
             let now = Arc::new(self.past.clone());
             self.cut_now(&now, "killed, then crashed");
-            self.disk.take_epochs();
+            self.disk.record_epochs();
             return self.open_again(&now);
         }
         if told.outcome() != Outcome::Done {
@@ -513,7 +514,7 @@ impl<S: Subject> Walk<S> {
 
     fn check_budget(&self) -> Result<(), Broken> {
         let Some(budget) = self.way.budget_bytes else { return Ok(()) };
-        let used: u64 = self.disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let used = self.disk.size_bytes();
         if used > budget {
             return Err(Broken::new("budget", format!("{used} bytes of a budget of {budget}")));
         }
