@@ -21,7 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
-use inkstone_format::{Batch, Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes};
+use inkstone_format::{
+    Batch, Epoch, Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes,
+};
 use inkstone_io::AnyDirectory;
 
 use super::making::Making;
@@ -354,7 +356,13 @@ fn read_sound(
                 let open_group = strip.group_of(&stop);
                 let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
                 let next = strip.go_on(&stop)?;
-                read_loose(&mut strip, &stop, epoch, next, &covered, &mut batches)?;
+                // The group that began a new epoch may be lost, too.
+                let newer = match (next, &span.successor) {
+                    (None, Some(successor)) => successor.epoch,
+                    _ => strip.walk.decoder.tail().epoch,
+                };
+                let epochs = [epoch, newer];
+                read_loose(&mut strip, &stop, epochs, next, &covered, &mut batches)?;
                 if next.is_none() {
                     return Ok(true);
                 }
@@ -381,11 +389,12 @@ fn was_durable(evidence: &Evidence, lsn: Lsn, end: u64) -> bool {
     end <= evidence.end || lsn <= evidence.lsn
 }
 
-/// Takes the sound records between a stop and the next sound group.
+/// Takes the sound records between a stop and the next sound group, which were written in one of
+/// these epochs.
 fn read_loose(
     strip: &mut Strip,
     stop: &Stop,
-    epoch: inkstone_format::Epoch,
+    epochs: [Epoch; 2],
     next: Option<u64>,
     evidence: &Evidence,
     batches: &mut Batches<'_>,
@@ -398,7 +407,9 @@ fn read_loose(
         if !window.hold(at, FRAME_HEADER_BYTES, READ_BYTES)? {
             return Ok(());
         }
-        let header = FrameHeader::decode(&id, at, epoch, window.slice(at, FRAME_HEADER_BYTES));
+        let bytes = window.slice(at, FRAME_HEADER_BYTES);
+        let decode = |epoch| FrameHeader::decode(&id, at, epoch, bytes);
+        let header = epochs.into_iter().find_map(decode);
         let Some(header) =
             header.filter(|header| header.payload_bytes as usize <= RECORD_BYTES_MAX)
         else {

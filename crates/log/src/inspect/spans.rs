@@ -58,10 +58,11 @@ impl Span {
 
     /// The evidence that durable data follows a stop in it.
     fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
-        match &self.successor {
-            _ if self.cut_at.is_some() => Ok(Evidence::default()),
-            Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
-            None => strip.evidence(stop),
+        match (self.cut_at, &self.successor) {
+            // What a cut keeps was durable before it.
+            (Some(end), _) => Ok(Evidence { end, ..Evidence::default() }),
+            (None, Some(next)) => Ok(Evidence::default().with_successor(self.header.number, next)),
+            (None, None) => strip.evidence(stop),
         }
     }
 

@@ -198,7 +198,7 @@ fn read_all(
     for number in above.into_iter().filter(|number| *number > head.number) {
         if let Some(header) = stand_in(directory, headers, head.log, number)? {
             // A cut may have begun it.
-            for span in spans.iter_mut().filter(|span| !span.is_stand_in) {
+            for span in &mut spans {
                 span.below =
                     Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
@@ -207,8 +207,8 @@ fn read_all(
                 successor: None,
                 is_head: true,
                 is_stand_in: true,
-                // What a cut took of the segment before is not this one's.
-                cut_at: None,
+                // A later cut may have ended it.
+                cut_at: cut_mark(directory, &header)?.map(|mark| mark.end),
                 ..head_span
             });
         }

@@ -57,6 +57,16 @@ fn destroy(disk: &SimDisk, lost: &[RangeInclusive<u64>]) {
     }
 }
 
+/// Zeros over these records, each in a group of its own, and over the headers of the groups.
+fn destroy_groups(disk: &SimDisk, lost: RangeInclusive<u64>) {
+    let places = places(disk);
+    for lsn in lost {
+        let (segment, at, bytes) = places[&lsn];
+        let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
+        file.write_at(&vec![0; 48 + bytes as usize], at - 48).unwrap();
+    }
+}
+
 fn salvage(disk: &SimDisk, from: &str, to: &str) -> inkstone::Result<Salvage> {
     inspect::salvage_in(&disk.directory(from), || Ok(Arc::new(disk.directory(to))), &small())
 }
@@ -549,6 +559,66 @@ fn what_was_cut_does_not_come_back_where_the_segment_after_it_is_gone() {
         assert!(shown > 200 && salvaged.records == shown, "{shown} of {}", salvaged.records);
         assert_eq!(salvaged.runs.first().map(|run| run.last.get()), Some(50));
     }
+}
+
+/// Shows all of a log with a cut, whatever it has lost: the records that came after the cut, and
+/// none that it took.
+fn check_saved_of_a_cut(disk: &SimDisk, kept: u64, last: u64, lost: &[u64]) {
+    let log = saved(disk);
+    assert_eq!(log.last(), Lsn::new(last));
+    for lsn in 1..=last {
+        let found = is(log.reader().get(Lsn::new(lsn)));
+        if lost.contains(&lsn) {
+            assert!(matches!(found, Is::Lost(..)), "LSN {lsn}");
+        } else {
+            let was = if lsn <= kept { record(lsn) } else { record(lsn + 1000) };
+            assert!(found == Is::Record(was), "LSN {lsn}");
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_has_ended_is_saved_past_its_damage() {
+    let (disk, _) = with_a_cut(120);
+    destroy(&disk, &[20..=20]);
+    lose_header(&disk, 1);
+    salvage(&disk, LOG, SAVED).unwrap();
+    check_saved_of_a_cut(&disk, 50, 120, &[20]);
+}
+
+/// Every file but the first is above the head then.
+#[test]
+fn what_was_cut_does_not_come_back_where_one_header_is_left() {
+    let disk = SimDisk::new(3, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 600).unwrap();
+    log.truncate_after(Lsn::new(560)).unwrap();
+    for lsn in 561..=580 {
+        log.append_durable(&record(lsn + 1000)).unwrap();
+    }
+    log.close().unwrap();
+    let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
+    assert!(report.segments.len() > 3);
+    // Nothing tells then that they took the place of others.
+    destroy_groups(&disk, 561..=570);
+    report.segments[1..].iter().for_each(|part| lose_header(&disk, part.number.get()));
+    salvage(&disk, LOG, SAVED).unwrap();
+    check_saved_of_a_cut(&disk, 560, 580, &(561..=570).collect::<Vec<_>>());
+}
+
+#[test]
+fn records_are_saved_where_the_groups_that_began_their_epoch_are_lost() {
+    let disk = SimDisk::new(6, DiskOptions::default());
+    open(&disk, small()).unwrap().abandon();
+    let log = open(&disk, small()).unwrap();
+    (1..=3).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
+    log.sync().unwrap();
+    append(&log, 4, 6).unwrap();
+    log.close().unwrap();
+    let (segment, at, _) = places(&disk)[&1];
+    let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
+    file.write_at(&vec![0; at as usize - 4096], 4096).unwrap();
+    assert_eq!(salvage(&disk, LOG, SAVED).unwrap().records, 6);
 }
 
 #[test]
