@@ -176,8 +176,10 @@ impl Options {
     }
 
     /// How many bytes of the disk all files of the log together may use; no limit by default. An
-    /// append that needs a segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need
-    /// room (btrfs), up to 1 MiB of it is reserved for that.
+    /// append that needs a segment beyond it gets [`Error::NoRoom`]. Segments are smaller than
+    /// [`Options::segment_bytes`] where else the budget had no room for the next one: once enough
+    /// records are truncated, an append finds room. Where an overwrite may need room (btrfs), up to
+    /// 1 MiB of it is reserved for that.
     pub fn disk_budget_bytes(self, bytes: u64) -> Self {
         Self { disk_budget_bytes: Some(bytes), ..self }
     }
@@ -313,9 +315,11 @@ impl Options {
                 "periodic: it needs the log's own thread, so leave own_thread(true)".into(),
             );
         }
-        if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
+        let least = bytes.max(2 * self.smallest_for_any_record());
+        if self.disk_budget_bytes.is_some_and(|budget| budget < least) {
             return invalid(format!(
-                "disk_budget_bytes: it must be at least segment_bytes, which is {bytes}"
+                "disk_budget_bytes: it must be at least {least}: one segment of segment_bytes, and \
+                 two segments that can hold a record of record_bytes_max"
             ));
         }
         Ok(())
@@ -539,8 +543,21 @@ impl Options {
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
         let whole = previous.saturating_add(previous / 2) / FIRST_SEGMENT_BYTES;
         let grown = (whole * FIRST_SEGMENT_BYTES).max(previous + FIRST_SEGMENT_BYTES);
-        let bytes = grown.min(self.segment_bytes);
-        if frame_bytes > record_room(bytes) { self.segment_bytes } else { bytes }
+        let most = self.full_segment_bytes();
+        let bytes = grown.min(most);
+        if frame_bytes > record_room(bytes) { most } else { bytes }
+    }
+
+    /// The size of a full segment. With a budget it leaves room beside it for the next segment,
+    /// whatever record comes: else a log could stick of which all records are truncated.
+    pub(crate) fn full_segment_bytes(&self) -> u64 {
+        let budget = self.disk_budget_bytes.unwrap_or(u64::MAX);
+        let most = budget.saturating_sub(self.smallest_for_any_record());
+        self.segment_bytes.min(most / BLOCK_BYTES as u64 * BLOCK_BYTES as u64)
+    }
+
+    fn smallest_for_any_record(&self) -> u64 {
+        smallest_segment_bytes(frame_bytes(self.record_bytes_max) as u64)
     }
 }
 
@@ -558,11 +575,15 @@ pub(crate) fn record_room(segment_bytes: u64) -> u64 {
 /// after it has room, too. `None` if none is smaller.
 pub(crate) fn smaller_segment_bytes(bytes: u64, left: u64, frame_bytes: u64) -> Option<u64> {
     let block = BLOCK_BYTES as u64;
-    let needed = (frame_bytes + SEGMENT_BYTES_MIN - record_room(SEGMENT_BYTES_MIN))
-        .next_multiple_of(block)
-        .max(SEGMENT_BYTES_MIN);
     let smaller = (bytes / 2).min(left / 2) / block * block;
-    Some(smaller.max(needed)).filter(|smaller| *smaller < bytes)
+    Some(smaller.max(smallest_segment_bytes(frame_bytes))).filter(|smaller| *smaller < bytes)
+}
+
+/// The size of the smallest segment that holds frames of `frame_bytes`.
+fn smallest_segment_bytes(frame_bytes: u64) -> u64 {
+    (frame_bytes + SEGMENT_BYTES_MIN - record_room(SEGMENT_BYTES_MIN))
+        .next_multiple_of(BLOCK_BYTES as u64)
+        .max(SEGMENT_BYTES_MIN)
 }
 
 /// What an opening or a cut may write into a segment before its first record: an epoch group, a
@@ -594,6 +615,7 @@ mod tests {
             (Options::new().durability(Durability::None), "durability none"),
             (Options::new().periodic(Duration::from_millis(5)).own_thread(false), "periodic"),
             (Options::new().disk_budget_bytes(1 << 20), "disk_budget_bytes"),
+            (Options::small().disk_budget_bytes(2 * (64 << 10) - 1), "disk_budget_bytes"),
         ] {
             let text = options.check().expect_err(word).to_string();
             assert!(text.contains(word), "{text}");

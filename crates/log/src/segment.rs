@@ -205,6 +205,8 @@ impl Segments {
     pub(crate) fn push(&mut self, segment: Arc<Segment>, end: u64) {
         self.links.last_mut().expect("a log has a head").end = Some(end);
         self.links.push(Link { segment, end: None });
+        // One that was left without a record, all of which were truncated, goes at once.
+        self.truncate_before(self.first_live);
     }
 
     /// Makes segments obsolete that hold only records before `first_live`. The head always stays.

@@ -45,7 +45,7 @@ impl Shared {
     /// files that it has.
     pub(crate) fn next_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
         let grown = self.options.next_segment_bytes(previous, frame_bytes);
-        self.pool.bytes_to_use(grown, self.options.segment_bytes)
+        self.pool.bytes_to_use(grown, self.options.full_segment_bytes())
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::history::{open, record, small};
 use inkstone::{Access, Durability, Error, Log, Lsn, Options, Preparation};
+use inkstone_format::frame_bytes;
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
@@ -313,6 +314,52 @@ fn room_that_is_kept_takes_no_segment_from_the_budget() {
     log.close().unwrap();
     drop(open(&disk, segments(16 << 20)).unwrap());
     assert!(disk.directory(crate::history::LOG).list().unwrap().contains(&ROOM.to_owned()));
+}
+
+/// Records of all sizes in all budgets, over many rolls: once the older ones are truncated, each
+/// finds room.
+#[test]
+fn a_budget_that_is_accepted_never_sticks() {
+    let mut rng = fastrand::Rng::with_seed(59);
+    let (mut logs, mut rolls) = (0, 0);
+    for round in 0..80 {
+        let largest = 1 << rng.u32(6..=20);
+        let least = frame_bytes(largest) as u64 + (48 << 10);
+        let segment_bytes = (least << rng.u32(0..3)).next_multiple_of(4096).max(64 << 10);
+        let budget = segment_bytes + rng.u64(0..=segment_bytes) / [1, 16][round % 2];
+        let options = small()
+            .segment_bytes(segment_bytes)
+            .record_bytes_max(largest)
+            .disk_budget_bytes(budget)
+            .pad_groups(rng.bool());
+        if options.check().is_err() {
+            continue;
+        }
+        logs += 1;
+        let disk = SimDisk::new(1, [DiskOptions::default(), copies()][rng.usize(0..2)]);
+        let mut log = open(&disk, options.clone()).unwrap();
+        for step in 0..60 {
+            let bytes = if rng.bool() { largest } else { rng.usize(0..=largest) };
+            let what = format!("{bytes} of {largest} bytes, segments {segment_bytes}, {budget}");
+            let last = log.append_durable(&vec![7; bytes]).unwrap_or_else(|why| {
+                panic!("round {round}, step {step}: {what}: {why}");
+            });
+            // The last record stays, or is cut.
+            log.truncate_before(last).unwrap();
+            match rng.u32(0..8) {
+                0 => log.truncate_after(last.before().unwrap()).unwrap(),
+                1 => drop(log.prepare_now()),
+                _ => {}
+            }
+            if rng.u32(0..6) == 0 {
+                rolls += log.stats().segments;
+                log.close().unwrap();
+                log = open(&disk, options.clone()).unwrap();
+            }
+        }
+        rolls += log.stats().segments;
+    }
+    assert!(logs > 40 && rolls > 500, "{logs} logs, {rolls} rolls");
 }
 
 /// A log that was moved from a file system where overwrites need room, and one whose file of
