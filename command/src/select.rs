@@ -31,16 +31,18 @@ pub(crate) struct Selection {
 pub(crate) fn words_of_a_way() -> String {
     fn names<T: NamedChoice>() -> String {
         let named = T::ALL.iter().map(|choice| choice.name()).filter(|name| *name != "none");
-        named.collect::<Vec<_>>().join(", ")
+        let lines = named.collect::<Vec<_>>();
+        let lines: Vec<String> = lines.chunks(4).map(|line| line.join(", ")).collect();
+        lines.join(",\n              ")
     }
     format!(
         "The words of a way, in this order:\n  \
-         its blocks       new, reuse, {}; reuse+zero-range\n  \
-         the access       {}; if there is none: buffered\n  \
-         the durability   no-sync, {}\n  \
-         the engine       {}; if there is none: caller\n  \
-         bytes of a write 512B to 1MiB; if there are none: 4KiB. One write is one commit\n  \
-         and              second-pass over the same blocks, cold (not in the page cache)",
+         blocks      new, reuse, reuse+zero-range,\n              {}\n  \
+         access      {};\n              if there is none: buffered\n  \
+         durability  no-sync, {}\n  \
+         engine      {};\n              if there is none: caller\n  \
+         bytes       of a write, which is one commit: 512B to 1MiB; if none: 4KiB\n  \
+         also        second-pass over the same blocks; cold (not in the page cache)",
         names::<Preparation>(),
         names::<Access>(),
         names::<Durability>(),
