@@ -145,9 +145,9 @@ impl<'a> Watch<'a> {
         let seen = self.watched.finish()?;
         let mut report = report_of(self.options, &seen);
         if let Some(slow) = self.slow {
-            let (explained, warnings) = slow.finish(&seen.recording)?;
+            let (explained, warning) = slow.finish(&seen.recording)?;
             report.slow = Some(explained);
-            report.warnings.extend(warnings);
+            report.warnings.extend(warning);
         }
         Ok(report)
     }

@@ -82,7 +82,7 @@ impl SlowWatch {
     ///
     /// # Errors
     /// A trace could not be read or removed.
-    pub(super) fn finish(mut self, recording: &Recording) -> Result<(SlowReport, Vec<String>)> {
+    pub(super) fn finish(mut self, recording: &Recording) -> Result<(SlowReport, Option<String>)> {
         self.follow(recording)?;
         let tasks = self.tasks.stop()?;
         let throttled = self.throttle.map(Tracer::stop).transpose()?.unwrap_or_default();
@@ -91,8 +91,10 @@ impl SlowWatch {
         let lost = lost(&tasks) + lost(&throttled) + host.as_ref().map_or(0, |(one, _)| one.lost);
         if lost + recording.lost > 0 {
             let finding = "What slow calls waited for is not known: events were lost.".into();
-            let why = format!("{} events were lost: watch for a shorter time", lost);
-            return Ok((SlowReport { finding, ..SlowReport::default() }, vec![why]));
+            // Of the recording's own the report has a warning.
+            let why = || format!("{lost} events about threads were lost: watch for a shorter time");
+            let warning = (lost > 0).then(why);
+            return Ok((SlowReport { finding, ..SlowReport::default() }, warning));
         }
         let report = explain(&Slow {
             from_ns: self.from.as_nanos() as u64,
@@ -103,7 +105,7 @@ impl SlowWatch {
             journals: &self.journals,
             names: &self.names,
         });
-        Ok((report, Vec::new()))
+        Ok((report, None))
     }
 }
 
