@@ -109,10 +109,8 @@ pub struct Usage {
     pub user_ns: u64,
     /// CPU time in the kernel on its behalf, in nanoseconds.
     pub system_ns: u64,
-    /// Page faults served from memory.
-    pub minor_faults: u64,
-    /// Page faults that had to wait for a device.
-    pub major_faults: u64,
+    /// Page faults.
+    pub faults: u64,
 }
 
 impl Usage {
@@ -124,27 +122,19 @@ impl Usage {
             switches: less(|usage| usage.switches),
             user_ns: less(|usage| usage.user_ns),
             system_ns: less(|usage| usage.system_ns),
-            minor_faults: less(|usage| usage.minor_faults),
-            major_faults: less(|usage| usage.major_faults),
+            faults: less(|usage| usage.faults),
         }
     }
 }
 
 /// Of the calling thread.
-fn thread_usage() -> Usage {
+pub fn thread_usage() -> Usage {
     usage_of(libc::RUSAGE_THREAD)
 }
 
 /// Of this process: all its threads, those that have ended and io_uring's own workers included.
 pub fn process_usage() -> Usage {
     usage_of(libc::RUSAGE_SELF)
-}
-
-/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a
-/// device).
-pub fn thread_faults() -> (u64, u64) {
-    let usage = thread_usage();
-    (usage.minor_faults, usage.major_faults)
 }
 
 fn usage_of(who: libc::c_int) -> Usage {
@@ -160,8 +150,7 @@ fn usage_of(who: libc::c_int) -> Usage {
         switches: usage.ru_nvcsw.cast_unsigned() + usage.ru_nivcsw.cast_unsigned(),
         user_ns: ns(usage.ru_utime),
         system_ns: ns(usage.ru_stime),
-        minor_faults: usage.ru_minflt.cast_unsigned(),
-        major_faults: usage.ru_majflt.cast_unsigned(),
+        faults: usage.ru_minflt.cast_unsigned() + usage.ru_majflt.cast_unsigned(),
     }
 }
 
@@ -196,7 +185,7 @@ mod tests {
         let touched = vec![1u8; 8 << 20];
         std::thread::sleep(Duration::from_millis(2));
         let used = thread_usage().since(&before);
-        assert!(used.minor_faults > 0 && used.switches > 0, "{used:?} {}", touched.len());
+        assert!(used.faults > 0 && used.switches > 0, "{used:?} {}", touched.len());
         std::thread::spawn(|| std::thread::sleep(Duration::from_millis(2))).join().expect("an end");
         assert!(process_usage().since(&of_all).switches > used.switches, "of ended threads too");
     }

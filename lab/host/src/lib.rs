@@ -52,7 +52,7 @@ pub use child::{
     give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
 pub use counters::{
-    BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_faults,
+    BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_usage,
 };
 pub use engine::request::{Completion, Operation, Request};
 pub use engine::{LabEngine, MAX_DEPTH};

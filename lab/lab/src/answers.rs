@@ -186,8 +186,7 @@ fn count(table: &Table, row: &str, what: Counted) -> Result<Found, String> {
     let way = measured(table, row)?;
     let unit = format!("{what} a commit");
     if what == Counted::Faults {
-        let faults = ["minor faults", "major faults"].map(|name| way.figure(name));
-        let faults = faults[0].zip(faults[1]).map(|(minor, major)| minor + major);
+        let faults = way.figure("page faults");
         return Ok(exactly(faults.ok_or("no page faults were counted")?, &unit, row.into(), table));
     }
     if table.place.device.is_none() {

@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use inkstone_host::{
-    Completion, EngineKind, LabEngine, LabFile, Operation, Request, monotonic_ns, thread_faults,
+    Completion, EngineKind, LabEngine, LabFile, Operation, Request, monotonic_ns, thread_usage,
 };
 use inkstone_io::{Access, AlignedBuf, Durability, File, Persist, SyncKind};
 
 use crate::histogram::Recorder;
-use crate::stage::{Session, WayError, closing_sync};
+use crate::stage::{Session, WayError, closing_sync, incompressible};
 use crate::writing::Writing;
 
 /// The buffers of a pass, used in turn, hold this much together: enough that no device sees the
@@ -63,8 +63,8 @@ pub struct PassTotals {
     pub commits: u64,
     /// The whole time, with the closing sync.
     pub total_ns: u64,
-    /// Page faults of the thread, minor and major.
-    pub faults: (u64, u64),
+    /// Page faults of the thread.
+    pub faults: u64,
 }
 
 /// The engine and the buffers of one way's passes.
@@ -75,20 +75,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An engine of the way's kind, and buffers of its size with bytes from `payload`.
+    /// An engine of the way's kind, and buffers of its size.
     ///
     /// # Errors
     /// When the engine is not available here.
-    pub fn for_way(writing: &Writing, payload: &AlignedBuf) -> Result<Self, WayError> {
+    pub fn for_way(writing: &Writing) -> Result<Self, WayError> {
         let engine = LabEngine::open(writing.strategy.engine, 1)?;
         let count = (PAYLOAD_BYTES / writing.write_bytes).clamp(4, 64) as usize;
-        let len = writing.write_bytes as usize;
-        let buffer = |number: usize| {
-            let mut buffer = AlignedBuf::zeroed(len);
-            let from = (number * len) % (payload.len() - len + 1);
-            buffer.copy_from_slice(&payload[from..from + len]);
-            buffer
-        };
+        let buffer = |_| incompressible(writing.write_bytes as usize);
         Ok(Self { engine, buffers: (0..count).map(buffer).collect() })
     }
 
@@ -107,7 +101,7 @@ impl Writer {
         mut spans: Option<&mut Vec<CommitSpan>>,
     ) -> Result<PassTotals, WayError> {
         let commits = writing.commits().min(limits.commits);
-        let faults_before = thread_faults();
+        let before = thread_usage();
         let begin_ns = monotonic_ns();
         let end_ns =
             begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
@@ -144,13 +138,8 @@ impl Writer {
         if let Some(kind) = closing_sync(writing.strategy.durability) {
             file.sync(kind)?;
         }
-        let after_ns = monotonic_ns();
-        let faults = thread_faults();
-        Ok(PassTotals {
-            commits: done,
-            total_ns: after_ns - begin_ns,
-            faults: (faults.0 - faults_before.0, faults.1 - faults_before.1),
-        })
+        let total_ns = monotonic_ns() - begin_ns;
+        Ok(PassTotals { commits: done, total_ns, faults: thread_usage().since(&before).faults })
     }
 
     fn write(

@@ -9,7 +9,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_io::{Access, AlignedBuf};
+use inkstone_io::Access;
 
 use crate::bar::contradiction;
 use crate::billing::{Devices, bill_pass};
@@ -20,7 +20,7 @@ use crate::rounds::{
     Frame, ROUNDS_MIN, Running, Sample, SideBySide, TakesTurns, Turn, Turns, take_turns,
 };
 use crate::site::Site;
-use crate::stage::{Leftover, Session, Staged, WayError, cool, incompressible, stage};
+use crate::stage::{Leftover, Session, Staged, WayError, cool, stage};
 use crate::stats::median;
 use crate::writing::{Pass, Writing};
 
@@ -83,22 +83,18 @@ impl Plan {
     }
 }
 
-/// Blocks of random bytes that all ways write from.
-const PAYLOAD_BYTES: usize = 2 << 20;
-
 /// Commits into one file.
 struct Commits<'a> {
     writing: Writing,
     file_name: String,
     plan: &'a Plan,
     site: &'a Site,
-    payload: &'a AlignedBuf,
     devices: Option<&'a Devices>,
     writer: Option<Writer>,
     recorders: Recorders,
     preparations_ns: Vec<f64>,
-    /// Page faults of the writing thread, minor and major.
-    faults: (u64, u64),
+    /// Page faults of the writing thread.
+    faults: u64,
     unchecked: Option<String>,
     bill: Option<(Bill, DurableFinding)>,
     recounts: Vec<Bill>,
@@ -112,9 +108,9 @@ impl Commits<'_> {
         let writing = &self.writing;
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
-            None => Writer::for_way(writing, self.payload)?,
+            None => Writer::for_way(writing)?,
         };
-        let staged = stage(session, writing, &self.file_name, self.payload)?;
+        let staged = stage(session, writing, &self.file_name)?;
         if writing.pass == Pass::Second {
             let mut unused = Recorders::default();
             writer.run(session, writing, &staged.file, Limits::NONE, &mut unused, None)?;
@@ -130,8 +126,7 @@ impl Commits<'_> {
         let limits = self.plan.limits;
         let totals =
             writer.run(session, &self.writing, &staged.file, limits, &mut self.recorders, None)?;
-        self.faults.0 += totals.faults.0;
-        self.faults.1 += totals.faults.1;
+        self.faults += totals.faults;
         self.unchecked = staged.unchecked;
         self.writer = Some(writer);
         Ok(Sample::of(totals.commits, totals.total_ns))
@@ -228,9 +223,7 @@ impl TakesTurns for Commits<'_> {
         }
         if self.writing.strategy.access == Access::Mmap {
             let writes = way.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
-            let of = |name, faults: u64| figure(name, Unit::PerOp, faults as f64 / writes);
-            way.figures.push(of("minor faults", self.faults.0));
-            way.figures.push(of("major faults", self.faults.1));
+            way.figures.push(figure("page faults", Unit::PerOp, self.faults as f64 / writes));
         }
         let preparation_ns = median(&self.preparations_ns).unwrap_or(0.0);
         way.figures.push(figure("preparation", Unit::Ns, preparation_ns));
@@ -261,7 +254,6 @@ pub fn run_side_by_side(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Vec<Table> {
-    let payload = incompressible(PAYLOAD_BYTES);
     let has_bills = |site: &Site| plan.bill_commits > 0 && site.trace.is_ok();
     let devices = sites.iter().map(|site| has_bills(site).then(|| Devices::of(site)).flatten());
     let devices: Vec<Option<Devices>> = devices.collect();
@@ -275,7 +267,7 @@ pub fn run_side_by_side(
     };
     let mut places: Vec<SideBySide<'_>> = (sites.iter().zip(&devices).zip(&sessions))
         .map(|((site, devices), session)| {
-            let ways = running(site, plan, devices.as_ref(), &payload);
+            let ways = running(site, plan, devices.as_ref());
             SideBySide { session, ways }
         })
         .collect();
@@ -294,23 +286,17 @@ pub fn run_side_by_side(
 }
 
 /// The ways of a plan in one place.
-fn running<'a>(
-    site: &'a Site,
-    plan: &'a Plan,
-    devices: Option<&'a Devices>,
-    payload: &'a AlignedBuf,
-) -> Vec<Running<'a>> {
+fn running<'a>(site: &'a Site, plan: &'a Plan, devices: Option<&'a Devices>) -> Vec<Running<'a>> {
     let commits = |number: usize, writing: Writing| Commits {
         writing,
         file_name: format!("way-{number:02}"),
         plan,
         site,
-        payload,
         devices,
         writer: None,
         recorders: Recorders::default(),
         preparations_ns: Vec::new(),
-        faults: (0, 0),
+        faults: 0,
         unchecked: None,
         bill: None,
         recounts: Vec::new(),

@@ -144,12 +144,7 @@ pub struct Staged {
 /// # Errors
 /// When the operating system refuses something, or the file is not in the state that the way
 /// claims.
-pub fn stage(
-    session: &Session<'_>,
-    writing: &Writing,
-    name: &str,
-    payload: &AlignedBuf,
-) -> Result<Staged, WayError> {
+pub fn stage(session: &Session<'_>, writing: &Writing, name: &str) -> Result<Staged, WayError> {
     let Writing { strategy, file_bytes, .. } = *writing;
     match strategy.reuse {
         Reuse::New => {
@@ -157,7 +152,7 @@ pub fn stage(
             drop(session.directory.open(name, &OpenFile::new_file())?);
         }
         Reuse::Reuse if session.exists(name, file_bytes) => {}
-        Reuse::Reuse => write_old_file(session, writing, name, payload)?,
+        Reuse::Reuse => write_old_file(session, writing, name)?,
     }
     // The name is made durable here, so that the first commit pays only for its own write, not for
     // the creation.
@@ -187,18 +182,17 @@ pub(crate) fn cool(file: &LabFile, writing: &Writing) -> Result<(), WayError> {
     Ok(())
 }
 
+/// An old file is written from so many random bytes.
+const OLD_BYTES: usize = 2 << 20;
+
 /// Writes and syncs an old file of the same size.
-fn write_old_file(
-    session: &Session<'_>,
-    writing: &Writing,
-    name: &str,
-    payload: &AlignedBuf,
-) -> Result<(), WayError> {
+fn write_old_file(session: &Session<'_>, writing: &Writing, name: &str) -> Result<(), WayError> {
     let direct = writing.strategy.access == Access::Direct;
     // With the way's own access, as for zeros: otherwise the pages would be cached for a direct
     // way, or missing for another.
     let access = if direct { Access::Direct } else { Access::Buffered };
     let file = session.new_file(name, &OpenFile::new_file().access(access))?;
+    let payload = incompressible(OLD_BYTES);
     let mut at = 0;
     while at < writing.file_bytes {
         session.check()?;

@@ -286,19 +286,6 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_differs() {
-        let mut writing = Writing::of(overwrite());
-        assert_eq!(writing.name(), "reuse direct o-dsync");
-        writing.strategy.access = Access::Buffered;
-        writing.strategy.durability = Durability::None;
-        writing.strategy.preparation = Preparation::ZeroRange;
-        writing.write_bytes = 512;
-        writing.pass = Pass::Second;
-        writing.cache = Cache::Cold;
-        assert_eq!(writing.name(), "reuse+zero-range no-sync 512B second-pass cold");
-    }
-
-    #[test]
     fn a_name_leads_back_to_its_way() {
         for name in [
             "new fsync",

@@ -24,7 +24,7 @@ use inkstone_host::{
 use inkstone_host::{EngineKind, LabStrategy};
 use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::pass::{Limits, Recorders, Writer};
-use inkstone_lab::stage::{Session, incompressible, stage};
+use inkstone_lab::stage::{Session, stage};
 use inkstone_lab::watch::cause::Cause;
 use inkstone_lab::watch::collect::Target;
 use inkstone_lab::watch::report::WatchReport;
@@ -323,9 +323,8 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
         },
     };
     let writing = Writing { file_bytes: SYNCS * BLOCK, ..Writing::of(strategy) };
-    let payload = incompressible(1 << 20);
-    let staged = stage(&session, &writing, name, &payload).expect("the claimed state");
-    let mut writer = Writer::for_way(&writing, &payload).expect("an engine");
+    let staged = stage(&session, &writing, name).expect("the claimed state");
+    let mut writer = Writer::for_way(&writing).expect("an engine");
     tool("sync", &["-f", directory.to_str().expect("text")]);
     say();
     wait();

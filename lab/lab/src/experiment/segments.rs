@@ -1,11 +1,10 @@
 //! A lone writer of durable 4 KiB: how predictable its writes are (E6, article 5), and what a
 //! change of segment costs by where the next one comes from (E10, article 2).
 //!
-//! *Owns*: that writer, its segments, the neighbour, the strip. *May not touch*: the rounds.
+//! *Owns*: that writer, its segments, the neighbour. *May not touch*: the rounds.
 //!
 //! Every way renames or creates durably (the directory is synced) before it writes into the next
-//! segment. A helper thread prepares files ahead and removes old ones. The strip shows in which
-//! parts of the last round a way was slow.
+//! segment. A helper thread prepares files ahead and removes old ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,8 +17,8 @@ use inkstone_io::{
 };
 
 use crate::histogram::Recorder;
-use crate::result::{Unit, Way, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::result::{Unit, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, timed};
 use crate::stage::{Session, WayError, incompressible};
 use crate::stats::median;
 use crate::writing::size_name;
@@ -36,8 +35,6 @@ const NEIGHBOUR: &str = "neighbour";
 const NEIGHBOUR_BYTES_PER_S: u64 = 200_000_000;
 const NEIGHBOUR_FILE_BYTES: u64 = 64 << 20;
 const PIECE_BYTES: usize = 1 << 20;
-/// Parts of a strip.
-const PARTS: usize = 24;
 
 inkstone_io::named_choice! {
     /// Where the next segment comes from.
@@ -67,12 +64,13 @@ pub(super) fn latency(turn_s: u64) -> Trial {
                 let is_direct = access == Access::Direct;
                 let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
                 let block = incompressible(BLOCK_BYTES as usize);
-                let work = can.map(|()| Writer {
+                let writer = Writer {
                     beside,
                     most: Duration::from_secs(turn_s),
                     is_tail: true,
                     ..Writer::new(next, access, SEGMENT_BYTES, block)
-                });
+                };
+                let work = can.map(|()| writer.takes_turns());
                 ways.push(Running::new(format!("{kind}, {words}"), work));
             }
         }
@@ -85,7 +83,6 @@ pub(super) fn latency(turn_s: u64) -> Trial {
              changes: each 1 MiB the next file is created, filled with zeros and synced while the \
              writer waits"
                 .into(),
-            strip_words(),
         ];
         Ok(vec![found])
     })
@@ -103,7 +100,7 @@ pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
             let block = incompressible(BLOCK_BYTES as usize);
             let writes = changes * segment_bytes / BLOCK_BYTES;
             let writer = Writer { writes, ..Writer::new(next, access, segment_bytes, block) };
-            Running::of(next.name(), writer)
+            Running::of(next.name(), writer.takes_turns())
         };
         let title = format!(
             "A lone writer of durable 4 KiB ({access}, fdatasync) whose segments of {} change",
@@ -115,17 +112,9 @@ pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
             "a change: the time from the last write of one segment until the next segment can take \
              a write; it is part of the latency of the write that waits for it"
                 .into(),
-            strip_words(),
         ];
         Ok(vec![found])
     })
-}
-
-fn strip_words() -> String {
-    format!(
-        "strip: the slowest write of each of {PARTS} parts of the last round, from . (as fast as \
-         the median) to # (100 times as long)"
-    )
 }
 
 /// The writer's side of the helper thread: the segments that are not needed any more, and whether
@@ -147,15 +136,12 @@ struct Writer {
     /// Whether a round's value is the 99.9th percentile of its writes.
     is_tail: bool,
     block: AlignedBuf,
-    latency: Recorder,
-    strip: String,
 }
 
 /// What was seen in a turn.
 #[derive(Default)]
 struct Counted {
-    /// When each write began after the start, and how long it took.
-    took: Vec<(u64, u64)>,
+    latency: Recorder,
     change_ns: Vec<f64>,
     /// How many changes had to wait for the helper.
     waited: u64,
@@ -164,9 +150,8 @@ struct Counted {
 
 impl Writer {
     fn new(next: Next, access: Access, segment_bytes: u64, block: AlignedBuf) -> Self {
-        let (latency, strip) = (Recorder::new(), String::new());
         let (writes, most, beside, is_tail) = (u64::MAX, Duration::MAX, false, false);
-        Self { next, access, segment_bytes, writes, most, beside, is_tail, block, latency, strip }
+        Self { next, access, segment_bytes, writes, most, beside, is_tail, block }
     }
 
     /// The file of segment `number`, ready to be written.
@@ -204,29 +189,23 @@ impl Writer {
 
     fn run(&self, turn: &Turn<'_>, helper: &Helper) -> Result<Counted, WayError> {
         let per_segment = self.segment_bytes / BLOCK_BYTES;
-        let mut counted = Counted::default();
+        let (mut latency, mut counted) = (Recorder::new(), Counted::default());
         let how = OpenFile::existing().access(self.access);
         let mut file = turn.session.directory.open(&segment(LIVE - 1), &how)?;
-        let begin_ns = monotonic_ns();
         let turn = Turn { time: turn.time.min(self.most), ..*turn };
-        let end_ns = turn.end_ns(begin_ns);
-        let (mut done, mut start_ns) = (0, begin_ns);
-        while done < self.writes && (start_ns < end_ns || done == 0) {
-            turn.session.check()?;
+        let begin_ns = monotonic_ns();
+        let (_, end_ns) = turn.repeat(self.writes, &mut latency, |done| {
             let within = done % per_segment;
             if within == 0 && self.next != Next::Same {
+                let start_ns = monotonic_ns();
                 let number = LIVE + done / per_segment;
                 file = self.change(turn.session, number, helper, &mut counted)?;
                 counted.change_ns.push((monotonic_ns() - start_ns) as f64);
             }
             file.write_at(&self.block, within * BLOCK_BYTES)?;
-            file.sync(SyncKind::Data)?;
-            let ack_ns = monotonic_ns();
-            counted.took.push((start_ns - begin_ns, ack_ns - start_ns));
-            (done, start_ns) = (done + 1, ack_ns);
-        }
-        counted.total_ns = start_ns - begin_ns;
-        Ok(counted)
+            Ok(file.sync(SyncKind::Data)?)
+        })?;
+        Ok(Counted { latency, total_ns: end_ns - begin_ns, ..counted })
     }
 
     /// A turn with its helper, and the neighbour if there is one.
@@ -262,14 +241,12 @@ impl Writer {
             counted
         })
     }
-}
 
-fn segment(number: u64) -> String {
-    format!("segment-{number}")
-}
+    fn takes_turns(self) -> impl TakesTurns {
+        timed(move |turn, latency| self.turn(turn, latency))
+    }
 
-impl TakesTurns for Writer {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+    fn turn(&self, turn: &Turn<'_>, latency: &mut Recorder) -> Result<Sample, WayError> {
         let counted = self.with_others(turn);
         for name in turn.session.directory.plain_files()? {
             if name.starts_with("segment-") {
@@ -278,12 +255,8 @@ impl TakesTurns for Writer {
         }
         // What is still in the page cache must not disturb the next way.
         turn.session.clear(NEIGHBOUR)?;
-        let Counted { took, change_ns, waited, total_ns } = counted?;
-        let mut round = Recorder::new();
-        took.iter().for_each(|(_, ns)| round.record(*ns));
-        self.latency.merge(&round);
-        let found = round.finish();
-        self.strip = strip(&took, found.p50_ns);
+        let Counted { latency: round, change_ns, waited, total_ns } = counted?;
+        latency.merge(&round);
         let change = median(&change_ns).map(|ns| figure("a change", Unit::Ns, ns));
         let mut figures: Vec<_> = change.into_iter().collect();
         if self.next == Next::Ahead {
@@ -291,16 +264,15 @@ impl TakesTurns for Writer {
             figures.push(figure("not ready in time", Unit::Percent, late));
         }
         let sample = match self.is_tail {
-            true => Sample::of(1, found.p999_ns),
-            false => Sample::of(took.len() as u64, total_ns),
+            true => Sample::of(1, round.finish().p999_ns),
+            false => Sample::of(round.count(), total_ns),
         };
         Ok(sample.with(figures))
     }
+}
 
-    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
-        way.latency = Some(self.latency.finish());
-        way.facts = vec![("strip".into(), std::mem::take(&mut self.strip))];
-    }
+fn segment(number: u64) -> String {
+    format!("segment-{number}")
 }
 
 /// Creates a file filled with zeros and syncs it. The later rename makes its name durable.
@@ -324,40 +296,11 @@ fn disturb(session: &Session<'_>, stop: &AtomicBool) -> Result<(), WayError> {
     Ok(())
 }
 
-/// The slowest write of each part of the time, beside the median: `.` as fast, `#` 100 times as
-/// long, `1` to `9` between, each about 1.6 times the one before.
-fn strip(took: &[(u64, u64)], median_ns: u64) -> String {
-    let last = took.last().map_or(1, |(start_ns, _)| start_ns + 1);
-    let mut slowest = [0; PARTS];
-    for &(start_ns, ns) in took {
-        let part = (start_ns as usize * PARTS / last as usize).min(PARTS - 1);
-        slowest[part] = ns.max(slowest[part]);
-    }
-    let mark = |ns: u64| match (ns as f64 / median_ns.max(1) as f64).log10() * 5.0 {
-        _ if ns == 0 => '_',
-        step if step < 1.0 => '.',
-        step if step < 10.0 => char::from(b'0' + step as u8),
-        _ => '#',
-    };
-    slowest.into_iter().map(mark).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     use inkstone_host::LabDirectory;
-
-    #[test]
-    fn a_strip_shows_when_it_was_slow() {
-        let steady: Vec<(u64, u64)> = (0..240).map(|n| (n * 100, 100)).collect();
-        assert_eq!(strip(&steady, 100), ".".repeat(PARTS));
-        let mut burst = steady;
-        burst[15].1 = 10_000;
-        burst[125].1 = 1_000;
-        let shown = strip(&burst, 100);
-        assert_eq!((shown.find('#'), shown.find('5')), (Some(1), Some(12)), "{shown}");
-    }
 
     #[test]
     fn each_way_changes_as_often_as_it_should_and_leaves_nothing() {
@@ -369,29 +312,30 @@ mod tests {
             let block = incompressible(BLOCK_BYTES as usize);
             let writer = Writer::new(next, Access::Buffered, 16 << 10, block);
             let beside = next == Next::Same;
-            let mut writer = Writer { writes: 24, beside, ..writer };
+            let writer = Writer { writes: 24, beside, ..writer };
             let turn = Turn { session: &session, time: Duration::MAX };
             let seen = writer.with_others(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
             let changes = if next == Next::Same { 0 } else { 6 };
-            assert_eq!((seen.took.len(), seen.change_ns.len()), (24, changes), "{next}");
+            assert_eq!((seen.latency.count(), seen.change_ns.len()), (24, changes), "{next}");
             for name in files.list().expect("names") {
                 files.remove(&name).expect("removed");
             }
-            let sample = writer.turn(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
-            assert_eq!((sample.amount, writer.latency.count()), (24, 24), "{next}");
+            let mut latency = Recorder::new();
+            let sample = writer.turn(&turn, &mut latency);
+            let sample = sample.unwrap_or_else(|error| panic!("{next}: {error}"));
+            assert_eq!((sample.amount, latency.count()), (24, 24), "{next}");
             assert_eq!(files.list().expect("names"), Vec::<String>::new(), "{next}");
         }
     }
 
     #[test]
-    fn both_tables_have_their_ways_with_a_strip_each() {
+    fn both_tables_have_their_ways_timed_write_by_write() {
         use crate::experiment::testing::{check, run};
         let practice = &check(&practice(64 << 10, 2), &["practice"])[0];
         let latency = run(&latency(1), Some(Duration::from_millis(600))).expect("a result");
         for (table, ways) in [(practice, 3), (&latency[0], 6)] {
             assert_eq!(table.ways.len(), ways);
             for way in table.ways.iter().filter(|way| way.is_measured()) {
-                assert_eq!(way.facts[0].1.len(), PARTS, "{}", way.name);
                 assert!(way.latency.as_ref().is_some_and(|one| one.count > 0), "{}", way.name);
             }
         }

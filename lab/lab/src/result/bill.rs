@@ -71,12 +71,10 @@ pub enum Kind {
     JournalWrite,
     /// The same for transactions that none of our commits waited for: the journal's timer or
     /// somebody else started them.
-    #[serde(alias = "timer-journal-write")]
     OtherJournalWrite,
     /// Metadata outside the journal.
     MetadataWrite,
     /// A discard, or a zeroing command.
-    #[serde(alias = "zeroing")]
     Discard,
     /// A write by the kernel, of unknown origin.
     UnattributedWrite,

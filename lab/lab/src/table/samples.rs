@@ -117,7 +117,7 @@ pub(crate) fn run() -> Table {
     ways.push(Way {
         durable: Some(DurableFinding::NotCovered { reason }),
         relative: Some(Relative::with_interval(1.02, (0.971, 1.06), Verdict::Tie)),
-        figures: vec![figure("minor faults", Unit::PerOp, 1.0)],
+        figures: vec![figure("page faults", Unit::PerOp, 1.0)],
         ..measured("reuse none", 2.1, 20)
     });
     let missing = "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no \

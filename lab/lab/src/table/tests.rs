@@ -66,8 +66,8 @@ fn the_head_of_a_column_has_its_unit() {
         head(&run, wanted);
     }
     run.unit = Unit::NsPerCommit;
-    run.ways[0].figures = vec![figure("minor faults", Unit::PerOp, 1.0)];
-    head(&run, "minor faults/commit");
+    run.ways[0].figures = vec![figure("page faults", Unit::PerOp, 1.0)];
+    head(&run, "page faults/commit");
 }
 
 /// AIO on a shared ext4 without a journal: a kworker writes the inode, and `other 0.00` was

@@ -12,7 +12,7 @@ use inkstone_lab::image::{Image, ImageKind, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
 use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
 use inkstone_lab::site::Site;
-use inkstone_lab::stage::{incompressible, stage};
+use inkstone_lab::stage::stage;
 use inkstone_lab::writing::{Cache, Writing};
 
 const COMMITS: u64 = 64;
@@ -176,11 +176,10 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
     site.private = true;
     let stop = AtomicBool::new(false);
     let session = site.session(&stop);
-    let payload = incompressible(1 << 20);
     for access in [Buffered, Access::Direct] {
         let lie = writing(Preparation::None, Old, access, Durability::None);
-        let staged = stage(&session, &lie, "lie", &payload).expect("a file");
-        let mut writer = Writer::for_way(&lie, &payload).expect("a writer");
+        let staged = stage(&session, &lie, "lie").expect("a file");
+        let mut writer = Writer::for_way(&lie).expect("a writer");
         let devices = Devices::of(&site).expect("a device");
         let limits = Limits { commits: COMMITS, time: Duration::MAX };
         let of = (&lie, &staged.file);
