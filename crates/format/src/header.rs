@@ -134,13 +134,9 @@ impl SegmentHeader {
         if self.cuts.count() >= self.epoch.get() {
             return Some("more cuts than epochs");
         }
+        // A salvage gives the new log the history of the old one, wherever that was cut.
         let kept = self.cuts.last_kept();
-        if kept.is_some_and(|kept| kept >= self.first_lsn) {
-            return Some("a cut that has kept records of this segment");
-        }
-        if kept.and_then(Lsn::next) != Some(self.first_lsn)
-            && (self.roll == Roll::Cut || (self.roll == Roll::Begin && kept.is_some()))
-        {
+        if self.roll == Roll::Cut && kept.and_then(Lsn::next) != Some(self.first_lsn) {
             return Some("a cut that is not in the history");
         }
         match (self.roll, self.predecessor) {
@@ -453,14 +449,7 @@ mod tests {
             SegmentHeader { roll: Roll::Begin, predecessor: None, ..sample() },
             SegmentHeader { roll: Roll::Cut, ..sample() },
             SegmentHeader { roll: Roll::Cut, cuts: Cuts::NONE, ..sample() },
-            SegmentHeader { cuts: Cuts::NONE.with(Lsn::new(12)), ..sample() },
             SegmentHeader { cuts: sample().cuts.with(Lsn::new(7)), ..sample() },
-            SegmentHeader {
-                first_live: sample().first_lsn,
-                predecessor: None,
-                roll: Roll::Begin,
-                ..sample()
-            },
             SegmentHeader {
                 predecessor: sample().predecessor.map(|end| Position { byte: 5001, ..end }),
                 ..sample()

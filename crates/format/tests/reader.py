@@ -57,8 +57,7 @@ class Header:
         if self.cuts == 0:
             return self.roll != 3
         kept = self.kept[(self.cuts - 1) % 64]
-        return (self.cuts < self.epoch and kept < self.first
-                and (self.roll == 2 or kept + 1 == self.first))
+        return self.cuts < self.epoch and (self.roll != 3 or kept + 1 == self.first)
 
     def holds(self, copy, index):
         begins = self.before == 0 and self.first_live == self.first

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Control, Cuts, Epoch, LogId, LogKind, Lsn, Position, Roll, SegmentHeader, Verdict,
+    Control, Epoch, LogId, LogKind, Lsn, Position, Roll, SegmentHeader, Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, Durability, File, Preparation};
 
@@ -217,6 +217,8 @@ fn fill_holes(file: &dyn File, bytes: u64) -> Result<Option<String>> {
 fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shared, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
+    // Each cut has begun an epoch.
+    let epoch = Epoch::new(options.cuts.count() + 1).ok_or(Error::UsedUp)?;
     let last = first.before().unwrap_or(Lsn::ZERO);
     let bytes = options.next_segment_bytes(0, 0);
     let ready = pool.fitted(bytes, 0, &options, |bytes| pool.obtain(bytes, &options, false));
@@ -229,13 +231,13 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         segment_bytes: bytes,
         first_lsn: first,
         first_live: first,
-        epoch: Epoch::FIRST,
+        epoch,
         promise: last,
         predecessor: None,
         roll: Roll::Begin,
         kind: options.kind.unwrap_or(LogKind::PLAIN),
         owner: options.owner,
-        cuts: Cuts::NONE,
+        cuts: options.cuts,
         lost_to: options.lost_to,
     };
     let mut writer = Writer::new(Arc::clone(&file), &options);
@@ -248,11 +250,10 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
-    let open_group =
-        OpenGroup::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
+    let open_group = OpenGroup::begin(memory, header, HEADER_BYTES as u64, epoch, first, &[]);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
-    let state = State::new(open_group, last, Epoch::FIRST, &options);
+    let state = State::new(open_group, last, epoch, &options);
     let recovery = Recovery {
         created: true,
         clean: true,
@@ -261,7 +262,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         end: Some(Position { segment: number, byte: HEADER_BYTES as u64 }),
         first,
         last,
-        epoch: Some(Epoch::FIRST),
+        epoch: Some(epoch),
         segments: 1,
         bytes_read: 0,
         leftovers: 0,

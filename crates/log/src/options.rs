@@ -9,7 +9,7 @@ use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
     MARK_BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use inkstone_format::{LogKind, Lsn, frame_bytes};
+use inkstone_format::{Cuts, LogKind, Lsn, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
@@ -39,6 +39,8 @@ pub struct Options {
     pub(crate) begin_at: Lsn,
     /// Of a new log: no gap will have a higher LSN (`inspect/making.rs`).
     pub(crate) lost_to: Lsn,
+    /// Of a new log: the history of cuts of the log from which it was salvaged.
+    pub(crate) cuts: Cuts,
     /// `None`: any kind, and a new log is plain.
     pub(crate) kind: Option<LogKind>,
     pub(crate) owner: [u8; 16],
@@ -83,6 +85,7 @@ impl Default for Options {
             expect_durable: Lsn::ZERO,
             begin_at: Lsn::FIRST,
             lost_to: Lsn::ZERO,
+            cuts: Cuts::NONE,
             kind: None,
             owner: [0; 16],
             pad_groups: false,

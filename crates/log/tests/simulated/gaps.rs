@@ -621,6 +621,51 @@ fn records_are_saved_where_the_groups_that_began_their_epoch_are_lost() {
     assert_eq!(salvage(&disk, LOG, SAVED).unwrap().records, 6);
 }
 
+/// A consumer that knows its place goes on in the saved log, and is told of the cuts that it has
+/// not seen. Where the end is lost, its place may lie behind it, and is refused.
+#[test]
+fn a_place_stays_right_over_a_salvage() {
+    let disk = SimDisk::new(7, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    let place = |log: &Log| {
+        let mut cursor = log.reader().from(Lsn::new(29));
+        cursor.next().unwrap();
+        cursor.place()
+    };
+    append(&log, 1, 40).unwrap();
+    let early = place(&log);
+    log.truncate_after(Lsn::new(20)).unwrap();
+    append(&log, 21, 60).unwrap();
+    log.truncate_before(Lsn::new(10)).unwrap();
+    let late = place(&log);
+    log.close().unwrap();
+    destroy(&disk, &[31..=31]);
+    salvage(&disk, LOG, SAVED).unwrap();
+    let log = saved(&disk);
+    let other = Reader::open_in(Arc::new(disk.directory(SAVED)), small()).unwrap();
+    for reader in [log.reader(), other] {
+        let mut cursor = reader.from(late);
+        assert_eq!(cursor.next().unwrap().unwrap().lsn, Lsn::new(30));
+        assert!(matches!(cursor.next(), Err(Error::Lost { .. })));
+        let told = reader.from(early).next().map(drop).unwrap_err();
+        assert!(matches!(told, Error::TruncatedAfter { last, .. } if last == Lsn::new(20)));
+    }
+    log.truncate_after(Lsn::new(25)).unwrap();
+    append(&log, 26, 70).unwrap();
+    let told = log.reader().from(late).next().map(drop).unwrap_err();
+    assert!(matches!(told, Error::TruncatedAfter { last, .. } if last == Lsn::new(25)));
+    log.close().unwrap();
+    check_readers(&saved(&disk).reader(), 10, 70, &[]);
+
+    let head = inspect::look_in(&disk.directory(LOG)).unwrap().segments.pop().unwrap();
+    let file = disk.directory(LOG).open(&name(head.number.get()), &OpenFile::existing()).unwrap();
+    file.set_len(40 << 10).unwrap();
+    assert!(salvage(&disk, LOG, "/short").unwrap().unknown_behind.is_some());
+    let reader = Reader::open_in(Arc::new(disk.directory("/short")), small()).unwrap();
+    let told = reader.from(late).next().map(drop).unwrap_err().to_string();
+    assert!(told.contains("another log"), "{told}");
+}
+
 #[test]
 fn what_was_truncated_at_the_front_does_not_come_back_without_the_heads_header() {
     let disk = SimDisk::new(4, DiskOptions::default());
