@@ -50,7 +50,17 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
             }
             Change::After(last) => (report.first, last),
         };
-        tell(arguments, first, last);
+        let gaps: Vec<_> = report.gaps().collect();
+        if let Some(gap) = gaps.iter().find(|gap| gap.first <= last && last < gap.last) {
+            anyhow::bail!(
+                "LSN {last} is inside of a gap, from {} to {}: truncate after LSN {} or {}",
+                gap.first,
+                gap.last,
+                gap.first.get() - 1,
+                gap.last
+            );
+        }
+        tell(arguments, first, last, &gaps);
         return Ok(ExitCode::SUCCESS);
     }
     let options = Options::new().create(false).kind(kind).listener(|event| {
@@ -65,10 +75,15 @@ pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode
         Change::After(last) => log.truncate_after(last),
     });
     let (first, last) = (log.first(), log.last());
+    let may_have_gaps = log.recovery().lost_to >= Some(first);
     // The truncation's error comes before that of closing.
     let closed = log.close();
     result.and(closed).map_err(said)?;
-    tell(arguments, first, last);
+    let gaps = match may_have_gaps {
+        true => inspect::look(directory).map_err(said)?.gaps().collect(),
+        false => Vec::new(),
+    };
+    tell(arguments, first, last, &gaps);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -128,9 +143,12 @@ fn tell_jump(jump: Option<Duration>) {
     );
 }
 
-fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
+fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn, gaps: &[Gap]) {
     let (first, last) = (first.get(), last.get());
-    let count = (last + 1).saturating_sub(first);
+    let count_of = |from: u64, to: u64| to.saturating_add(1).saturating_sub(from);
+    let lost =
+        gaps.iter().map(|gap| count_of(gap.first.get().max(first), gap.last.get().min(last)));
+    let count = count_of(first, last) - lost.sum::<u64>();
     if arguments.json {
         say!(
             "{}",
