@@ -1,7 +1,7 @@
 //! Things of which a call changes more than a row of records: streams, raft logs.
 //!
-//! *Owns*: what such a thing is, and what it was after each call. *May not touch*: what a call
-//! means, how something came to be found.
+//! *Owns*: what such a thing is, and what is asked of it. *May not touch*: what a call means, how
+//! something came to be found.
 
 pub mod clauses;
 #[cfg(test)]
@@ -93,56 +93,4 @@ pub struct Callback {
     pub owner: usize,
     /// Whether it says that all calls before are durable; else those of its owner.
     pub is_of_all: bool,
-}
-
-/// Whether what is shown may be what is left of one of these.
-///
-/// # Errors
-/// All of them, in words.
-pub fn is_left_of<T: Thing>(may: &[T], shown: &T) -> Result<(), String> {
-    if may.iter().any(|thing| thing.may_be_shown_as(shown)) {
-        return Ok(());
-    }
-    let may: Vec<_> = may.iter().map(|thing| format!("; {}", thing.brief())).collect();
-    Err(format!("it shows {}, which is none of {}", shown.brief(), may.concat()))
-}
-
-/// What a thing was after each call. A crash leaves what some call has led to: at the earliest the
-/// last one that is certain.
-#[derive(Debug, Clone)]
-pub struct States<T> {
-    /// The first is what the last certain call has led to.
-    states: Vec<T>,
-}
-
-impl<T> States<T> {
-    /// Nothing was called yet.
-    pub fn new(first: T) -> Self {
-        Self { states: vec![first] }
-    }
-
-    /// A call leads to this.
-    pub fn push(&mut self, state: T) {
-        self.states.push(state);
-    }
-
-    /// What the last call has led to.
-    pub fn now(&self) -> &T {
-        &self.states[self.states.len() - 1]
-    }
-
-    /// How many calls are not certain.
-    pub fn calls(&self) -> usize {
-        self.states.len() - 1
-    }
-
-    /// So many calls more are certain.
-    pub fn is_certain(&mut self, calls: usize) {
-        self.states.drain(..calls.min(self.calls()));
-    }
-
-    /// What may be found.
-    pub fn states(&self) -> &[T] {
-        &self.states
-    }
 }
