@@ -64,7 +64,8 @@ impl Draw {
                     0 => Leader::new(least.term, [self.rng.u8(..3)]),
                     _ => self.leader(&least),
                 };
-                Op::Vote(if self.rng.bool() { Vote::granted(leader) } else { Vote::new(leader) })
+                let vote = if self.rng.bool() { Vote::granted(leader) } else { Vote::new(leader) };
+                if self.rng.bool() { Op::Vote(vote) } else { Op::VoteThen(vote) }
             }
             12..15 => {
                 let least = now.committed.map_or(first, |committed| committed + 1).max(first);
@@ -125,6 +126,7 @@ pub fn carry_out(
         }
         Op::TruncateThen(from) => raft.truncate_from_then(*from, callback),
         Op::Vote(vote) => raft.save_vote(vote),
+        Op::VoteThen(vote) => raft.save_vote_then(vote, callback),
         Op::Truncate(from) => raft.truncate_from(*from),
         Op::Commit(index) => raft.save_committed(*index),
         Op::Purge(upto) => raft.purge(upto),

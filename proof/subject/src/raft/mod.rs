@@ -55,10 +55,12 @@ impl Called for Models {
     }
 
     fn waits(call: &Call) -> bool {
-        use RaftOp::{Append, Commit, TruncateThen};
+        use RaftOp::{Append, Commit, TruncateThen, VoteThen};
         !matches!(
             call,
-            Call::Again(_) | Call::Move | Call::Of(_, Append(_) | TruncateThen(_) | Commit(_))
+            Call::Again(_)
+                | Call::Move
+                | Call::Of(_, Append(_) | VoteThen(_) | TruncateThen(_) | Commit(_))
         )
     }
 
@@ -71,7 +73,9 @@ impl Called for Models {
         match op {
             // Where nothing is appended, it speaks of its own group only.
             RaftOp::Append(entries) => Some(Callback { owner, is_of_all: !entries.is_empty() }),
-            RaftOp::TruncateThen(_) => Some(Callback { owner, is_of_all: true }),
+            RaftOp::VoteThen(_) | RaftOp::TruncateThen(_) => {
+                Some(Callback { owner, is_of_all: true })
+            }
             _ => None,
         }
     }
@@ -235,7 +239,9 @@ impl Rafts {
             Ok([
                 ("append", raft.append(&[entry], |_| {})),
                 ("save_vote", raft.save_vote(&Vote::granted(leader.clone()))),
+                ("save_vote_then", raft.save_vote_then(&Vote::granted(leader.clone()), |_| {})),
                 ("truncate_from", raft.truncate_from(u64::MAX)),
+                ("truncate_from_then", raft.truncate_from_then(u64::MAX, |_| {})),
                 ("save_committed", raft.save_committed(u64::MAX)),
                 ("purge", raft.purge(&none)),
                 ("purge_to_snapshot", raft.purge_to_snapshot(&none)),

@@ -13,6 +13,8 @@ pub struct Model {
     /// The index of the first entry, or of the next one.
     pub first: u64,
     pub vote: Option<Vote>,
+    /// The votes before it that a reader may be shown, since it may not be durable yet.
+    pub earlier_votes: Vec<Option<Vote>>,
     pub purged: Option<EntryId>,
     pub entries: Vec<(EntryId, Vec<u8>)>,
     pub committed: Option<u64>,
@@ -29,6 +31,8 @@ pub enum Op {
     /// Entries with their payloads.
     Append(Vec<(EntryId, Vec<u8>)>),
     Vote(Vote),
+    /// Not waited for.
+    VoteThen(Vote),
     Truncate(u64),
     /// Not waited for.
     TruncateThen(u64),
@@ -93,7 +97,7 @@ impl Model {
                     fits
                 })
             }
-            Op::Vote(vote) => self.vote.as_ref().is_none_or(|saved| {
+            Op::Vote(vote) | Op::VoteThen(vote) => self.vote.as_ref().is_none_or(|saved| {
                 let (came, before) = (&vote.leader, &saved.leader);
                 let granted_first = vote.is_granted && !saved.is_granted;
                 came.term > before.term
@@ -138,6 +142,11 @@ impl Model {
     /// What the call leads to; it is allowed.
     pub fn after(&self, op: &Op) -> Self {
         let mut next = self.clone();
+        match op {
+            Op::VoteThen(_) => next.earlier_votes.push(self.vote.clone()),
+            Op::Append(_) | Op::TruncateThen(_) | Op::Commit(_) => {}
+            _ => next.earlier_votes.clear(),
+        }
         let is_record = match op {
             Op::Append(entries) => {
                 if let Some((id, _)) = entries.first().filter(|_| self.is_new()) {
@@ -146,7 +155,9 @@ impl Model {
                 next.entries.extend(entries.iter().cloned());
                 !entries.is_empty()
             }
-            Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
+            Op::Vote(vote) | Op::VoteThen(vote) => {
+                next.vote.replace(vote.clone()).as_ref() != Some(vote)
+            }
             Op::Truncate(from) | Op::TruncateThen(from) => {
                 next.entries.truncate(
                     from.saturating_sub(self.first).min(self.entries.len() as u64) as usize,
@@ -188,6 +199,7 @@ impl Model {
     /// entries before are gone.
     pub fn purged_unrecorded(&self, upto: &EntryId) -> Self {
         let mut purged = self.after(&Op::Purge(upto.clone()));
+        purged.earlier_votes.clone_from(&self.earlier_votes);
         purged.recorded = self.recorded.max(Some(upto.index));
         purged.said_recorded.clone_from(&self.said_recorded);
         purged
@@ -214,6 +226,7 @@ impl Model {
         Ok(Self {
             first: bounds.first,
             vote: raft.vote().map_err(told)?,
+            earlier_votes: Vec::new(),
             purged: bounds.purged,
             entries: entries.into_iter().map(|entry| (entry.id, entry.payload.to_vec())).collect(),
             committed,
@@ -233,10 +246,10 @@ impl Model {
         (self.committed, &self.said) == (shown.committed, &shown.said)
     }
 
-    /// The same, whatever is committed.
+    /// The same, whatever is committed; the vote may be an earlier one.
     pub fn is_shown_as(&self, shown: &Self) -> bool {
-        self.first == shown.first
-            && self.vote == shown.vote
+        (self.vote == shown.vote || self.earlier_votes.contains(&shown.vote))
+            && self.first == shown.first
             && self.purged == shown.purged
             && self.entries == shown.entries
     }
@@ -247,6 +260,7 @@ impl Thing for Model {
     fn may_be_shown_as(&self, shown: &Self) -> bool {
         (self.recorded..=self.committed).contains(&shown.committed)
             && [&self.said_recorded, &self.said].contains(&&shown.said)
+            && self.vote == shown.vote
             && self.is_shown_as(shown)
     }
 
