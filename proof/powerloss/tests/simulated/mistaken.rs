@@ -29,17 +29,14 @@ enum By {
     Explorer,
 }
 
-/// Each class catches some of them, but for threads: a blind one would be noticed.
+/// Each class catches some of them: a blind one would be noticed.
 fn by(mistake: Mistake) -> By {
     use FaultClass as C;
     use Mistake as M;
     const DIRECTED: &str = "simulated/mistaken.rs";
     By::Class(match mistake {
-        M::NoSync
-        | M::TailRewritten
-        | M::RemovesFirst
-        | M::CloseForgets
-        | M::TruncationNotSynced => C::Torn512,
+        M::NoSync => C::Threads,
+        M::TailRewritten | M::RemovesFirst | M::CloseForgets | M::TruncationNotSynced => C::Torn512,
         M::SyncsFirst => C::Torn4096,
         M::PromiseTooHigh => C::Lost,
         M::FirstGroupEarly => C::Garbage,
