@@ -61,6 +61,7 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::CallbackForgotten, &[Kind::Uncalled, Kind::Hang, Kind::Broken(CALLED)]),
     (RaftMistake::CallbackEarly, &[Kind::Broken(LEFT)]),
     (RaftMistake::VoteNotSynced, &[Kind::Broken(LEFT)]),
+    (RaftMistake::VoteShownEarly, &[Kind::Broken(LEFT)]),
     (RaftMistake::TruncationNotSynced, &[Kind::Broken(LEFT)]),
     // The raft log itself checks that its memory has no gap.
     (

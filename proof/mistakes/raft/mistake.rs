@@ -12,6 +12,8 @@ use std::fmt;
 pub enum Mistake {
     /// A vote is not waited for.
     VoteNotSynced,
+    /// A vote is shown before it is durable.
+    VoteShownEarly,
     /// A callback is called when the entries are appended.
     CallbackEarly,
     /// Of the callbacks that are due the last one is called first.
