@@ -15,10 +15,8 @@ use crate::history::small;
 use inkstone::inspect::verify_in;
 use inkstone::{Access, Cursor, Directory as _, Durability, Error, Log, Lsn, Options, Reader};
 use inkstone_sim::hooked::{Call, Hook};
-use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
-    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind,
-    SimDirectory, SimDisk, errno,
+    AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno,
 };
 
 type Action = Box<dyn FnOnce() + Send>;
@@ -159,8 +157,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(seed: u64, disk: DiskOptions, options: Options) -> Self {
-        let disk = SimDisk::new(seed, disk);
+    fn new(seed: u64, options: Options) -> Self {
+        let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
         Self { disk, options, held: Arc::default(), doubt: Arc::new(AtomicU64::new(u64::MAX)) }
     }
 
@@ -347,8 +345,7 @@ fn check_crashes(scene: &Scene, seed: u64, last: u64) {
 /// A log of several segments, one of which a cut has begun: the one before it has more records,
 /// which are gone. And its writer, if it is to live.
 fn scene(seed: u64, options: &Options, is_living: bool) -> (Scene, Records) {
-    let disk = DiskOptions { writeback_ppm: 0, ..DiskOptions::default() };
-    let scene = Scene::new(seed, disk, options.clone());
+    let scene = Scene::new(seed, options.clone());
     scene.append(70, 0);
     scene.write(|log| log.truncate_after(Lsn::new(25)).unwrap());
     scene.append(75, 1);
@@ -456,64 +453,6 @@ fn whatever_happens_between_two_steps_of_verify_it_finds_no_damage() {
     let [options, _] = ways();
     let runs = each_step(verify_beside, &options);
     assert!(runs > 300, "{runs}");
-}
-
-fn nasty(seed: u64) -> DiskOptions {
-    let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
-    DiskOptions {
-        new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
-        directory_order: if seed.is_multiple_of(5) {
-            DirectoryOrder::Prefix
-        } else {
-            DirectoryOrder::Any
-        },
-        sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
-        writeback_ppm: if seed.is_multiple_of(2) { 0 } else { 50_000 },
-        has_direct: !seed.is_multiple_of(11),
-        ..DiskOptions::default()
-    }
-}
-
-/// A random history with a reader that reads after every step, and power losses after every read.
-fn history(seed: u64) -> u64 {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let scene = Scene::new(seed, nasty(seed), small().durability(Durability::Fdatasync));
-    scene.append(30, 0);
-    let reader = scene.read(&scene.disk);
-    let mut cursor = reader.from(Lsn::FIRST);
-    let mut states = 0;
-    for step in 1..=8 {
-        let deed = DEEDS[random.usize(0..DEEDS.len())];
-        scene.act(deed, step);
-        let late = scene.read(&scene.disk);
-        let last = Told::default().read_on(&mut cursor).max(late.durable().get());
-        let last = last.min(scene.doubt.swap(u64::MAX, Ordering::Relaxed));
-        for _ in 0..15 {
-            let found = scene.disk.crash(random.u64(..));
-            let again = scene.read(&found);
-            assert!(
-                again.durable().get() >= last,
-                "seed {seed}, {deed:?}: {} of {last}",
-                again.durable()
-            );
-            let read = Told::default().read_on(&mut again.from(again.first()));
-            assert_eq!(read, again.durable().get());
-            // And once more: what this one has shown.
-            let twice = scene.read(&found.crash(random.u64(..)));
-            assert!(twice.durable() >= again.durable(), "seed {seed}, {deed:?}: two deep");
-            states += 2;
-        }
-        if matches!(deed, Deed::FailsToRoll(_) | Deed::FailsToCut | Deed::FailsToCommit(_)) {
-            scene.kill();
-        }
-    }
-    states
-}
-
-#[test]
-fn what_was_shown_is_there_after_any_crash() {
-    let states: u64 = seeds(1, 25).map(history).sum();
-    assert!(states >= 5000 || std::env::var("INKSTONE_SEED").is_ok(), "{states}");
 }
 
 #[cfg(inkstone_mistakes)]
