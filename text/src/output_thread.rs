@@ -415,6 +415,11 @@ impl OutputThread {
     /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and
     /// the disk still fails.
     fn write(&mut self) -> Result<()> {
+        let begins = self.writing.as_ref().is_some_and(|writing| writing.buffer.begins());
+        // Lines that were put after the wish may be in this buffer.
+        if begins && self.take_wish_to_reopen() {
+            self.output.reopen();
+        }
         while let Err(error) = self.attempt() {
             self.failed(&error);
             self.output.look_for_disk(&error);
@@ -463,12 +468,6 @@ impl OutputThread {
             return self.attempt();
         }
         if passage.is_between_lines(buffer) {
-            // Lines that were put after the wish may be in this buffer.
-            if self.shared.reopen.load(Ordering::Acquire) {
-                self.take_wish_to_reopen();
-                self.output.reopen();
-                return self.attempt();
-            }
             self.output.rotate_if_due(facts, left);
         }
         let len = buffer.len();
