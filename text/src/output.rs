@@ -215,7 +215,7 @@ impl Output {
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
         let here = Place::end_of(facts);
         let is_others = self.written_to.replace(here) != Some(here);
-        let is_within = is_others && ends_within_line(&*self.folder.get(), &self.name, facts);
+        let is_within = is_others && ends_within_line(&self.folder.get(), &self.name, facts);
         if is_within && let Err(error) = self.append(b"\n") {
             // To be checked again.
             self.written_to = None;
