@@ -3,8 +3,8 @@
 //! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock
 //! during I/O.
 
+use std::any::Any;
 use std::io::ErrorKind;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -14,7 +14,6 @@ use inkstone_io::{Error, NoSizeSignal, Result};
 
 use crate::buffer::{Buffer, Part};
 use crate::event::{Event, Events};
-use crate::folder::Alone;
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
 use crate::passage::Passage;
@@ -133,44 +132,29 @@ impl OutputThread {
         }
     }
 
-    /// Runs until the log is closed.
-    ///
-    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread
-    /// waits for this one for ever.
-    pub(crate) fn run(self) -> Ended {
+    /// Runs until the log is closed. Whatever panics, no thread waits for this one for ever: the disk
+    /// and the clock may be the caller's own code.
+    pub(crate) fn run(mut self) -> Ended {
         let _no_signal = NoSizeSignal::here();
-        // Not dropped after a panic: dropping its parts may run code that panics again, which would
-        // abort the process.
-        let mut thread = ManuallyDrop::new(self);
-        let ended = catch_unwind(AssertUnwindSafe(|| thread.until_closed()));
-        let (shared, events) = (Arc::clone(&thread.shared), thread.events.clone());
-        let panic = match ended {
-            Ok(result) => {
-                let stage = thread.stage.take();
-                let lost = thread.tell_loss();
-                let (result, is_kept) = end_stage(stage, lost, result);
-                // Whatever dropping the caller's objects does: all lines are written by now.
-                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(thread)));
-                catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
-                return Ended { result, is_kept, lost };
-            }
-            Err(panic) => panic,
-        };
+        let ended = catch_unwind(AssertUnwindSafe(|| self.until_closed()));
+        let result = ended.unwrap_or_else(|panic| Err(self.died(&*panic)));
+        let stage = self.stage.take();
+        let lost = self.tell_loss();
+        let (result, is_kept) = end_stage(stage, lost, result);
+        Ended { result, is_kept, lost }
+    }
+
+    /// Ends the log behind a panic. Its lines stay for the next start.
+    fn died(&mut self, panic: &dyn Any) -> Error {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        std::mem::forget(panic);
         let why = std::io::Error::other(format!("its output thread panicked: {text}"));
-        let error = Error::new("write log", thread.output.path(), why);
-        shared.died(error.clone(), thread.part());
-        events.tell(&Event::WriteFailed(&error));
-        // This part of it is ours, and the log is over.
-        thread.output.alone = Alone::default();
+        let error = Error::new("write log", self.output.path(), why);
+        self.shared.died(error.clone(), self.part());
+        self.events.tell(&Event::WriteFailed(&error));
         // Otherwise its thread would wait for an order for ever.
-        catch_unwind(AssertUnwindSafe(|| thread.output.janitor.stop()))
-            .unwrap_or_else(std::mem::forget);
-        // Its lines stay for the next start.
-        let is_kept = thread.stage.as_ref().is_some_and(|stage| !stage.is_gone());
-        Ended { result: Err(error), is_kept, lost: thread.tell_loss() }
+        self.output.janitor.stop();
+        error
     }
 
     /// What is lost at the end. The hook gets it too, since the caller may ignore the result of

@@ -137,27 +137,20 @@ type Opening = dyn Fn(&OsDirectory, &str) -> Result<()> + Send + Sync;
 type Appending = dyn Fn(&dyn LogFile, &[u8]) -> Result<usize> + Send + Sync;
 type Doing = dyn Fn() -> Result<()> + Send + Sync;
 
-/// A disk on real files, with what a test does before it opens one, instead of appending and
-/// syncing, and when a file is dropped.
+/// A disk on real files, with what a test does before it opens one, and instead of appending and
+/// syncing.
 #[derive(Clone)]
 pub(crate) struct Hooked {
     pub(crate) open: Arc<Opening>,
     pub(crate) append: Arc<Appending>,
     pub(crate) sync: Arc<Doing>,
-    pub(crate) drop: Arc<Doing>,
 }
 
 impl Hooked {
     pub(crate) fn appending(
         append: impl Fn(&dyn LogFile, &[u8]) -> Result<usize> + Send + Sync + 'static,
     ) -> Self {
-        let nothing = || Ok(());
-        Self {
-            open: Arc::new(|_, _| Ok(())),
-            append: Arc::new(append),
-            sync: Arc::new(nothing),
-            drop: Arc::new(nothing),
-        }
+        Self { open: Arc::new(|_, _| Ok(())), append: Arc::new(append), sync: Arc::new(|| Ok(())) }
     }
 
     pub(crate) fn opening(
@@ -194,12 +187,6 @@ impl LogFile for HookedFile {
 
     fn sync(&self) -> Result<()> {
         (self.1.sync)()
-    }
-}
-
-impl Drop for HookedFile {
-    fn drop(&mut self) {
-        let _ = (self.1.drop)();
     }
 }
 

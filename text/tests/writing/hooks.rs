@@ -82,25 +82,15 @@ fn an_event_hook_that_panics_ends_nothing() {
     guard.close().expect("closed");
 }
 
-/// A disk of the caller that panics on demand, and again when its file is dropped.
-fn panicky() -> (Hooked, Arc<AtomicBool>) {
-    let panics = Arc::new(AtomicBool::new(false));
-    let (appending, dropping) = (Arc::clone(&panics), Arc::clone(&panics));
-    let disk = Hooked::appending(move |file, bytes| {
-        assert!(!appending.load(Ordering::Relaxed), "on purpose, in a disk");
-        file.append(bytes)
-    });
-    let drop = move || {
-        assert!(!dropping.load(Ordering::Relaxed), "on purpose, again");
-        Ok(())
-    };
-    (Hooked { drop: Arc::new(drop), ..disk }, panics)
-}
-
 #[test]
 fn a_disk_that_panics_ends_the_log_and_nobody_waits_for_it() {
     let (_directory, path) = place();
-    let (disk, panics) = panicky();
+    let panics = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&panics);
+    let disk = Hooked::appending(move |file, bytes| {
+        assert!(!theirs.load(Ordering::Relaxed), "on purpose, in a disk");
+        file.append(bytes)
+    });
     let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
     let (log, guard) = builder.open_on(disk).expect("opened");
     say(&log, "one\n");
