@@ -55,7 +55,8 @@ impl Sum {
     #[inline]
     fn then(self, len: usize, next: Self) -> Self {
         let turned = next.0.rotate_left((len % WORD * 8) as u32);
-        Self::folded(u64::from(self.0) + u64::from(turned))
+        let (sum, carry) = self.0.overflowing_add(turned);
+        Self(sum + u32::from(carry))
     }
 
     #[inline]
@@ -286,7 +287,10 @@ impl Buffer {
 
     #[inline]
     fn put(&mut self, bytes: &[u8], sum: Sum) {
-        self.sum = self.sum.then(self.memory.len(), sum);
+        // All other threads wait meanwhile.
+        if self.is_kept {
+            self.sum = self.sum.then(self.memory.len(), sum);
+        }
         self.memory.put(bytes);
     }
 
