@@ -9,5 +9,7 @@ mod common;
 
 mod ends;
 mod kills;
+#[cfg(inkstone_mistakes)]
+mod mistaken;
 mod random;
 mod start;

@@ -74,7 +74,7 @@ struct Life {
 const ENDED: u8 = 1;
 const ENDED_IN_DOUBT: u8 = 2;
 
-struct World {
+pub(crate) struct World {
     root: tempfile::TempDir,
     memory: tempfile::TempDir,
     random: Rng,
@@ -209,7 +209,7 @@ fn paths_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let root = tempfile::tempdir().expect("a directory");
         fs::create_dir(root.path().join("at")).expect("made");
         let memory = memory();
@@ -660,7 +660,7 @@ impl World {
         (self.is_doubted, self.may_doubt) = (false, false);
     }
 
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for _ in 0..self.random.usize(1..6) {
             let first = self.lines;
             let life = self.plan_life();
