@@ -149,7 +149,7 @@ static void *write_until_closed(void *log) {
 }
 
 static void *reopen_until_closed(void *log) {
-    while (inkstone_text_reopen(log) == INKSTONE_TEXT_OK) usleep(100);
+    while (inkstone_text_reopen(log) == INKSTONE_TEXT_OK) usleep(10000);
     return NULL;
 }
 
@@ -157,7 +157,7 @@ static void ignore(int signal) { (void)signal; }
 
 /* Four writers, two threads that reopen and a storm of signals, while the log is closed. */
 static void closing_beside_writers(const char *directory) {
-    static const struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+    static const struct itimerval often = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
     struct sigaction action = {.sa_handler = ignore};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
     for (int round = 0; round < 5; round++) {
@@ -168,7 +168,7 @@ static void closing_beside_writers(const char *directory) {
         for (int i = 0; i < 6; i++)
             CHECK(pthread_create(&threads[i], NULL, i < 4 ? write_until_closed : reopen_until_closed,
                                  log) == 0);
-        while (accepted < 100000) usleep(1000);
+        while (accepted < 20000) usleep(1000);
         OK(inkstone_text_flush(log, 60000, &error));
         OK(inkstone_text_close(log, &error));
         for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
