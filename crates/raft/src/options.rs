@@ -67,7 +67,7 @@ impl Options {
         StreamsOptions::new()
             .log(self.log.clone().tail_bytes(0).kind_by_rule(LogKind::RAFT))
             .section_bytes(segment_bytes.clamp(16 << 10, 1 << 31))
-            .own_mover(false)
+            .alone()
     }
 }
 

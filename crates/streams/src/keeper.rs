@@ -4,10 +4,12 @@
 //! where an opening must begin. *May not touch*: when a step is made (`writer.rs`), what records
 //! mean (`state.rs`).
 //!
-//! A step comes with each `step_bytes` of the log: one page of a directory and one piece of the
+//! A step is owed for each `step_bytes` of the log: one page of a directory and one piece of the
 //! table, each an eighth as large, if they are due. While several directories are due, a step has
 //! up to eight pages. Small steps avoid pauses and bursts. An opening reads about one section and
-//! what was appended while one directory and one table were written.
+//! what was appended while one directory and one table were written. It owes the steps of all that
+//! it read: what is half written counts for nothing then, and a program may append little at a
+//! time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ const RUNS_MAX: usize = 100;
 const TOUCH_AHEAD: usize = 8;
 /// The most pages of directories in one step, when many are due.
 const PAGES_MAX: u32 = 8;
+/// The most steps with one append. What is owed still comes with the next ones.
+const STEPS_MAX: u64 = 16;
 
 /// Where the records of housekeeping go.
 pub(crate) trait Out {
@@ -53,7 +57,7 @@ pub(crate) struct Keeper {
     page_bytes: usize,
     /// A piece of the table ends with the stream that brings it to this size.
     piece_bytes: usize,
-    since_step: u64,
+    owed_bytes: u64,
     /// Where the last complete table begins.
     table_begin: Lsn,
     table: Option<TableAt>,
@@ -92,8 +96,12 @@ struct Sealer {
 }
 
 impl Keeper {
-    /// Continues after an opening, whose table began at `table_begin`.
-    pub(crate) fn new(state: &State, table_begin: Lsn, options: &Options) -> Self {
+    /// Continues after an opening that read so many bytes, and whose table began at `table_begin`.
+    pub(crate) fn new(
+        state: &State,
+        (table_begin, read_bytes): (Lsn, u64),
+        options: &Options,
+    ) -> Self {
         let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
         let sections = state.sections.iter_from(0);
         let unwritten = sections
@@ -104,7 +112,7 @@ impl Keeper {
             step_bytes,
             page_bytes: options.page_bytes(),
             piece_bytes: (step_bytes as usize / 8).min(limit_bytes / 8),
-            since_step: 0,
+            owed_bytes: if options.is_alone { 0 } else { read_bytes },
             table_begin,
             table: None,
             unwritten: unwritten.unwrap_or(0),
@@ -132,9 +140,9 @@ impl Keeper {
     /// A record was appended: returns how many steps are due, several after a large record.
     pub(crate) fn steps_due(&mut self, lsn: Lsn, bytes: u64) -> u64 {
         self.hints.appended(lsn, bytes);
-        self.since_step += bytes;
-        let steps = self.since_step / self.step_bytes;
-        self.since_step %= self.step_bytes;
+        self.owed_bytes += bytes;
+        let steps = (self.owed_bytes / self.step_bytes).min(STEPS_MAX);
+        self.owed_bytes -= steps * self.step_bytes;
         steps
     }
 

@@ -130,7 +130,8 @@ fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u
     let mut places = Vec::new();
     for (stream, number, offsets) in page.rows() {
         let order = shared.order_here();
-        for (number, offset) in (number..).zip(offsets) {
+        // The other way round, a number is taken behind the last one.
+        for (offset, number) in offsets.iter().zip(number..) {
             if order.state.lives_in(section, stream, number)
                 && let Some(lsn) = first.plus(u64::from(*offset))
             {

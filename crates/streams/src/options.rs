@@ -22,6 +22,8 @@ pub struct Options {
     pub(crate) size_multiple: u32,
     pub(crate) cache_bytes: usize,
     pub(crate) own_mover: bool,
+    /// The log has one stream, whose owner frees it.
+    pub(crate) is_alone: bool,
 }
 
 impl Default for Options {
@@ -32,6 +34,7 @@ impl Default for Options {
             size_multiple: 2,
             cache_bytes: 16 << 20,
             own_mover: true,
+            is_alone: false,
         }
     }
 }
@@ -72,6 +75,14 @@ impl Options {
     /// [`Streams::move_some`](crate::Streams::move_some).
     pub fn own_mover(self, own_mover: bool) -> Self {
         Self { own_mover, ..self }
+    }
+
+    /// For the owner of a log with one stream, who frees it by
+    /// [`Streams::give_back`](crate::Streams::give_back), and on a full disk without a record: no
+    /// record is moved, and neither an opening nor a close frees anything.
+    #[doc(hidden)]
+    pub fn alone(self) -> Self {
+        Self { own_mover: false, is_alone: true, ..self }
     }
 
     /// The options of the log below.

@@ -12,7 +12,7 @@ use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::record::{Change, Flaw, Head, decode};
-use crate::state::State;
+use crate::state::{FRAME_BYTES, State};
 
 /// The result of a replay.
 #[derive(Debug)]
@@ -22,12 +22,14 @@ pub(crate) struct Replayed {
     pub(crate) table_begin: Lsn,
     /// Where the incomplete table begins.
     begun: Option<Lsn>,
+    /// The bytes of the records that were read.
+    pub(crate) bytes: u64,
 }
 
 impl Replayed {
     /// The state before the first record of a log.
     pub(crate) fn nothing() -> Self {
-        Self { state: State::unknown(), table_begin: Lsn::ZERO, begun: None }
+        Self { state: State::unknown(), table_begin: Lsn::ZERO, begun: None, bytes: 0 }
     }
 }
 
@@ -97,6 +99,7 @@ impl Of<'_> {
     /// Takes the next record. After an error `made` may be half changed: drop it.
     pub(crate) fn take(self, made: &mut Replayed, lsn: Lsn, bytes: &[u8]) -> Result<()> {
         let (head, changes) = decode(bytes, lsn).map_err(|flaw| self.flaw(lsn, flaw))?;
+        made.bytes += bytes.len() as u64 + FRAME_BYTES;
         made.state
             .enter(head.section, lsn, bytes.len() as u64)
             .map_err(|why| self.contradiction(lsn, why))?;

@@ -79,16 +79,19 @@ impl Streams {
         refuse_lost(&log, directory.path())?;
         let (first, last) = (log.first(), log.last());
         let is_new = last < first;
-        let (state, table_begin) = if is_new {
-            (State::unknown(), Lsn::ZERO)
+        let (state, read) = if is_new {
+            (State::unknown(), (Lsn::ZERO, 0))
         } else {
             let made = Of(directory.path()).replay(&log.reader(), first, last)?;
-            (made.state, made.table_begin)
+            (made.state, (made.table_begin, made.bytes))
         };
-        let shared = Arc::new(Shared::new(log, directory, options, state, table_begin));
+        let shared = Arc::new(Shared::new(log, directory, options, state, read));
         let streams = Self { shared, mover: Mutex::default() };
         if is_new {
             streams.begin()?;
+        } else if !streams.shared.options.is_alone {
+            // Programs that end soon may never let their mover run. It tries again what fails here.
+            let _ = mover::give_back(&streams.shared);
         }
         if streams.shared.options.own_mover {
             let shared = Arc::clone(&streams.shared);

@@ -88,9 +88,9 @@ impl Shared {
         directory: AnyDirectory,
         options: Options,
         state: State,
-        table_begin: Lsn,
+        read: (Lsn, u64),
     ) -> Self {
-        let keeper = Keeper::new(&state, table_begin, &options);
+        let keeper = Keeper::new(&state, read, &options);
         let order = Order {
             state,
             keeper,

@@ -4,6 +4,8 @@
 
 #[path = "calls/following.rs"]
 mod following;
+#[path = "calls/house.rs"]
+mod house;
 #[path = "calls/lost.rs"]
 mod lost;
 
