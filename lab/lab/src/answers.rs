@@ -8,12 +8,13 @@
 //! all their intervals hold at once in 95 of 100 runs (Bonferroni). With fewer than
 //! [`ROUNDS_TO_JUDGE`] rounds, and where the lab doubts what a run means or other programs used the
 //! machine meanwhile, a statement about time has its figure and no verdict. The interval of a count
-//! is what several passes counted, and what of it is not known. Without a figure the answer is *not
-//! run*, with the reason.
+//! is what several passes counted, and what of it is not known; a pass of fewer than
+//! [`COMMITS_TO_COUNT`] counts nothing. Without a figure the answer is *not run*, with the reason.
 
 use crate::bar::unknown_writes;
 use crate::experiment::statement::{Asks, Counted, Row, Statement};
 use crate::result::{Answer, Bill, Found, Judged, Kind, LabResult, Round, Table, Way};
+use crate::run::COMMITS_TO_COUNT;
 use crate::stats::{ROUNDS_TO_JUDGE, relative_of_several};
 use crate::warnings::forbidding;
 
@@ -213,8 +214,12 @@ fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), Stri
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
     }
-    if bill.commits == 0 {
-        return Err("no commit was traced".into());
+    if bill.commits < COMMITS_TO_COUNT {
+        let Bill { commits, .. } = bill;
+        return Err(format!(
+            "its bill is of {commits} commits, and of fewer than {COMMITS_TO_COUNT} the first ones \
+             may decide: give it more --time"
+        ));
     }
     let layer = &bill.layer;
     let has_cache = table.place.write_cache.as_deref() == Some("write back");
@@ -385,6 +390,11 @@ mod tests {
         let mut barred = billed(0, 0);
         barred.ways[0].no_bill = Some("no flush".into());
         assert_eq!(verdict(barred), Judged::NotRun);
+        // `--time 3s`: bills of a commit each, and "refuted: 2 journal writes a commit" for one in
+        // eight.
+        let mut short = billed(0, 0);
+        short.ways[0].bill.as_mut().expect("a bill").commits = COMMITS_TO_COUNT - 1;
+        assert_eq!(verdict(short), Judged::NotRun);
     }
 
     /// 1.10, 1.07, 1.20 at an edge of 1.1, without an interval.

@@ -24,6 +24,10 @@ use crate::stage::{Leftover, Session, Staged, WayError, cool, stage};
 use crate::stats::median;
 use crate::writing::{Pass, Writing};
 
+/// Fewer commits are no count: what only some of them cost (a block's first write, one in eight of
+/// 512 B) may be in all of them or in none.
+pub const COMMITS_TO_COUNT: u64 = 64;
+
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {

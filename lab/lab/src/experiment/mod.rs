@@ -23,7 +23,7 @@ pub mod statement;
 mod testing;
 
 use crate::image::{ImageKind, LoopMode};
-use crate::run::Plan;
+use crate::run::{COMMITS_TO_COUNT, Plan};
 use crate::stage::Leftover;
 use crate::writing::{Pass, Writing};
 
@@ -189,7 +189,7 @@ fn e3(size: Size) -> Vec<Part> {
     let title = "What each of these ways costs, in commits of 4 KiB and of 512 B";
     let of = |name| Plan {
         rounds: size.or(1, 7),
-        bill_commits: size.or(64, 200),
+        bill_commits: size.or(COMMITS_TO_COUNT, 200),
         ..commits(name, title, &ways, size.or(256 << 10, 8 << 20))
     };
     vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(image(ImageKind::Ext4))]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
 use crate::rounds::{Pace, Trial};
-use crate::run::Plan;
+use crate::run::{COMMITS_TO_COUNT, Plan};
 use crate::stats::ROUNDS_TO_JUDGE;
 use crate::writing::Writing;
 
@@ -164,7 +164,7 @@ impl Part {
         let turns = f64::from(plan.ways.len().max(1) as u32 * images.max(1));
         plan.limits.time = budget.mul_f64(0.28 / (turns * f64::from(plan.rounds.max(1))));
         plan.deadline = Some(budget.mul_f64(0.7));
-        plan.bill_commits = plan.bill_commits.min(64);
+        plan.bill_commits = plan.bill_commits.min(COMMITS_TO_COUNT);
         plan.bill_time = budget.mul_f64(0.15 / (turns * f64::from(1 + plan.recounts)));
     }
 }

@@ -61,7 +61,7 @@ pub struct Bill {
     pub notes: Vec<String>,
 }
 
-/// What a request to a device was.
+/// What a request to a device was, in the order in which a bill lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -95,23 +95,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order in which a bill lists them.
-    pub const ALL: [Self; 13] = [
-        Self::DataWrite,
-        Self::JournalWrite,
-        Self::OtherJournalWrite,
-        Self::MetadataWrite,
-        Self::Discard,
-        Self::UnattributedWrite,
-        Self::ForeignWrite,
-        Self::ForeignOther,
-        Self::DataRead,
-        Self::OtherRead,
-        Self::ForeignRead,
-        Self::Flush,
-        Self::ForeignFlush,
-    ];
-
     /// For people: one of them.
     pub fn words(self) -> &'static str {
         match self {

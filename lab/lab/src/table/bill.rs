@@ -5,7 +5,7 @@
 use super::grid::{Grid, paragraph};
 use super::numbers::{bytes, per};
 use super::place_lines;
-use crate::result::{Bill, CrossCheck, Kind, LayerBill, Table, Tally};
+use crate::result::{Bill, CrossCheck, LayerBill, Table, Tally};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
@@ -48,7 +48,7 @@ fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
 
 /// The requests of each kind that there are.
 fn counts(layer: &LayerBill, commits: f64, width: usize, out: &mut String) {
-    let kinds = Kind::ALL.iter().map(|&kind| (kind.words(), layer.of(&[kind])));
+    let kinds = layer.requests.iter().map(|(kind, tally)| (kind.words(), *tally));
     let fua = Tally { requests: layer.fua_writes, bytes: 0 };
     let shown = kinds.chain([("of these with FUA", fua)]).filter(|(_, tally)| tally.requests > 0);
     let shown: Vec<(&str, Tally)> = shown.collect();

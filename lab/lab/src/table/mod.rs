@@ -79,7 +79,10 @@ pub fn render_table(table: &Table, width: usize) -> String {
     if table.rounds > 0 {
         let order = if table.random_order { "in random order" } else { "always in this order" };
         let plural = if table.rounds == 1 { "" } else { "s" };
-        let text = format!("{} round{plural}, ways {order}", table.rounds);
+        let done = table.ways.iter().map(|way| way.rounds.len()).max().unwrap_or(0);
+        let is_whole = done >= table.rounds as usize;
+        let of = if is_whole { String::new() } else { format!("{done} of ") };
+        let text = format!("{of}{} round{plural}, ways {order}", table.rounds);
         paragraph(&mut out, width, "  ", &text);
     }
     if table.ways.is_empty() {

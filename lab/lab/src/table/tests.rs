@@ -88,6 +88,15 @@ fn what_the_kernel_wrote_for_nobody_knows_whom_is_unknown_and_not_zero() {
     assert!(text.contains("no bill  reuse fdatasync: 81 flushes for 2048"), "{text}");
 }
 
+/// `--time 3s`: six rounds of twelve, and the heading said twelve.
+#[test]
+fn a_table_says_how_many_rounds_it_has() {
+    let mut run = samples::run();
+    assert!(render_table(&run, 120).contains("  20 rounds, ways in random order"));
+    run.rounds = 40;
+    assert!(render_table(&run, 120).contains("  20 of 40 rounds, ways in random order"));
+}
+
 #[test]
 fn a_bill_names_submitters_and_says_when_counters_and_trace_differ() {
     let text = render_bill(&samples::run(), 120);
