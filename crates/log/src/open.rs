@@ -55,8 +55,7 @@ pub(crate) fn open_shared(
             }
             began => began?,
         };
-        let live: Vec<_> =
-            lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
+        let live = lock(&shared.segments).numbers();
         match began {
             Began::Yes => {}
             Began::WaitsForRoom => {

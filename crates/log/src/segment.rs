@@ -196,6 +196,12 @@ impl Segments {
         self.links.get(after.checked_sub(1)?)
     }
 
+    /// Of every segment whose file may be in use: one that is obsolete may have a reader.
+    pub(crate) fn numbers(&self) -> Vec<SegmentNumber> {
+        let linked = self.links.iter().map(|link| &link.segment);
+        linked.chain(&self.obsolete).map(|segment| segment.number()).collect()
+    }
+
     /// The segment after the one with this number.
     pub(crate) fn after(&self, number: SegmentNumber) -> Option<&Link> {
         self.links.get(self.links.partition_point(|link| link.segment.number() <= number))
@@ -205,8 +211,6 @@ impl Segments {
     pub(crate) fn push(&mut self, segment: Arc<Segment>, end: u64) {
         self.links.last_mut().expect("a log has a head").end = Some(end);
         self.links.push(Link { segment, end: None });
-        // One that was left without a record, all of which were truncated, goes at once.
-        self.truncate_before(self.first_live);
     }
 
     /// Makes segments obsolete that hold only records before `first_live`. The head always stays.

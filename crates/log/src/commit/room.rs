@@ -203,6 +203,12 @@ impl Shared {
             Some(locked) => (locked, true),
             None => (lock(&self.giving_back), false),
         };
+        {
+            // The head may have had no record that was live when another became the head.
+            let mut segments = lock(&self.segments);
+            let first_live = segments.first_live;
+            segments.truncate_before(first_live);
+        }
         let is_any = self.retire_unread().unwrap_or(true);
         Ok(self.pool.remove_all()? || is_any || !is_alone)
     }
