@@ -16,13 +16,25 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::SocketType;
-use rustix::net::sockopt::{socket_acceptconn, socket_type};
+use rustix::net::sockopt::socket_type;
 
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::transfer::retry;
 
 const STDIN: &str = "stdin";
+
+/// Whether standard input, a socket, waits for connections.
+#[cfg(target_os = "linux")]
+fn listens() -> bool {
+    rustix::net::sockopt::socket_acceptconn(io::stdin()) == Ok(true)
+}
+
+/// The kernel does not say.
+#[cfg(not(target_os = "linux"))]
+fn listens() -> bool {
+    false
+}
 
 /// Standard input. Nothing is read ahead.
 #[derive(Debug)]
@@ -60,7 +72,7 @@ impl Input {
         // Other files have no such type.
         let kind = socket_type(io::stdin());
         let why = match kind {
-            Ok(SocketType::STREAM) if socket_acceptconn(io::stdin()) == Ok(true) => {
+            Ok(SocketType::STREAM) if listens() => {
                 Some("it is a socket that listens (systemd: Accept=yes)")
             }
             Ok(SocketType::STREAM) | Err(_) => None,
