@@ -77,8 +77,8 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Measure any ways: preparation x reuse x access x durability x engine x size x pass, here or on
-    /// file systems created for this, and what one commit costs at the block layer
+    /// Measure any ways: preparation x reuse x access x durability x engine x size x pass, here or
+    /// on file systems created for this, and what one commit costs at the block layer
     #[command(after_help = format!("{WRITE_EXAMPLES}\n\n{}", words_of_a_way()))]
     Write(Box<WriteArguments>),
     /// Run the first answer and the ten experiments, small, and say whether the statements of

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the library of the text log and installs it: static and shared, with its header and its
-# pkg-config file. `install.sh uninstall` removes them. PREFIX, LIBDIR, DESTDIR, BUILD and CARGOFLAGS
-# mean what they mean to doors/c/install.sh.
+# pkg-config file. `install.sh uninstall` removes them. PREFIX, LIBDIR, DESTDIR, BUILD and
+# CARGOFLAGS mean what they mean to doors/c/install.sh.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=${PREFIX:-/usr/local}

@@ -1,6 +1,6 @@
 // A sink for spdlog whose lines survive SIGKILL. Copy it: it needs inkstone_text.h alone.
 //
-//     auto sink = std::make_shared<inkstone_sink_mt>("app.log", "survive=kill rotate_bytes=67108864");
+//     auto sink = std::make_shared<inkstone_sink_mt>("app.log", "survive=kill");
 //     spdlog::set_default_logger(std::make_shared<spdlog::logger>("app", sink));
 //     ...
 //     spdlog::shutdown(); // before main returns

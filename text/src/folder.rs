@@ -1,8 +1,8 @@
 //! The directory of a log, held open, and the locks that keep a second writer away.
 //!
-//! *Owns*: the directory, and opening it again by its path; the lock of the current file, and of the
-//! next one while a rotation is under way. *May not touch*: what files hold; how long an opening
-//! waits ([`opening`](crate::opening)).
+//! *Owns*: the directory, and opening it again by its path; the lock of the current file, and of
+//! the next one while a rotation is under way. *May not touch*: what files hold; how long an
+//! opening waits ([`opening`](crate::opening)).
 //!
 //! Rotating, compressing and removing happen in the directory that was opened, wherever its path
 //! leads by then: another directory under that path may hold another log. It is opened again by its

@@ -142,8 +142,8 @@ impl Sweep<'_> {
         cloned.map_err(|error| Error::new("open log", self.directory.path().join(name), error))
     }
 
-    /// Newest first, since these are likely to stay. Looks at the files again after each: others are
-    /// rotated and removed meanwhile.
+    /// Newest first, since these are likely to stay. Looks at the files again after each: others
+    /// are rotated and removed meanwhile.
     fn compress_all(&self) {
         let Some(extension) = self.chores.compression.extension() else { return };
         let log = self.chores.folder.log();

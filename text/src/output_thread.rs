@@ -132,8 +132,8 @@ impl OutputThread {
         }
     }
 
-    /// Runs until the log is closed. Whatever panics, no thread waits for this one for ever: the disk
-    /// and the clock may be the caller's own code.
+    /// Runs until the log is closed. Whatever panics, no thread waits for this one for ever: the
+    /// disk and the clock may be the caller's own code.
     pub(crate) fn run(mut self) -> Ended {
         let _no_signal = NoSizeSignal::here();
         let ended = catch_unwind(AssertUnwindSafe(|| self.until_closed()));

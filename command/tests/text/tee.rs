@@ -96,8 +96,8 @@ fn what_was_read_is_in_the_log_soon_whether_its_line_has_ended_or_not() {
     }
 }
 
-/// A read would cut packets that are longer, and an empty one looks like the end. Nothing ever comes
-/// from a socket that listens.
+/// A read would cut packets that are longer, and an empty one looks like the end. Nothing ever
+/// comes from a socket that listens.
 #[test]
 fn a_socket_of_packets_and_one_that_listens_are_refused_in_a_sentence() {
     let (_sender, packets) = std::os::unix::net::UnixDatagram::pair().expect("sockets");

@@ -83,8 +83,8 @@ impl AlignedBuf {
         let _ = (at, len);
     }
 
-    /// The address of the first byte, for an engine of a lab that gives it to the kernel, and for memory
-    /// that grows. No reference to the bytes is made on the way.
+    /// The address of the first byte, for an engine of a lab that gives it to the kernel, and for
+    /// memory that grows. No reference to the bytes is made on the way.
     pub fn start(&self) -> NonNull<u8> {
         self.pointer
     }

@@ -1,7 +1,7 @@
 // *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at
-// offsets, a pool of threads for blocking calls, directories, and what a file system and a device can do. *May
-// not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log. The
-// ways of writing that only labs measure are in `inkstone-host`; `Strategy` names them all.
+// offsets, a pool of threads for blocking calls, directories, and what a file system and a device
+// can do. *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about
+// a log. The ways of writing that only labs measure are in `inkstone-host`.
 
 //! What an Inkstone log needs of the system: its system calls, and the `unsafe` code for them.
 //! Programs that use a log need `inkstone` and not this.

@@ -274,8 +274,7 @@ impl Streams {
     }
 
     /// Frees the front of the log as far as nothing there lives, on this thread, and moves nothing:
-    /// for the owner of a log with one stream, who opened it without a mover
-    /// ([`Options::own_mover`]).
+    /// for the owner of a log with one stream, who opened it with [`Options::alone`].
     ///
     /// # Errors
     /// Those of the log.

@@ -61,8 +61,8 @@ pub struct Line {
     pub group: String,
     /// The way's name.
     pub name: String,
-    /// How many times as fast it is in the second result, each by its own yardstick. The interval is
-    /// of this line alone; the verdict is corrected for all lines together.
+    /// How many times as fast it is in the second result, each by its own yardstick. The interval
+    /// is of this line alone; the verdict is corrected for all lines together.
     pub relative: Option<Relative>,
     /// Why there is no verdict, if there is a special reason.
     pub why: Option<String>,

@@ -82,7 +82,8 @@ impl Turn<'_> {
     }
 
     /// Carries out one operation after the other until the turn's time is over, at least one and at
-    /// most so many, each with its number; returns how many there were, and when the last had ended.
+    /// most so many, each with its number; returns how many there were, and when the last had
+    /// ended.
     pub(crate) fn repeat(
         &self,
         most: u64,

@@ -251,7 +251,8 @@ impl TakesTurns for Commits<'_> {
 }
 
 /// Runs the plan in several places at once: each round in all of them, one after the other, in
-/// another random order. There is always a result: for an interrupted run, what was measured before.
+/// another random order. There is always a result: for an interrupted run, what was measured
+/// before.
 pub fn run_side_by_side(
     sites: &[&Site],
     plan: &Plan,

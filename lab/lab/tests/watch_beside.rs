@@ -410,8 +410,8 @@ fn is_mistaken(kind: &Kind, name: &str, report: &WatchReport) -> bool {
     })
 }
 
-/// Two neighbours write to the same disk and sync it: an overwrite pays what it pays alone, also one
-/// whose flush a worker of the kernel sends.
+/// Two neighbours write to the same disk and sync it: an overwrite pays what it pays alone, also
+/// one whose flush a worker of the kernel sends.
 fn the_rows_beside_neighbours() {
     let ext4 = kinds().remove(0);
     let made = Made::new(&ext4);

@@ -66,8 +66,9 @@ impl Input {
     /// Standard input, and the handle that stops its reader.
     ///
     /// # Errors
-    /// There is no descriptor left; or it is a socket that listens, where nothing ever comes, or one
-    /// of packets, where a read cuts a packet that is longer, and an empty one looks like the end.
+    /// There is no descriptor left; or it is a socket that listens, where nothing ever comes, or
+    /// one of packets, where a read cuts a packet that is longer, and an empty one looks like the
+    /// end.
     pub fn stdin() -> Result<(Self, InputStop)> {
         // Other files have no such type.
         let kind = socket_type(io::stdin());

@@ -39,7 +39,8 @@ impl HeldTurn<'_> {
     /// is withdrawn.
     ///
     /// # Errors
-    /// The poison; [`NoRoom`](crate::Error::NoRoom) when the group was withdrawn: the log is unchanged.
+    /// The poison; [`NoRoom`](crate::Error::NoRoom) when the group was withdrawn: the log is
+    /// unchanged.
     pub(crate) fn write_control(&mut self, need: Need) -> Result<()> {
         if !self.shared.options.keeps_room {
             return self.write();

@@ -621,8 +621,8 @@ fn records_are_saved_where_the_groups_that_began_their_epoch_are_lost() {
     assert_eq!(salvage(&disk, LOG, SAVED).unwrap().records, 6);
 }
 
-/// A consumer that knows its place goes on in the saved log, and is told of the cuts that it has
-/// not seen. Where the end is lost, its place may lie behind it, and is refused.
+/// A consumer that knows its place goes on in the saved log, and learns of cuts that it has not
+/// seen. Where the end is lost, its place may lie behind it, and is refused.
 #[test]
 fn a_place_stays_right_over_a_salvage() {
     let disk = SimDisk::new(7, DiskOptions::default());

@@ -165,9 +165,10 @@ static void closing_beside_writers(const char *directory) {
         accepted = 0;
         last_codes = 0;
         inkstone_text_log *log = opened(in(directory, "busy"), round % 2 ? "survive=kill" : NULL);
-        for (int i = 0; i < 6; i++)
-            CHECK(pthread_create(&threads[i], NULL, i < 4 ? write_until_closed : reopen_until_closed,
-                                 log) == 0);
+        for (int i = 0; i < 6; i++) {
+            void *(*work)(void *) = i < 4 ? write_until_closed : reopen_until_closed;
+            CHECK(pthread_create(&threads[i], NULL, work, log) == 0);
+        }
         while (accepted < 20000) usleep(1000);
         OK(inkstone_text_flush(log, 60000, &error));
         OK(inkstone_text_close(log, &error));

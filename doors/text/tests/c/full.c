@@ -42,7 +42,7 @@ int main(int count, char **arguments) {
     snprintf(place, sizeof place, "%s/app.log", arguments[1]);
     snprintf(filler, sizeof filler, "%s/filler", arguments[1]);
 
-    inkstone_text_log *log = opened(place, "drop_after_us=0 buffers_bytes=65536 buffers_bytes=65536");
+    inkstone_text_log *log = opened(place, "drop_after_us=0 buffers_bytes=65536");
     FILE *file = fill(filler);
     unsigned long put_ok = 0, dropped = 0;
     while (dropped < 1000) {

@@ -14,9 +14,9 @@
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | refused |
 //!
 //! With a ring, [`LabEngine::submit`] is one `io_uring_enter` (the device starts at once), and
-//! [`LabEngine::complete`] is one more if there is no completion yet; [`LabEngine::run`] is one for both.
-//! A request beyond the depth waits inside `submit`; the pool queues it, and a thread that waits
-//! for completions helps.
+//! [`LabEngine::complete`] is one more if there is no completion yet; [`LabEngine::run`] is one for
+//! both. A request beyond the depth waits inside `submit`; the pool queues it, and a thread that
+//! waits for completions helps.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 

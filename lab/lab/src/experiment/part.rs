@@ -152,8 +152,8 @@ impl Part {
         Pace { rounds: rounds.unwrap_or(size.or(ROUNDS, 1)), budget: budget.or(own) }
     }
 
-    /// Takes another number of rounds, and passes so short that all is done in about this time: half
-    /// of it is for measuring, the rest for bringing files into their states.
+    /// Takes another number of rounds, and passes so short that all is done in about this time:
+    /// half of it is for measuring, the rest for bringing files into their states.
     pub(crate) fn limit(&mut self, rounds: Option<u32>, budget: Option<Duration>) {
         let images = self.images();
         let Work::Commits(plan) = &mut self.work else { return };

@@ -113,8 +113,8 @@ fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
 fn a_neighbours_requests_are_counted_apart() {
     const OTHER: u32 = 99;
     let (bill, durable) = repeated(200, |at| {
-        // Both submit a flush, ours first: the neighbour is the last submitter, and one flush serves
-        // both. And one of the neighbour's alone.
+        // Both submit a flush, ours first: the neighbour is the last submitter, and one flush
+        // serves both. And one of the neighbour's alone.
         let both = [bio(at + 120, ME, 0, 0, "FWS"), bio(at + 121, OTHER, 0, 0, "FWS")];
         [
             written(at + 100, ME, 800, "WS").to_vec(),
