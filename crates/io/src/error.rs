@@ -193,6 +193,11 @@ impl Error {
         matches!(self.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
     }
 
+    /// What to do, if there is something to say.
+    pub fn advice(&self) -> Option<&str> {
+        self.inner.advice.as_deref().or_else(|| cause_of(&self.inner.source))
+    }
+
     /// What happened, without what to do: for an error around it that gives its own advice.
     pub fn without_advice(&self) -> impl fmt::Display {
         WithoutAdvice(self)
@@ -252,7 +257,7 @@ impl fmt::Display for WithoutAdvice<'_> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.without_advice().fmt(f)?;
-        match self.inner.advice.as_deref().or_else(|| cause_of(&self.inner.source)) {
+        match self.advice() {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),
         }

@@ -184,20 +184,33 @@ impl Poison {
     }
 }
 
+impl Poison {
+    fn what(&self) -> String {
+        let cause = match &self.inner.cause {
+            PoisonCause::Error(error) => error.what(),
+            PoisonCause::Panic => "a thread panicked inside it".to_owned(),
+        };
+        match self.inner.durable {
+            Lsn::ZERO => format!("the log is poisoned: {cause} (no record was durable before)"),
+            lsn => format!("the log is poisoned: {cause} (records up to LSN {lsn} are durable)"),
+        }
+    }
+
+    /// What the cause asks for comes first: a log that is opened again meets it again.
+    fn cure(&self) -> String {
+        let then = "open the log again to continue";
+        match self.cause().map(|cause| (cause, cause.cure())) {
+            // On a full btrfs even an overwrite needs room.
+            Some((cause, _)) if cause.is_for_room() => format!("when there is room, {then}"),
+            Some((Error::Io(_), Some(first))) => format!("{first}; then {then}"),
+            _ => then.to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Poison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let durable = self.inner.durable;
-        match &self.inner.cause {
-            PoisonCause::Error(error) => write!(f, "the log is poisoned: {error}")?,
-            PoisonCause::Panic => write!(f, "the log is poisoned: a thread panicked inside it")?,
-        }
-        // On a full btrfs even an overwrite needs room.
-        let when = if self.is_for_room() { "when there is room, " } else { "" };
-        match durable {
-            Lsn::ZERO => write!(f, " (no record was durable before; ")?,
-            _ => write!(f, " (records up to LSN {durable} are durable; ")?,
-        }
-        write!(f, "{when}open the log again to continue)")
+        write!(f, "{}; {}", self.what(), self.cure())
     }
 }
 
@@ -219,35 +232,68 @@ pub struct Corruption {
     pub row: &'static str,
     /// What was expected and what was found, a line each.
     pub details: Vec<String>,
-    /// No record was found in what is left of the log, so there is nothing to salvage. False where
-    /// nobody has searched all of it.
-    pub is_without_records: bool,
+    /// What to do about it.
+    pub cure: Cure,
+}
+
+/// The one thing to do about a [`Corruption`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cure {
+    /// Save what can be read ([`inspect::salvage`](crate::inspect::salvage), `inkstone salvage`).
+    Salvage,
+    /// Use a backup: no record was found in what is left of the log. (Where nobody has searched
+    /// all of it, the cure is [`Cure::Salvage`].)
+    Backup,
+    /// Move the files of another log away. Nothing is damaged by them.
+    MoveAway,
+    /// Open the log again: another one has taken its place below a reader.
+    OpenAgain,
+}
+
+impl Cure {
+    /// What to do about damage of which no more is known than its reason.
+    pub(crate) fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::ForeignLog => Self::MoveAway,
+            _ => Self::Salvage,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Salvage => "`inkstone salvage` saves what can be read",
+            Self::Backup => {
+                "no record was found in what is left of the log: keep the files and use a backup; \
+                 only if the log was new and never held a record, remove its .ink files and open it \
+                 again"
+            }
+            Self::MoveAway => {
+                "nothing is damaged by that: move the files that do not belong here to another \
+                 directory, and open the log again"
+            }
+            Self::OpenAgain => "open the log again",
+        }
+    }
+}
+
+impl Corruption {
+    fn what(&self) -> String {
+        let mut what = format!("{} is corrupt at byte {}", self.path.display(), self.offset);
+        if let Some(lsn) = self.lsn {
+            what += &format!(", where LSN {lsn} should be");
+        }
+        what += &format!(": {}", self.reason);
+        for line in &self.details {
+            what += &format!("; {line}");
+        }
+        what
+    }
 }
 
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is corrupt at byte {}", self.path.display(), self.offset)?;
-        if let Some(lsn) = self.lsn {
-            write!(f, ", where LSN {lsn} should be")?;
-        }
-        write!(f, ": {}", self.reason)?;
-        for line in &self.details {
-            write!(f, "; {line}")?;
-        }
-        if self.reason == Reason::ForeignLog {
-            return f.write_str(
-                "; nothing is damaged by that: move the files that do not belong here to another \
-                 directory, and open the log again",
-            );
-        }
-        f.write_str(match self.is_without_records {
-            true => {
-                "; no record was found in what is left of the log: keep the files and use a backup; \
-                 only if the log was new and never held a record, remove its .ink files and open it \
-                 again"
-            }
-            false => "; `inkstone salvage` saves what can be read",
-        })
+        write!(f, "{}; {}", self.what(), self.cure.words())
     }
 }
 
@@ -256,8 +302,7 @@ impl Error {
     pub(crate) fn without_records(self) -> Self {
         match self {
             Self::Corrupt(corruption) => {
-                let is_without_records = true;
-                Corruption { is_without_records, ..(*corruption).clone() }.into()
+                Corruption { cure: Cure::Backup, ..(*corruption).clone() }.into()
             }
             other => other,
         }
@@ -378,132 +423,141 @@ impl From<Error> for std::io::Error {
     }
 }
 
-fn no_room(
-    f: &mut fmt::Formatter<'_>,
-    needed_bytes: u64,
-    cause: &inkstone_io::Error,
-) -> fmt::Result {
-    if cause.kind() == ErrorKind::FileTooLarge {
-        // Room does not come by itself there: the cause's own advice says what to change.
-        return write!(f, "no room for {needed_bytes} bytes: {cause}; nothing was lost");
-    }
-    let cause = cause.without_advice();
-    write!(
-        f,
-        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is \
-         room, or truncate the log's first records"
-    )
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// What happened, and where. What to do about it is [`Error::cure`], and stands nowhere else:
+    /// a text that advises two things advises nothing.
+    fn what(&self) -> String {
         match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Locked { path, holder } => {
-                write!(
-                    f,
-                    "{} is locked by {holder}, and a log has one writer at a time: close it there \
-                     first",
-                    path.display()
-                )
-            }
-            Self::NoLog { path, missing: Some(missing) } => write!(
-                f,
-                "no log was created in {}, since there is no directory {}: mount the file system \
-                 that belongs there, or create the directory (the option create_parents does)",
+            Self::Io(error) => error.without_advice().to_string(),
+            Self::Locked { path, holder } => format!(
+                "{} is locked by {holder}, and a log has one writer at a time",
+                path.display()
+            ),
+            Self::NoLog { path, missing: Some(missing) } => format!(
+                "no log was created in {}, since there is no directory {}",
                 path.display(),
                 missing.display()
             ),
-            Self::NoLog { path, missing: None } => write!(
-                f,
-                "there is no log in {}: check the path, or create a log there by opening it for \
-                 writing (`inkstone append` does)",
+            Self::NoLog { path, missing: None } => {
+                format!("there is no log in {}", path.display())
+            }
+            Self::Incomplete { path } => {
+                format!("{} holds an unfinished copy of a log", path.display())
+            }
+            Self::OtherKind { path, found, wanted } => format!(
+                "{} holds a log of the kind {found}, and one of the kind {wanted} was to be opened",
                 path.display()
             ),
-            Self::Incomplete { path } => write!(
-                f,
-                "{} holds an unfinished copy of a log: if no copy is running, copy again (it \
-                 starts over) or remove the directory",
-                path.display()
-            ),
-            Self::OtherKind { path, found, wanted } => write!(
-                f,
-                "{} holds a log of the kind {found}, and one of the kind {wanted} was to be \
-                 opened: check the path, or use the program that made the log",
-                path.display()
-            ),
-            Self::Stopped => write!(f, "the caller stopped the operation before it was done"),
-            Self::Corrupt(corruption) => corruption.fmt(f),
+            Self::Stopped => "the caller stopped the operation before it was done".into(),
+            Self::Corrupt(corruption) => corruption.what(),
             Self::UnknownVersion { path, version, flags } => {
-                write!(f, "{} has format version {version}", path.display())?;
-                if *flags != 0 {
-                    write!(f, " with flags {flags:#x}")?;
-                }
-                write!(
-                    f,
-                    "; this program knows only version {FORMAT_VERSION} without flags: use the \
-                     program that wrote the log (no file was changed)"
+                let flags = match flags {
+                    0 => String::new(),
+                    flags => format!(" with flags {flags:#x}"),
+                };
+                format!(
+                    "{} has format version {version}{flags}, this program knows only version \
+                     {FORMAT_VERSION} without flags, and no file was changed",
+                    path.display()
                 )
             }
-            Self::Poisoned(poison) => poison.fmt(f),
-            Self::NoRoom { needed_bytes, cause } => no_room(f, *needed_bytes, cause),
-            Self::TooLarge { bytes, limit_bytes } => {
-                write!(
-                    f,
-                    "a record or batch of {bytes} bytes is too large: the limit of this log is \
-                     {limit_bytes} bytes (the option record_bytes_max)"
-                )
+            Self::Poisoned(poison) => poison.what(),
+            Self::NoRoom { needed_bytes, cause } => {
+                let cause = cause.without_advice();
+                format!("no room for {needed_bytes} bytes: {cause}; nothing was lost")
             }
-            Self::Busy => write!(
-                f,
-                "every buffer is full, or the segment is changing: try again later, or call \
-                 append, which waits"
+            Self::TooLarge { bytes, limit_bytes } => format!(
+                "a record or batch of {bytes} bytes is too large: the limit of this log is \
+                 {limit_bytes} bytes"
             ),
+            Self::Busy => "every buffer is full, or the segment is changing".into(),
             Self::TruncatedBefore { lsn, first } => {
-                write!(f, "there is no LSN {lsn}: the log begins at LSN {first}")
+                format!("there is no LSN {lsn}: the log begins at LSN {first}")
             }
             Self::NotYet { lsn, durable: Lsn::ZERO } => {
-                write!(f, "there is no durable LSN {lsn}: the log has no durable record")
+                format!("there is no durable LSN {lsn}: the log has no durable record")
             }
-            Self::NotYet { lsn, durable } => {
-                write!(
-                    f,
-                    "there is no durable LSN {lsn}: the log's durable records end at LSN {durable}"
-                )
-            }
-            Self::TruncatedAfter { lsn, last } => {
-                let resume = last.next().unwrap_or(*last);
-                write!(
-                    f,
-                    "truncate_after({last}) has removed LSN {resume} and all after it, and this \
-                     reader was at LSN {lsn}: resume at LSN {resume}"
-                )
-            }
+            Self::NotYet { lsn, durable } => format!(
+                "there is no durable LSN {lsn}: the log's durable records end at LSN {durable}"
+            ),
+            Self::TruncatedAfter { lsn, last } => format!(
+                "truncate_after({last}) has removed LSN {} and all after it, and this reader was \
+                 at LSN {lsn}",
+                after(*last)
+            ),
             Self::Lost { first, last } => {
                 let (what, it) = match first == last {
                     true => (format!("LSN {first} is"), "it"),
                     false => (format!("LSN {first} to {last} are"), "them"),
                 };
-                let resume = last.next().unwrap_or(*last);
-                write!(
-                    f,
-                    "{what} lost: the log was damaged, and was salvaged without {it}: resume at \
-                     LSN {resume}"
-                )
+                format!("{what} lost: the log was damaged, and was salvaged without {it}")
             }
-            Self::Invalid(why) => f.write_str(why),
-            Self::Closed => write!(f, "the log is closed: open it again to continue"),
-            Self::Forked { path } => {
-                write!(
-                    f,
-                    "{}: this process was forked after the log was opened, and the log belongs to \
-                     the parent process: open it again here when the parent has closed it",
-                    path.display()
-                )
+            Self::Invalid(why) => why.clone(),
+            Self::Closed => "the log is closed".into(),
+            Self::Forked { path } => format!(
+                "{}: this process was forked after the log was opened, and the log belongs to the \
+                 parent process",
+                path.display()
+            ),
+            Self::UsedUp => "the log has used up its LSNs or segment numbers".into(),
+        }
+    }
+
+    /// The one thing to do. `None` where the text of what happened says it, or nothing is wrong.
+    fn cure(&self) -> Option<String> {
+        let cure = match self {
+            Self::Io(error) => return error.advice().map(str::to_owned),
+            Self::Locked { .. } => "close it there first",
+            Self::NoLog { missing: Some(_), .. } => {
+                "mount the file system that belongs there, or create the directory (the option \
+                 create_parents does)"
             }
-            Self::UsedUp => {
-                write!(f, "the log has used up its LSNs or segment numbers: begin a new log")
+            Self::NoLog { missing: None, .. } => {
+                "check the path, or create a log there by opening it for writing (`inkstone \
+                 append` does)"
             }
+            Self::Incomplete { .. } => {
+                "if no copy is running, copy again (it starts over) or remove the directory"
+            }
+            Self::OtherKind { .. } => "check the path, or use the program that made the log",
+            Self::Corrupt(corruption) => corruption.cure.words(),
+            Self::UnknownVersion { .. } => "use the program that wrote the log",
+            Self::Poisoned(poison) => return Some(poison.cure()),
+            // Room does not come by itself there.
+            Self::NoRoom { cause, .. } if cause.kind() == ErrorKind::FileTooLarge => {
+                return cause.advice().map(str::to_owned);
+            }
+            Self::NoRoom { .. } => {
+                "try again when there is room, or truncate the log's first records"
+            }
+            Self::TooLarge { .. } => "make it smaller, or raise the option record_bytes_max",
+            Self::Busy => "try again later, or call append, which waits",
+            Self::TruncatedAfter { last, .. } | Self::Lost { last, .. } => {
+                return Some(format!("resume at LSN {}", after(*last)));
+            }
+            Self::Closed => "open it again to continue",
+            Self::Forked { .. } => "open it again here when the parent has closed it",
+            Self::UsedUp => "begin a new log",
+            Self::Stopped
+            | Self::TruncatedBefore { .. }
+            | Self::NotYet { .. }
+            | Self::Invalid(_) => return None,
+        };
+        Some(cure.to_owned())
+    }
+}
+
+/// Where a reader continues. No LSN follows the last one there is.
+fn after(last: Lsn) -> Lsn {
+    last.next().unwrap_or(last)
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        match self.cure() {
+            Some(cure) => write!(f, "; {cure}"),
+            None => Ok(()),
         }
     }
 }
@@ -539,11 +593,11 @@ mod tests {
             ),
             (
                 Error::Poisoned(Poison::panic(of(0))),
-                "(no record was durable before; open the log again to continue)",
+                "(no record was durable before); open the log again to continue",
             ),
             (
                 Error::Poisoned(Poison::panic(of(1))),
-                "(records up to LSN 1 are durable; open the log again to continue)",
+                "(records up to LSN 1 are durable); open the log again to continue",
             ),
         ] {
             assert!(error.to_string().ends_with(text), "{error}");
@@ -562,7 +616,7 @@ mod tests {
         assert!(full.contains("pwrite /log/7 at byte 4096"), "{full}");
         assert!(
             full.ends_with(
-                "LSN 9 are durable; when there is room, open the log again to continue)"
+                "LSN 9 are durable); when there is room, open the log again to continue"
             ),
             "{full}"
         );
@@ -571,39 +625,47 @@ mod tests {
             failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "),
             "{failed}"
         );
-        assert!(failed.ends_with("LSN 9 are durable; open the log again to continue)"), "{failed}");
+        assert!(failed.ends_with("LSN 9 are durable); open the log again to continue"), "{failed}");
+        let asked = said(30, "ReadOnlyFilesystem");
+        assert!(asked.contains("; the file system takes no writes: `dmesg` says why"), "{asked}");
+        assert!(asked.ends_with("; then open the log again to continue"), "{asked}");
     }
 
-    #[test]
-    fn a_callers_io_error_has_the_kind_the_text_and_the_error() {
-        use std::error::Error as _;
-
+    /// One of each error, and what a caller of the standard library's errors sees of it.
+    fn each() -> Vec<(Error, ErrorKind)> {
         let path = || PathBuf::from("/log");
         let of_system = |code| {
             inkstone_io::Error::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(code))
         };
         let full = || of_system(28);
-        let corruption = Corruption {
+        let damage = |cure, details| Corruption {
             path: path(),
             segment: None,
             offset: 8,
             lsn: None,
             reason: Reason::Damaged,
             row: "H1",
-            details: Vec::new(),
-            is_without_records: false,
+            details,
+            cure,
         };
+        let missing = Some(PathBuf::from("/mnt/disk"));
         let lsn = Lsn::new(5);
-        for (error, kind) in [
+        vec![
             (Error::Io(of_system(13)), ErrorKind::PermissionDenied),
+            (Error::Io(of_system(24)), of_system(24).kind()),
             (Error::NoLog { path: path(), missing: None }, ErrorKind::NotFound),
+            (Error::NoLog { path: path(), missing }, ErrorKind::NotFound),
             (Error::TruncatedBefore { lsn, first: lsn }, ErrorKind::NotFound),
             (Error::TruncatedAfter { lsn, last: lsn }, ErrorKind::NotFound),
             (Error::Busy, ErrorKind::WouldBlock),
             (Error::NotYet { lsn, durable: lsn }, ErrorKind::WouldBlock),
             (Error::Locked { path: path(), holder: "process 7".into() }, ErrorKind::ResourceBusy),
             (Error::NoRoom { needed_bytes: 8, cause: full() }, ErrorKind::StorageFull),
-            (corruption.into(), ErrorKind::InvalidData),
+            (Error::NoRoom { needed_bytes: 8, cause: of_system(27) }, ErrorKind::StorageFull),
+            (damage(Cure::Salvage, vec!["found: zeros".into()]).into(), ErrorKind::InvalidData),
+            (damage(Cure::Backup, vec![]).into(), ErrorKind::InvalidData),
+            (damage(Cure::MoveAway, vec![]).into(), ErrorKind::InvalidData),
+            (damage(Cure::OpenAgain, vec![]).into(), ErrorKind::InvalidData),
             (Error::Incomplete { path: path() }, ErrorKind::InvalidData),
             (Error::Lost { first: lsn, last: lsn }, ErrorKind::InvalidData),
             (Error::Invalid("no".into()), ErrorKind::InvalidInput),
@@ -615,11 +677,90 @@ mod tests {
             (Error::UnknownVersion { path: path(), version: 9, flags: 0 }, ErrorKind::Unsupported),
             (Error::Forked { path: path() }, ErrorKind::PermissionDenied),
             (Error::Poisoned(Poison::new(full().into(), lsn)), ErrorKind::Other),
+            (Error::Poisoned(Poison::new(of_system(30).into(), lsn)), ErrorKind::Other),
+            (
+                Error::Poisoned(Poison::new(Error::NoRoom { needed_bytes: 8, cause: full() }, lsn)),
+                ErrorKind::Other,
+            ),
             (Error::Poisoned(Poison::panic(lsn)), ErrorKind::Other),
             (Error::Stopped, ErrorKind::Other),
             (Error::Closed, ErrorKind::Other),
             (Error::UsedUp, ErrorKind::Other),
-        ] {
+        ]
+    }
+
+    /// Without a wildcard: a new error does not compile until it has a name here.
+    fn name_of(error: &Error) -> &'static str {
+        match error {
+            Error::Io(_) => "Io",
+            Error::Locked { .. } => "Locked",
+            Error::NoLog { .. } => "NoLog",
+            Error::Incomplete { .. } => "Incomplete",
+            Error::OtherKind { .. } => "OtherKind",
+            Error::Stopped => "Stopped",
+            Error::Corrupt(_) => "Corrupt",
+            Error::UnknownVersion { .. } => "UnknownVersion",
+            Error::Poisoned(_) => "Poisoned",
+            Error::NoRoom { .. } => "NoRoom",
+            Error::TooLarge { .. } => "TooLarge",
+            Error::Busy => "Busy",
+            Error::TruncatedBefore { .. } => "TruncatedBefore",
+            Error::NotYet { .. } => "NotYet",
+            Error::TruncatedAfter { .. } => "TruncatedAfter",
+            Error::Lost { .. } => "Lost",
+            Error::Invalid(_) => "Invalid",
+            Error::Closed => "Closed",
+            Error::Forked { .. } => "Forked",
+            Error::UsedUp => "UsedUp",
+        }
+    }
+
+    /// A message once ended in "open it again; `inkstone salvage` saves what can be read".
+    #[test]
+    fn each_message_has_one_cure() {
+        const CURES: [&str; 14] = [
+            "open the log again",
+            "open it again",
+            "inkstone salvage",
+            "use a backup",
+            "move the files",
+            "try again",
+            "check the path",
+            "resume at",
+            "copy again",
+            "close it there",
+            "use the program",
+            "mount the",
+            "make it smaller",
+            "begin a new",
+        ];
+        let errors = each();
+        let names: std::collections::BTreeSet<_> =
+            errors.iter().map(|(error, _)| name_of(error)).collect();
+        assert_eq!(names.len(), 20, "{names:?}: an error has no example, or a new one no number");
+        for (error, _) in errors {
+            let what = error.what();
+            let advised = CURES.iter().find(|cure| what.contains(**cure));
+            assert_eq!(advised, None, "{what}: the cure stands in Error::cure alone");
+            let whole = match error.cure() {
+                Some(cure) => format!("{what}; {cure}"),
+                None => what,
+            };
+            assert_eq!(error.to_string(), whole);
+            match &error {
+                Error::Poisoned(poison) => assert_eq!(poison.to_string(), whole),
+                Error::Corrupt(corruption) => assert_eq!(corruption.to_string(), whole),
+                Error::Io(inner) => assert_eq!(inner.to_string(), whole),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_callers_io_error_has_the_kind_the_text_and_the_error() {
+        use std::error::Error as _;
+
+        for (error, kind) in each() {
             let as_io = std::io::Error::from(error.clone());
             assert_eq!((as_io.kind(), as_io.to_string()), (kind, error.to_string()));
             let inside = as_io

@@ -95,7 +95,7 @@ pub use append::Append;
 pub use choice::{Asks, Choice};
 #[doc(hidden)]
 pub use directory::find_directory;
-pub use error::{Corruption, Error, Poison, Result};
+pub use error::{Corruption, Cure, Error, Poison, Result};
 pub use event::{Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, LogKind, Lsn, Position, Reason, SegmentNumber, Verdict};
 pub use inkstone_io::{

@@ -113,11 +113,7 @@ const CODES: [(inkstone_code, &CStr, &CStr); 27] = [
         c"If no copy is running, copy again, or remove the directory.",
     ),
     (INKSTONE_STOPPED, c"stopped", c"Call again."),
-    (
-        INKSTONE_CORRUPT,
-        c"corrupt",
-        c"Keep the files, and save what can be read with the command `inkstone salvage`.",
-    ),
+    (INKSTONE_CORRUPT, c"corrupt", c"Keep the files, and do what the message says."),
     (
         INKSTONE_UNKNOWN_VERSION,
         c"unknown version",

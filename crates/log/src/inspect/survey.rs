@@ -17,7 +17,7 @@ use super::report::{Counts, FileState, Gap, OtherFile, Report, SegmentReport, Se
 use super::spans::{Span, Spans, stand_in};
 use super::strip::Strip;
 use crate::doubts::{Doubts, Holder, holder};
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Corruption, Cure, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, cut_mark, past_the_cache};
@@ -367,7 +367,7 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Resul
             reason: Reason::FileShort,
             row: "F1",
             details: vec![format!("expected: {end} bytes or more, found: {file_bytes}")],
-            is_without_records: false,
+            cure: Cure::Salvage,
         };
         damage.push(corruption);
     }
@@ -627,7 +627,7 @@ impl Read {
             reason,
             row: row.name,
             details,
-            is_without_records: false,
+            cure: Cure::of(reason),
         });
         Ok(true)
     }
@@ -648,7 +648,7 @@ impl Read {
                     "expected: LSN {}, with which segment {} begins; found: LSN {}",
                     next.first_lsn, next.number, self.tail.next_lsn
                 )],
-                is_without_records: false,
+                cure: Cure::Salvage,
             });
         }
     }

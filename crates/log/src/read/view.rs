@@ -23,7 +23,7 @@ use inkstone_format::{Cuts, LogKind, Lsn, Reason, SegmentNumber, Tail};
 use inkstone_io::{AlignedBuf, AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Corruption, Cure, Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::options::Options;
@@ -402,8 +402,8 @@ impl View {
             lsn: None,
             reason: Reason::ForeignLog,
             row: "H2",
-            details: vec![format!("{why} that this reader had opened: open it again")],
-            is_without_records: false,
+            details: vec![format!("{why} that this reader had opened")],
+            cure: Cure::OpenAgain,
         };
         Err(corruption.into())
     }

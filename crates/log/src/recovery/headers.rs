@@ -21,7 +21,7 @@ use inkstone_format::{
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
 use crate::directory::find_directory;
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Corruption, Cure, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::segment::listing::Listing;
@@ -113,7 +113,7 @@ impl<'d> Headers<'d> {
             reason,
             row,
             details: vec![],
-            is_without_records: false,
+            cure: Cure::of(reason),
         };
         corruption.into()
     }
@@ -306,7 +306,7 @@ impl<'d> Headers<'d> {
                 ),
                 format!("what segment {} has from byte {} on was cut", head.number, mark.end),
             ],
-            is_without_records: false,
+            cure: Cure::Salvage,
         };
         Err(corruption.into())
     }
@@ -327,7 +327,7 @@ impl<'d> Headers<'d> {
             reason: Reason::MissingSegment,
             row: "D2",
             details: vec![details.into()],
-            is_without_records: false,
+            cure: Cure::Salvage,
         })
     }
 }

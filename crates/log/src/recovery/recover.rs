@@ -14,7 +14,7 @@ use inkstone_format::{
 };
 use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Corruption, Cure, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, forget, past_the_cache, window_for_all};
@@ -144,7 +144,7 @@ pub(crate) fn resolve(
             reason: fault.reason,
             row: "D1",
             details: vec![format!("segment {} names it as its predecessor", fault.named_by)],
-            is_without_records: false,
+            cure: Cure::Salvage,
         })
     })?;
     let link = |link: &inkstone_format::ChainLink| Link {
@@ -194,6 +194,12 @@ pub(crate) fn corruption(
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
         details.push(promise_in_words(evidence.lsn, evidence.end));
     }
+    // The file was cut short before the first group with records. A group that is cut or damaged
+    // may have whole ones.
+    let is_without_records = reason == Reason::FileShort
+        && !evidence.later
+        && stop.place == inkstone_format::Place::Between
+        && stop.tail.next_lsn <= stop.tail.first_live;
     Ok(Error::from(Corruption {
         path: directory.path().join(names::segment(id.segment())),
         segment: Some(id.segment()),
@@ -202,12 +208,7 @@ pub(crate) fn corruption(
         reason,
         row,
         details,
-        // The file was cut short before the first group with records. A group that is cut or
-        // damaged may have whole ones.
-        is_without_records: reason == Reason::FileShort
-            && !evidence.later
-            && stop.place == inkstone_format::Place::Between
-            && stop.tail.next_lsn <= stop.tail.first_live,
+        cure: if is_without_records { Cure::Backup } else { Cure::of(reason) },
     }))
 }
 

@@ -167,7 +167,7 @@ fn nobody_is_sent_to_salvage_where_there_is_no_record() {
             .unwrap_err(),
         ];
         for error in said {
-            assert!(error.corruption().is_some_and(|damage| damage.is_without_records));
+            assert!(error.corruption().is_some_and(|damage| damage.cure == inkstone::Cure::Backup));
             let said = error.to_string();
             assert!(said.contains("no record was found") && !said.contains("salvage"), "{said}");
         }

@@ -296,7 +296,7 @@ fn salvaged_without(
         }
     }
     match try_salvage(directory) {
-        Err(inkstone::Error::Corrupt(found)) if found.is_without_records => None,
+        Err(inkstone::Error::Corrupt(found)) if found.cure == inkstone::Cure::Backup => None,
         saved => Some(saved.unwrap()),
     }
 }

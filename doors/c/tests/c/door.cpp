@@ -200,7 +200,7 @@ static void thrown(const std::string &path) {
         log.append_durable("x").value();
         CHECK(false && "a closed log throws");
     } catch (const std::exception &error) {
-        CHECK(std::string(error.what()) == "the log is closed: open it again to continue");
+        CHECK(std::string(error.what()) == "the log is closed; open it again to continue");
     }
 }
 #endif
