@@ -115,7 +115,7 @@ impl<T: Called> Past<T> {
         is_it: impl Fn(&T) -> bool,
     ) -> Result<(), Broken> {
         let at = (since..).zip(&self.states[since..]).find(|(_, state)| is_it(state));
-        clause(SEEN, at.is_some(), || format!("{}, and there is {}", what(), self.briefs(since)))?;
+        clause(SEEN, at.is_some(), || format!("{}, and there is: {}", what(), self.briefs(since)))?;
         if let Some((at, _)) = at.filter(|_| is_durable) {
             self.certain = self.certain.max(at);
         }
@@ -135,7 +135,8 @@ impl<T: Called> Past<T> {
     }
 
     fn briefs(&self, since: usize) -> String {
-        self.states[since..].iter().map(|state| format!("; {}", state.brief())).collect()
+        let briefs = self.states[since..].iter().map(|state| state.brief());
+        briefs.collect::<Vec<_>>().join("; ")
     }
 
     /// The callback of a call came, counted from the opening on.
@@ -273,7 +274,7 @@ impl<T: Called> crate::Past for Past<T> {
             Shown::Opened(Ok(shown)) => {
                 clause(LEFT, self.may_be_left_as(shown), || {
                     format!(
-                        "it shows {}, which is none of {}",
+                        "it shows {}, which is none of: {}",
                         shown.brief(),
                         self.briefs(self.certain)
                     )
