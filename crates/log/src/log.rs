@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
+use inkstone_format::{Lsn, PayloadSum, frame_bytes};
 use inkstone_io::{AnyDirectory, AnyLock};
 
 mod close;
@@ -19,7 +19,7 @@ use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
-use crate::commit::open_group::needed_bytes;
+use crate::commit::open_group::{Refused, needed_bytes};
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish, State};
@@ -376,7 +376,7 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let Some(full) = self.lacks_room(&state, record_bytes)? else { return Ok(()) };
+            let Some(full) = self.lacks_room(&state, record_bytes) else { return Ok(()) };
             state = self.wait_for_room(state, full, frame_bytes(record_bytes) as u64)?;
         }
     }
@@ -397,10 +397,10 @@ impl Log {
             self.shared.check_process()?;
             let mut state = self.shared.lock();
             loop {
-                let Some(full) = self.lacks_room(&state, record_bytes)? else {
+                let Some(full) = self.lacks_room(&state, record_bytes) else {
                     return Poll::Ready(Ok(()));
                 };
-                if matches!(full, EncodeError::BufferFull { .. }) && state.is_turn_free() {
+                if matches!(full, Refused::BufferFull) && state.is_turn_free() {
                     state = self.shared.hand_over(state)?;
                     continue;
                 }
@@ -419,12 +419,8 @@ impl Log {
     }
 
     /// Why a record of so many bytes would find no room now.
-    fn lacks_room(&self, state: &State, record_bytes: usize) -> Result<Option<EncodeError>> {
-        state.check_appends()?;
-        Ok(match state.is_changing() {
-            true => Some(EncodeError::BufferFull { needed: 0, room: 0 }),
-            false => state.open_group.refuses_record(record_bytes),
-        })
+    fn lacks_room(&self, state: &State, record_bytes: usize) -> Option<Refused> {
+        refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes))
     }
 
     /// Returns a future that is ready when the watermark reaches `lsn`. The record need not be
@@ -550,20 +546,18 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let refused = match self.add(&mut state, &records)? {
+            let refused = match self.add(&mut state, &records) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
                 Err(refused) => refused,
             };
             state = match refused {
-                EncodeError::SegmentFull { .. } if writes => {
+                Refused::SegmentFull if writes => {
                     self.shared.roll(state, needed_bytes(&records))?
                 }
-                EncodeError::BufferFull { .. } if writes => self.shared.commit(state)?,
-                EncodeError::BufferFull { .. }
-                    if self.shared.options.own_thread && state.is_turn_free() =>
-                {
+                Refused::BufferFull | Refused::Changing if writes => self.shared.commit(state)?,
+                Refused::BufferFull if self.shared.options.own_thread && state.is_turn_free() => {
                     self.shared.hand_over(state)?
                 }
                 _ => {
@@ -642,7 +636,7 @@ impl Log {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let full = match self.add(&mut state, records)? {
+            let full = match self.add(&mut state, records) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
@@ -656,59 +650,52 @@ impl Log {
     fn wait_for_room<'a>(
         &'a self,
         mut state: Guard<'a>,
-        full: EncodeError,
+        full: Refused,
         needed_bytes: u64,
     ) -> Result<Guard<'a>> {
         Ok(match full {
-            _ if state.is_changing() => {
+            Refused::Ended(error) => return Err(error),
+            Refused::Changing => {
                 state.counted.stats.waits += 1;
                 self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
             }
-            EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes)?,
-            EncodeError::BufferFull { .. } if !state.is_turn_free() => {
+            Refused::SegmentFull => self.shared.roll(state, needed_bytes)?,
+            Refused::BufferFull if !state.is_turn_free() => {
                 state.counted.stats.waits += 1;
                 state.wanted.room = true;
                 self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
             }
-            EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
+            Refused::BufferFull if self.shared.options.own_thread => {
                 self.shared.hand_over(state)?
             }
-            EncodeError::BufferFull { .. } => self.shared.commit(state)?,
-            EncodeError::LsnsUsedUp => return Err(Error::UsedUp),
-            _ => return Err(Error::Invalid(full.to_string())),
+            Refused::BufferFull => self.shared.commit(state)?,
         })
     }
 
-    /// Puts the records into the open group; returns the LSNs of the first and of the last. The
-    /// inner error says why there is no room.
+    /// Puts the records into the open group; returns the LSNs of the first and of the last.
     #[inline]
     fn add<P: Payload>(
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
-    ) -> Result<std::result::Result<(Lsn, Lsn), EncodeError>> {
-        state.check_appends()?;
-        if state.is_changing() {
-            return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
-        }
+    ) -> std::result::Result<(Lsn, Lsn), Refused> {
+        refuses_all(state)?;
         let first = state.open_group.next_lsn();
-        let appended = state.open_group.records(records);
-        if appended.is_ok() {
-            let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
-            state.counted.records(records.len() as u64, bytes);
-            if self.shared.options.periodic.is_some() {
-                self.shared.claim(state);
-            }
+        let last = state.open_group.records(records)?;
+        let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
+        state.counted.records(records.len() as u64, bytes);
+        if self.shared.options.periodic.is_some() {
+            self.shared.claim(state);
         }
-        Ok(appended.map(|last| (first, last)))
+        Ok((first, last))
     }
 
     /// For callers that may not block: asks the log's own thread to make room.
-    fn ask_for_room(&self, state: &mut Guard<'_>, refused: EncodeError, bytes: u64) -> Error {
+    fn ask_for_room(&self, state: &mut Guard<'_>, refused: Refused, bytes: u64) -> Error {
         match refused {
-            _ if state.is_changing() => {}
-            EncodeError::LsnsUsedUp => return Error::UsedUp,
-            EncodeError::SegmentFull { .. } => {
+            Refused::Ended(error) => return error,
+            Refused::Changing => {}
+            Refused::SegmentFull => {
                 let asked = SegmentWish::Asked(bytes);
                 if let SegmentWish::Failed(error) =
                     std::mem::replace(&mut state.wanted.segment, asked)
@@ -717,11 +704,18 @@ impl Log {
                     return error;
                 }
             }
-            _ => state.wanted.room = true,
+            Refused::BufferFull => state.wanted.room = true,
         }
         state.wake_committer();
         Error::Busy
     }
+}
+
+/// Whether no record at all is taken now, and why.
+#[inline]
+fn refuses_all(state: &State) -> std::result::Result<(), Refused> {
+    state.check_appends().map_err(Refused::Ended)?;
+    if state.is_changing() { Err(Refused::Changing) } else { Ok(()) }
 }
 
 /// A future that waits for room. Dropping it withdraws its waker.

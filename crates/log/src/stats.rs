@@ -171,8 +171,8 @@ impl Counted {
         self.open_since.as_ref().map(Instant::elapsed)
     }
 
-    /// The group was closed: returns when its first record was appended.
-    pub(crate) fn close_group(&mut self) -> Option<Instant> {
+    /// When the first record of the group that is closed now was appended.
+    pub(crate) fn take_open_since(&mut self) -> Option<Instant> {
         self.open_since.take()
     }
 

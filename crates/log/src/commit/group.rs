@@ -57,8 +57,8 @@ impl HeldTurn<'_> {
     /// Closes the open group and begins the next one.
     fn close_group(&mut self) -> Group {
         let waiters = self.rule.close();
-        let number = State::close_group(self);
-        let since = self.counted.close_group();
+        let number = self.next_group();
+        let since = self.counted.take_open_since();
         self.shared.unclaimed.store(false, Ordering::Relaxed);
         let encoded = self.end_group();
         Group { number, encoded, waiters, since }

@@ -10,6 +10,7 @@ use inkstone_format::{
 };
 use inkstone_io::AlignedBuf;
 
+use crate::error::Error;
 use crate::payload::sealed::Payload;
 use crate::sync::Instant;
 use crate::tail::Placed;
@@ -27,6 +28,19 @@ const GROWTH_BYTES: usize = 64 << 10;
 /// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was
 /// too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
+
+/// Why no record is added now.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It will never be: the log has ended, is poisoned, or has no LSN left.
+    Ended(Error),
+    /// Another thread changes the log, and wakes who waits for room.
+    Changing,
+    /// The group must be committed first.
+    BufferFull,
+    /// The log must continue in its next segment first.
+    SegmentFull,
+}
 
 /// The group to which records are added.
 #[derive(Debug)]
@@ -229,21 +243,20 @@ impl OpenGroup {
 
     /// Why so many records, whose frames take so many bytes, cannot be added now.
     #[inline]
-    fn refuses(&self, needed: usize, records: usize) -> Option<EncodeError> {
+    fn refuses(&self, needed: usize, records: usize) -> Option<Refused> {
         if needed as u64 > self.record_room() {
-            return Some(EncodeError::SegmentFull { needed, room: self.record_room() });
+            return Some(Refused::SegmentFull);
         }
         if self.encoder.next_lsn().plus(records as u64).is_none() {
-            return Some(EncodeError::LsnsUsedUp);
+            return Some(Refused::Ended(Error::UsedUp));
         }
         let most = self.usual_bytes.min(self.prefix + GROUP_BYTES_MAX) - CLOSING_BYTES;
         let room = most.saturating_sub(self.prefix + self.encoder.used());
-        (needed > room && !self.encoder.is_empty())
-            .then_some(EncodeError::BufferFull { needed, room })
+        (needed > room && !self.encoder.is_empty()).then_some(Refused::BufferFull)
     }
 
     /// Why a record of so many bytes cannot be added now.
-    pub(crate) fn refuses_record(&self, record_bytes: usize) -> Option<EncodeError> {
+    pub(crate) fn refuses_record(&self, record_bytes: usize) -> Option<Refused> {
         self.refuses(frame_bytes(record_bytes), 1)
     }
 
@@ -252,7 +265,7 @@ impl OpenGroup {
     pub(crate) fn records<P: Payload>(
         &mut self,
         payloads: &[(P, PayloadSum)],
-    ) -> Result<Lsn, EncodeError> {
+    ) -> Result<Lsn, Refused> {
         let needed: usize = payloads.iter().map(|(_, sum)| frame_bytes(sum.len())).sum();
         // All or none: every reason for which the encoder could refuse a later record is checked
         // before the first.
@@ -273,7 +286,8 @@ impl OpenGroup {
                 _ => Batch::Middle,
             };
             let group = &mut self.memory[self.prefix..];
-            lsn = self.encoder.record_of_parts(group, payload.parts(), *sum, place)?;
+            let encoded = self.encoder.record_of_parts(group, payload.parts(), *sum, place);
+            lsn = encoded.map_err(|error| Refused::Ended(Error::Invalid(error.to_string())))?;
             // As much as was just used, so that each byte is prefetched once.
             let asked = frame_bytes(sum.len()).min(PREFETCH_BYTES);
             self.memory
@@ -400,7 +414,7 @@ mod tests {
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
         (0..2).for_each(|_| _ = open_group.records(&[summed(200 << 20)]).expect("there is room"));
         let refused = open_group.records(&[summed(60 << 20), summed(60 << 20)]);
-        assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Refused::BufferFull)), "{refused:?}");
         assert_eq!(open_group.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
         let encoded = open_group.finish(promise, true, &mut SpareBuffer::new(8 << 10));

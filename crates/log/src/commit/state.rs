@@ -359,7 +359,7 @@ impl State {
     }
 
     /// The open group is closed: the next one has the next number. Returns its own.
-    pub(super) fn close_group(&mut self) -> u64 {
+    pub(super) fn next_group(&mut self) -> u64 {
         self.wanted.room = false;
         self.group += 1;
         self.group - 1
