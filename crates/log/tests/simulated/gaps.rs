@@ -342,9 +342,18 @@ fn bits_are_flipped(step: usize) {
             file.write_at(&[bytes[at] ^ 1 << (bit % 8)], at as u64).unwrap();
             let fresh = SimDisk::new(1, DiskOptions::default());
             let to = || Ok(Arc::new(fresh.directory(SAVED)));
+            let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
             let told = inspect::salvage_in(&disk.directory(LOG), to, &small()).unwrap();
             let reader = Reader::open_in(Arc::new(fresh.directory(SAVED)), small()).unwrap();
             let what = format!("segment {segment}, bit {bit}");
+            let place = report.damage.first();
+            if let Some(place) = place {
+                let found = place.segment.unwrap().get();
+                assert!(found == segment && place.offset <= at as u64, "{what}: {place}");
+                let savable = report.savable.unwrap();
+                let of_saved = (told.records, told.record_bytes);
+                assert_eq!((savable.records, savable.record_bytes), of_saved, "{what}");
+            }
             let mut lost = BTreeSet::new();
             for (lsn, was) in &all {
                 match is(reader.get(Lsn::new(*lsn))) {
@@ -358,6 +367,7 @@ fn bits_are_flipped(step: usize) {
             if let Some(one) = lost.first() {
                 let most = batch_of(*one).unwrap_or(*one..=*one);
                 assert_eq!(lost, most.collect(), "{what}: one record, or one batch");
+                assert!(place.is_some_and(|place| !place.details.is_empty()), "{what}");
                 lost_bits += 1;
             }
             file.write_at(&bytes[at..=at], at as u64).unwrap();
@@ -381,41 +391,6 @@ fn batches(disk: &SimDisk) -> Vec<RangeInclusive<u64>> {
 fn a_flipped_bit_costs_one_record_or_one_batch_and_no_lsn_shifts() {
     let step = std::env::var("INKSTONE_BIT_STEP").map_or(4093, |step| step.parse().unwrap());
     bits_are_flipped(step);
-}
-
-/// A power cut within a salvage leaves a directory that says so, or all of it.
-#[test]
-fn a_power_cut_within_a_salvage_leaves_no_log_or_all_of_it() {
-    let lost = [3..=3, 30..=60, 78..=80];
-    let disk = with_gaps(80, &lost);
-    let disk_of_cuts = SimDisk::new(3, DiskOptions::default());
-    let to = |disk: &SimDisk| {
-        let new = Arc::new(disk.directory("/new"));
-        move || Ok(new)
-    };
-    disk_of_cuts.record_epochs();
-    inspect::salvage_in(&disk.directory(LOG), to(&disk_of_cuts), &small()).unwrap();
-    let cuts = disk_of_cuts.take_epochs();
-    let (mut whole, mut none) = (0, 0);
-    for cut in &cuts {
-        for sample in 0..3 {
-            let found = cut.sample(sample);
-            match Reader::open_in(Arc::new(found.directory("/new")), small()) {
-                Ok(reader) => {
-                    check_readers(&reader, 1, 80, &lost);
-                    whole += 1;
-                }
-                Err(Error::NoLog { .. } | Error::Incomplete { .. }) => {
-                    inspect::salvage_in(&disk.directory(LOG), to(&found), &small()).unwrap();
-                    let again = Reader::open_in(Arc::new(found.directory("/new")), small());
-                    check_readers(&again.unwrap(), 1, 80, &lost);
-                    none += 1;
-                }
-                Err(error) => panic!("operation {}: {error}", cut.operation()),
-            }
-        }
-    }
-    assert!(whole > 0 && none > 30, "{whole} whole, {none} none");
 }
 
 #[cfg(inkstone_mistakes)]
@@ -508,102 +483,95 @@ fn lose_header(disk: &SimDisk, segment: u64) {
     }
 }
 
-/// A log whose records from LSN 51 on were cut, and replaced by others in new segments; and the
-/// first of these.
-fn with_a_cut(last: u64) -> (SimDisk, u64) {
-    let disk = SimDisk::new(3, DiskOptions::default());
-    let log = open(&disk, small()).unwrap();
-    append(&log, 1, 100).unwrap();
-    log.truncate_after(Lsn::new(50)).unwrap();
-    for lsn in 51..=last {
-        log.append_durable(&record(lsn + 1000)).unwrap();
-    }
-    log.close().unwrap();
-    let began = inspect::verify_in(&disk.directory(LOG)).unwrap().segments[1].number.get();
-    (disk, began)
-}
+/// What is damaged of a log with a cut: the log, the segment that the cut began, and all later ones.
+type Damages = fn(&SimDisk, u64, &[u64]);
 
+/// What a cut took does not come back, and what came after it is saved, whatever is lost around it.
 #[test]
-fn what_a_cut_began_is_saved_without_its_header() {
-    let (disk, began) = with_a_cut(120);
-    lose_header(&disk, began);
-    let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
-    let listed = report.segments.iter().filter(|segment| segment.number.get() == began).count();
-    assert_eq!(listed, 1, "{report:?}");
-    let salvaged = salvage(&disk, LOG, SAVED).unwrap();
-    assert_eq!((salvaged.records, salvaged.gaps.len()), (120, 0));
-    let log = saved(&disk);
-    assert_eq!(log.reader().get(Lsn::new(51)).unwrap(), record(1051));
-}
-
-#[test]
-fn what_was_cut_does_not_come_back_where_the_segment_after_it_is_gone() {
-    for is_removed in [true, false] {
-        let (disk, began) = with_a_cut(600);
-        if is_removed {
-            disk.directory(LOG).remove(&name(began)).unwrap();
-        } else {
-            let file = disk.directory(LOG).open(&name(began), &OpenFile::existing()).unwrap();
-            file.write_at(&[0; 6 << 10], 0).unwrap();
-        }
+fn salvage_keeps_to_a_cut() {
+    // How many records there were, the last one kept, the last one of those that came then; what is
+    // damaged; the first one lost of it, and how many are saved at least.
+    let cases: [(&str, [u64; 3], Damages, Option<u64>, u64); 5] = [
+        (
+            "without its header",
+            [100, 50, 120],
+            |disk, began, _| lose_header(disk, began),
+            None,
+            120,
+        ),
+        (
+            "the segment after it is gone",
+            [100, 50, 600],
+            |disk, began, _| disk.directory(LOG).remove(&name(began)).unwrap(),
+            Some(51),
+            200,
+        ),
+        (
+            "the segment after it begins with zeros",
+            [100, 50, 600],
+            |disk, began, _| {
+                let file = disk.directory(LOG).open(&name(began), &OpenFile::existing()).unwrap();
+                file.write_at(&[0; 6 << 10], 0).unwrap();
+            },
+            Some(51),
+            200,
+        ),
+        (
+            "damage before it",
+            [100, 50, 120],
+            |disk, _, _| {
+                destroy(disk, &[20..=20]);
+                lose_header(disk, 1);
+            },
+            Some(20),
+            119,
+        ),
+        (
+            // Every file but the first is above the head then, and nothing tells that they took the
+            // place of others.
+            "one header is left",
+            [600, 560, 580],
+            |disk, _, later| {
+                assert!(later.len() > 2);
+                destroy_groups(disk, 561..=570);
+                later.iter().for_each(|segment| lose_header(disk, *segment));
+            },
+            Some(561),
+            570,
+        ),
+    ];
+    for (what, [before, kept, last], damage, first_lost, records) in cases {
+        let disk = SimDisk::new(3, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        append(&log, 1, before).unwrap();
+        log.truncate_after(Lsn::new(kept)).unwrap();
+        let was = |lsn| record(if lsn <= kept { lsn } else { lsn + 1000 });
+        (kept + 1..=last).for_each(|lsn| _ = log.append_durable(&was(lsn)).unwrap());
+        log.close().unwrap();
+        let numbers = || -> Vec<u64> {
+            let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
+            report.segments.iter().map(|segment| segment.number.get()).collect()
+        };
+        let sound = numbers();
+        damage(&disk, sound[1], &sound[1..]);
+        let mut listed = numbers();
+        listed.dedup();
+        assert_eq!(listed, numbers(), "{what}");
         let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+        assert!(salvaged.records >= records, "{what}: {} records", salvaged.records);
+        let lost = lost_of(&salvaged.gaps);
+        assert_eq!(lost.first().map(|gap| *gap.start()), first_lost, "{what}");
         let log = saved(&disk);
-        let mut shown = 0;
-        for run in &salvaged.runs {
-            for lsn in run.first.get()..=run.last.get() {
-                let is = if lsn <= 50 { record(lsn) } else { record(lsn + 1000) };
-                assert_eq!(log.reader().get(Lsn::new(lsn)).unwrap(), is, "LSN {lsn}");
-                shown += 1;
+        assert_eq!(log.last(), Lsn::new(last), "{what}");
+        for lsn in 1..=last {
+            match is(log.reader().get(Lsn::new(lsn))) {
+                Is::Record(found) => assert!(found == was(lsn), "{what}: LSN {lsn}"),
+                Is::Lost(first, last) => {
+                    assert!(lost.contains(&(first..=last)), "{what}: LSN {lsn}")
+                }
             }
         }
-        assert!(shown > 200 && salvaged.records == shown, "{shown} of {}", salvaged.records);
-        assert_eq!(salvaged.runs.first().map(|run| run.last.get()), Some(50));
     }
-}
-
-/// Shows all of a log with a cut, whatever it has lost: the records that came after the cut, and
-/// none that it took.
-fn check_saved_of_a_cut(disk: &SimDisk, kept: u64, last: u64, lost: &[u64]) {
-    let log = saved(disk);
-    assert_eq!(log.last(), Lsn::new(last));
-    for lsn in 1..=last {
-        let found = is(log.reader().get(Lsn::new(lsn)));
-        if lost.contains(&lsn) {
-            assert!(matches!(found, Is::Lost(..)), "LSN {lsn}");
-        } else {
-            let was = if lsn <= kept { record(lsn) } else { record(lsn + 1000) };
-            assert!(found == Is::Record(was), "LSN {lsn}");
-        }
-    }
-}
-
-#[test]
-fn what_a_cut_has_ended_is_saved_past_its_damage() {
-    let (disk, _) = with_a_cut(120);
-    destroy(&disk, &[20..=20]);
-    lose_header(&disk, 1);
-    salvage(&disk, LOG, SAVED).unwrap();
-    check_saved_of_a_cut(&disk, 50, 120, &[20]);
-}
-
-/// Every file but the first is above the head then.
-#[test]
-fn what_was_cut_does_not_come_back_where_one_header_is_left() {
-    let disk = SimDisk::new(3, DiskOptions::default());
-    let log = open(&disk, small()).unwrap();
-    append(&log, 1, 600).unwrap();
-    log.truncate_after(Lsn::new(560)).unwrap();
-    for lsn in 561..=580 {
-        log.append_durable(&record(lsn + 1000)).unwrap();
-    }
-    log.close().unwrap();
-    let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
-    assert!(report.segments.len() > 3);
-    // Nothing tells then that they took the place of others.
-    destroy_groups(&disk, 561..=570);
-    report.segments[1..].iter().for_each(|part| lose_header(&disk, part.number.get()));
-    salvage(&disk, LOG, SAVED).unwrap();
-    check_saved_of_a_cut(&disk, 560, 580, &(561..=570).collect::<Vec<_>>());
 }
 
 #[test]
