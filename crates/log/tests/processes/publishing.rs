@@ -5,6 +5,7 @@
 //! otherwise is in `followed.rs`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -142,28 +143,59 @@ fn several_writers_wake_who_polls_when_the_next_write_begins() {
     });
 }
 
-/// A reader that is behind must hear of the cut, also if the disk has no room for the first group
-/// after it.
+/// The cut counts from its header on, and what it removed is given back: nobody may be shown that
+/// again, and a reader that is behind must hear of it.
 #[test]
-fn a_cut_whose_epoch_finds_no_room_is_published() {
+fn a_cut_whose_epoch_finds_no_room_is_a_cut_for_readers() {
     let mut held_back = 0;
-    for nth in 1..=12 {
+    for (nth, cuts) in (1..=12).flat_map(|nth| [(nth, 1), (nth, 2)]) {
+        let what = format!("write {nth}, {cuts} cuts");
         let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
         let publishing = Publishing::new();
-        let directory = disk.directory("/log").hooked(Arc::clone(&publishing));
-        let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
-        (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
+        let directory = || Arc::new(disk.directory("/log").hooked(Arc::clone(&publishing)));
+        let log = Log::open_in(directory(), Options::small().own_thread(false)).unwrap();
+        let append = |lsns: RangeInclusive<u64>, life| {
+            lsns.for_each(|lsn| {
+                assert_eq!(log.append_durable(&record(lsn, life)).unwrap().get(), lsn)
+            });
+        };
+        append(1..=20, 0);
+        for life in 1..cuts {
+            log.truncate_after(Lsn::new(10)).unwrap();
+            append(11..=15, life);
+        }
+        let by_page = || Reader::open_in(directory(), small()).unwrap();
+        let by_files = || Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+        let were_open = [by_page(), by_files()];
+        let mut cursors = were_open.each_ref().map(|reader| reader.from(Lsn::FIRST));
+        cursors.iter_mut().for_each(|cursor| while cursor.next().unwrap().is_some() {});
         let published = || publishing.reader().read().unwrap();
         let before = published();
-        assert_eq!(before[0], 20);
         let no_room = Effect::Error(errno::ENOSPC);
         disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
-        if log.truncate_after(Lsn::new(10)).is_ok() {
-            let [durable, segment, ..] = published();
-            assert_eq!(durable, 10, "write {nth} of the cut finds no room");
-            assert!(segment > before[1], "segment {segment} is published after {}", before[1]);
-            held_back += u32::from(matches!(log.append(b"another"), Err(Error::NoRoom { .. })));
+        if log.truncate_after(Lsn::new(10)).is_err() {
+            continue;
         }
+        let [durable, segment, ..] = published();
+        assert_eq!(durable, 10, "{what}");
+        assert!(segment > before[1], "{what}: {segment} is published after {}", before[1]);
+        if !matches!(log.append(b"another"), Err(Error::NoRoom { .. })) {
+            continue;
+        }
+        held_back += 1;
+        // They ask for more than they have seen.
+        for cursor in &mut cursors {
+            assert!(!matches!(cursor.next(), Ok(Some(_))), "{what}");
+        }
+        for reader in were_open.into_iter().chain([by_page(), by_files()]) {
+            assert_eq!(reader.records(Lsn::FIRST).map_while(Result::ok).count(), 10, "{what}");
+        }
+        disk.clear_faults();
+        append(11..=12, 7);
+        log.close().unwrap();
+        let mut cursor = by_files().from(Lsn::FIRST);
+        (1..=12).for_each(|lsn| expect(&mut cursor, lsn, if lsn > 10 { 7 } else { 0 }));
+        assert!(cursor.next().unwrap().is_none(), "{what}");
     }
     assert!(held_back > 0, "the epoch group always found room");
 }

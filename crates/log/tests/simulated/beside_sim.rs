@@ -1,5 +1,5 @@
 //! Readers on a simulated disk: what a look at the files costs beside a writer, and what readers
-//! make of damage, of a full disk, of a writer that never rests.
+//! make of damage, of a writer that never rests.
 //!
 //! *Owns*: each of these by itself. Writers that come and go between any two steps of a reader are
 //! in `meddled.rs`, real directories and processes in `processes/`.
@@ -16,7 +16,7 @@ use crate::watched::{Call, watched};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_io::OpenFile;
 use inkstone_sim::hooked::Hook;
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+use inkstone_sim::{DiskOptions, SimDisk, errno};
 
 fn record(lsn: u64, salt: u64) -> Vec<u8> {
     (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
@@ -150,45 +150,6 @@ fn a_record_that_comes_during_the_write_before_a_promise_is_promised_too() {
     let last = cursor.next_within(std::time::Duration::from_secs(20)).unwrap();
     assert!(last.is_some_and(|last| last.bytes == record(3, 0)));
     drop((second, third));
-}
-
-/// The cut counts from its header on, and what it removed is given back: nobody may be shown that
-/// again.
-#[test]
-fn a_cut_whose_epoch_finds_no_room_is_a_cut_for_readers() {
-    let mut held_back = 0;
-    for (nth, cuts) in (1..=12).flat_map(|nth| [(nth, 1), (nth, 2)]) {
-        let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
-        let log = open(&disk, small());
-        append(&log, 1..=20, 0);
-        for salt in 1..cuts {
-            log.truncate_after(Lsn::new(10)).unwrap();
-            append(&log, 11..=15, salt);
-        }
-        let old = read(&disk);
-        let mut cursor = old.from(Lsn::FIRST);
-        shown(&mut cursor);
-        let no_room = Effect::Error(errno::ENOSPC);
-        disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
-        if log.truncate_after(Lsn::new(10)).is_err()
-            || !matches!(log.append(b""), Err(Error::NoRoom { .. }))
-        {
-            continue;
-        }
-        held_back += 1;
-        // It asks for more than it has seen.
-        assert!(!matches!(cursor.next(), Ok(Some(_))), "write {nth}, {cuts} cuts");
-        for (who, reader) in [("opens now", read(&disk)), ("was open", old)] {
-            let seen: Vec<_> = reader.records(Lsn::FIRST).map_while(Result::ok).collect();
-            assert_eq!(seen.len(), 10, "write {nth}, {cuts} cuts, a reader that {who}");
-        }
-        disk.clear_faults();
-        append(&log, 11..=12, 7);
-        log.close().unwrap();
-        let all = shown(&mut read(&disk).from(Lsn::FIRST));
-        assert!(all.len() == 12 && all[11].1 == record(12, 7), "write {nth}, {cuts} cuts");
-    }
-    assert!(held_back > 0, "the epoch group always found room");
 }
 
 /// A writer that cuts, or begins segments, whenever a reader lists or opens files: the reader is
