@@ -35,32 +35,6 @@ fn told_of(told: &Told) -> Vec<(u64, bool)> {
     told.lock().unwrap().clone()
 }
 
-/// One thread fills the buffers, whose callbacks vote: the thread that makes room must not wait for
-/// the thread that needs room.
-#[test]
-fn a_callback_that_writes_does_not_hold_up_the_thread_that_makes_room() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = inkstone::Options::small().buffer_bytes(8 << 10);
-    let raft =
-        Arc::new(RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap());
-    let (done, wait): (Sender<u64>, Receiver<u64>) = channel();
-    let leader = Leader::of_term(1);
-    for index in 1..=300 {
-        let entry = NewEntry { leader: &leader, index, payload: &[1; 5000] };
-        let (again, done) = (Arc::clone(&raft), done.clone());
-        let appended = raft.append(&[entry], move |result| {
-            result.unwrap();
-            again.save_vote(&Vote::new(Leader::of_term(index))).unwrap();
-            done.send(index).unwrap();
-        });
-        appended.unwrap();
-    }
-    for index in 1..=300 {
-        assert_eq!(wait.recv_timeout(Duration::from_secs(60)), Ok(index));
-    }
-    raft.close().unwrap();
-}
-
 /// Its callback has its turn behind one that does not end.
 #[test]
 fn a_vote_that_is_durable_is_shown_before_its_callback_has_come() {
