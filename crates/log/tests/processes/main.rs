@@ -11,5 +11,3 @@ mod beside;
 mod followed;
 #[cfg(target_os = "linux")]
 mod publishing;
-#[cfg(target_os = "linux")]
-mod stopped;

@@ -326,33 +326,6 @@ fn slept(options: &Options) -> (SimDisk, Log, Is, Sleeper) {
     (disk, log, is, sleeper)
 }
 
-#[test]
-fn a_cut_is_told_although_its_segment_is_gone() {
-    let (disk, log, mut is, mut sleeper) = slept(&small());
-    let begun_by_cut = *segments(&disk).last().unwrap();
-    while segments(&disk).contains(&begun_by_cut) {
-        is.append(&log);
-        log.truncate_before(log.last()).unwrap();
-        is.truncate_before(log.last().get());
-    }
-    sleeper.wake(&is);
-    log.close().unwrap();
-    sleeper.wake(&is);
-}
-
-#[test]
-fn the_lowest_lsn_kept_is_told_although_it_was_truncated_since() {
-    let (_disk, log, mut is, mut sleeper) = slept(&small());
-    log.truncate_before(Lsn::new(8)).unwrap();
-    is.truncate_before(8);
-    let told = sleeper.cursor.next().map(drop);
-    let is_five = matches!(told, Err(Error::TruncatedAfter { lsn, last })
-        if lsn.get() == 11 && last.get() == 5);
-    assert!(is_five, "{told:?}");
-    sleeper.cuts = 1;
-    sleeper.wake(&is);
-}
-
 /// More cuts than the table knows one by one.
 #[test]
 fn who_slept_through_many_cuts_is_told_the_lowest() {
