@@ -106,7 +106,7 @@ impl State {
         let due = self.take(|entry| {
             let range = entry.range();
             let is_here = range.start < pages.end && pages.start < range.end;
-            let goes_along = entry.is_size() || is_here || !entry.is_in(Place::PageCache);
+            let goes_along = is_here || !entry.is_in(Place::PageCache);
             is_own(entry) || (entry.inode == number && cover.has(entry) && goes_along)
         });
         self.count_metadata(&due, full);

@@ -135,19 +135,6 @@ fn what_is_durable_after_a_shrinking_does_not_fall_with_it() {
 }
 
 #[test]
-fn a_durable_write_brings_an_earlier_growth_along() {
-    let (disk, directory) = disk(quiet());
-    let file = settled(&directory, "a", 1);
-    file.set_len(100).unwrap();
-    file.sync(SyncKind::All).unwrap();
-    // Within the block that the file has already, so that only the size is new.
-    file.set_len(4096).unwrap();
-    let how = direct().durability(Durability::ODsync);
-    directory.open("a", &how).unwrap().write_at(&block(3, 1)[..512], 512).unwrap();
-    assert_eq!(content(&nothing_kept(&disk), "a")[512..1024], [3; 512]);
-}
-
-#[test]
 fn shrinking_gives_room_back_and_a_crash_that_lost_it_takes_it_again() {
     let (disk, directory) = disk(DiskOptions { capacity_bytes: Some(10 * 4096), ..quiet() });
     let file = settled(&directory, "a", 8);
