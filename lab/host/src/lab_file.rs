@@ -253,14 +253,15 @@ impl LabFile {
             .map_err(|error| self.failed("lseek", error).at(offset))
     }
 
-    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the
-    /// number of bytes: fewer at the end of the file.
+    /// Reads by the file's access: out of the mapping, by `lseek` and `read`, `fread`, or `pread`.
+    /// Returns the number of bytes: fewer at the end of the file.
     ///
     /// # Errors
-    /// What the kernel answers, with the offset.
+    /// What the kernel answers, with the offset; of a mapping, as [`LabFile::read_mapped`].
     pub fn read_by_access(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let (what, answer) = match &self.way {
-            Way::Offset | Way::Map(_) => return self.read_at(buffer, offset),
+            Way::Offset => return self.read_at(buffer, offset),
+            Way::Map(_) => return self.read_mapped(buffer, offset).map(|()| buffer.len()),
             Way::Seek(turn) => {
                 let _turn = lock(turn);
                 self.seek(offset)?;

@@ -9,7 +9,7 @@ use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns
 use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
 use crate::result::{Unit, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, Trial, each};
+use crate::rounds::{Facts, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 use crate::writing::size_name;
 
@@ -20,15 +20,15 @@ const FILE: &str = "fallocate";
 
 /// Every mode over both ranges.
 pub(crate) fn modes() -> Trial {
-    Trial::new(FILE, (1 << 20, 1.0), |scene| {
+    let title = "fallocate: what each mode over the first bytes of a file of 8 KiB does to it";
+    Trial::new((FILE, title), Unit::Facts, (1 << 20, 1.0), |scene| {
         let ranges = |&mode: &FallocateMode| RANGES_BYTES.map(|bytes| (mode, bytes));
         let rows = FallocateMode::ALL.iter().flat_map(ranges);
-        let rows = rows.map(|row| (format!("{} {}", row.0, size_name(row.1)), row));
-        let title = "fallocate: what each mode over the first bytes of a file of 8 KiB does to it";
-        let session = scene.session;
-        let found = scene.facts(FILE, title, rows, |&(mode, bytes)| one(session, mode, bytes));
-        session.remove(FILE)?;
-        Ok(vec![found?])
+        let rows = rows.map(|(mode, bytes)| {
+            let name = format!("{mode} {}", size_name(bytes));
+            Running::facts(name, one(scene.session, mode, bytes))
+        });
+        rows.collect()
     })
 }
 
@@ -139,16 +139,13 @@ const ZEROING: [(&str, Access, Option<Preparation>); 5] = [
 
 /// Zeroing a file of this size; each call with the sync after it.
 pub(crate) fn zeroing(len_bytes: u64) -> Trial {
-    Trial::new("zeroing", (len_bytes, 8.0), move |scene| {
+    let title = format!("Zeroing a file of {}, and a sync", size_name(len_bytes));
+    Trial::new(("zeroing", title), Unit::NsPerOp, (len_bytes, 8.0), move |_| {
         let way = |(name, access, call)| {
             let zero = each(move |turn| zeroed(turn.session, len_bytes, access, call));
             Running::of(name, zero)
         };
-        let title = format!("Zeroing a file of {}, and a sync", size_name(len_bytes));
-        let frame = Frame::of("zeroing", title, Unit::NsPerOp, ZEROING[0].0);
-        let found = scene.measure(frame, ZEROING.map(way).into());
-        scene.session.clear(FILE)?;
-        Ok(vec![found])
+        Ok(ZEROING.map(way).into())
     })
 }
 

@@ -30,6 +30,7 @@ pub mod image;
 pub mod log_bill;
 pub mod machine;
 pub mod pass;
+mod pattern;
 pub mod progress;
 pub mod report;
 pub mod result;

@@ -38,11 +38,6 @@ const TURN_MIN: Duration = Duration::from_millis(10);
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
-    /// A part of the time.
-    pub(crate) fn part(&self, share: f64) -> Self {
-        Self { budget: self.budget.map(|budget| budget.mul_f64(share)), ..*self }
-    }
-
     /// The measured time of one turn, with this many ways.
     pub(crate) fn turn(&self, ways: usize) -> Duration {
         let turns = f64::from(self.rounds.max(1)) * ways.max(1) as f64;
@@ -207,6 +202,23 @@ impl<'a> Running<'a> {
         Self { way, work, figures: Vec::new() }
     }
 
+    /// A row that is worked out once, in place of rounds; one that cannot be has the reason.
+    ///
+    /// # Errors
+    /// The user's wish to stop.
+    pub(crate) fn facts(
+        name: impl Into<String>,
+        found: Result<Facts, WayError>,
+    ) -> Result<Self, WayError> {
+        let mut way = Way { name: name.into(), ..Way::default() };
+        match found {
+            Ok(Facts { figures, words }) => (way.figures, way.facts) = (figures, words),
+            Err(WayError::Interrupted) => return Err(WayError::Interrupted),
+            Err(why) => way.missing = Some(why.reason()),
+        }
+        Ok(Self { way, work: None, figures: Vec::new() })
+    }
+
     fn take(&mut self, number: u32, turn: u32, sample: Sample) {
         let Sample { amount: commits, total_ns, figures } = sample;
         self.way.rounds.push(Round { number, turn, commits, total_ns });
@@ -324,7 +336,8 @@ impl SideBySide<'_> {
             ..Table::default()
         };
         for mut one in self.ways {
-            one.way.figures = one.figures();
+            let figures = one.figures();
+            one.way.figures.extend(figures);
             if let Some(work) = one.work.as_mut().filter(|_| !one.way.rounds.is_empty()) {
                 work.finish(&mut one.way, &mut table.notes);
             }
@@ -332,7 +345,7 @@ impl SideBySide<'_> {
             if let Some((_, base)) = base.as_ref().filter(|_| is_asked(&one.way)) {
                 one.way.relative = relative_of_several(base, rounds, questions);
             }
-            if rounds.is_empty() && one.way.missing.is_none() {
+            if rounds.is_empty() && !one.way.is_measured() && one.way.missing.is_none() {
                 one.way.missing = Some(NOT_RUN.into());
             }
             table.ways.push(one.way);
@@ -367,86 +380,14 @@ pub struct Frame<'a> {
     pub baseline: String,
 }
 
-impl<'a> Frame<'a> {
-    /// A frame of these.
-    pub(crate) fn of(
-        name: &'a str,
-        title: impl Into<String>,
-        unit: Unit,
-        baseline: impl Into<String>,
-    ) -> Self {
-        Self { name, title: title.into(), unit, baseline: baseline.into() }
-    }
-}
-
-/// Where an experiment is measured, how often and how long, and where it shows its progress.
-#[expect(missing_debug_implementations, reason = "progress is a terminal")]
+/// Where ways are measured.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "a session is none")]
 pub struct Scene<'a> {
     /// The place.
     pub site: &'a Site,
     /// Its directory, and the user's wish to stop.
     pub session: &'a Session<'a>,
-    /// How often and how long.
-    pub pace: Pace,
-    /// Where it shows its progress.
-    pub progress: &'a mut Progress,
-}
-
-impl Scene<'_> {
-    /// Runs the rounds of all ways.
-    pub(crate) fn measure(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
-        let pace = self.pace;
-        self.measure_at(&pace, frame, ways)
-    }
-
-    /// A table of facts in place of rounds: each row is worked out once; one that cannot be has the
-    /// reason.
-    ///
-    /// # Errors
-    /// The user's wish to stop.
-    pub(crate) fn facts<K, N: Into<String>>(
-        &self,
-        name: &str,
-        title: &str,
-        rows: impl IntoIterator<Item = (N, K)>,
-        mut of: impl FnMut(&K) -> Result<Facts, WayError>,
-    ) -> Result<Table, WayError> {
-        let mut ways = Vec::new();
-        for (row, what) in rows {
-            let row = row.into();
-            self.session.check()?;
-            ways.push(match of(&what) {
-                Ok(Facts { figures, words }) => {
-                    Way { name: row, figures, facts: words, ..Way::default() }
-                }
-                Err(WayError::Interrupted) => return Err(WayError::Interrupted),
-                Err(why) => Way { name: row, missing: Some(why.reason()), ..Way::default() },
-            });
-        }
-        let (name, title, place) = (name.into(), title.into(), self.site.place.clone());
-        Ok(Table { name, title, place, unit: Unit::Facts, ways, ..Table::default() })
-    }
-
-    /// The same at another pace.
-    pub(crate) fn measure_at(
-        &mut self,
-        pace: &Pace,
-        frame: Frame<'_>,
-        ways: Vec<Running<'_>>,
-    ) -> Table {
-        let turns = Turns {
-            rounds: pace.rounds,
-            is_random: true,
-            time: pace.turn(ways.len()),
-            until: pace.budget.map(|budget| (budget, 0)),
-            cut_off: pace.budget.map(|budget| budget.mul_f64(BUDGETS_MAX)),
-        };
-        let mut ground = SideBySide { session: self.session, ways };
-        if take_turns(&turns, std::slice::from_mut(&mut ground), self.progress) {
-            ground.count(self.progress);
-        }
-        ground.table(frame, &self.site.place, &turns)
-    }
 }
 
 /// A row of facts: its figures, and what it says of each, in words.
@@ -455,44 +396,73 @@ pub(crate) struct Facts {
     pub(crate) words: Vec<(String, String)>,
 }
 
-/// What runs the rounds of some ways.
-type Measure = dyn Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError>;
+/// The rows of a table in a place.
+type Rows = dyn for<'a> Fn(&Scene<'a>) -> Result<Vec<Running<'a>>, WayError>;
 
-/// Ways that are not commits into one file, measured side by side: reads, pools, logs.
+/// A table of ways that are not commits into one file, side by side: reads, pools, logs, facts. The
+/// first is the one that the others are compared with.
 pub struct Trial {
-    /// Its name. Its tables are called the same, or the same and more behind a dash.
+    /// Its name.
     pub name: &'static str,
+    title: String,
+    unit: Unit,
     /// Bytes of disk that it needs at the same time.
     pub room_bytes: u64,
     /// Seconds that it takes unless another time is given.
     pub seconds: f64,
-    run: Box<Measure>,
+    notes: Vec<String>,
+    rows: Box<Rows>,
 }
 
 impl Trial {
-    /// Ways that need this much room.
+    /// Rows that need this much room and time. `rows` may fail only where none of them can run.
     pub(crate) fn new(
-        name: &'static str,
+        (name, title): (&'static str, impl Into<String>),
+        unit: Unit,
         (room_bytes, seconds): (u64, f64),
-        run: impl Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError> + 'static,
+        rows: impl for<'a> Fn(&Scene<'a>) -> Result<Vec<Running<'a>>, WayError> + 'static,
     ) -> Self {
-        Self { name, room_bytes, seconds, run: Box::new(run) }
+        let (title, notes) = (title.into(), Vec::new());
+        Self { name, title, unit, room_bytes, seconds, notes, rows: Box::new(rows) }
     }
 
-    /// Runs them, and removes their files.
+    /// With this line below its table.
+    pub(crate) fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Runs the rounds of all rows. Their files are left to the caller.
     ///
     /// # Errors
-    /// A failure of all ways: the file could not be created, or the user wants to stop before there
+    /// A failure of all rows: the file could not be created, or the user wants to stop before there
     /// is any result.
-    pub fn measure(&self, scene: &mut Scene<'_>) -> Result<Vec<Table>, WayError> {
-        (self.run)(scene)
-    }
-
-    /// Whether a table of this name is one of theirs.
-    #[cfg(test)]
-    pub(crate) fn gives(&self, table: &str) -> bool {
-        let rest = table.strip_prefix(self.name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    pub fn measure(
+        &self,
+        scene: &Scene<'_>,
+        pace: &Pace,
+        progress: &mut Progress,
+    ) -> Result<Table, WayError> {
+        let ways = (self.rows)(scene)?;
+        let has_rounds = ways.iter().any(|one| one.work.is_some());
+        let turns = Turns {
+            rounds: if has_rounds { pace.rounds } else { 0 },
+            is_random: true,
+            time: pace.turn(ways.len()),
+            until: pace.budget.map(|budget| (budget, 0)),
+            cut_off: pace.budget.map(|budget| budget.mul_f64(BUDGETS_MAX)),
+        };
+        let (name, title, unit) = (self.name, self.title.clone(), self.unit);
+        let base = ways.first().filter(|_| ways.len() > 1);
+        let baseline = base.map(|one| one.way.name.clone()).unwrap_or_default();
+        let mut ground = SideBySide { session: scene.session, ways };
+        if take_turns(&turns, std::slice::from_mut(&mut ground), progress) {
+            ground.count(progress);
+        }
+        let frame = Frame { name, title, unit, baseline };
+        let mut table = ground.table(frame, &scene.site.place, &turns);
+        table.notes.extend(self.notes.iter().cloned());
+        Ok(table)
     }
 }
 

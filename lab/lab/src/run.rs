@@ -281,7 +281,8 @@ pub fn run_side_by_side(
     }
     let tables = sites.iter().zip(places).map(|(site, place)| {
         let baseline = plan.ways.get(plan.baseline).map(Writing::name).unwrap_or_default();
-        let frame = Frame::of(&plan.name, &plan.title, Unit::NsPerCommit, baseline);
+        let (name, title, unit) = (plan.name.as_str(), plan.title.clone(), Unit::NsPerCommit);
+        let frame = Frame { name, title, unit, baseline };
         let mut table = place.table(frame, &site.place, &turns);
         table.notes.extend(cut_short(&table, plan));
         table.notes.extend(site.trace.as_ref().err().map(|why| no_trace(why)));
@@ -307,7 +308,7 @@ fn running<'a>(site: &'a Site, plan: &'a Plan, devices: Option<&'a Devices>) -> 
         recounts: Vec::new(),
     };
     let one = |(number, writing): (usize, &Writing)| {
-        let can = writing.check().and_then(|()| site.can(writing)).map_err(WayError::Invalid);
+        let can = writing.check().map_err(WayError::Invalid).and_then(|()| site.can(writing));
         let mut running = Running::new(writing.name(), can.map(|()| commits(number, *writing)));
         running.way.file_bytes = Some(writing.file_bytes);
         running

@@ -9,7 +9,7 @@ use inkstone_host::{LabDirectory, WorkDir, can_trace, sweep, sweep_trace_instanc
 use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment};
 
 use crate::result::Place;
-use crate::stage::Session;
+use crate::stage::{Session, WayError};
 use crate::writing::Writing;
 
 /// The place of a run's files, with the facts about its disk.
@@ -74,25 +74,34 @@ impl Site {
     }
 
     /// Refuses a way that would not be what its name says here.
-    pub(crate) fn can(&self, writing: &Writing) -> Result<(), String> {
-        if writing.strategy.access != Access::Direct {
-            return Ok(());
-        }
-        let file_system = &self.capabilities.mount.file_system;
+    pub(crate) fn can(&self, writing: &Writing) -> Result<(), WayError> {
+        self.can_open(writing.strategy.access)?;
         match self.capabilities.direct {
-            DioAlignment::Refused => Err(format!(
-                "{file_system} has no O_DIRECT here: writes would still go through memory"
-            )),
             DioAlignment::Bytes { offset, .. }
-                if !writing.write_bytes.is_multiple_of(offset.into()) =>
+                if writing.strategy.access == Access::Direct
+                    && !writing.write_bytes.is_multiple_of(offset.into()) =>
             {
-                Err(format!(
+                Err(WayError::Invalid(format!(
                     "O_DIRECT takes multiples of {offset} bytes here, but a write has {}",
                     writing.write_bytes
-                ))
+                )))
             }
-            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// Refuses an access that is not to be had here.
+    ///
+    /// # Errors
+    /// There is no O_DIRECT.
+    pub(crate) fn can_open(&self, access: Access) -> Result<(), WayError> {
+        if access == Access::Direct && self.capabilities.direct == DioAlignment::Refused {
+            let file_system = &self.capabilities.mount.file_system;
+            return Err(WayError::Invalid(format!(
+                "{file_system} has no O_DIRECT here: requests would still go through memory"
+            )));
+        }
+        Ok(())
     }
 
     /// The session for the stages of a run.

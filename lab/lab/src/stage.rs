@@ -13,6 +13,7 @@ use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind,
 };
 
+use crate::pattern;
 use crate::writing::{Cache, Writing};
 
 /// Why a way could not be measured. It becomes a way with this reason; the run continues.
@@ -67,6 +68,8 @@ pub struct Session<'a> {
     pub device: Option<DeviceNumber>,
 }
 
+/// Bytes written at a time into a file that is to be there before.
+const PIECE_BYTES: u64 = 1 << 20;
 /// How long a device must have been quiet to count as settled.
 const QUIET: Duration = Duration::from_millis(3);
 /// The longest wait for this: a disk that others use may never be quiet.
@@ -95,6 +98,32 @@ impl Session<'_> {
     pub(crate) fn new_file(&self, name: &str, how: &OpenFile) -> Result<LabFile, WayError> {
         self.remove(name)?;
         Ok(self.directory.open(name, how)?)
+    }
+
+    /// A new file of this size with the pattern of `seed`, all of it and its name on the medium.
+    ///
+    /// # Errors
+    /// Errors of the file system, or the user's wish to stop.
+    pub(crate) fn written_file(
+        &self,
+        name: &str,
+        len_bytes: u64,
+        access: Access,
+        seed: u64,
+    ) -> Result<LabFile, WayError> {
+        let file = self.new_file(name, &OpenFile::new_file().access(access))?;
+        let mut piece = AlignedBuf::zeroed(PIECE_BYTES.min(len_bytes.max(1)) as usize);
+        let mut at = 0;
+        while at < len_bytes {
+            self.check()?;
+            let len = (len_bytes - at).min(piece.len() as u64) as usize;
+            pattern::fill(&mut piece[..len], at, seed);
+            file.write_at(&piece[..len], at)?;
+            at += len as u64;
+        }
+        file.sync(SyncKind::All)?;
+        self.directory.sync()?;
+        Ok(file)
     }
 
     /// Removes a file if it is there, and waits until its blocks are free.
@@ -152,7 +181,13 @@ pub fn stage(session: &Session<'_>, writing: &Writing, name: &str) -> Result<Sta
             drop(session.directory.open(name, &OpenFile::new_file())?);
         }
         Reuse::Reuse if session.exists(name, file_bytes) => {}
-        Reuse::Reuse => write_old_file(session, writing, name)?,
+        Reuse::Reuse => {
+            // With the way's own access, as for zeros: otherwise the pages would be cached for a
+            // direct way, or missing for another.
+            let is_direct = strategy.access == Access::Direct;
+            let access = if is_direct { Access::Direct } else { Access::Buffered };
+            drop(session.written_file(name, file_bytes, access, fastrand::u64(..))?);
+        }
     }
     // The name is made durable here, so that the first commit pays only for its own write, not for
     // the creation.
@@ -179,28 +214,6 @@ pub(crate) fn cool(file: &LabFile, writing: &Writing) -> Result<(), WayError> {
         file.sync(SyncKind::All)?;
         file.forget_cached()?;
     }
-    Ok(())
-}
-
-/// An old file is written from so many random bytes.
-const OLD_BYTES: usize = 2 << 20;
-
-/// Writes and syncs an old file of the same size.
-fn write_old_file(session: &Session<'_>, writing: &Writing, name: &str) -> Result<(), WayError> {
-    let direct = writing.strategy.access == Access::Direct;
-    // With the way's own access, as for zeros: otherwise the pages would be cached for a direct
-    // way, or missing for another.
-    let access = if direct { Access::Direct } else { Access::Buffered };
-    let file = session.new_file(name, &OpenFile::new_file().access(access))?;
-    let payload = incompressible(OLD_BYTES);
-    let mut at = 0;
-    while at < writing.file_bytes {
-        session.check()?;
-        let len = (writing.file_bytes - at).min(payload.len() as u64) as usize;
-        file.write_at(&payload[..len], at)?;
-        at += len as u64;
-    }
-    file.sync(SyncKind::All)?;
     Ok(())
 }
 

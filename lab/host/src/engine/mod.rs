@@ -7,7 +7,7 @@
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
-//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, at once |
+//! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread`, or by the file's access | `fsync`, `fdatasync` | the two calls, at once |
 //! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
 //! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | refused |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |

@@ -93,7 +93,7 @@ impl Job for Request {
                 self.file.write_with(&buffer[..*len], *offset, *persist).map(|()| *len)
             }
             Operation::Read { buffer, len, offset } => {
-                self.file.read_at(&mut buffer[..*len], *offset)
+                self.file.read_by_access(&mut buffer[..*len], *offset)
             }
             Operation::Sync(kind) => self.file.sync(*kind).map(|()| 0),
         }

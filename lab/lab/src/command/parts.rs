@@ -3,6 +3,7 @@
 //! *Owns*: the order of its steps. *May not touch*: how any part is measured.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Directory, NamedChoice, is_root};
 
@@ -86,11 +87,10 @@ fn at(
             let mut tables = Vec::new();
             for site in sites {
                 let session = site.session(context.stop);
-                let (pace, progress) = (*pace, &mut *context.progress);
-                let mut scene = Scene { site, session: &session, pace, progress };
-                match trial.measure(&mut scene) {
+                let scene = Scene { site, session: &session };
+                match trial.measure(&scene, pace, context.progress) {
                     Err(WayError::Interrupted) => {}
-                    found => tables.extend(found?),
+                    found => tables.push(found?),
                 }
             }
             tables
@@ -109,6 +109,7 @@ pub(super) fn clear(site: &Site, kept: &[String]) {
             let _ = site.directory.remove(&name);
         }
     }
+    site.session(&AtomicBool::new(false)).settle();
 }
 
 /// Opens memory, or makes file systems in the working directory, runs `body` there, and removes

@@ -8,7 +8,7 @@ use inkstone_host::monotonic_ns;
 use inkstone_io::{AlignedBuf, Directory, File, OpenFile, SyncKind};
 
 use crate::result::Unit;
-use crate::rounds::{Frame, Running, Sample, Trial, each};
+use crate::rounds::{Running, Sample, Trial, each};
 use crate::stage::{Session, WayError, incompressible};
 
 const FILE: &str = "place";
@@ -23,9 +23,11 @@ const REST: Duration = Duration::from_millis(100);
 /// The same new file, written and synced block by block: first after a rest, and fifth in a row.
 /// Article 4 suspected that the SSD's garbage collection favours whichever way runs first.
 pub(super) fn place() -> Trial {
-    Trial::new("place", (COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
+    let title = "4 KiB commits into a new file, by its place in the order of equal files";
+    let needs = (COMMITS * BLOCK_BYTES as u64, 10.0);
+    Trial::new(("place", title), Unit::CommitsPerS, needs, |_| {
         // Only the last pass is timed. All are whole: a shorter one would be another load.
-        let way = |name: &str, before| {
+        let way = |(name, before)| {
             let block = incompressible(BLOCK_BYTES);
             let after = each(move |turn| {
                 std::thread::sleep(REST);
@@ -36,16 +38,7 @@ pub(super) fn place() -> Trial {
             });
             Running::of(name, after)
         };
-        let ways = vec![way("first, after a rest", 0), way("fifth in a row", WAYS - 1)];
-        let frame = Frame::of(
-            "place",
-            "4 KiB commits into a new file, by its place in the order of equal files",
-            Unit::CommitsPerS,
-            "fifth in a row",
-        );
-        let found = scene.measure(frame, ways);
-        scene.session.clear(FILE)?;
-        Ok(vec![found])
+        Ok([("fifth in a row", WAYS - 1), ("first, after a rest", 0)].map(way).into())
     })
 }
 

@@ -6,7 +6,7 @@ use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};
 
 use crate::result::{Unit, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, Trial, each};
+use crate::rounds::{Facts, Running, Sample, Trial, each};
 use crate::stage::{Session, WayError};
 
 const BLOCK_BYTES: usize = 4096;
@@ -20,15 +20,16 @@ const FILL_BYTES: u64 = 64 << 20;
 /// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
 /// KEEP_SIZE. It fills the file system, so it needs one of its own.
 pub(super) fn full_disk() -> Trial {
-    Trial::new(FULL, (WRITES * BLOCK_BYTES as u64, 0.5), |scene| {
-        let rows = [
-            ("grows", None),
-            ("reserved, mode 0", Some(Preparation::Fallocate)),
-            ("reserved, KEEP_SIZE", Some(Preparation::KeepSize)),
-        ];
+    const ROWS: [(&str, Option<Preparation>); 3] = [
+        ("grows", None),
+        ("reserved, mode 0", Some(Preparation::Fallocate)),
+        ("reserved, KEEP_SIZE", Some(Preparation::KeepSize)),
+    ];
+    let title = "64 writes of 4 KiB with fdatasync on a disk without a free block";
+    let needs = (WRITES * BLOCK_BYTES as u64, 0.5);
+    Trial::new((FULL, title), Unit::Facts, needs, |scene| {
         let (session, is_own) = (scene.session, scene.site.private);
-        let title = "64 writes of 4 KiB with fdatasync on a disk without a free block";
-        let found = scene.facts(FULL, title, rows, |&reserved| {
+        let found = |reserved| {
             if !is_own {
                 return Err(WayError::Invalid("the disk is not the lab's own to fill".into()));
             }
@@ -37,9 +38,11 @@ pub(super) fn full_disk() -> Trial {
                 figures: vec![figure("writes refused", Unit::Calls, refused as f64)],
                 words: vec![("writes refused".into(), format!("{refused} of {WRITES}"))],
             })
-        });
+        };
+        let rows = ROWS.map(|(name, reserved)| Running::facts(name, found(reserved)));
+        let rows = rows.into_iter().collect();
         clear(session)?;
-        Ok(vec![found?])
+        rows
     })
 }
 
@@ -102,20 +105,12 @@ const CALLS: u64 = 256;
 
 /// A file that grows by a hole: INSERT_RANGE at its front beside ftruncate at its end.
 pub(super) fn growing() -> Trial {
-    let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
-    Trial::new("growing", (room_bytes, 2.0), |scene| {
+    let title = "Calls that make a file one block longer, without a sync";
+    let needs = (WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64, 2.0);
+    Trial::new(("growing", title), Unit::CallsPerS, needs, |_| {
         let way =
-            |name: &str, inserts| Running::of(name, each(move |turn| grow(turn.session, inserts)));
-        let ways = vec![way("INSERT_RANGE", true), way("ftruncate", false)];
-        let frame = Frame::of(
-            "growing",
-            "Calls that make a file one block longer, without a sync",
-            Unit::CallsPerS,
-            "INSERT_RANGE",
-        );
-        let found = scene.measure(frame, ways);
-        scene.session.clear(GROWING)?;
-        Ok(vec![found])
+            |(name, inserts)| Running::of(name, each(move |turn| grow(turn.session, inserts)));
+        Ok([("INSERT_RANGE", true), ("ftruncate", false)].map(way).into())
     })
 }
 

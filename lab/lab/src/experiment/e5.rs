@@ -15,7 +15,7 @@ use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::result::{Figure, Unit, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, timed};
+use crate::rounds::{Running, Sample, TakesTurns, Trial, Turn, timed};
 use crate::stage::WayError;
 
 /// Threads, each of which waits for its record, and the bytes of a record, as published.
@@ -33,46 +33,34 @@ const STEP_BYTES: u64 = 4 << 20;
 const SEGMENT_BYTES: u64 = 8 << 20;
 const LOG: &str = "log";
 const BUDGET_BYTES: u64 = 256 << 20;
-const GROWS: &str = "plain file, grows";
 
 /// The same load on plain files and on our log. `records`: the most of each thread in a turn.
-pub(super) fn preallocation(records: Option<u64>) -> Trial {
+pub(super) fn preallocation(records: u64) -> Trial {
+    let title = format!(
+        "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append returns: \
+         blocks reserved ahead, or not"
+    );
     // A log at a time, and a plain file.
-    let of = (BUDGET_BYTES + FILE_BYTES, 9.0);
-    Trial::new("log-preallocation", of, move |scene| {
-        // Without either limit a turn would never end.
-        let endless = scene.pace.budget.is_none().then_some(PUBLISHED_RECORDS);
-        let records = records.or(endless).unwrap_or(u64::MAX);
-        let plain = |name: &str, ahead| Running::of(name, plain(ahead, records));
-        let log = |name: &str, preparation| Running::of(name, logged(preparation, records));
-        let ways = vec![
-            plain(GROWS, None),
+    let needs = (BUDGET_BYTES + FILE_BYTES, 9.0);
+    Trial::new(("log-preallocation", title), Unit::OperationsPerS, needs, move |_| {
+        let plain = |name, ahead| Running::of(name, plain(ahead, records));
+        let log = |name, preparation| Running::of(name, logged(preparation, records));
+        Ok(vec![
+            plain("plain file, grows", None),
             plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
             plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
             log("inkstone, blocks reserved", Preparation::Fallocate),
             log("inkstone, zeros written", Preparation::Zeros),
-        ];
-        let frame = Frame::of(
-            "log-preallocation",
-            format!(
-                "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append \
-                 returns: blocks reserved ahead, or not"
-            ),
-            Unit::OperationsPerS,
-            GROWS,
-        );
-        let mut found = scene.measure(frame, ways);
-        found.notes = vec![
-            "plain file: one thread writes the records of all threads and calls fdatasync, the \
-             others wait; each turn has a new file; published: 1,000 records a thread, once"
-                .into(),
-            "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
-             before they are written; each turn has a new log, which recycles none"
-                .into(),
-        ];
-        scene.session.clear(FILE)?;
-        Ok(vec![found])
+        ])
     })
+    .note(
+        "plain file: one thread writes the records of all threads and calls fdatasync, the others \
+         wait; each turn has a new file; published: 1,000 records a thread, once",
+    )
+    .note(
+        "our log always prepares: its segments are reserved (fallocate) or filled with zeros \
+         before they are written; each turn has a new log, which recycles none",
+    )
 }
 
 /// Locks, and ignores poisoning: after a panic only the ending threads use the state.
@@ -229,8 +217,8 @@ mod tests {
     fn the_log_and_plain_files_have_blocks_reserved_or_not() {
         use crate::experiment::testing::{ROUNDS, check};
         const RECORDS: u64 = 20;
-        let all = check(&preallocation(Some(RECORDS)), &["log-preallocation"]);
-        for way in all[0].ways.iter().filter(|way| way.is_measured()) {
+        let all = check(&preallocation(RECORDS));
+        for way in all.ways.iter().filter(|way| way.is_measured()) {
             let latency = way.latency.as_ref().expect("timed one by one");
             let each = u64::from(ROUNDS * THREADS) * RECORDS;
             assert_eq!(latency.count, each, "{}: each record once", way.name);

@@ -19,12 +19,10 @@ use inkstone_io::{Access, AlignedBuf, Durability, File, OpenFile, Persist};
 use crate::atlas::short_answer;
 use crate::crowd::together;
 use crate::result::{Unit, figure};
-use crate::rounds::{Facts, Frame, Running, Sample, Scene, Trial, Turn, timed};
+use crate::rounds::{Facts, Running, Sample, Scene, Trial, Turn, timed};
 use crate::stage::{Session, WayError};
 
 use super::flight::{Work, flights, fly};
-use super::reading::can_direct;
-use super::scratch::written_file;
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE: &str = "mixed";
@@ -34,10 +32,11 @@ const DEPTH: usize = 16;
 
 /// The load over a file of this size, in turns of at most so many seconds.
 pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
-    Trial::new("mixed", (file_bytes, 8.0), move |scene| {
-        can_direct(scene.site)?;
-        let (session, seed) = (scene.session, fastrand::u64(..));
-        drop(written_file(session, FILE, file_bytes, Access::Direct, seed)?);
+    let title = "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, through io_uring";
+    Trial::new((FILE, title), Unit::OperationsPerS, (file_bytes, 8.0), move |scene| {
+        scene.site.can_open(Access::Direct)?;
+        let seed = fastrand::u64(..);
+        drop(scene.session.written_file(FILE, file_bytes, Access::Direct, seed)?);
         let flights = flights(JOBS, EngineKind::Uring, DEPTH, BLOCK_BYTES as usize);
         let jobs = flights.map(|mut flights| {
             timed(move |turn, latency| {
@@ -50,24 +49,18 @@ pub(super) fn mixed(file_bytes: u64, turn_s: u64) -> Trial {
                 Ok(Sample::of(count, total_ns))
             })
         });
-        let name = format!("{JOBS} jobs, {DEPTH} in flight");
-        let ways = vec![Running::new(name, jobs)];
-        let title =
-            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, through io_uring";
-        let mut found = scene.measure(Frame::of("mixed", title, Unit::OperationsPerS, ""), ways);
-        found.notes = vec![format!(
-            "every byte that is read is checked; the same by fio: fio --name=mixed --rw=rw \
-             --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based \
-             --ioengine=io_uring --size={file_bytes} --numjobs={JOBS} --iodepth={DEPTH} \
-             --runtime={turn_s}"
-        )];
-        session.clear(FILE)?;
-        Ok(vec![found])
+        Ok(vec![Running::new(format!("{JOBS} jobs, {DEPTH} in flight"), jobs)])
     })
+    .note(format!(
+        "every byte that is read is checked; the same by fio: fio --name=mixed --rw=rw \
+         --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based \
+         --ioengine=io_uring --size={file_bytes} --numjobs={JOBS} --iodepth={DEPTH} \
+         --runtime={turn_s}"
+    ))
 }
 
 /// The requests of one job for a file of so many blocks.
-fn half_and_half(blocks: u64) -> impl FnMut() -> Option<Work> {
+fn half_and_half(blocks: u64) -> impl FnMut() -> Result<Option<Work>, WayError> {
     let mut random = fastrand::Rng::new();
     // The next block to read and to write.
     let (mut done, mut next) = (0, [0; 2]);
@@ -81,7 +74,8 @@ fn half_and_half(blocks: u64) -> impl FnMut() -> Option<Work> {
         let offset = *block * BLOCK_BYTES;
         *block += 1;
         // The file is opened with O_SYNC.
-        Some(Work { offset, len: BLOCK_BYTES as usize, write: writes.then_some(Persist::Later) })
+        let (len, write) = (BLOCK_BYTES as usize, writes.then_some(Persist::Later));
+        Ok(Some(Work { offset, len, write }))
     }
 }
 
@@ -97,22 +91,21 @@ const TRIES: u32 = 5;
 /// Two threads that write through one descriptor, each its own half of a file, with lseek and write
 /// and with pwrite.
 pub(super) fn shared_offset() -> Trial {
-    Trial::new(SHARED, (RECORDS * RECORD_BYTES as u64, 0.5), |scene| {
-        let title =
-            "65,536 records of 64 bytes by two threads through one descriptor, each its own half";
-        let rows = [("lseek + write", true), ("pwrite", false)];
-        let session = scene.session;
-        let found = scene.facts(SHARED, title, rows, |&seeks| {
+    let title =
+        "65,536 records of 64 bytes by two threads through one descriptor, each its own half";
+    let needs = (RECORDS * RECORD_BYTES as u64, 0.5);
+    Trial::new((SHARED, title), Unit::Facts, needs, |scene| {
+        let found = |seeks| {
             let mut most = 0;
             for _ in 0..TRIES {
-                most = halves(session, seeks)?.max(most);
+                most = halves(scene.session, seeks)?.max(most);
             }
             let words = format!("{most} of {RECORDS}, the most of {TRIES} tries");
             let figures = vec![figure("records astray", Unit::Records, most as f64)];
             Ok(Facts { figures, words: vec![("records astray".into(), words)] })
-        })?;
-        session.clear(SHARED)?;
-        Ok(vec![found])
+        };
+        let rows = [("lseek + write", true), ("pwrite", false)];
+        rows.into_iter().map(|(name, seeks)| Running::facts(name, found(seeks))).collect()
     })
 }
 
@@ -122,25 +115,23 @@ const OFF: u64 = 100;
 
 /// What the kernel answers to calls that the articles say it refuses.
 pub(super) fn refusals() -> Trial {
-    Trial::new(REFUSED, (1 << 20, 0.2), |scene| {
-        type Row = fn(&Scene<'_>) -> Result<Facts, WayError>;
-        let rows: [(&str, Row); 3] = [
-            ("O_DIRECT, as found", as_found),
-            ("O_DIRECT, 100 B off", |scene| {
-                can_direct(scene.site)?;
-                let block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
-                Ok(answered(unaligned(scene, Access::Direct)?.write_at(&block, OFF)))
-            }),
-            ("msync, 100 B off", |scene| {
-                let file = unaligned(scene, Access::Mmap)?;
-                file.map(1 << 16)?;
-                Ok(answered(file.sync_mapped_exactly(OFF, BLOCK_BYTES as usize)))
-            }),
-        ];
-        let title = "Calls that are not aligned, and what the kernel answers";
-        let found = scene.facts(REFUSED, title, rows, |row| row(scene));
-        scene.session.clear(REFUSED)?;
-        Ok(vec![found?])
+    type Row = fn(&Scene<'_>) -> Result<Facts, WayError>;
+    const ROWS: [(&str, Row); 3] = [
+        ("O_DIRECT, as found", as_found),
+        ("O_DIRECT, 100 B off", |scene| {
+            scene.site.can_open(Access::Direct)?;
+            let block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
+            Ok(answered(unaligned(scene, Access::Direct)?.write_at(&block, OFF)))
+        }),
+        ("msync, 100 B off", |scene| {
+            let file = unaligned(scene, Access::Mmap)?;
+            file.map(1 << 16)?;
+            Ok(answered(file.sync_mapped_exactly(OFF, BLOCK_BYTES as usize)))
+        }),
+    ];
+    let title = "Calls that are not aligned, and what the kernel answers";
+    Trial::new((REFUSED, title), Unit::Facts, (1 << 20, 0.2), |scene| {
+        ROWS.iter().map(|(name, row)| Running::facts(*name, row(scene))).collect()
     })
 }
 
@@ -154,7 +145,7 @@ fn as_found(scene: &Scene<'_>) -> Result<Facts, WayError> {
 }
 
 fn unaligned(scene: &Scene<'_>, access: Access) -> Result<LabFile, WayError> {
-    drop(written_file(scene.session, REFUSED, 1 << 16, Access::Buffered, 1)?);
+    drop(scene.session.written_file(REFUSED, 1 << 16, Access::Buffered, 1)?);
     Ok(scene.session.directory.open(REFUSED, &OpenFile::existing().access(access))?)
 }
 
@@ -212,7 +203,7 @@ mod tests {
         let mut next = half_and_half(64);
         for _ in 0..3 {
             let mut seen = [Vec::new(), Vec::new()];
-            for work in (0..64).filter_map(|_| next()) {
+            for work in (0..64).filter_map(|_| next().expect("a request")) {
                 seen[usize::from(work.write.is_some())].push(work.offset / BLOCK_BYTES);
             }
             for blocks in &seen {
@@ -228,14 +219,14 @@ mod tests {
             Err(error) if error.to_string().contains("O_DIRECT") => {
                 not_run("mixed", &error.to_string());
             }
-            found => assert!(found.expect("a result")[0].has_content()),
+            found => assert!(found.expect("a result").has_content()),
         }
     }
 
     #[test]
     fn two_threads_on_one_descriptor_lose_records_with_lseek_and_none_with_pwrite() {
         let found = crate::experiment::testing::run(&shared_offset(), None).expect("a result");
-        let most = |name: &str| found[0].way(name).expect("a way").figure("records astray");
+        let most = |name: &str| found.way(name).expect("a way").figure("records astray");
         assert!(most("lseek + write") > Some(0.0) && most("pwrite") == Some(0.0), "{found:?}");
     }
 }

@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use inkstone_appender::{Guard, LogWriter};
@@ -17,11 +17,10 @@ use inkstone_io::{Access, Directory as _, File as _, SyncKind};
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::result::{Unit, figure};
-use crate::rounds::{Frame, Running, Sample, Trial, Turn, each, timed};
+use crate::rounds::{Running, Sample, Trial, Turn, each, timed};
 use crate::stage::{WayError, incompressible};
 
 use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
-use super::scratch::written_file;
 
 /// Bytes of a line with its newline.
 const LINE_BYTES: usize = 120;
@@ -50,7 +49,6 @@ const LINE_WAYS: [LineWay; 3] = [
     }),
     ("as article 1 practises it", |folder| Writer::practice(folder, AS_THE_TEXT_LOG)),
 ];
-const BASELINE: &str = LINE_WAYS[0].0;
 const FILE: &str = "lines.log";
 
 fn made(folder: &Path) -> Result<File, WayError> {
@@ -109,7 +107,7 @@ enum Load {
 }
 
 /// Different lines, made before anything is timed.
-fn lines() -> Vec<[u8; LINE_BYTES]> {
+fn lines() -> Arc<[[u8; LINE_BYTES]]> {
     let mut random = fastrand::Rng::new();
     let line = |_| {
         let mut line = [b'\n'; LINE_BYTES];
@@ -139,7 +137,12 @@ fn write(
             put.map_err(|error| WayError::Invalid(format!("a line was refused: {error}")))
         };
         match load {
-            Load::Unpaced { lines: most } => unpaced(turn, most / threads, put),
+            Load::Unpaced { lines: most } => {
+                let looks = most / threads / LOOK_LINES;
+                let put =
+                    |look: u64| (0..LOOK_LINES).try_for_each(|at| put(look * LOOK_LINES + at));
+                Ok(turn.repeat(looks, hand, put)?.0 * LOOK_LINES)
+            }
             Load::Paced => paced(turn, hand, put),
         }
     })?;
@@ -153,23 +156,6 @@ fn write(
     }
     fs::remove_dir_all(&folder).map_err(|error| failed("remove directory", &folder, error))?;
     Ok((lines, total_ns))
-}
-
-fn unpaced(
-    turn: &Turn<'_>,
-    most: u64,
-    put: impl Fn(u64) -> Result<(), WayError>,
-) -> Result<u64, WayError> {
-    let end_ns = turn.end_ns(monotonic_ns());
-    let mut done = 0;
-    while done < most && monotonic_ns() < end_ns {
-        turn.session.check()?;
-        for _ in 0..LOOK_LINES.min(most - done) {
-            put(done)?;
-            done += 1;
-        }
-    }
-    Ok(done)
 }
 
 fn paced(
@@ -211,32 +197,29 @@ const THREADS: usize = 4;
 
 /// At most so many lines in a turn.
 pub(super) fn text(most: u64) -> Trial {
+    let title = format!(
+        "Text lines of {LINE_BYTES} B by {THREADS} threads, as fast as they go, until all are in \
+         the file"
+    );
     // Room for the lines of one turn, and for files that are kept.
-    let room_bytes = most * LINE_BYTES as u64 + 4 * FILE_BYTES;
-    Trial::new("text", (room_bytes, 4.0), move |scene| {
+    let needs = (most * LINE_BYTES as u64 + 4 * FILE_BYTES, 4.0);
+    Trial::new(("text", title), Unit::LinesPerS, needs, move |_| {
         let lines = lines();
         let way = |(name, open): LineWay| {
-            let (lines, load) = (&lines, Load::Unpaced { lines: most });
+            let (lines, load) = (Arc::clone(&lines), Load::Unpaced { lines: most });
             let mut hands = vec![Recorder::new(); THREADS];
             let turn = each(move |turn| {
-                let (done, total_ns) = write(turn, &open, load, lines, &mut hands)?;
+                let (done, total_ns) = write(turn, &open, load, &lines, &mut hands)?;
                 Ok(Sample::of(done, total_ns))
             });
             Running::of(name, turn)
         };
-        let title = format!(
-            "Text lines of {LINE_BYTES} B by {THREADS} threads, as fast as they go, until all are \
-             in the file"
-        );
-        let frame = Frame::of("text", title, Unit::LinesPerS, BASELINE);
-        let mut found = scene.measure(frame, LINE_WAYS.map(way).into());
-        found.notes = vec![
-            "a turn ends when every line is in the file and it is closed; \"article 1\": its last \
-             four files are kept, and a line may begin in one and end in the next"
-                .into(),
-        ];
-        Ok(vec![found])
+        Ok(LINE_WAYS.map(way).into())
     })
+    .note(
+        "a turn ends when every line is in the file and it is closed; \"article 1\": its last four \
+         files are kept, and a line may begin in one and end in the next",
+    )
 }
 
 /// A buffer is full after 547 lines, so that the 99.9th percentile of a write is one that hands a
@@ -244,26 +227,27 @@ pub(super) fn text(most: u64) -> Trial {
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest turn with a pace.
 const PACED_MAX: Duration = Duration::from_secs(1);
-const TWO: &str = "two buffers, taken beforehand";
 /// Name, buffers, and whether their memory is taken when it is needed.
 const BUFFERS: [(&str, usize, bool); 3] = [
-    (TWO, 2, false),
+    ("two buffers, taken beforehand", 2, false),
     ("two buffers, taken when needed", 2, true),
     ("one buffer, taken beforehand", 1, false),
 ];
 
 /// One thread at 100,000 lines a second, by the number of buffers and when their memory is taken.
 pub(super) fn buffers() -> Trial {
-    Trial::new("buffers", (8 * FILE_BYTES, 8.0), |scene| {
+    let title = "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long \
+                 one write takes";
+    Trial::new(("buffers", title), Unit::TailNs, (8 * FILE_BYTES, 8.0), |_| {
         let lines = lines();
         let ways = BUFFERS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
-            let (lines, mut hand) = (&lines, Recorder::new());
+            let (lines, mut hand) = (Arc::clone(&lines), Recorder::new());
             let turn = timed(move |turn, latency| {
                 hand.clear();
                 let open = |folder: &Path| Writer::practice(folder, memory);
                 let hands = std::slice::from_mut(&mut hand);
-                let (done, _) = write(turn, &open, Load::Paced, lines, hands)?;
+                let (done, _) = write(turn, &open, Load::Paced, &lines, hands)?;
                 latency.merge(&hand);
                 let due = turn.time.min(PACED_MAX).as_millis().max(1) as f64;
                 let kept = (100.0 * (done / BURST_LINES) as f64 / due).min(100.0);
@@ -272,72 +256,55 @@ pub(super) fn buffers() -> Trial {
             });
             Running::of(name, turn)
         });
-        let frame = Frame::of(
-            "buffers",
-            "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long \
-             one write takes",
-            Unit::TailNs,
-            TWO,
-        );
-        let mut found = scene.measure(frame, ways.into());
-        found.notes = vec![
-            "a burst of 100 lines every millisecond, and each write is timed; a round's value is \
-             its 99.9th percentile, and the latencies are of all rounds; pace kept: the share of \
-             bursts that came in time"
-                .into(),
-        ];
-        Ok(vec![found])
+        Ok(ways.into())
     })
+    .note(
+        "a burst of 100 lines every millisecond, and each write is timed; a round's value is its \
+         99.9th percentile, and the latencies are of all rounds; pace kept: the share of bursts \
+         that came in time",
+    )
 }
 
-const PIECES_FILE: &str = "pieces";
 const PIECES_FILE_BYTES: u64 = 4 << 20;
 /// Name, bytes of a piece, and where the first one begins.
 const PIECES: [(&str, usize, u64); 3] =
     [("4,096 B", 4096, 0), ("4,096 B, 100 B off", 4096, 100), ("5,000 B", 5000, 0)];
-const PIECES_RESULTS: [(&str, &str, bool); 2] = [
-    ("pieces", "A written file overwritten in pieces, synced once at the end", false),
-    ("pieces-synced", "A written file overwritten in pieces, fdatasync after each", true),
-];
 
 /// A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, each
-/// without a sync of its own and with one.
-pub(super) fn pieces() -> Trial {
-    Trial::new("pieces", (PIECES_FILE_BYTES, 6.0), |scene| {
-        let file =
-            written_file(scene.session, PIECES_FILE, PIECES_FILE_BYTES, Access::Buffered, 1)?;
-        let pace = scene.pace.part(1.0 / PIECES_RESULTS.len() as f64);
-        let found = PIECES_RESULTS.map(|(name, title, synced)| {
-            let file = &file;
-            let ways = PIECES.map(|(name, len, offset)| {
-                let piece = incompressible(len);
-                // At most once over the file, so that the last sync has as much to do for each.
-                let overwrite = each(move |turn| {
-                    let begin_ns = monotonic_ns();
-                    let mut at = offset;
-                    while at + len as u64 <= PIECES_FILE_BYTES {
-                        turn.session.check()?;
-                        file.write_at(&piece, at)?;
-                        at += len as u64;
-                        if synced {
-                            file.sync(SyncKind::Data)?;
-                            if monotonic_ns() >= turn.end_ns(begin_ns) {
-                                break;
-                            }
+/// without a sync of its own or with one.
+pub(super) fn pieces(synced: bool) -> Trial {
+    let (name, title) = match synced {
+        false => ("pieces", "A written file overwritten in pieces, synced once at the end"),
+        true => ("pieces-synced", "A written file overwritten in pieces, fdatasync after each"),
+    };
+    Trial::new((name, title), Unit::BytesPerS, (PIECES_FILE_BYTES, 3.0), move |scene| {
+        let file = scene.session.written_file(name, PIECES_FILE_BYTES, Access::Buffered, 1)?;
+        let file = Arc::new(file);
+        let ways = PIECES.map(|(name, len, offset)| {
+            let (file, piece) = (Arc::clone(&file), incompressible(len));
+            // At most once over the file, so that the last sync has as much to do for each.
+            let overwrite = each(move |turn| {
+                let begin_ns = monotonic_ns();
+                let mut at = offset;
+                while at + len as u64 <= PIECES_FILE_BYTES {
+                    turn.session.check()?;
+                    file.write_at(&piece, at)?;
+                    at += len as u64;
+                    if synced {
+                        file.sync(SyncKind::Data)?;
+                        if monotonic_ns() >= turn.end_ns(begin_ns) {
+                            break;
                         }
                     }
-                    if !synced {
-                        file.sync(SyncKind::Data)?;
-                    }
-                    Ok(Sample::of(at - offset, monotonic_ns() - begin_ns))
-                });
-                Running::of(name, overwrite)
+                }
+                if !synced {
+                    file.sync(SyncKind::Data)?;
+                }
+                Ok(Sample::of(at - offset, monotonic_ns() - begin_ns))
             });
-            let frame = Frame::of(name, title, Unit::BytesPerS, PIECES[0].0);
-            scene.measure_at(&pace, frame, ways.into())
+            Running::of(name, overwrite)
         });
-        scene.session.clear(PIECES_FILE)?;
-        Ok(found.into())
+        Ok(ways.into())
     })
 }
 
@@ -349,9 +316,9 @@ mod tests {
     fn every_line_arrives_by_each_way() {
         use crate::experiment::testing::check;
         // A way of which a line is missing has its reason in place of figures.
-        let text = &check(&text(5000), &["text"])[0];
+        let text = check(&text(5000));
         assert!(text.ways.iter().all(crate::result::Way::is_measured), "{text:?}");
-        let buffers = &check(&buffers(), &["buffers"])[0];
+        let buffers = check(&buffers());
         assert!(buffers.ways.iter().all(|way| way.latency.is_some()), "{buffers:?}");
     }
 }

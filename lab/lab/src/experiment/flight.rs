@@ -13,10 +13,9 @@ use inkstone_io::{AlignedBuf, Persist};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;
+use crate::pattern;
 use crate::rounds::Turn;
 use crate::stage::WayError;
-
-use super::pattern;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +65,14 @@ impl Flight {
     /// be what is read.
     ///
     /// # Errors
-    /// The first request that fails or has wrong bytes; the user's wish to stop. The flight must
-    /// not be used again then.
+    /// The first request that fails or has wrong bytes; those of `next`; the user's wish to stop.
+    /// The flight must not be used again then.
     pub(crate) fn run(
         &mut self,
         turn: &Turn<'_>,
         file: &Arc<LabFile>,
         seed: u64,
-        mut next: impl FnMut() -> Option<Work>,
+        mut next: impl FnMut() -> Result<Option<Work>, WayError>,
     ) -> Result<(u64, u64), WayError> {
         let end_ns = turn.end_ns(monotonic_ns());
         let mut free: Vec<usize> = (0..self.buffers.len()).rev().collect();
@@ -82,7 +81,7 @@ impl Flight {
         loop {
             while has_more && let Some(slot) = free.pop() {
                 turn.session.check()?;
-                let work = if monotonic_ns() < end_ns { next() } else { None };
+                let work = if monotonic_ns() < end_ns { next()? } else { None };
                 has_more = work.is_some();
                 work.map_or(Ok(()), |work| self.submit(slot, file, work, seed))?;
             }
@@ -143,7 +142,7 @@ impl Flight {
 ///
 /// # Errors
 /// As [`Flight::run`]; a thread that cannot be started.
-pub(crate) fn fly<S: FnMut() -> Option<Work>>(
+pub(crate) fn fly<S: FnMut() -> Result<Option<Work>, WayError>>(
     flights: &mut [Flight],
     turn: &Turn<'_>,
     file: &Arc<LabFile>,

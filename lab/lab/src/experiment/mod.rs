@@ -13,10 +13,8 @@ mod e7;
 mod e9;
 mod flight;
 pub mod part;
-mod pattern;
 mod practice;
 mod reading;
-mod scratch;
 mod segments;
 pub mod statement;
 #[cfg(test)]
@@ -58,7 +56,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "e5",
         about: "A key-value store's log, with blocks reserved ahead and without (article 3)",
         parts: |size| {
-            vec![Part::trial(e5::preallocation(size.or(None, Some(e5::PUBLISHED_RECORDS))))]
+            vec![Part::trial(e5::preallocation(size.or(u64::MAX, e5::PUBLISHED_RECORDS)))]
         },
     },
     Experiment {
@@ -74,7 +72,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         parts: |size| {
             // Published are 10,000,000 lines a turn.
             let lines = size.or(1_000_000, 10_000_000);
-            [e9::text(lines), e9::buffers(), e9::pieces()].map(Part::trial).into()
+            let pieces = [e9::pieces(false), e9::pieces(true)];
+            [e9::text(lines), e9::buffers()].into_iter().chain(pieces).map(Part::trial).collect()
         },
     },
     Experiment {
@@ -273,11 +272,12 @@ fn e6(size: Size) -> Vec<Part> {
 fn e7(size: Size) -> Vec<Part> {
     let operations = size.or(16_384, 500_000);
     let pool = e7::pool(&[1, 2, 8, 64, 128, 256, 512], operations, size == Size::Published);
-    vec![Part::trial(pool), Part::trial(e7::reads_and_writes())]
+    vec![Part::trial(pool), Part::trial(reading::reads_and_writes())]
 }
 
 fn e8(size: Size) -> Vec<Part> {
-    vec![Part::trial(reading::read(size.file_bytes(64 << 20)))]
+    let read = |table| Part::trial(reading::read(table, size.file_bytes(64 << 20)));
+    reading::TABLES.map(read).into()
 }
 
 /// Every way to write a log.

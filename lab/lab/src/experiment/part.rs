@@ -82,20 +82,11 @@ impl Part {
         Self { on, ..self }
     }
 
-    /// Its short name.
+    /// Its short name, and that of its table.
     pub fn name(&self) -> &str {
         match &self.work {
             Work::Commits(plan) => &plan.name,
             Work::Trial(trial) => trial.name,
-        }
-    }
-
-    /// Whether a table of this name is one of its own.
-    #[cfg(test)]
-    pub(crate) fn gives(&self, table: &str) -> bool {
-        match &self.work {
-            Work::Commits(plan) => plan.name == table,
-            Work::Trial(trial) => trial.gives(table),
         }
     }
 

@@ -18,13 +18,10 @@ use inkstone_io::{
 
 use crate::histogram::Recorder;
 use crate::result::{Unit, figure};
-use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, timed};
+use crate::rounds::{Running, Sample, TakesTurns, Trial, Turn, timed};
 use crate::stage::{Session, WayError, incompressible};
 use crate::stats::median;
 use crate::writing::size_name;
-
-use super::reading::can_direct;
-use super::scratch::written_file;
 
 const BLOCK_BYTES: u64 = 4096;
 /// Segments that a way has at the same time: the active one, the next, and those before.
@@ -52,8 +49,9 @@ inkstone_io::named_choice! {
 /// changes. Each turn is measured for at most so long.
 pub(super) fn latency(turn_s: u64) -> Trial {
     const SEGMENT_BYTES: u64 = 1 << 20;
-    let room_bytes = 2 * LIVE * SEGMENT_BYTES + NEIGHBOUR_FILE_BYTES;
-    Trial::new("latency", (room_bytes, 24.0), move |scene| {
+    let needs = (2 * LIVE * SEGMENT_BYTES + NEIGHBOUR_FILE_BYTES, 24.0);
+    let title = "4 KiB writes with fdatasync over a written file: the 99.9th percentile of a round";
+    Trial::new(("latency", title), Unit::TailNs, needs, move |scene| {
         let mut ways = Vec::new();
         for (next, beside, words) in [
             (Next::Same, false, "alone"),
@@ -61,8 +59,6 @@ pub(super) fn latency(turn_s: u64) -> Trial {
             (Next::Fill, false, "across changes of segment"),
         ] {
             for (access, kind) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
-                let is_direct = access == Access::Direct;
-                let can = if is_direct { can_direct(scene.site) } else { Ok(()) };
                 let block = incompressible(BLOCK_BYTES as usize);
                 let writer = Writer {
                     beside,
@@ -70,31 +66,30 @@ pub(super) fn latency(turn_s: u64) -> Trial {
                     is_tail: true,
                     ..Writer::new(next, access, SEGMENT_BYTES, block)
                 };
-                let work = can.map(|()| writer.takes_turns());
+                let work = scene.site.can_open(access).map(|()| writer.takes_turns());
                 ways.push(Running::new(format!("{kind}, {words}"), work));
             }
         }
-        let title =
-            "4 KiB writes with fdatasync over a written file: the 99.9th percentile of a round";
-        let frame = Frame::of("latency", title, Unit::TailNs, "buffered, alone");
-        let mut found = scene.measure(frame, ways);
-        found.notes = vec![
-            "neighbour: a thread that writes 200 MB/s through the page cache, without a sync; \
-             changes: each 1 MiB the next file is created, filled with zeros and synced while the \
-             writer waits"
-                .into(),
-        ];
-        Ok(vec![found])
+        Ok(ways)
     })
+    .note(
+        "neighbour: a thread that writes 200 MB/s through the page cache, without a sync; changes: \
+         each 1 MiB the next file is created, filled with zeros and synced while the writer waits",
+    )
 }
 
 /// So many changes between segments of this size. With 1 MiB a segment has 256 writes, so the
 /// 99.9th percentile is a change. Published are 16 changes of 64 MiB: 1 GiB.
 pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
     const WAYS: [Next; 3] = [Next::Create, Next::Ahead, Next::Recycle];
-    let room_bytes = (2 * LIVE * segment_bytes).max(256 << 20);
-    Trial::new("practice", (room_bytes, 20.0), move |scene| {
-        let is_direct = can_direct(scene.site).is_ok();
+    let title = format!(
+        "A lone writer of durable 4 KiB (O_DIRECT if there is one, fdatasync) whose segments of {} \
+         change",
+        size_name(segment_bytes)
+    );
+    let needs = ((2 * LIVE * segment_bytes).max(256 << 20), 20.0);
+    Trial::new(("practice", title), Unit::OperationsPerS, needs, move |scene| {
+        let is_direct = scene.site.can_open(Access::Direct).is_ok();
         let access = if is_direct { Access::Direct } else { Access::Buffered };
         let way = |next: Next| {
             let block = incompressible(BLOCK_BYTES as usize);
@@ -102,19 +97,12 @@ pub(super) fn practice(segment_bytes: u64, changes: u64) -> Trial {
             let writer = Writer { writes, ..Writer::new(next, access, segment_bytes, block) };
             Running::of(next.name(), writer.takes_turns())
         };
-        let title = format!(
-            "A lone writer of durable 4 KiB ({access}, fdatasync) whose segments of {} change",
-            size_name(segment_bytes)
-        );
-        let frame = Frame::of("practice", title, Unit::OperationsPerS, Next::Create.name());
-        let mut found = scene.measure(frame, WAYS.map(way).into());
-        found.notes = vec![
-            "a change: the time from the last write of one segment until the next segment can take \
-             a write; it is part of the latency of the write that waits for it"
-                .into(),
-        ];
-        Ok(vec![found])
+        Ok(WAYS.map(way).into())
     })
+    .note(
+        "a change: the time from the last write of one segment until the next segment can take a \
+         write; it is part of the latency of the write that waits for it",
+    )
 }
 
 /// The writer's side of the helper thread: the segments that are not needed any more, and whether
@@ -213,7 +201,7 @@ impl Writer {
         let (session, access, bytes) = (turn.session, self.access, self.segment_bytes);
         // As in a service that has run for a while: all its segments exist and are written.
         for number in 0..LIVE {
-            drop(written_file(session, &segment(number), bytes, access, 1)?);
+            drop(session.written_file(&segment(number), bytes, access, 1)?);
         }
         let ((old, to_remove), (done, ready)) = (channel::<String>(), channel());
         if self.next == Next::Ahead {
@@ -331,9 +319,9 @@ mod tests {
     #[test]
     fn both_tables_have_their_ways_timed_write_by_write() {
         use crate::experiment::testing::{check, run};
-        let practice = &check(&practice(64 << 10, 2), &["practice"])[0];
+        let practice = check(&practice(64 << 10, 2));
         let latency = run(&latency(1), Some(Duration::from_millis(600))).expect("a result");
-        for (table, ways) in [(practice, 3), (&latency[0], 6)] {
+        for (table, ways) in [(practice, 3), (latency, 6)] {
             assert_eq!(table.ways.len(), ways);
             for way in table.ways.iter().filter(|way| way.is_measured()) {
                 assert!(way.latency.as_ref().is_some_and(|one| one.count > 0), "{}", way.name);

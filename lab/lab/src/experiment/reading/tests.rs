@@ -19,7 +19,7 @@ fn on_disk(test: impl FnOnce(&Session<'_>)) {
 fn a_file_that_cannot_be_cold_is_refused() {
     on_disk(|session| {
         // Mapped pages stay in memory.
-        drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
+        drop(session.written_file(FILE, 64 << 10, Access::Buffered, 3).expect("written"));
         let mapped = session
             .directory
             .open(FILE, &OpenFile::existing().access(Access::Mmap))
@@ -42,8 +42,7 @@ const BYTES: u64 = (2 << 20) + (12 << 10);
 /// Each byte that is read is checked by its way, and the pages by the kernel.
 #[test]
 fn every_way_reads_every_byte_once_cold_and_warm() {
-    let names = TABLES.map(|(name, ..)| name);
-    for one in check(&read(BYTES), &names) {
+    for one in TABLES.map(|table| check(&read(table, BYTES))) {
         let resident = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
         let all = if one.unit == Unit::BytesPerS { BYTES } else { BYTES / BLOCK as u64 };
         for way in one.ways.iter().filter(|way| way.is_measured()) {
