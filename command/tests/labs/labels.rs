@@ -38,7 +38,6 @@ reuse o-sync | O_SYNC | pwrite64 *
 reuse o-dsync | O_DSYNC | pwrite64 *
 reuse rwf-dsync | | pwritev2(RWF_DSYNC) *
 reuse mmap msync | | mmap(MAP_SHARED) 1, msync(MS_SYNC) *
-reuse fdatasync pool | | pwrite64 *, fdatasync *
 reuse fdatasync uring | | io_uring_enter +
 reuse fdatasync uring-linked | | io_uring_enter +
 reuse direct fdatasync aio | O_DIRECT | io_submit +";

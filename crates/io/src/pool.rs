@@ -1,4 +1,4 @@
-//! A small pool of threads that make blocking calls: reads ahead of a log, and requests of a lab.
+//! A small pool of threads that make blocking calls: reads ahead of a log.
 //!
 //! *Owns*: the threads, and the queue between them and the caller. *May not touch*: what a job
 //! does. No lock is held across a call.

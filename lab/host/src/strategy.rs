@@ -11,22 +11,9 @@ named_choice! {
     /// What makes the system calls.
     EngineKind, "engine" {
         Caller = "caller", "the calling thread itself";
-        Pool = "pool", "a pool of threads doing blocking calls";
         Uring = "uring", "io_uring: one entry for the write, one for the sync";
         UringLinked = "uring-linked", "io_uring: the write linked to its fsync, one submission";
         Aio = "aio", "Linux AIO: io_submit and io_getevents";
-    }
-}
-
-impl EngineKind {
-    /// Whether it is one of the io_uring engines.
-    pub fn is_uring(self) -> bool {
-        matches!(self, Self::Uring | Self::UringLinked)
-    }
-
-    /// Whether it makes blocking calls, and so can write in every way.
-    pub fn is_blocking(self) -> bool {
-        matches!(self, Self::Caller | Self::Pool)
     }
 }
 
@@ -55,12 +42,13 @@ impl LabStrategy {
         Strategy { preparation, reuse, access, durability }.check()?;
         let memory_or_stream =
             matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
-        if memory_or_stream && !engine.is_blocking() {
+        let is_blocking = engine == EngineKind::Caller;
+        if memory_or_stream && !is_blocking {
             return Err(format!(
                 "engine {engine} writes by file descriptor, and access {access} does not"
             ));
         }
-        if access == Access::Seek && !engine.is_blocking() {
+        if access == Access::Seek && !is_blocking {
             return Err(format!(
                 "engine {engine} takes an offset with each write, and access seek means lseek"
             ));

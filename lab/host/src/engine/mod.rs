@@ -1,5 +1,5 @@
-//! The engines that a lab compares: blocking calls by the caller's thread or by a pool, and entries
-//! that are submitted to the kernel (io_uring, Linux AIO).
+//! The engines that a lab compares: blocking calls by the caller's thread, and entries that are
+//! submitted to the kernel (io_uring, Linux AIO).
 //!
 //! *Owns*: rings, AIO contexts, which of them an engine is. *May not touch*: what is written, or
 //! when; an engine carries out requests. [`LabEngine::open`] opens one by its kind; all of them
@@ -8,15 +8,13 @@
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
 //! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread`, or by the file's access | `fsync`, `fdatasync` | the two calls, at once |
-//! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
 //! | `uring` | `WRITE`, with `RWF_DSYNC` | `READ` | `FSYNC`, with `DATASYNC` | refused |
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | refused |
 //!
 //! With a ring, [`LabEngine::submit`] is one `io_uring_enter` (the device starts at once), and
 //! [`LabEngine::complete`] is one more if there is no completion yet; [`LabEngine::run`] is one for
-//! both. A request beyond the depth waits inside `submit`; the pool queues it, and a thread that
-//! waits for completions helps.
+//! both. A request beyond the depth waits inside `submit`; engine `caller` queues it.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
@@ -25,7 +23,9 @@ mod entries;
 pub(crate) mod request;
 mod uring;
 
-use inkstone_io::{Error, NamedChoice as _, Pool, Result};
+use std::collections::VecDeque;
+
+use inkstone_io::{Error, NamedChoice as _, Result};
 
 use crate::strategy::EngineKind;
 use entries::Entries;
@@ -44,10 +44,28 @@ pub struct LabEngine {
 
 #[derive(Debug)]
 enum Inner {
-    /// Without threads for the caller's own.
-    Blocking(Pool<Request>),
+    Blocking(Calls),
     Aio(Entries<aio::Aio>),
     Uring(Box<Entries<uring::Ring>>),
+}
+
+/// Requests that the caller's thread carries out, the oldest first; all of them before they are
+/// dropped, as other engines do.
+#[derive(Debug, Default)]
+struct Calls(VecDeque<Request>);
+
+impl Calls {
+    fn complete(&mut self) -> Option<Completion> {
+        let mut request = self.0.pop_front()?;
+        let result = request.carry_out();
+        Some(request.completed(result))
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        while self.complete().is_some() {}
+    }
 }
 
 impl LabEngine {
@@ -64,8 +82,7 @@ impl LabEngine {
         }
         let depth = depth.max(1);
         let inner = match kind {
-            EngineKind::Caller => Inner::Blocking(Pool::open(0)?),
-            EngineKind::Pool => Inner::Blocking(Pool::open(depth)?),
+            EngineKind::Caller => Inner::Blocking(Calls::default()),
             EngineKind::Aio => Inner::Aio(Entries::new(aio::Aio::open(depth)?, kind, depth)),
             EngineKind::Uring | EngineKind::UringLinked => {
                 Inner::Uring(Box::new(Entries::new(uring::Ring::open(kind, depth)?, kind, depth)))
@@ -88,7 +105,10 @@ impl LabEngine {
     /// completion.
     pub fn submit(&mut self, request: Request) -> Result<()> {
         match &mut self.inner {
-            Inner::Blocking(pool) => pool.submit(request),
+            Inner::Blocking(calls) => {
+                calls.0.push_back(request);
+                Ok(())
+            }
             Inner::Aio(engine) => engine.submit(request),
             Inner::Uring(engine) => engine.submit(request),
         }
@@ -100,9 +120,7 @@ impl LabEngine {
     /// When the engine itself failed; it is not usable any more.
     pub fn complete(&mut self) -> Result<Option<Completion>> {
         match &mut self.inner {
-            Inner::Blocking(pool) => {
-                Ok(pool.complete()?.map(|(request, result)| request.completed(result)))
-            }
+            Inner::Blocking(calls) => Ok(calls.complete()),
             Inner::Aio(engine) => engine.complete(),
             Inner::Uring(engine) => engine.complete(),
         }
@@ -111,7 +129,7 @@ impl LabEngine {
     /// How many requests were taken and not completed yet.
     pub fn in_flight(&self) -> usize {
         match &self.inner {
-            Inner::Blocking(pool) => pool.in_flight(),
+            Inner::Blocking(calls) => calls.0.len(),
             Inner::Aio(engine) => engine.in_flight(),
             Inner::Uring(engine) => engine.in_flight(),
         }

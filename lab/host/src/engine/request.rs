@@ -1,12 +1,11 @@
 //! Requests for an engine: an operation on a file, and its result.
 //!
 //! *Owns*: owned buffers on their way to an engine and back; how a request becomes blocking calls.
-//! *May not touch*: which thread makes them.
+//! *May not touch*: when they are made.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use inkstone_io::{AlignedBuf, Error, File, Job, Persist, Result, SyncKind};
+use inkstone_io::{AlignedBuf, Error, File, Persist, Result, SyncKind};
 
 use crate::lab_file::LabFile;
 
@@ -83,10 +82,9 @@ impl Request {
             _ => Ok(()),
         }
     }
-}
 
-impl Job for Request {
-    fn carry_out(&mut self) -> Result<usize> {
+    /// Makes the calls; returns the bytes transferred.
+    pub(crate) fn carry_out(&mut self) -> Result<usize> {
         self.check_length()?;
         match &mut self.operation {
             Operation::Write { buffer, len, offset, persist } => {
@@ -97,9 +95,5 @@ impl Job for Request {
             }
             Operation::Sync(kind) => self.file.sync(*kind).map(|()| 0),
         }
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
     }
 }

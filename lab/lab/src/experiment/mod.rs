@@ -243,8 +243,6 @@ const WAYS_OF_IO: &[&str] = &[
     "reuse direct o-sync",
     "reuse direct o-dsync",
     "reuse direct rwf-dsync",
-    "reuse fdatasync pool",
-    "reuse direct rwf-dsync pool",
     "reuse fdatasync uring",
     "reuse fdatasync uring-linked",
     "reuse direct fdatasync uring",
