@@ -120,7 +120,8 @@ pub struct Capabilities {
     pub dsync_writes: bool,
     /// Whether the file system is in memory: nothing there is durable.
     pub in_memory: bool,
-    /// ext4: whether it has a journal. `None` elsewhere.
+    /// ext4: whether it has a journal. `None` elsewhere, and if a journal on a device of its own may
+    /// be this file system's.
     pub journal: Option<bool>,
 }
 
@@ -406,9 +407,9 @@ impl DeviceFacts {
     }
 }
 
-/// The kernel shows a directory for each active journal: `/proc/fs/jbd2/vda-8`.
+/// The kernel shows a directory for each active journal: `/proc/fs/jbd2/vda-8`, or `vdb` for one
+/// that is alone on a device.
 fn has_journal(device: &DeviceFacts) -> Option<bool> {
-    let own = format!("{}-", device.node.file_name()?.to_string_lossy());
     let entries = match fs::read_dir("/proc/fs/jbd2") {
         Ok(entries) => entries,
         // There is no journal at all, or no /proc.
@@ -419,7 +420,17 @@ fn has_journal(device: &DeviceFacts) -> Option<bool> {
     };
     let names =
         entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-    Some(names.into_iter().any(|name| name.starts_with(&own)))
+    let is_device = |name: &str| Path::new("/sys/class/block").join(name).exists();
+    is_listed(&device.node.file_name()?.to_string_lossy(), &names.collect::<Vec<_>>(), is_device)
+}
+
+/// Of a journal that is alone on a device nothing shows whose it is.
+fn is_listed(own: &str, names: &[String], is_device: impl Fn(&str) -> bool) -> Option<bool> {
+    let own = format!("{own}-");
+    if names.iter().any(|name| name.starts_with(&own)) {
+        return Some(true);
+    }
+    (!names.iter().any(|name| is_device(name))).then_some(false)
 }
 
 /// `none [mq-deadline] kyber` -> `mq-deadline`.
@@ -495,6 +506,19 @@ mod tests {
             );
             assert_eq!(mount_of(&held, Vec::new()), None);
         }
+    }
+
+    #[test]
+    fn a_journal_on_a_device_of_its_own_may_be_anyones() {
+        let journal_of = |own: &str, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            is_listed(own, &names, |name| !name.ends_with("-8"))
+        };
+        assert_eq!(journal_of("loop0", &["loop0-8", "loop2-8"]), Some(true));
+        assert_eq!(journal_of("loop4", &["loop0-8", "loop2-8"]), Some(false));
+        assert_eq!(journal_of("loop4", &["loop0-8", "loop5"]), None);
+        assert_eq!(journal_of("loop0", &["loop0-8", "dm-1"]), Some(true));
+        assert_eq!(journal_of("vda", &[]), Some(false));
     }
 
     #[test]
