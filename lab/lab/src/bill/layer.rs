@@ -96,12 +96,13 @@ impl Layer {
         };
         match layer.file_system.as_str() {
             "btrfs" => layer.look_at_chunks(),
-            _ => layer.look_for_journal(device, &options),
+            _ => layer.look_for_journal(device, &options, capabilities.journal),
         }
         Some(layer)
     }
 
-    fn look_for_journal(&mut self, device: &DeviceFacts, options: &str) {
+    /// `shown`: whether the kernel's list of journals has one of this device.
+    fn look_for_journal(&mut self, device: &DeviceFacts, options: &str, shown: Option<bool>) {
         let named = options.split(',').find_map(|option| option.strip_prefix("logdev="));
         let named = named.and_then(|path| std::fs::metadata(path).ok());
         let place = match named {
@@ -121,6 +122,8 @@ impl Layer {
                     self.log = std::iter::once(base..base + DISK_BYTES_MAX).collect();
                 }
             }
+            // A sandbox may refuse to show the device, and show what the kernel says of it.
+            Err(_) if shown == Some(false) => {}
             Err(error) => {
                 self.has_journal = true;
                 self.notes.push(format!(
@@ -260,6 +263,32 @@ fn shifted(ranges: Vec<Range<u64>>, by_bytes: u64) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_its_device_the_kernels_list_says_whether_there_is_a_journal() {
+        let device = DeviceFacts {
+            name: "vda".into(),
+            number: DeviceNumber { major: 254, minor: 0 },
+            node: "/nothing/here".into(),
+            partition: None,
+            partition_start_bytes: 0,
+            volatile_cache: Some(true),
+            fua: None,
+            scheduler: None,
+            hardware_queues: None,
+            rotational: None,
+            model: None,
+            logical_block_bytes: None,
+            physical_block_bytes: None,
+            loop_backing: None,
+            loop_direct: None,
+        };
+        for (shown, has_journal) in [(Some(false), false), (Some(true), true), (None, true)] {
+            let mut layer = Layer { file_system: "ext4".into(), ..Layer::default() };
+            layer.look_for_journal(&device, "rw", shown);
+            assert_eq!((layer.has_journal, layer.notes.len()), (has_journal, has_journal.into()));
+        }
+    }
 
     #[test]
     fn ranges_overlap_or_do_not() {

@@ -129,7 +129,7 @@ pub fn cause(
     if births > 2 && births * 4 > syncs.min(looks) {
         return Cause::CreatedAgain;
     }
-    let grew = files.iter().any(|file| file.grew());
+    let grew = tally.grew;
     let Some(place) = place else { return Cause::Unknown };
     if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
         return Cause::CopyOnWrite;
@@ -165,6 +165,7 @@ pub fn cause(
         {
             cause
         }
+        _ if all == 0 && grew => Cause::Grows,
         _ if all == 0 => Cause::Unknown,
         _ if unknown * 2 > all && grew => Cause::Grows,
         _ if unknown * 2 > all && file.before.is_some() && births <= 1 => Cause::TakenAgain,

@@ -486,6 +486,7 @@ impl Watched {
             is_created,
             is_gone,
             before,
+            seen_ns: self.trace.as_ref().map_or(0, |_| monotonic_ns()),
             ..SeenFile::named(device, facts.ino(), path, place)
         });
         index

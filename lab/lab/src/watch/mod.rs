@@ -26,7 +26,7 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -367,10 +367,20 @@ impl One<'_> {
         }
     }
 
+    /// Of the syncs of each file from its first traced write on: writes through a descriptor are
+    /// traced only after it was seen.
     fn bytes_between(&self) -> Option<u64> {
-        let writes = self.syncs.writes.iter().filter(|write| self.row.files.contains(&write.file));
-        let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
-        (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.row.syncs.len().max(1) as u64)
+        let mut traced: HashMap<usize, (u64, u64)> =
+            self.row.files.iter().map(|&file| (file, (u64::MAX, 0))).collect();
+        for write in &self.syncs.writes {
+            if let Some((from_ns, bytes)) = traced.get_mut(&write.file) {
+                *from_ns = write.start_ns.min(*from_ns);
+                *bytes += write.bytes?;
+            }
+        }
+        let is_after = |sync: &&&Sync| sync.start_ns >= traced[&sync.file].0;
+        let syncs = self.row.syncs.iter().filter(is_after).count() as u64;
+        traced.values().map(|(_, bytes)| bytes).sum::<u64>().checked_div(syncs)
     }
 
     /// Why there is no bill, if there is none: it could not be seen, or what was seen contradicts

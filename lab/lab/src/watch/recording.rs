@@ -78,20 +78,23 @@ pub struct SeenFile {
     pub place: Option<usize>,
     /// Its state when it was first seen.
     pub before: Option<FileState>,
+    /// When that was; 0 for what was there before the trace began.
+    pub seen_ns: u64,
     /// Its state at the end.
     pub after: Option<FileState>,
 }
 
 impl SeenFile {
-    /// Whether it got longer, or got blocks, while it was watched.
-    pub fn grew(&self) -> bool {
+    /// Whether it got longer, or got blocks: since it was first seen, or of a file that was first
+    /// seen late (after most of its syncs) since it was created.
+    pub fn grew(&self, is_late: bool) -> bool {
         let Some(after) = &self.after else { return self.is_created };
         let blocks =
             |state: &FileState| state.extents.extents.iter().map(|extent| extent.len_bytes).sum();
         let size = |state: &FileState| -> (u64, u64) { (state.len_bytes, blocks(state)) };
         let (len, blocks) = size(after);
         match &self.before {
-            Some(before) if !self.is_created => {
+            Some(before) if !(self.is_created && is_late) => {
                 let (len_before, blocks_before) = size(before);
                 len > len_before || blocks > blocks_before
             }
@@ -112,6 +115,7 @@ impl SeenFile {
             is_gone: false,
             place,
             before: None,
+            seen_ns: 0,
             after: None,
         }
     }

@@ -98,6 +98,8 @@ pub struct Write {
     pub file: usize,
     /// How many bytes; `None` if the call's arguments do not show it (`writev`).
     pub bytes: Option<u64>,
+    /// When it began.
+    pub start_ns: u64,
 }
 
 /// All syncs of a recording, and the files that they name.
@@ -352,7 +354,7 @@ impl<'a> Finder<'a> {
             Call::Msync => return,
             Call::Write => {
                 let Some(seen) = seen else { return };
-                self.found.writes.push(Write { file: seen.file, bytes });
+                self.found.writes.push(Write { file: seen.file, bytes, start_ns });
                 match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
                     (true, _) => How::SyncWrite,
                     (_, true) => How::RwfDsync,
@@ -465,7 +467,8 @@ impl<'a> Finder<'a> {
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
         if how == How::RingWrite {
             let Some(seen) = seen else { return };
-            self.found.writes.push(Write { file: seen.file, bytes: open.bytes });
+            let Open { bytes, start_ns, .. } = open;
+            self.found.writes.push(Write { file: seen.file, bytes, start_ns });
             if !seen.opened.durable {
                 return;
             }

@@ -33,6 +33,8 @@ pub struct FileTally {
     each: Vec<SyncTime>,
     /// The bytes written, by the state of their blocks before.
     pub blocks: Blocks,
+    /// Whether one of the files grew.
+    pub grew: bool,
     /// How many syncs ended before what they promised was on the medium, as far as events show.
     pub uncovered: u64,
     /// How long each sync took that waited for the journal or the log.
@@ -105,6 +107,9 @@ pub struct Blocks {
     pub shared: u64,
     /// Blocks whose earlier state is unknown.
     pub unknown: u64,
+    /// Written before, or while, the state of the blocks was looked up: it shows what these writes
+    /// did, and not what they found.
+    pub early: u64,
 }
 
 impl FileTally {
@@ -115,6 +120,7 @@ impl FileTally {
         self.bill.syncs += other.bill.syncs;
         self.each.extend(other.each);
         self.blocks.add(other.blocks);
+        self.grew |= other.grew;
         self.uncovered += other.uncovered;
         self.waited_ns.extend(other.waited_ns);
         self.other_ns.extend(other.other_ns);
@@ -171,7 +177,7 @@ impl SyncTime {
 
 impl Blocks {
     fn add(&mut self, other: Self) {
-        let Self { written, unwritten, beyond, appended, hole, shared, unknown } = other;
+        let Self { written, unwritten, beyond, appended, hole, shared, unknown, early } = other;
         self.written += written;
         self.unwritten += unwritten;
         self.beyond += beyond;
@@ -179,11 +185,12 @@ impl Blocks {
         self.hole += hole;
         self.shared += shared;
         self.unknown += unknown;
+        self.early += early;
     }
 
-    /// The sum.
+    /// The sum, without those that were early.
     pub fn all(&self) -> u64 {
-        let Self { written, unwritten, beyond, appended, hole, shared, unknown } = *self;
+        let Self { written, unwritten, beyond, appended, hole, shared, unknown, .. } = *self;
         written + unwritten + beyond + appended + hole + shared + unknown
     }
 }
@@ -217,11 +224,13 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Tallied {
     let mut files = vec![FileTally::default(); syncs.files.len()];
     blocks(&found, &layers, syncs, &mut files);
     let overwrites = |tally: &FileTally| {
-        let firsts = tally.blocks.all() - tally.blocks.written;
-        firsts <= tally.blocks.all() / 50
+        let (all, Blocks { written, early, .. }) = (tally.blocks.all(), tally.blocks);
+        all - written <= all / 50 && (all > 0 || early == 0)
     };
     let facts = found.add_waits(&files.iter().map(overwrites).collect::<Vec<bool>>());
+    let mut early = vec![0; files.len()];
     for (span, facts) in spans.iter().zip(facts) {
+        early[span.file] += u64::from(span.start_ns <= syncs.files[span.file].seen_ns);
         let tally = &mut files[span.file];
         tally.bill.syncs += 1;
         if span.layer.is_none() {
@@ -231,6 +240,9 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Tallied {
         tally.uncovered += u64::from(span.promises && matches!(facts.cover, Cover::Not(_)));
         let times = if facts.waited { &mut tally.waited_ns } else { &mut tally.other_ns };
         times.push(span.end_ns - span.start_ns);
+    }
+    for ((file, tally), early) in syncs.files.iter().zip(&mut files).zip(early) {
+        tally.grew = file.grew(early * 2 > tally.bill.syncs);
     }
     count(&found, &mut files);
     times(&found, &spans, &layers, &mut files);
@@ -335,6 +347,7 @@ fn busy<'r>(requests: impl Iterator<Item = &'r DeviceRequest>, seconds: f64) -> 
 /// Adds the bytes of the data writes by the earlier state of their blocks.
 fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [FileTally]) {
     let mut done: HashSet<(usize, u64)> = HashSet::new();
+    let late = looked_up(syncs);
     for (request, claim) in found.requests.iter().zip(&found.claims) {
         let Some(claim) = claim.filter(|claim| claim.what == What::Data) else { continue };
         let file = claim.file;
@@ -351,12 +364,25 @@ fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [
             let logical = piece.logical + (at - piece.at.start);
             let bytes = BLOCK_BYTES.min(range.end - at);
             match done.insert((file, logical / BLOCK_BYTES)) {
+                _ if request.queued_ns <= late[file] => blocks.early += bytes,
                 false => blocks.written += bytes,
                 true => *state_of(before, logical, blocks) += bytes,
             }
             at += bytes;
         }
     }
+}
+
+/// For each file, when its state had been looked up, and the syncs that had begun by then had
+/// ended. File systems allocate blocks as unwritten ones for the time of their first write.
+fn looked_up(syncs: &Syncs) -> Vec<u64> {
+    let mut late: Vec<u64> = syncs.files.iter().map(|file| file.seen_ns).collect();
+    for sync in &syncs.syncs {
+        if sync.start_ns <= syncs.files[sync.file].seen_ns {
+            late[sync.file] = late[sync.file].max(sync.end_ns);
+        }
+    }
+    late
 }
 
 fn state_of<'a>(before: &FileState, logical: u64, blocks: &'a mut Blocks) -> &'a mut u64 {
