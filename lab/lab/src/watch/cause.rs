@@ -96,7 +96,8 @@ impl Cause {
     }
 }
 
-/// First writes of blocks are a cause if at least one of this many written bytes is theirs.
+/// First writes of blocks are a cause if at least one of this many written blocks is theirs, and
+/// so are the time stamps of a file that only fsync makes durable: they change with each tick.
 const FIRSTS_MIN: u64 = 50;
 /// Waits for the journal are a cause from this share of the syncs on.
 const OFTEN: f64 = 0.2;
@@ -107,15 +108,8 @@ const SELDOM: f64 = 0.005;
 /// reserved block or of a hole, first writes are not the cause.
 const INODES_MIN: f64 = 4.0;
 
-/// Finds the cause of the syncs of a row: of one file, or of files that came and went. `looks`: how
-/// often files were looked at, each time with at most one birth to be seen.
-pub fn cause(
-    files: &[&SeenFile],
-    place: Option<&Place>,
-    tally: &FileTally,
-    how: How,
-    looks: u64,
-) -> Cause {
+/// Finds the cause of the syncs of a row: of one file, or of files that came and went.
+pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how: How) -> Cause {
     let SyncBill { syncs, waited, data_writes, journal_writes, metadata_writes, .. } = tally.bill;
     if data_writes + journal_writes + metadata_writes == 0.0 {
         return Cause::NothingWritten;
@@ -126,16 +120,18 @@ pub fn cause(
     }
     // Each of the files, or each of those that had the name, was created while it was watched.
     let births = files.iter().map(|file| file.births - 1 + u64::from(file.is_created)).sum::<u64>();
+    let looks = files.iter().map(|file| file.looks).sum();
     if births > 2 && births * 4 > syncs.min(looks) {
         return Cause::CreatedAgain;
     }
-    let grew = tally.grew;
     let Some(place) = place else { return Cause::Unknown };
     if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
         return Cause::CopyOnWrite;
     }
-    let Blocks { unwritten, beyond, appended, hole, shared, unknown, .. } = tally.blocks;
-    let all = tally.blocks.all();
+    let Blocks { unwritten, beyond, appended, hole, shared, unknown, at_end, .. } = tally.blocks;
+    let (all, grew) = (tally.blocks.all(), tally.grew);
+    // Not all at once, before these syncs.
+    let grows = grew && at_end * 2 > all;
     let is_bare = place.is_bare();
     let has_log = place.layer.has_journal;
     let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio | How::SyncWrite);
@@ -151,6 +147,8 @@ pub fn cause(
     // Of several small writes to a block only the first one finds it new.
     let firsts_each = data_writes * firsts as f64 / all.max(1) as f64;
     let is_bare_inode = is_bare && metadata_writes >= OFTEN;
+    // Of fsync and a file that does not grow, time stamps explain the other waits.
+    let explains = !is_full || grows || firsts as f64 * 2.0 >= waited * all as f64;
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
     match dearest {
         // The size stays, so the inode changes with the first writes, and with the time.
@@ -161,7 +159,10 @@ pub fn cause(
         }
         // Where no sync waited for the journal, the blocks had been written ahead after all.
         Some(cause)
-            if firsts > 0 && firsts * FIRSTS_MIN >= all && (waited >= SELDOM || !has_log) =>
+            if firsts > 0
+                && firsts * FIRSTS_MIN >= all
+                && explains
+                && (waited >= SELDOM || !has_log) =>
         {
             cause
         }
@@ -170,8 +171,8 @@ pub fn cause(
         _ if unknown * 2 > all && grew => Cause::Grows,
         _ if unknown * 2 > all && file.before.is_some() && births <= 1 => Cause::TakenAgain,
         _ if unknown * 2 > all => Cause::Unknown,
-        _ if waited >= OFTEN && grew => Cause::Grows,
-        _ if waited >= OFTEN && is_full => Cause::TimeStamps,
+        _ if waited >= OFTEN && grows => Cause::Grows,
+        _ if waited * FIRSTS_MIN as f64 >= 1.0 && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
         _ if is_bare_inode => Cause::InodeInPlace,
         _ => Cause::Overwrites,

@@ -458,6 +458,7 @@ impl Watched {
     /// A new file can get a used inode number, but its time of birth differs.
     fn note_birth(&mut self, file: usize, facts: &fs::Metadata) {
         let Ok(born) = facts.created() else { return };
+        self.recording.files[file].looks += 1;
         let before = self.births.insert(file, born);
         if before.is_some_and(|before| before != born) {
             self.recording.files[file].births += 1;
@@ -477,13 +478,16 @@ impl Watched {
         let place = self.place(device, &parent);
         let is_known = self.recording.files.len() < FILES_MAX && !facts.is_dir();
         let before = is_known.then(|| state_of(own)).flatten();
-        let is_created = facts.created().is_ok_and(|born| born >= self.started);
         let index = self.recording.files.len();
+        let born = facts.created().ok();
+        let is_created = born.is_some_and(|born| born >= self.started);
+        self.births.extend(born.map(|born| (index, born)));
         self.by_inode.insert((device, facts.ino()), index);
         self.recording.files.push(SeenFile {
             is_directory: facts.is_dir(),
             is_new: self.trace.is_some(),
             is_created,
+            looks: 1,
             is_gone,
             before,
             seen_ns: self.trace.as_ref().map_or(0, |_| monotonic_ns()),

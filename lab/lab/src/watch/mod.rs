@@ -306,10 +306,7 @@ impl One<'_> {
         let no_bill = self.no_bill(files[0].place, how);
         let bill = no_bill.is_none().then_some(self.row.tally.bill);
         let cause = match bill {
-            Some(_) => {
-                let looks = (self.seconds / TICK.as_secs_f64()) as u64;
-                cause(&files, place, &self.row.tally, how, looks)
-            }
+            Some(_) => cause(&files, place, &self.row.tally, how),
             None => cause::Cause::Unknown,
         };
         let path = self.row.path.clone();

@@ -72,6 +72,8 @@ pub struct SeenFile {
     /// How many different files had this inode number: more than 1 if the file was removed and
     /// created again.
     pub births: u64,
+    /// How often it was seen open, each time with at most one more birth.
+    pub looks: u64,
     /// Whether its path led to another file, or to none, at the end.
     pub is_gone: bool,
     /// Its file system, as a place in `places`, if it is on a disk.
@@ -112,6 +114,7 @@ impl SeenFile {
             is_new: false,
             is_created: false,
             births: 1,
+            looks: 0,
             is_gone: false,
             place,
             before: None,

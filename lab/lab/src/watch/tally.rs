@@ -3,7 +3,7 @@
 //! *Owns*: the sums. *May not touch*: whose a request was (`crate::bill`), the reason for a file's
 //! cost (`cause`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct FileTally {
     pub slowest: Option<SyncTime>,
     /// The same of each.
     each: Vec<SyncTime>,
-    /// The bytes written, by the state of their blocks before.
+    /// What was written, by the state of its blocks before.
     pub blocks: Blocks,
     /// Whether one of the files grew.
     pub grew: bool,
@@ -90,7 +90,9 @@ pub struct SyncTime {
     pub other_p50_us: Option<f64>,
 }
 
-/// Bytes written, by the state of the blocks before.
+/// What was written, by the state of the blocks before: bytes of one sync, or the sum of the shares
+/// of all. Each sync counts as much as another, however much it wrote: a file that is filled once
+/// and then synced a thousand times does not pay for filling it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocks {
     /// Written before.
@@ -110,6 +112,8 @@ pub struct Blocks {
     /// Written before, or while, the state of the blocks was looked up: it shows what these writes
     /// did, and not what they found.
     pub early: u64,
+    /// Of all others: into the block at the file's end at that time, or behind it.
+    pub at_end: u64,
 }
 
 impl FileTally {
@@ -176,16 +180,29 @@ impl SyncTime {
 }
 
 impl Blocks {
-    fn add(&mut self, other: Self) {
-        let Self { written, unwritten, beyond, appended, hole, shared, unknown, early } = other;
-        self.written += written;
-        self.unwritten += unwritten;
-        self.beyond += beyond;
-        self.appended += appended;
-        self.hole += hole;
-        self.shared += shared;
-        self.unknown += unknown;
-        self.early += early;
+    fn parts(&mut self) -> [&mut u64; 9] {
+        [
+            &mut self.written,
+            &mut self.unwritten,
+            &mut self.beyond,
+            &mut self.appended,
+            &mut self.hole,
+            &mut self.shared,
+            &mut self.unknown,
+            &mut self.early,
+            &mut self.at_end,
+        ]
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.parts().into_iter().zip(other.parts()).for_each(|(sum, more)| *sum += *more);
+    }
+
+    /// The shares of one sync, in millionths.
+    fn shares(mut self) -> Self {
+        let sum = (self.all() + self.early).max(1);
+        self.parts().into_iter().for_each(|part| *part = *part * 1_000_000 / sum);
+        self
     }
 
     /// The sum, without those that were early.
@@ -344,14 +361,27 @@ fn busy<'r>(requests: impl Iterator<Item = &'r DeviceRequest>, seconds: f64) -> 
     (busy_ns as f64 / 1e9 / seconds.max(1e-9)).min(1.0)
 }
 
-/// Adds the bytes of the data writes by the earlier state of their blocks.
+/// Adds up, sync by sync, the earlier states of the blocks that were written for it.
 fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [FileTally]) {
+    let mut of_file: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (number, sync) in syncs.syncs.iter().enumerate() {
+        of_file.entry(sync.file).or_default().push(number);
+    }
+    let next = |file: usize, at_ns: u64| {
+        let all = of_file.get(&file)?;
+        all.get(all.partition_point(|&sync| syncs.syncs[sync].start_ns < at_ns)).copied()
+    };
     let mut done: HashSet<(usize, u64)> = HashSet::new();
+    let mut by_sync: HashMap<(usize, Option<usize>), Blocks> = HashMap::new();
     let late = looked_up(syncs);
+    let len = |before: &Option<FileState>| before.as_ref().map_or(0, |before| before.len_bytes);
+    let mut ends: Vec<u64> = syncs.files.iter().map(|file| len(&file.before)).collect();
     for (request, claim) in found.requests.iter().zip(&found.claims) {
         let Some(claim) = claim.filter(|claim| claim.what == What::Data) else { continue };
         let file = claim.file;
-        let blocks = &mut files[file].blocks;
+        // What is written between syncs is the next one's.
+        let sync = claim.span.or_else(|| next(file, request.queued_ns));
+        let blocks = by_sync.entry((file, sync)).or_default();
         let before = syncs.files[file].before.as_ref();
         let range = request.range();
         let piece = layers[request.layer].piece_at(&range).filter(|piece| piece.file == file);
@@ -363,14 +393,20 @@ fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [
         while at < range.end.min(piece.at.end) {
             let logical = piece.logical + (at - piece.at.start);
             let bytes = BLOCK_BYTES.min(range.end - at);
+            let is_early = request.queued_ns <= late[file];
             match done.insert((file, logical / BLOCK_BYTES)) {
-                _ if request.queued_ns <= late[file] => blocks.early += bytes,
+                _ if is_early => blocks.early += bytes,
                 false => blocks.written += bytes,
                 true => *state_of(before, logical, blocks) += bytes,
             }
+            if !is_early && logical / BLOCK_BYTES >= ends[file].saturating_sub(1) / BLOCK_BYTES {
+                blocks.at_end += bytes;
+            }
+            ends[file] = ends[file].max(logical + bytes);
             at += bytes;
         }
     }
+    by_sync.into_iter().for_each(|((file, _), blocks)| files[file].blocks.add(blocks.shares()));
 }
 
 /// For each file, when its state had been looked up, and the syncs that had begun by then had
@@ -397,13 +433,11 @@ fn state_of<'a>(before: &FileState, logical: u64, blocks: &'a mut Blocks) -> &'a
             true => &mut blocks.beyond,
             false => &mut blocks.unwritten,
         },
-        // Delayed data had no blocks yet.
         Some(extent) if extent.state != ExtentState::Delayed => &mut blocks.written,
-        _ if is_beyond => &mut blocks.appended,
-        _ => match before.len_bytes {
-            0 => &mut blocks.appended,
-            _ => &mut blocks.hole,
-        },
+        // Data that had been written, and had no blocks yet.
+        Some(_) => &mut blocks.appended,
+        None if is_beyond || before.len_bytes == 0 => &mut blocks.appended,
+        None => &mut blocks.hole,
     }
 }
 

@@ -256,6 +256,51 @@ fn what_a_file_is_seen_as_within_its_first_sync_is_not_what_it_was_before() {
     }
 }
 
+/// Seen of PostgreSQL with wal_sync_method = fsync: "it fills holes". The file was seen while it was
+/// filled, in one sync, with data that had no blocks yet. Then it is written over.
+#[test]
+fn a_file_that_was_filled_once_does_not_grow_with_each_later_sync() {
+    let filled = |len| state(len, vec![extent(0, len, ExtentState::Delayed)]);
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    for before in [filled(20480), filled(40960)] {
+        let mut recording = recording(before, written());
+        let file = &mut recording.files[0];
+        (file.is_new, file.is_created, file.seen_ns) = (true, true, 900);
+        for number in 0..60 {
+            let at = 1000 * (number + 1);
+            recording.events.extend(call(at, at + 500, Call::Fsync));
+            recording.events.extend(match number {
+                0 => request(at + 10, THREAD, "postgres", FILE_SECTOR, 80, "WS"),
+                // A commit after another writes the same block.
+                _ if number % 2 == 0 => overwrite(at, number / 10),
+                _ => committed(at, number / 10),
+            });
+        }
+        recording.events.sort_by_key(|event| event.time_ns);
+        let report = report(recording);
+        assert_eq!(report.files[0].cause, Cause::TimeStamps, "{report:#?}");
+    }
+}
+
+/// Seen of SQLite's rollback journal on a busy machine, where files are looked at less often than
+/// planned: four of five looks found it created again, among sixty syncs.
+#[test]
+fn a_file_is_created_again_if_most_looks_at_it_find_that() {
+    for (looks, cause) in [(5, Cause::CreatedAgain), (60, Cause::Grows)] {
+        let empty = || state(0, Vec::new());
+        let mut recording = recording(empty(), state(4096, Vec::new()));
+        let file = &mut recording.files[0];
+        (file.births, file.is_created, file.looks) = (4, true, looks);
+        for number in 0..60 {
+            let at = 1000 * (number + 1);
+            recording.events.extend(call(at, at + 500, Call::Fdatasync));
+            recording.events.extend(committed(at, number));
+        }
+        let report = report(recording);
+        assert_eq!(report.files[0].cause, cause, "{looks} looks: {report:#?}");
+    }
+}
+
 #[test]
 fn small_writes_into_reserved_blocks_mostly_pay_for_the_inode() {
     let reserved = || state(40960, vec![extent(0, 40960, ExtentState::Unwritten)]);
