@@ -48,6 +48,7 @@ mod mirror;
 mod mover;
 mod options;
 mod page;
+mod pass;
 mod reader;
 mod record;
 mod replay;

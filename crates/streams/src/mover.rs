@@ -2,83 +2,34 @@
 //! no old segments on the disk.
 //!
 //! *Owns*: the steps of a move, and freeing the front of the log. *May not touch*: when that is due
-//! (`due.rs`), how a record is appended (`writer.rs`).
+//! (`due.rs`), which records live in a section (`pass.rs`), how one is appended (`writer.rs`).
 //!
 //! A moved record is appended like any other. The index names its new place at once, and readers
 //! use the old place until the new one is durable. The front of the log is freed only once every
 //! record that makes it dead is durable.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use inkstone::Lsn;
+use inkstone::{Append, Lsn};
 
 use crate::due::Work;
 use crate::error::{Error, Result};
-use crate::page::Page;
-use crate::record::Change;
-use crate::replay::Of;
-use crate::source::read_page;
+use crate::pass::{Pass, Read};
+use crate::record::{Change, RESERVE_BYTES};
 use crate::state::{State, cost};
-use crate::sync::wait;
-use crate::writer::{Order, Shared, find_record};
+use crate::sync::{Mutex, lock, wait};
+use crate::writer::{Order, Shared};
 
 /// About how many bytes one append moves. Other waiters of the same flush wait for these bytes,
 /// too.
 const MOVE_BYTES: usize = 32 << 10;
 
-/// The thread of the mover.
-pub(crate) fn run(shared: &Shared) {
-    loop {
-        let mut order = shared.order_here();
-        loop {
-            if order.is_closing {
-                return;
-            }
-            let durable = shared.log.durable();
-            let order_now = &mut *order;
-            order_now.keeper.settle(&mut order_now.state, durable);
-            if order.work(&shared.options).is_some() {
-                break;
-            }
-            order = wait(&shared.bell, order);
-        }
-        drop(order);
-        if move_some(shared).is_err() {
-            // The next change rings again, for another try.
-            let order = shared.order_here();
-            if order.is_closing || shared.reader.end_of_log().is_some() {
-                return;
-            }
-            drop(wait(&shared.bell, order));
-        }
-    }
-}
-
-/// One step: frees the front of the log, or empties the oldest section. False if there is nothing
-/// to do. [`Stats`](crate::Stats) has the error of the last step.
-pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
-    let moved = step(shared);
-    shared.order()?.not_moved = moved.as_ref().err().cloned();
-    moved
-}
-
-fn step(shared: &Shared) -> Result<bool> {
-    let work = {
-        let mut order = shared.order()?;
-        let order = &mut *order;
-        order.keeper.settle(&mut order.state, shared.log.durable());
-        order.work(&shared.options)
-    };
-    match work {
-        None => return Ok(false),
-        Some(Work::GiveBack(front)) => free(shared, front)?,
-        Some(Work::Empty(section)) => match empty(shared, section) {
-            // Another thread has emptied it and freed it meanwhile.
-            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
-            other => other?,
-        },
-    }
-    Ok(true)
+/// Moves records of one log. One thread at a time reads them.
+pub(crate) struct Mover {
+    shared: Arc<Shared>,
+    /// Taken before the lock of the order. Nothing waits for the log under it.
+    pass: Mutex<Pass>,
 }
 
 /// Frees the front of the log up to this record, before which nothing lives.
@@ -90,95 +41,143 @@ pub(crate) fn free(shared: &Shared, front: Lsn) -> Result<()> {
     Ok(())
 }
 
+/// What is due now.
+fn work(shared: &Shared) -> Result<Option<Work>> {
+    let mut order = shared.order()?;
+    let order = &mut *order;
+    order.keeper.settle(&mut order.state, shared.log.durable());
+    Ok(order.work(&shared.options))
+}
+
 /// Frees the front of the log as far as nothing there lives, and moves nothing.
 pub(crate) fn give_back(shared: &Shared) -> Result<()> {
-    let work = {
-        let mut order = shared.order()?;
-        let order = &mut *order;
-        order.keeper.settle(&mut order.state, shared.log.durable());
-        order.work(&shared.options)
-    };
-    match work {
+    match work(shared)? {
         Some(Work::GiveBack(front)) => free(shared, front),
         Some(Work::Empty(_)) | None => Ok(()),
     }
 }
 
-/// Moves all live records of a section.
-fn empty(shared: &Shared, section: u32) -> Result<()> {
-    let (first, written) = {
-        let order = shared.order_here();
-        let Some(found) = order.state.sections.get(section) else { return Ok(()) };
-        (found.first, found.directory.written())
-    };
-    for page in &written.pages {
-        let page = read_page(&shared.reader, Of(&shared.path), page.lsn, section)?;
-        let mut places = living(shared, section, first, &page);
-        while !places.is_empty() {
-            let rest = move_records(shared, section, &places)?;
-            places.drain(..places.len() - rest);
-            if shared.order_here().is_closing {
+/// What one call has moved.
+enum Moved<'log> {
+    Appended(Append<'log>),
+    /// The log has no room for a record of so many bytes now.
+    LacksRoom(usize),
+    /// Nothing lives in the section any more.
+    All,
+}
+
+impl Mover {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), pass: Mutex::default() }
+    }
+
+    /// The thread of the mover.
+    pub(crate) fn run(&self) {
+        let shared = &*self.shared;
+        loop {
+            let mut order = shared.order_here();
+            loop {
+                if order.is_closing {
+                    return;
+                }
+                let durable = shared.log.durable();
+                let order_now = &mut *order;
+                order_now.keeper.settle(&mut order_now.state, durable);
+                if order.work(&shared.options).is_some() {
+                    break;
+                }
+                order = wait(&shared.bell, order);
+            }
+            drop(order);
+            if self.move_some().is_err() {
+                // The next change rings again, for another try.
+                let order = shared.order_here();
+                if order.is_closing || shared.reader.end_of_log().is_some() {
+                    return;
+                }
+                drop(wait(&shared.bell, order));
+            }
+        }
+    }
+
+    /// One step: frees the front of the log, or empties the oldest section. False if there is
+    /// nothing to do. [`Stats`](crate::Stats) has the error of the last step.
+    pub(crate) fn move_some(&self) -> Result<bool> {
+        let moved = self.step();
+        self.shared.order()?.not_moved = moved.as_ref().err().cloned();
+        moved
+    }
+
+    fn step(&self) -> Result<bool> {
+        match work(&self.shared)? {
+            None => return Ok(false),
+            Some(Work::GiveBack(front)) => free(&self.shared, front)?,
+            Some(Work::Empty(section)) => match self.empty(section) {
+                // Another thread has emptied it and freed it meanwhile.
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
+                other => other?,
+            },
+        }
+        Ok(true)
+    }
+
+    /// Moves all live records of a section.
+    fn empty(&self, section: u32) -> Result<()> {
+        loop {
+            match self.move_few(section)? {
+                Moved::Appended(append) => drop(append.wait()?),
+                Moved::LacksRoom(bytes) => self.shared.log.make_room(bytes)?,
+                Moved::All => return Ok(()),
+            }
+            if self.shared.order_here().is_closing {
                 return Ok(());
             }
         }
     }
-    Ok(())
-}
 
-/// The live records that a page names, in the order of the log.
-fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u64, u64)> {
-    let mut places = Vec::new();
-    for (stream, number, offsets) in page.rows() {
-        let order = shared.order_here();
-        // The other way round, a number is taken behind the last one.
-        for (offset, number) in offsets.iter().zip(number..) {
-            if order.state.lives_in(section, stream, number)
-                && let Some(lsn) = first.plus(u64::from(*offset))
-            {
-                places.push((lsn, stream, number));
+    /// Moves the next few records of a section. Waits for no record to be durable.
+    fn move_few(&self, section: u32) -> Result<Moved<'_>> {
+        let shared = &*self.shared;
+        let mut pass = lock(&self.pass);
+        loop {
+            let few = match pass.next_few(shared, section, MOVE_BYTES) {
+                Ok(few) => few,
+                Err(error) => {
+                    *pass = Pass::default();
+                    return Err(error);
+                }
+            };
+            if few.is_empty() {
+                return Ok(Moved::All);
+            }
+            let (count, bytes) = (few.len(), few.iter().map(Read::moved_bytes).sum::<usize>());
+            match append_moved(shared, section, few) {
+                Err(Error::Log(inkstone::Error::Busy)) => {
+                    return Ok(Moved::LacksRoom(bytes + RESERVE_BYTES));
+                }
+                appended => {
+                    let appended = appended?;
+                    pass.moved(count);
+                    if let Some(append) = appended {
+                        return Ok(Moved::Appended(append));
+                    }
+                }
             }
         }
     }
-    places.sort_unstable();
-    places
 }
 
-/// Moves the first few of these records; returns how many are left.
-fn move_records(shared: &Shared, section: u32, places: &[(Lsn, u64, u64)]) -> Result<usize> {
-    let of = Of(&shared.path);
-    let mut records: Vec<(Lsn, u64, u64, Vec<u8>)> = Vec::new();
-    let (mut bytes, mut read): (usize, Option<(Lsn, Vec<u8>)>) = (0, None);
-    for (lsn, stream, number) in places.iter().copied() {
-        if bytes >= MOVE_BYTES {
-            break;
-        }
-        if read.as_ref().is_none_or(|(at, _)| *at != lsn) {
-            read = Some((lsn, shared.reader.get(lsn)?));
-        }
-        let Some((_, record)) = &read else { break };
-        let range = find_record(record, lsn, stream, number)
-            .map_err(|flaw| of.flaw(lsn, flaw))?
-            .ok_or_else(|| {
-                of.contradiction(lsn, format!("record {number} of stream {stream} is not there"))
-            })?;
-        let size = range.len() + 64;
-        let limit_bytes = shared.options.log.largest_record_bytes();
-        if !records.is_empty() && bytes + size + crate::record::RESERVE_BYTES > limit_bytes {
-            break;
-        }
-        bytes += size;
-        records.push((lsn, stream, number, record[range].to_vec()));
-    }
-    append_moved(shared, section, &records)?;
-    Ok(places.len() - records.len())
-}
-
-/// Appends the records that are still live in the section, and waits until they are durable.
-fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8>)]) -> Result<()> {
+/// Appends those of the records that still live in the section; `None` if none does.
+fn append_moved<'log>(
+    shared: &'log Shared,
+    section: u32,
+    records: &[Read],
+) -> Result<Option<Append<'log>>> {
+    let durable = shared.log.durable();
     let encode = |state: &State, out: &mut Vec<u8>| {
         let mut from = HashMap::new();
         let mut moved_bytes = 0;
-        for (lsn, stream, number, bytes) in records {
+        for Read { lsn, stream, number, bytes } in records {
             let (stream, number) = (*stream, *number);
             if state.lives_in(section, stream, number) {
                 Change::Moved { stream, number, source: section, bytes }.put(out);
@@ -191,14 +190,11 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
     let then = |order: &mut Order, to: Lsn, (from, bytes): &mut (HashMap<_, _>, u64)| {
         order.moved_records += from.len() as u64;
         order.moved_bytes += *bytes;
+        order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));
     };
-    let appended = match shared.append(encode, then) {
-        Err(Error::Empty) => return Ok(()),
-        other => other?,
-    };
-    let to = appended.append.lsn();
-    appended.append.wait()?;
-    shared.order_here().moving.to.remove(&to);
-    Ok(())
+    match shared.try_append(encode, then) {
+        Err(Error::Empty) => Ok(None),
+        appended => appended.map(|appended| Some(appended.append)),
+    }
 }

@@ -14,7 +14,7 @@ use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::mover;
+use crate::mover::{self, Mover};
 use crate::options::Options;
 use crate::reader::StreamsReader;
 use crate::record::Change;
@@ -37,7 +37,9 @@ use crate::writer::{Appended, Shared};
 /// ([`inkstone::Error::Poisoned`]). In a forked child it is [`inkstone::Error::Forked`].
 pub struct Streams {
     shared: Arc<Shared>,
-    mover: Mutex<Option<JoinHandle<()>>>,
+    mover: Arc<Mover>,
+    /// The thread of the mover.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Streams {
@@ -86,7 +88,8 @@ impl Streams {
             (made.state, (made.table_begin, made.bytes))
         };
         let shared = Arc::new(Shared::new(log, directory, options, state, read));
-        let streams = Self { shared, mover: Mutex::default() };
+        let mover = Arc::new(Mover::new(&shared));
+        let streams = Self { shared, mover, thread: Mutex::default() };
         if is_new {
             streams.begin()?;
         } else if !streams.shared.options.is_alone {
@@ -94,15 +97,15 @@ impl Streams {
             let _ = mover::give_back(&streams.shared);
         }
         if streams.shared.options.own_mover {
-            let shared = Arc::clone(&streams.shared);
-            let mover = Builder::new()
+            let mover = Arc::clone(&streams.mover);
+            let thread = Builder::new()
                 .name("inkstone-mover".into())
-                .spawn(move || mover::run(&shared))
+                .spawn(move || mover.run())
                 .map_err(|error| {
                     inkstone::IoError::new("start the mover of", &streams.shared.path, error)
                 })
                 .map_err(inkstone::Error::Io)?;
-            *lock(&streams.mover) = Some(mover);
+            *lock(&streams.thread) = Some(thread);
         }
         Ok(streams)
     }
@@ -372,7 +375,7 @@ impl Streams {
     /// # Durability
     /// On return the moved records are on stable storage.
     pub fn move_some(&self) -> Result<bool> {
-        mover::move_some(&self.shared)
+        self.mover.move_some()
     }
 
     /// Makes every change durable, and closes the log. Readers from [`Streams::reader`] keep
@@ -404,16 +407,16 @@ impl Streams {
     fn end_mover(&self) {
         if self.shared.is_forked() {
             // The thread is the parent's.
-            std::mem::forget(lock(&self.mover).take());
+            std::mem::forget(lock(&self.thread).take());
             return;
         }
         self.shared.order_here().is_closing = true;
         self.shared.bell.notify_all();
         // The mover's own wait may run the callback that drops the streams: then the mover ends
         // after it.
-        let mover = lock(&self.mover).take();
-        if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {
-            let _ = mover.join();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
+            let _ = thread.join();
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Under the lock nothing waits for the log, and no code of the user's runs: an append that finds
 //! no room is tried again once the log has made some.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -63,11 +63,18 @@ pub(crate) struct Order {
 /// Moved records that are not durable at their new place: until they are, readers use the old one.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
-    /// By the record that has them now, since several threads may move at once.
-    pub(crate) to: HashMap<Lsn, HashMap<(u64, u64), Lsn>>,
+    /// By the record that has them now.
+    pub(crate) to: BTreeMap<Lsn, HashMap<(u64, u64), Lsn>>,
 }
 
 impl Moving {
+    /// Forgets those whose new place is durable.
+    pub(crate) fn forget(&mut self, durable: Lsn) {
+        while self.to.first_entry().is_some_and(|first| *first.key() <= durable) {
+            self.to.pop_first();
+        }
+    }
+
     /// Where to read a record that lies at `at`.
     pub(crate) fn source(&self, stream: u64, number: u64, at: Lsn) -> Lsn {
         let moved = self.to.get(&at).and_then(|from| from.get(&(stream, number)));

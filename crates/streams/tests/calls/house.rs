@@ -56,3 +56,41 @@ fn records_with_the_highest_numbers_are_moved() {
     assert!(streams.stats().moved_records >= 3, "{:?}", streams.stats());
     assert_eq!(streams.reader().get(1, u64::MAX - 1).unwrap(), b"near the end");
 }
+
+/// Each small record of a batch is as far into the batch as its number: no read of one may walk
+/// there.
+#[test]
+fn a_batch_of_many_small_records_is_moved_by_few_reads() {
+    const RECORDS: u64 = 100_000;
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = inkstone::Options::new().segment_bytes(8 << 20).record_bytes_max(4 << 20);
+    let log = log.own_thread(false);
+    let options = Options::new().log(log).section_bytes(4 << 20).own_mover(false);
+    let streams = Streams::open_in(Arc::new(disk.directory("/streams")), options).unwrap();
+    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
+    let mut batch = Batch::new();
+    let record = |number: u64| [&number.to_le_bytes()[..], &[7; 12]].concat();
+    let records: Vec<_> = (1..=RECORDS).map(record).collect();
+    records.iter().for_each(|record| _ = batch.append(1, record));
+    streams.apply(&batch).unwrap().wait().unwrap();
+    let mut reads = 0;
+    while streams.stats().moved_records < RECORDS {
+        assert!(streams.stats().log_bytes < 32 << 20, "{:?}", streams.stats());
+        for _ in 0..8 {
+            let next = streams.bounds(2).unwrap().next;
+            drop(streams.append(2, &[7; 16 << 10]).unwrap());
+            drop(streams.truncate_before(2, next).unwrap());
+        }
+        streams.sync().unwrap();
+        let before = disk.counters();
+        while streams.move_some().unwrap() {}
+        reads += disk.counters().since(&before).reads;
+    }
+    assert_eq!(streams.stats().moved_records, RECORDS);
+    assert!(reads <= RECORDS / 2000, "{reads} reads");
+    let mut cursor = streams.reader().read(1, 1);
+    for number in 1..=RECORDS {
+        let found = cursor.next().unwrap().unwrap();
+        assert_eq!((found.number, found.bytes), (number, record(number)));
+    }
+}
