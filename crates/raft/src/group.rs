@@ -391,6 +391,7 @@ impl Group {
                 Err(error) => return Err(self.failed(error)),
             }
         };
+        self.shared.streams.pay(&written);
         self.tell_when_durable(written);
         Ok(())
     }

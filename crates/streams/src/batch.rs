@@ -98,6 +98,14 @@ impl<'a> Batch<'a> {
         self.steps.is_empty()
     }
 
+    /// Whether it makes something live that did not.
+    pub(crate) fn adds(&self) -> bool {
+        self.steps.iter().any(|step| {
+            use Change::{Create, Note};
+            matches!(step, Step::Append { .. } | Step::Other(Create { .. } | Note { .. }))
+        })
+    }
+
     /// Encodes the changes, checked against the streams; returns the numbers of its records. A
     /// record must stay small enough that it can be moved later ([`RESERVE_BYTES`]).
     pub(crate) fn encode(

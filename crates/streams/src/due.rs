@@ -12,7 +12,15 @@ use crate::state::State;
 /// these moves copy less than one byte for this many written ones.
 const SHARE: u64 = 32;
 
-/// What the mover must do.
+/// Whose work it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Mover,
+    /// A caller's who has appended, since the mover alone would let the log grow.
+    Appender,
+}
+
+/// What must be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// No record before this one is live: free the front up to it.
@@ -22,11 +30,17 @@ pub(crate) enum Work {
 }
 
 /// What is due. An opening begins at `replay_from`, so everything from there on must stay.
-pub(crate) fn due(state: &State, replay_from: Lsn, options: &Options) -> Option<Work> {
+pub(crate) fn due(
+    state: &State,
+    (replay_from, table_bytes): (Lsn, u64),
+    options: &Options,
+    whose: Whose,
+) -> Option<Work> {
     let sections = &state.sections;
     let front = sections.front()?;
     let Directory::Written { end, .. } = front.directory else { return None };
-    if end > replay_from {
+    let is_large = sections.log_bytes > begin_bytes(state, table_bytes, options, whose);
+    if end > replay_from || !is_large && whose == Whose::Appender {
         return None;
     }
     if front.live_bytes == 0 {
@@ -36,10 +50,23 @@ pub(crate) fn due(state: &State, replay_from: Lsn, options: &Options) -> Option<
         let front = stays.next().map_or(end, |section| section.first);
         return Some(Work::GiveBack(front.min(replay_from)));
     }
-    let log_bytes_max = sections
-        .live_bytes
-        .saturating_mul(u64::from(options.size_multiple))
-        .saturating_add(options.section_bytes);
     let is_thin = front.live_bytes.saturating_mul(SHARE) < front.bytes;
-    (is_thin || sections.log_bytes > log_bytes_max).then_some(Work::Empty(front.number))
+    (is_large || is_thin).then_some(Work::Empty(front.number))
+}
+
+/// A log that is larger than this has its oldest section emptied: so that it stays below
+/// `size_multiple` times what lives and two sections, since each append moves several times its own
+/// bytes then. The mover has a part of a section's time before the appenders.
+fn begin_bytes(state: &State, table_bytes: u64, options: &Options, whose: Whose) -> u64 {
+    let live_bytes = state.sections.live_bytes + table_bytes;
+    let more = u64::from(options.size_multiple) - 1;
+    let dead_bytes = live_bytes.saturating_mul(more) / 4 * 3;
+    let section_bytes = options.section_bytes;
+    live_bytes.saturating_add(match whose {
+        Whose::Mover => dead_bytes.max(section_bytes / 4),
+        Whose::Appender => {
+            let later = dead_bytes.saturating_add(section_bytes / 8);
+            later.max(section_bytes + section_bytes / 4)
+        }
+    })
 }

@@ -16,15 +16,19 @@ use std::sync::Arc;
 
 use inkstone::{Hint, Lsn};
 
+use crate::bytes::NUMBER_BYTES_MAX;
 use crate::hints::{HintPage, Hints};
 use crate::options::Options;
 use crate::page::PageMaker;
 use crate::record::{Change, Sealed};
 use crate::section::{Directory, DirectoryAt, HintsAt, PageAt};
 use crate::state::{State, Stream};
+use crate::words::NOTE_BYTES_MAX;
 
 /// The most runs of a stream in one change of a table.
 const RUNS_MAX: usize = 100;
+/// The most bytes of a stream in one change of a table: a note, runs, and numbers.
+const ROW_BYTES_MAX: usize = NOTE_BYTES_MAX + RUNS_MAX * 3 * NUMBER_BYTES_MAX + 256;
 /// A page of a directory prefetches the memory of the stream this many places ahead.
 const TOUCH_AHEAD: usize = 8;
 /// The most pages of directories in one step, when many are due.
@@ -55,12 +59,18 @@ pub(crate) struct Keeper {
     step_bytes: u64,
     /// The approximate size of a page of a directory.
     page_bytes: usize,
-    /// A piece of the table ends with the stream that brings it to this size.
+    /// A piece of the table ends with the stream that brings it to a size between these.
     piece_bytes: usize,
+    piece_bytes_max: usize,
     owed_bytes: u64,
     /// Where the last complete table begins.
     table_begin: Lsn,
     table: Option<TableAt>,
+    /// How many bytes the last complete table has, and how many the next one has by now.
+    table_bytes: (u64, u64),
+    /// Bytes appended since the last complete table.
+    since_table_bytes: u64,
+    section_bytes: u64,
     /// The first section whose directory is not written yet.
     unwritten: u32,
     sealer: Option<Sealer>,
@@ -112,9 +122,13 @@ impl Keeper {
             step_bytes,
             page_bytes: options.page_bytes(),
             piece_bytes: (step_bytes as usize / 8).min(limit_bytes / 8),
+            piece_bytes_max: (limit_bytes / 2).saturating_sub(ROW_BYTES_MAX).max(limit_bytes / 8),
             owed_bytes: if options.is_alone { 0 } else { read_bytes },
             table_begin,
             table: None,
+            table_bytes: (0, 0),
+            since_table_bytes: read_bytes,
+            section_bytes: options.section_bytes,
             unwritten: unwritten.unwrap_or(0),
             sealer: None,
             hints: Hints::default(),
@@ -141,6 +155,7 @@ impl Keeper {
     pub(crate) fn steps_due(&mut self, lsn: Lsn, bytes: u64) -> u64 {
         self.hints.appended(lsn, bytes);
         self.owed_bytes += bytes;
+        self.since_table_bytes += bytes;
         let steps = (self.owed_bytes / self.step_bytes).min(STEPS_MAX);
         self.owed_bytes -= steps * self.step_bytes;
         steps
@@ -162,10 +177,24 @@ impl Keeper {
     }
 
     /// An opening reads the active section in any case, so a table is due only if the last one is
-    /// older.
+    /// older. A table that is larger than a section is not written again for each section.
     fn table_is_due(&self, state: &State) -> bool {
         let unwritten = state.sections.get(self.unwritten);
         unwritten.is_some_and(|section| self.table_begin < section.first)
+            && self.since_table_bytes >= self.table_bytes(state) / 2
+    }
+
+    /// About how many bytes a table of all streams takes.
+    pub(crate) fn table_bytes(&self, state: &State) -> u64 {
+        self.table_bytes.0.max(state.table_bytes_min())
+    }
+
+    /// About how many bytes the next piece of the table gets, so that the whole table takes no more
+    /// steps than a quarter of a section has: an opening begins at the table before until then.
+    fn next_piece_bytes(&self, state: &State) -> usize {
+        let steps = self.section_bytes / 4 / self.step_bytes;
+        let piece = (self.table_bytes(state) / steps.max(1)) as usize;
+        piece.clamp(self.piece_bytes, self.piece_bytes_max)
     }
 
     fn seal_some(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
@@ -296,13 +325,22 @@ impl Keeper {
 
     /// Writes the next piece of the table, also the first and the last.
     fn write_table(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        let mut changes = Vec::with_capacity(self.piece_bytes + 1024);
+        let piece_bytes = self.next_piece_bytes(state);
+        let mut changes = Vec::with_capacity(piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
             Change::TableBegin.put(&mut changes);
             TableAt { begin: out.next(), next: TableNext::Sections(0) }
         });
         let mut is_complete = false;
-        while changes.len() < self.piece_bytes {
+        loop {
+            let most = match at.next {
+                // The row of a section may be large.
+                TableNext::Sections(_) => self.piece_bytes,
+                TableNext::Streams(_) => piece_bytes,
+            };
+            if changes.len() >= most {
+                break;
+            }
             match at.next {
                 TableNext::Sections(from) => {
                     let mut sections = state.sections.iter_from(from);
@@ -337,7 +375,11 @@ impl Keeper {
         }
         let replay_from = self.replay_if(state, table_begin, self.unwritten);
         out.write(state, &changes, replay_from)?;
-        self.bytes += changes.len() as u64;
+        self.count(changes.len());
+        if is_complete {
+            self.table_bytes = (self.table_bytes.1, 0);
+            self.since_table_bytes = 0;
+        }
         self.table_begin = table_begin;
         self.table = (!is_complete).then_some(at);
         Ok(())
@@ -363,16 +405,22 @@ impl Keeper {
             before = table;
         }
         self.table = Some(before);
-        self.bytes += changes.len() as u64;
+        self.count(changes.len());
         while !rest.is_empty() {
             let runs: Vec<_> = rest.drain(..rest.len().min(RUNS_MAX)).collect();
             let mut changes = Vec::new();
             Change::TableRuns { stream, runs }.put(&mut changes);
             out.write(state, &changes, replay_from)?;
-            self.bytes += changes.len() as u64;
+            self.count(changes.len());
         }
         self.table = Some(at);
         Ok(())
+    }
+
+    /// A piece of the table was written.
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.table_bytes.1 += bytes as u64;
     }
 }
 

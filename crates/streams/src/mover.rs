@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use inkstone::{Append, Lsn};
 
-use crate::due::Work;
+use crate::due::{Whose, Work};
 use crate::error::{Error, Result};
 use crate::pass::{Pass, Read};
 use crate::record::{Change, RESERVE_BYTES};
+use crate::replay::Of;
 use crate::state::{State, cost};
 use crate::sync::{Mutex, lock, wait};
 use crate::writer::{Order, Shared};
@@ -42,16 +43,16 @@ pub(crate) fn free(shared: &Shared, front: Lsn) -> Result<()> {
 }
 
 /// What is due now.
-fn work(shared: &Shared) -> Result<Option<Work>> {
+fn work(shared: &Shared, whose: Whose) -> Result<Option<Work>> {
     let mut order = shared.order()?;
     let order = &mut *order;
     order.keeper.settle(&mut order.state, shared.log.durable());
-    Ok(order.work(&shared.options))
+    Ok(order.work(&shared.options, whose))
 }
 
 /// Frees the front of the log as far as nothing there lives, and moves nothing.
 pub(crate) fn give_back(shared: &Shared) -> Result<()> {
-    match work(shared)? {
+    match work(shared, Whose::Mover)? {
         Some(Work::GiveBack(front)) => free(shared, front),
         Some(Work::Empty(_)) | None => Ok(()),
     }
@@ -83,7 +84,7 @@ impl Mover {
                 let durable = shared.log.durable();
                 let order_now = &mut *order;
                 order_now.keeper.settle(&mut order_now.state, durable);
-                if order.work(&shared.options).is_some() {
+                if order.work(&shared.options, Whose::Mover).is_some() {
                     break;
                 }
                 order = wait(&shared.bell, order);
@@ -109,7 +110,7 @@ impl Mover {
     }
 
     fn step(&self) -> Result<bool> {
-        match work(&self.shared)? {
+        match work(&self.shared, Whose::Mover)? {
             None => return Ok(false),
             Some(Work::GiveBack(front)) => free(&self.shared, front)?,
             Some(Work::Empty(section)) => match self.empty(section) {
@@ -119,6 +120,44 @@ impl Mover {
             },
         }
         Ok(true)
+    }
+
+    /// Moves what callers owe that have appended to a log near its bound. They hold no lock. What
+    /// was appended stays appended if this fails: [`Stats`](crate::Stats) has the error.
+    pub(crate) fn pay(&self) {
+        let paid = self.pay_all();
+        if let Ok(mut order) = self.shared.order() {
+            if let Err(error) = paid {
+                (order.not_moved, order.owed_bytes) = (Some(error), 0);
+            }
+        }
+    }
+
+    fn pay_all(&self) -> Result<()> {
+        let shared = &*self.shared;
+        loop {
+            let durable = shared.log.durable();
+            let work = {
+                let mut order = shared.order()?;
+                let order = &mut *order;
+                order.keeper.settle(&mut order.state, durable);
+                let work = order.work(&shared.options, Whose::Appender);
+                if work.is_none() {
+                    order.owed_bytes = 0;
+                }
+                work.filter(|_| order.owed_bytes > 0)
+            };
+            match work {
+                None => return Ok(()),
+                Some(Work::GiveBack(front)) => free(shared, front)?,
+                Some(Work::Empty(section)) => match self.move_few(section) {
+                    Ok(Moved::LacksRoom(bytes)) => shared.log.make_room(bytes)?,
+                    Ok(Moved::Appended(_) | Moved::All) => {}
+                    Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
     }
 
     /// Moves all live records of a section.
@@ -148,7 +187,7 @@ impl Mover {
                 }
             };
             if few.is_empty() {
-                return Ok(Moved::All);
+                return is_empty(shared, section).map(|()| Moved::All);
             }
             let (count, bytes) = (few.len(), few.iter().map(Read::moved_bytes).sum::<usize>());
             match append_moved(shared, section, few) {
@@ -165,6 +204,17 @@ impl Mover {
             }
         }
     }
+}
+
+/// Nothing of a section may live once all that its directory names was moved.
+fn is_empty(shared: &Shared, section: u32) -> Result<()> {
+    let order = shared.order_here();
+    let Some(found) = order.state.sections.get(section) else { return Ok(()) };
+    if found.live_bytes == 0 {
+        return Ok(());
+    }
+    let why = format!("the directory of section {section} lacks records that live");
+    Err(Of(&shared.path).contradiction(found.first, why))
 }
 
 /// Appends those of the records that still live in the section; `None` if none does.
@@ -190,10 +240,11 @@ fn append_moved<'log>(
     let then = |order: &mut Order, to: Lsn, (from, bytes): &mut (HashMap<_, _>, u64)| {
         order.moved_records += from.len() as u64;
         order.moved_bytes += *bytes;
+        order.owed_bytes = order.owed_bytes.saturating_sub(*bytes);
         order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));
     };
-    match shared.try_append(encode, then) {
+    match shared.try_append_moved(encode, then) {
         Err(Error::Empty) => Ok(None),
         appended => appended.map(|appended| Some(appended.append)),
     }

@@ -60,8 +60,9 @@ impl Options {
         Self { section_bytes: bytes, ..self }
     }
 
-    /// How many times the size of the live records the log may have, plus one section, before the
-    /// live records of its oldest section are moved to its end: 2 by default.
+    /// How many times the size of the live records the log may have, plus two sections: 2 by
+    /// default. The live records of its oldest section are moved to its end before that, by the
+    /// mover and, if it falls behind, by each append.
     pub fn size_multiple(self, multiple: u32) -> Self {
         Self { size_multiple: multiple, ..self }
     }
@@ -72,7 +73,7 @@ impl Options {
     }
 
     /// Whether a background thread moves records: true by default. Without it the caller calls
-    /// [`Streams::move_some`](crate::Streams::move_some).
+    /// [`Streams::move_some`](crate::Streams::move_some), and appends move what is left undone.
     pub fn own_mover(self, own_mover: bool) -> Self {
         Self { own_mover, ..self }
     }

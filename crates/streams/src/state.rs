@@ -27,6 +27,9 @@ pub(crate) const FRAME_BYTES: u64 = 40;
 /// About how many bytes a record of a stream takes beside its own: more if alone, fewer in a batch.
 const RECORD_BYTES: u64 = 24;
 
+/// About how many bytes a stream takes in a table, beside its note: one run, and small numbers.
+const ROW_BYTES: u64 = 20;
+
 /// A stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stream {
@@ -129,6 +132,8 @@ pub(crate) struct State {
     /// The ids in order, for tables and for [`StreamsReader::ids`](crate::StreamsReader::ids).
     ids: BTreeSet<u64>,
     pub(crate) sections: Sections,
+    /// Of the notes of all streams.
+    note_bytes: u64,
     table: Table,
     /// A stream of a table, and how many of its runs must still come. The stream is known once all
     /// have come: the log may refuse the rest, or end before them.
@@ -147,6 +152,7 @@ impl State {
             streams: IdMap::default(),
             ids: BTreeSet::new(),
             sections: Sections::default(),
+            note_bytes: 0,
             table: Table::NotBegun,
             partial: None,
             salvaged: None,
@@ -186,13 +192,17 @@ impl State {
     /// Adds a stream, or replaces it: then true.
     pub(crate) fn put(&mut self, id: u64, stream: Stream) -> bool {
         self.ids.insert(id);
-        self.streams.insert(id, stream).is_some()
+        self.note_bytes += stream.note().len() as u64;
+        let before = self.streams.insert(id, stream);
+        self.note_bytes -= before.as_ref().map_or(0, |before| before.note().len() as u64);
+        before.is_some()
     }
 
     /// Forgets a stream of a salvaged log.
     pub(crate) fn forget(&mut self, id: u64) {
         self.ids.remove(&id);
-        self.streams.remove(&id);
+        let before = self.streams.remove(&id);
+        self.note_bytes -= before.map_or(0, |before| before.note().len() as u64);
         if let Some(salvaged) = &mut self.salvaged {
             salvaged.doubts.remove(&id);
         }
@@ -233,6 +243,11 @@ impl State {
 
     pub(crate) fn count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// About how many bytes a table of all streams takes at the least.
+    pub(crate) fn table_bytes_min(&self) -> u64 {
+        self.note_bytes + self.streams.len() as u64 * ROW_BYTES
     }
 
     /// The streams above an id, in order.
@@ -344,6 +359,8 @@ impl State {
                 let Some(found) = self.streams.get_mut(stream) else {
                     return unknown(is_known, *stream);
                 };
+                self.note_bytes += bytes.len() as u64;
+                self.note_bytes -= found.note().len() as u64;
                 found.set_note(bytes);
             }
             Change::TruncateBefore { stream, first } => {
@@ -381,6 +398,7 @@ impl State {
                 let Some(mut found) = self.streams.remove(stream) else {
                     return unknown(is_known, *stream);
                 };
+                self.note_bytes -= found.note().len() as u64;
                 found.runs.truncate_before(found.next, found.next, &mut self.sections);
             }
             Change::Page { .. } | Change::Hints { .. } => {}

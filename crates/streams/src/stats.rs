@@ -13,6 +13,8 @@ pub struct Stats {
     pub streams: u64,
     /// Bytes that the live records take in the log.
     pub live_bytes: u64,
+    /// Bytes that a table of all streams takes in the log, with their notes.
+    pub table_bytes: u64,
     /// Bytes that all records take in the log, with those of the housekeeping.
     pub log_bytes: u64,
     /// Sections of the log.

@@ -220,7 +220,9 @@ impl Streams {
         self.apply(Batch::new().remove(stream))
     }
 
-    /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full.
+    /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full. If
+    /// the log is near its bound ([`Options::size_multiple`]), a batch that appends also moves some
+    /// old records, about eight times its bytes; if that fails, [`Stats::not_moved`] has the error.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty), [`Error::TooLarge`](crate::Error::TooLarge); the
@@ -231,7 +233,16 @@ impl Streams {
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)
+        let written = self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)?;
+        self.pay_for(batch, &written);
+        Ok(written)
+    }
+
+    /// An append to a log near its bound moves some records. What only frees never does.
+    fn pay_for(&self, batch: &Batch<'_>, written: &Written<'_>) {
+        if written.owes && batch.adds() {
+            self.mover.pay();
+        }
     }
 
     fn encoder(&self, batch: &Batch<'_>) -> impl Fn(&State, &mut Vec<u8>) -> Result<Vec<u64>> {
@@ -239,8 +250,9 @@ impl Streams {
         move |state, out| batch.encode(state, record_bytes_max, out)
     }
 
-    /// As [`Streams::apply`], but awaits where that blocks. Works in any runtime or none. In a log
-    /// without its own thread ([`inkstone::Options::own_thread`]) this call blocks, too.
+    /// As [`Streams::apply`], but awaits room in the buffers. Works in any runtime or none. Records
+    /// are moved by the thread that polls. In a log without its own thread
+    /// ([`inkstone::Options::own_thread`]) this call blocks.
     ///
     /// # Errors
     /// As [`Streams::apply`].
@@ -252,7 +264,9 @@ impl Streams {
             // No other thread would make room.
             return self.apply(batch);
         }
-        self.shared.append_async(self.encoder(batch)).await.map(Written::new)
+        let written = self.shared.append_async(self.encoder(batch)).await.map(Written::new)?;
+        self.pay_for(batch, &written);
+        Ok(written)
     }
 
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
@@ -272,8 +286,17 @@ impl Streams {
         number: u64,
         records: &[[&[u8]; 2]],
     ) -> Result<Written<'_>> {
-        let append = self.shared.try_append_records(stream, number, records)?;
-        Ok(Written { append, numbers: Vec::new() })
+        self.shared.try_append_records(stream, number, records).map(Written::new)
+    }
+
+    /// For a caller of [`Streams::try_apply`] or [`Streams::try_append_records`] that has released
+    /// its lock and has appended: moves some records if the log is near its bound, as
+    /// [`Streams::apply`] does.
+    #[doc(hidden)]
+    pub fn pay(&self, written: &Written<'_>) {
+        if written.owes {
+            self.mover.pay();
+        }
     }
 
     /// Frees the front of the log as far as nothing there lives, on this thread, and moves nothing:
@@ -349,6 +372,7 @@ impl Streams {
         Stats {
             streams: order.state.count() as u64,
             live_bytes: sections.live_bytes,
+            table_bytes: order.keeper.table_bytes(&order.state),
             log_bytes: sections.log_bytes,
             sections: sections.len() as u64,
             moved_records: order.moved_records,
@@ -440,11 +464,12 @@ impl Drop for Streams {
 pub struct Written<'log> {
     append: Append<'log>,
     numbers: Vec<u64>,
+    owes: bool,
 }
 
 impl<'log> Written<'log> {
     fn new(appended: Appended<'log, Vec<u64>>) -> Self {
-        Self { append: appended.append, numbers: appended.what }
+        Self { append: appended.append, numbers: appended.what, owes: appended.owes }
     }
 
     /// The record of the log that has the changes.
@@ -484,7 +509,7 @@ impl<'log> Written<'log> {
 
     /// A handle that does not borrow the streams.
     pub fn into_owned(self) -> Written<'static> {
-        Written { append: self.append.into_owned(), numbers: self.numbers }
+        Written { append: self.append.into_owned(), numbers: self.numbers, owes: self.owes }
     }
 }
 

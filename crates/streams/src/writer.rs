@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use inkstone::{AnyDirectory, Append, DurableAt, Hint, Log, Lsn, Parts, Reader};
 use smallvec::SmallVec;
 
-use crate::due::{Work, due};
+use crate::due::{Whose, Work, due};
 use crate::error::{Error, Result};
 use crate::following::{Followers, Mark, Marks, Ticket};
 use crate::keeper::{Keeper, Out};
@@ -27,6 +27,9 @@ use crate::record::{
 };
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+
+/// Where the log is near its bound, each append moves about so many times its own bytes.
+const PAID_TIMES: u64 = 8;
 
 /// What the parts of an open log with streams share.
 pub(crate) struct Shared {
@@ -55,6 +58,8 @@ pub(crate) struct Order {
     pub(crate) not_kept: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
+    /// How many bytes are to be moved by those who have appended.
+    pub(crate) owed_bytes: u64,
     next: Lsn,
     head: Vec<u8>,
     body: Vec<u8>,
@@ -87,6 +92,8 @@ pub(crate) struct Appended<'log, T> {
     pub(crate) append: Append<'log>,
     /// What its encoding returned.
     pub(crate) what: T,
+    /// The log is near its bound: something is to be moved now.
+    pub(crate) owes: bool,
 }
 
 impl Shared {
@@ -109,6 +116,7 @@ impl Shared {
             not_kept: None,
             moved_records: 0,
             moved_bytes: 0,
+            owed_bytes: 0,
             next: log.last().next().unwrap_or(Lsn::FIRST),
             head: Vec::new(),
             body: Vec::new(),
@@ -144,14 +152,33 @@ impl Shared {
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
     ) -> Result<Appended<'_, T>> {
+        self.try_append_owing(encode, then, PAID_TIMES)
+    }
+
+    /// The same for records that are moved: their mover owes nothing.
+    pub(crate) fn try_append_moved<T>(
+        &self,
+        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+        then: impl FnOnce(&mut Order, Lsn, &mut T),
+    ) -> Result<Appended<'_, T>> {
+        self.try_append_owing(encode, then, 0)
+    }
+
+    fn try_append_owing<T>(
+        &self,
+        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+        then: impl FnOnce(&mut Order, Lsn, &mut T),
+        paid_times: u64,
+    ) -> Result<Appended<'_, T>> {
         let mut guard = self.order()?;
         let order = &mut *guard;
         let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
-        self.keep_house_after(order, append.lsn(), bytes);
+        self.keep_house_after(order, append.lsn(), bytes, paid_times);
+        let owes = order.owed_bytes > 0;
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
-        Ok(Appended { append, what })
+        Ok(Appended { append, what, owes })
     }
 
     /// Appends records of one stream, each given in two parts, which are copied into the log's
@@ -162,7 +189,7 @@ impl Shared {
         stream: u64,
         number: u64,
         records: &[[&[u8]; 2]],
-    ) -> Result<Append<'_>> {
+    ) -> Result<Appended<'_, Vec<u64>>> {
         let mut guard = self.order()?;
         let order = &mut *guard;
         let next = order.state.bounds(stream)?.next;
@@ -184,10 +211,11 @@ impl Shared {
             appended.expect("it was checked before it was appended");
         }
         order.followers.take(&Change::Append { stream, number, bytes: &[] }, &mut woken);
-        self.keep_house_after(order, lsn, bytes);
+        self.keep_house_after(order, lsn, bytes, PAID_TIMES);
+        let owes = order.owed_bytes > 0;
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
-        Ok(append)
+        Ok(Appended { append, what: Vec::new(), owes })
     }
 
     fn append_parts(
@@ -223,7 +251,7 @@ impl Shared {
     }
 
     /// What follows each append: steps of housekeeping that are due, and work for the mover.
-    fn keep_house_after(&self, order: &mut Order, lsn: Lsn, bytes: u64) {
+    fn keep_house_after(&self, order: &mut Order, lsn: Lsn, bytes: u64, paid_times: u64) {
         for _ in 0..order.keeper.steps_due(lsn, bytes + FRAME_BYTES) {
             let kept = self.keep_house(order);
             let is_over = kept.is_err();
@@ -234,8 +262,14 @@ impl Shared {
                 break;
             }
         }
-        if self.options.own_mover && order.work(&self.options).is_some() {
+        if self.options.is_alone {
+            return;
+        }
+        if self.options.own_mover && order.work(&self.options, Whose::Mover).is_some() {
             self.bell.notify_one();
+        }
+        if order.work(&self.options, Whose::Appender).is_some() {
+            order.owed_bytes += (bytes + FRAME_BYTES) * paid_times;
         }
     }
 
@@ -334,9 +368,11 @@ impl Shared {
 }
 
 impl Order {
-    /// The work that is due for the mover.
-    pub(crate) fn work(&self, options: &Options) -> Option<Work> {
-        due(&self.state, self.keeper.replay_from(&self.state), options)
+    /// The work that is due.
+    pub(crate) fn work(&self, options: &Options, whose: Whose) -> Option<Work> {
+        let replay_from = self.keeper.replay_from(&self.state);
+        let table_bytes = self.keeper.table_bytes(&self.state);
+        due(&self.state, (replay_from, table_bytes), options, whose)
     }
 
     /// Makes the changes of a record that was appended; returns the wakers of its followers.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
+#[path = "calls/bounds.rs"]
+mod bounds;
 #[path = "calls/following.rs"]
 mod following;
 #[path = "calls/house.rs"]

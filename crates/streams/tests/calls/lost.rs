@@ -17,8 +17,10 @@ const ROUNDS: u64 = 60;
 /// Of sections that are larger than the log: no page is written, and one table, the first.
 const NO_PAGE_BYTES: u64 = 1 << 20;
 
+/// No record is moved.
 fn options() -> Options {
-    Options::new().log(inkstone::Options::small()).section_bytes(16 << 10).own_mover(false)
+    let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
+    options.own_mover(false).size_multiple(1000)
 }
 
 fn record(stream: u64, number: u64) -> Vec<u8> {

@@ -1,0 +1,87 @@
+//! The disk stays within the bound of docs/streams.md, whatever lives beside a hot stream: counted
+//! in bytes of all files, while the hot stream is written as fast as the log takes it.
+
+use std::path::Path;
+
+use inkstone_streams::{Batch, NOTE_BYTES_MAX, Options, Streams};
+
+use super::directory;
+
+const SEGMENT: u64 = 1 << 20;
+const HOT: u64 = u64::MAX;
+/// The hot stream's record.
+const RECORD: &[u8] = &[7; 16 << 10];
+
+/// Of all files: segments, prepared and free ones.
+fn disk_bytes(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap();
+    // A file may be renamed or removed meanwhile.
+    entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|facts| facts.len()).sum()
+}
+
+/// Writes what `make` leaves alive, then 32 MiB to a hot stream that keeps one record.
+fn beside_a_hot_stream(make: impl Fn(&Streams)) {
+    // Without a mover the appends alone move all.
+    [true, false].into_iter().for_each(|own_mover| hot_stream(own_mover, &make));
+}
+
+fn hot_stream(own_mover: bool, make: impl Fn(&Streams)) {
+    let directory = directory();
+    // No file is prepared ahead.
+    let log = inkstone::Options::small().segment_bytes(SEGMENT).record_bytes_max(160 << 10);
+    let log = log.buffer_bytes(256 << 10);
+    let options = Options::new().log(log).section_bytes(SEGMENT).own_mover(own_mover);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    streams.create(HOT, 1).unwrap().wait().unwrap();
+    make(&streams);
+    let mut most = 0.0_f64;
+    for number in 1..=2048 {
+        drop(streams.append(HOT, RECORD).unwrap());
+        drop(streams.truncate_before(HOT, number).unwrap());
+        if number % 16 == 0 {
+            let disk = disk_bytes(directory.path());
+            let stats = streams.stats();
+            let lives = stats.live_bytes + stats.table_bytes;
+            most = most.max(disk.saturating_sub(2 * lives) as f64 / SEGMENT as f64);
+        }
+    }
+    assert!(most <= 3.0, "{most} segments beyond twice what lives: {:?}", streams.stats());
+    streams.close().unwrap();
+}
+
+fn idle(streams: &Streams, ids: u64, records: usize, bytes: usize) {
+    let record = vec![1; bytes];
+    for id in 1..=ids {
+        let mut batch = Batch::new();
+        batch.create(id, 1);
+        (0..records).for_each(|_| _ = batch.append(id, &record));
+        drop(streams.apply(&batch).unwrap());
+    }
+    streams.sync().unwrap();
+}
+
+#[test]
+fn idle_streams_of_small_records() {
+    beside_a_hot_stream(|streams| idle(streams, 500, 30, 50));
+}
+
+#[test]
+fn many_streams_of_one_tiny_record() {
+    // For a section of 64 MiB, 100,000.
+    beside_a_hot_stream(|streams| idle(streams, 1_600, 1, 1));
+}
+
+#[test]
+fn a_batch_of_many_records() {
+    beside_a_hot_stream(|streams| idle(streams, 1, 5_000, 20));
+}
+
+#[test]
+fn notes() {
+    beside_a_hot_stream(|streams| {
+        for id in 1..=300 {
+            let mut batch = Batch::new();
+            drop(streams.apply(batch.create(id, 1).note(id, &[1; NOTE_BYTES_MAX])).unwrap());
+        }
+    });
+}
