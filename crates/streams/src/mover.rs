@@ -126,10 +126,10 @@ impl Mover {
     /// was appended stays appended if this fails: [`Stats`](crate::Stats) has the error.
     pub(crate) fn pay(&self) {
         let paid = self.pay_all();
-        if let Ok(mut order) = self.shared.order() {
-            if let Err(error) = paid {
-                (order.not_moved, order.owed_bytes) = (Some(error), 0);
-            }
+        if let Err(error) = paid
+            && let Ok(mut order) = self.shared.order()
+        {
+            (order.not_moved, order.owed_bytes) = (Some(error), 0);
         }
     }
 
