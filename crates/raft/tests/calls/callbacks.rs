@@ -2,7 +2,7 @@
 //! order, once, when the entries are durable, is in `proof/powerloss/tests/things` and the explorer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
