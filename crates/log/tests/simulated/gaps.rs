@@ -486,12 +486,14 @@ fn lose_header(disk: &SimDisk, segment: u64) {
 /// What is damaged of a log with a cut: the log, the segment that the cut began, and all later ones.
 type Damages = fn(&SimDisk, u64, &[u64]);
 
+/// A name; how many records there were, the last one kept, the last one of those that came then;
+/// what is damaged; the first one lost of it, and how many are saved at least.
+type CutCase = (&'static str, [u64; 3], Damages, Option<u64>, u64);
+
 /// What a cut took does not come back, and what came after it is saved, whatever is lost around it.
 #[test]
 fn salvage_keeps_to_a_cut() {
-    // How many records there were, the last one kept, the last one of those that came then; what is
-    // damaged; the first one lost of it, and how many are saved at least.
-    let cases: [(&str, [u64; 3], Damages, Option<u64>, u64); 5] = [
+    let cases: [CutCase; 5] = [
         (
             "without its header",
             [100, 50, 120],
