@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use inkstone_host::FsKind;
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{ExperimentOptions, LabError, What, disks, experiments, parts, quick};
 use inkstone_lab::experiment::part::{On, Part, Size};
 use inkstone_lab::experiment::statement::statements;
 use inkstone_lab::experiment::{EXPERIMENTS, Experiment, named};
-use inkstone_lab::image::{ImageKind, LoopMode};
+use inkstone_lab::image::LoopMode;
 use inkstone_lab::result::LabResult;
 
 use crate::compare::{CompareArguments, compare};
@@ -101,8 +102,8 @@ struct WriteArguments {
     #[command(flatten)]
     selection: Selection,
     /// Measure on these file systems, created for this on loop devices (root)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
-    file_systems: Vec<ImageKind>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
+    file_systems: Vec<FsKind>,
     /// Kinds of their loop devices [default: both]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
     #[arg(requires = "file_systems")]

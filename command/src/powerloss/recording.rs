@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
+use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
 use inkstone_powerloss::medium::{Choice, Medium as _, Place, PowerCut};
@@ -57,7 +57,7 @@ pub(crate) struct ShowArguments {
 }
 
 fn can_run(kind: FsKind) -> anyhow::Result<()> {
-    match missing().or_else(|| missing_for(kind)) {
+    match missing().or_else(|| kind.missing()) {
         Some(why) => bail!("this cannot run here: {why}"),
         None => Ok(()),
     }

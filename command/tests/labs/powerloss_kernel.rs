@@ -10,13 +10,13 @@ use std::process::{Child, Output};
 use crate::support::{command, directory, names, not_run, run, said, signal, text, until};
 use inkstone_host::{loops_backed_under, mounts_under};
 use inkstone_io::NamedChoice as _;
-use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
+use inkstone_powerloss::kernel::machine::{FsKind, missing};
 
 /// Those of `wanted` that can be created here; what is missing is said loudly.
 pub(crate) fn here(test: &str, wanted: &[FsKind]) -> Vec<FsKind> {
     let mut kinds = wanted.to_vec();
     kinds.retain(|kind| {
-        let why = missing().or_else(|| missing_for(*kind));
+        let why = missing().or_else(|| kind.missing());
         why.inspect(|why| not_run(test, format_args!("{kind}: {why}"))).is_none()
     });
     kinds

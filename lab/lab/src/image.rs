@@ -1,71 +1,17 @@
 //! File systems of our own on loop devices: created, mounted, and removed again.
 //!
-//! *Owns*: backing files, mkfs, mounts, and removing them in the right order. *May not touch*: what
+//! *Owns*: backing files, mounts, and removing them in the right order. *May not touch*: what
 //! is measured on them. What a killed lab leaves is found by its working directory's name and
 //! removed by the next start (`inkstone_host::sweep`).
 
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{
-    ExtentMap, ExtentState, LabFile, LoopDevice, LoopOptions, Mount, run_on_device,
-};
+use inkstone_host::{ExtentMap, ExtentState, FsKind, LabFile, LoopDevice, LoopOptions, Mount};
 use inkstone_io::{
     Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind, named_choice,
 };
 
 use crate::stage::WayError;
-
-named_choice! {
-    /// A kind of file system that the lab creates.
-    ImageKind, "file system" {
-        Ext4 = "ext4", "ext4 with a journal";
-        Ext4NoJournal = "ext4-nojournal", "ext4 without a journal";
-        Ext4DataJournal = "ext4-data-journal", "ext4 mounted with data=journal";
-        Xfs = "xfs", "xfs";
-        Btrfs = "btrfs", "btrfs, copy on write";
-    }
-}
-
-impl ImageKind {
-    fn file_system(self) -> &'static str {
-        match self {
-            Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    fn mount_options(self) -> &'static str {
-        match self {
-            Self::Ext4DataJournal => "data=journal",
-            // It discards free blocks by itself, which punches holes into the backing file.
-            Self::Btrfs => "nodiscard",
-            _ => "",
-        }
-    }
-
-    /// The tool, its package, and its arguments before the device.
-    fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
-        // Without the lazy options the kernel would write inode tables and the journal while we
-        // measure.
-        const NOT_LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
-        // Below 512 MiB mkfs.ext4 chooses blocks of 1 KiB, and a 4 KiB commit would differ from one
-        // on a real disk.
-        const BLOCK: &str = "4096";
-        match self {
-            Self::Ext4 | Self::Ext4DataJournal => {
-                ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY])
-            }
-            Self::Ext4NoJournal => (
-                "mkfs.ext4",
-                "e2fsprogs",
-                &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY, "-O", "^has_journal"],
-            ),
-            Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
-            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
-        }
-    }
-}
 
 named_choice! {
     /// How the loop device opens its backing file.
@@ -109,7 +55,7 @@ impl Image {
     /// A missing tool, with the name of its package; errors of the operating system or of mkfs.
     pub fn make(
         directory: &Path,
-        kind: ImageKind,
+        kind: FsKind,
         mode: LoopMode,
         image_bytes: u64,
     ) -> Result<Self, WayError> {
@@ -132,12 +78,16 @@ impl Image {
                 mode.name()
             )));
         }
-        make_file_system(kind, &path)?;
+        kind.make(&path).map_err(WayError::Invalid)?;
         fill_holes(&image.backing, mode)?;
         std::fs::create_dir_all(&image.target)
             .map_err(|source| inkstone_io::Error::new("mkdir", &image.target, source))?;
-        image.mount =
-            Some(Mount::new(&path, &image.target, kind.file_system(), kind.mount_options())?);
+        let options = match kind {
+            // It discards free blocks by itself, which punches holes into the backing file.
+            FsKind::Btrfs => "nodiscard",
+            kind => kind.mount_options(),
+        };
+        image.mount = Some(Mount::new(&path, &image.target, kind.kernel_name(), options)?);
         Ok(image)
     }
 
@@ -221,20 +171,4 @@ fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), WayError> {
         at = at.max(next);
     }
     Ok(file.sync(SyncKind::All)?)
-}
-
-fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), WayError> {
-    let (tool, package, arguments) = kind.mkfs();
-    let answer = run_on_device(Path::new(tool), arguments, device);
-    match answer {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(WayError::Invalid(format!("{tool} {}: {}", output.status, said.trim())))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(WayError::Invalid(
-            format!("{tool} is not installed: it is in the package {package}"),
-        )),
-        Err(error) => Err(WayError::Invalid(format!("{tool}: {error}"))),
-    }
 }

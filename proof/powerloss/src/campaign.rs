@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
+use crate::kernel::machine::{FsKind, Machine, missing};
 use crate::medium::RunError;
 use crate::process::Program;
 use crate::result::RunResult;
@@ -49,7 +49,7 @@ impl Campaign {
         for &kind in &self.kinds {
             let started = Instant::now();
             let mut result = self.begin(lab, kind.to_string(), subject);
-            let done = match missing().or_else(|| missing_for(kind)) {
+            let done = match missing().or_else(|| kind.missing()) {
                 Some(why) => {
                     result.not_run.push(why);
                     Ok(T::default())

@@ -17,7 +17,7 @@ use inkstone_subject::lines::past::Past;
 
 use crate::any::{self, AnyOptions, Shell};
 use crate::campaign::Campaign;
-use crate::kernel::machine::{FsKind, missing, missing_for};
+use crate::kernel::machine::{FsKind, missing};
 use crate::medium::RunError;
 use crate::process::Program;
 
@@ -161,7 +161,7 @@ fn again(role: &str, name: &str) -> Result<Shell, String> {
 }
 
 fn report(name: &str) -> Report {
-    let mut kinds: Vec<_> = KINDS.into_iter().filter(|it| missing_for(*it).is_none()).collect();
+    let mut kinds: Vec<_> = KINDS.into_iter().filter(|it| it.missing().is_none()).collect();
     let lack = missing().or_else(|| kinds.is_empty().then(|| "no mkfs is installed".into()));
     let mut crash = Crash::PowerCut;
     if lack.is_some() {

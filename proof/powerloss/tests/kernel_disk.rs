@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use inkstone_host::sweep;
-use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
+use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing};
 
 /// Each test has loop devices and mounts; one at a time is enough for two processors.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn can_run(test: &str) -> bool {
-    let missing = missing().or_else(|| missing_for(FsKind::Ext4));
+    let missing = missing().or_else(|| FsKind::Ext4.missing());
     if let Some(why) = &missing {
         // Bypasses the test harness, which hides the output of passing tests.
         let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());

@@ -18,7 +18,7 @@ use inkstone_io::{
 };
 use inkstone_powerloss::kernel::disk::Disk;
 use inkstone_powerloss::kernel::image::Image;
-use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
+use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing};
 
 const FILE_BYTES: usize = 64 << 10;
 const NEW: [&str; 4] = ["new 1", "new 2", "new 3", "new 4"];
@@ -140,7 +140,7 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Done<bool> {
 /// How often the file was missing, in this many rounds; `None` if it cannot be tried here, which is
 /// printed.
 fn lost(maker: Maker, rounds: u64) -> Option<u64> {
-    if let Some(why) = missing().or_else(|| missing_for(FsKind::Btrfs)) {
+    if let Some(why) = missing().or_else(|| FsKind::Btrfs.missing()) {
         use std::io::Write as _;
         let said = format!("\nNOT RUN: the sync that btrfs skips: {why}\n");
         std::io::stderr().write_all(said.as_bytes()).expect("stderr");

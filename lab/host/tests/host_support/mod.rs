@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
+use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, find_tool, run_on_device, sweep};
 
 pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 pub(crate) const XFS: &[&str] = &["-q", "-f"];
@@ -51,11 +51,6 @@ pub(crate) fn has_kernel(test: &str, (major, minor): (u32, u32), what: &str) -> 
         not_run(test, &format!("Linux {} lacks {what} (from {major}.{minor} on)", release.trim()));
     }
     has
-}
-
-fn find_tool(name: &str) -> Option<PathBuf> {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    path.split(':').map(|dir| Path::new(dir).join(name)).find(|tool| tool.exists())
 }
 
 /// Runs a tool and gives what it printed.
@@ -124,9 +119,8 @@ impl FileSystem {
         SWEPT.call_once(|| drop(sweep(temporary()).expect("swept")));
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let device = LoopDevice::attach(&image(dir.path(), mib), options).expect("a loop device");
-        let tool = find_tool(&format!("mkfs.{kind}")).expect(kind);
-        let made = run_on_device(&tool, args, device.path()).expect(kind);
-        assert!(made.status.success(), "mkfs.{kind} {}: {made:?}", device.path().display());
+        let tool = format!("mkfs.{kind}");
+        run_on_device(&tool, args, device.path(), |code| code == 0).expect("made");
         FileSystem { mount: None, device, dir }
     }
 

@@ -20,7 +20,9 @@ pub mod statement;
 #[cfg(test)]
 mod testing;
 
-use crate::image::{ImageKind, LoopMode};
+use inkstone_host::FsKind;
+
+use crate::image::LoopMode;
 use crate::run::{COMMITS_TO_COUNT, Plan};
 use crate::stage::Leftover;
 use crate::writing::{Pass, Writing};
@@ -172,7 +174,7 @@ fn e2(size: Size) -> Vec<Part> {
     let ways = plan.ways.iter().flat_map(both).collect();
     let rounds = size.or(plan.rounds, 1);
     let plan = Plan { ways, rounds, leftover: Leftover::Removed, recounts: 2, ..plan };
-    let kinds = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
+    let kinds = [FsKind::Ext4, FsKind::Ext4NoJournal];
     let both = kinds.map(|kind| On::Image(kind, LoopMode::Buffered));
     let image_bytes = size.or(None, Some(2 << 30));
     vec![Part { image_bytes, ..Part::here(plan).on(vec![both.into()]) }]
@@ -191,27 +193,27 @@ fn e3(size: Size) -> Vec<Part> {
         bill_commits: size.or(COMMITS_TO_COUNT, 200),
         ..commits(name, title, &ways, size.or(256 << 10, 8 << 20))
     };
-    vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(image(ImageKind::Ext4))]
+    vec![Part::here(of("e3")), Part::here(of("e3-ext4")).on(image(FsKind::Ext4))]
 }
 
 /// Alone on a file system of this kind.
-fn image(kind: ImageKind) -> Vec<Vec<On>> {
+fn image(kind: FsKind) -> Vec<Vec<On>> {
     vec![vec![On::Image(kind, LoopMode::Direct)]]
 }
 
 /// The modes everywhere; zeroing (article 3 zeroed 10 GiB), growing; a full disk of our own.
 fn e4(size: Size) -> Vec<Part> {
-    let kinds = vec![ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
+    let kinds = vec![FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
     vec![
         fallocate(kinds),
         zeroing(size.or(16 << 20, 10 << 30)),
         Part::trial(e4::growing()),
-        Part::trial(e4::full_disk()).on(image(ImageKind::Ext4)),
+        Part::trial(e4::full_disk()).on(image(FsKind::Ext4)),
     ]
 }
 
 /// What each mode of fallocate does to a file: in the directory, in memory, and on these.
-pub fn fallocate(kinds: Vec<ImageKind>) -> Part {
+pub fn fallocate(kinds: Vec<FsKind>) -> Part {
     let mut on = vec![vec![On::Directory], vec![On::Memory]];
     on.extend(kinds.into_iter().flat_map(image));
     Part::trial(crate::atlas::modes()).on(on)
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!(e1[2].ways.len(), 5);
         let e2 = &parts("e2")[0];
         let buffered = |kind| On::Image(kind, LoopMode::Buffered);
-        let both = [ImageKind::Ext4, ImageKind::Ext4NoJournal].map(buffered);
+        let both = [FsKind::Ext4, FsKind::Ext4NoJournal].map(buffered);
         assert_eq!((e2.image_bytes, e2.on.as_slice()), (Some(2 << 30), &[both.into()][..]));
         let e2 = plan(e2);
         assert_eq!((e2.rounds, e2.ways.len()), (1, 16));

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
+use inkstone_host::FsKind;
+
+use crate::image::{IMAGE_BYTES_MIN, LoopMode};
 use crate::rounds::{Pace, Trial};
 use crate::run::{COMMITS_TO_COUNT, Plan};
 use crate::stats::ROUNDS_TO_JUDGE;
@@ -60,7 +62,7 @@ pub enum On {
     /// In memory (tmpfs), if the directory is not there.
     Memory,
     /// On a file system that is made for it, on a loop device (root).
-    Image(ImageKind, LoopMode),
+    Image(FsKind, LoopMode),
 }
 
 /// Room on an image beside the files: journal, metadata, the file system's own reserve.

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::support::{can_bill, not_run, plan, writing};
+use inkstone_host::FsKind;
 use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::billing::{Devices, bill_pass};
-use inkstone_lab::image::{Image, ImageKind, LoopMode};
+use inkstone_lab::image::{Image, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
 use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
 use inkstone_lab::site::Site;
@@ -18,7 +19,7 @@ use inkstone_lab::writing::{Cache, Writing};
 const COMMITS: u64 = 64;
 
 /// Runs the ways on one image and returns the run, or prints loudly why not.
-fn on(test: &str, kind: ImageKind, mode: LoopMode, ways: Vec<Writing>) -> Option<Table> {
+fn on(test: &str, kind: FsKind, mode: LoopMode, ways: Vec<Writing>) -> Option<Table> {
     on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, ways)
 }
 
@@ -26,7 +27,7 @@ fn on(test: &str, kind: ImageKind, mode: LoopMode, ways: Vec<Writing>) -> Option
 fn on_in(
     parent: &Path,
     test: &str,
-    kind: ImageKind,
+    kind: FsKind,
     mode: LoopMode,
     ways: Vec<Writing>,
 ) -> Option<Table> {
@@ -88,7 +89,7 @@ fn ways() -> Vec<Writing> {
 
 /// The published result, counted: growing and unwritten blocks make the journal write at each
 /// commit, written ones do not.
-fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
+fn overwrites_cost_one_write_and_one_flush(test: &str, kind: FsKind) {
     let Some(run) = on(test, kind, LoopMode::Direct, ways()) else { return };
     agrees(&run);
     for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
@@ -137,19 +138,19 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
 #[test]
 #[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_with_a_journal() {
-    overwrites_cost_one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
+    overwrites_cost_one_write_and_one_flush("ext4_with_a_journal", FsKind::Ext4);
 }
 
 #[test]
 #[ignore = "needs root, tracefs and mkfs.xfs"]
 fn xfs() {
-    overwrites_cost_one_write_and_one_flush("xfs", ImageKind::Xfs);
+    overwrites_cost_one_write_and_one_flush("xfs", FsKind::Xfs);
 }
 
 #[test]
 fn ext4_without_a_journal_has_no_journal_writes_at_all() {
     let test = "ext4_without_a_journal_has_no_journal_writes_at_all";
-    let Some(run) = on(test, ImageKind::Ext4NoJournal, LoopMode::Direct, ways()) else { return };
+    let Some(run) = on(test, FsKind::Ext4NoJournal, LoopMode::Direct, ways()) else { return };
     agrees(&run);
     for way in &run.ways {
         assert_eq!(layer(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
@@ -170,7 +171,7 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
         return;
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let image = Image::make(directory.path(), ImageKind::Ext4, LoopMode::Direct, 336 << 20);
+    let image = Image::make(directory.path(), FsKind::Ext4, LoopMode::Direct, 336 << 20);
     let image = image.expect("an image");
     let mut site = Site::open(image.path(), "image", 16 << 20).expect("a site");
     site.private = true;
@@ -201,7 +202,7 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     }
     let ways =
         vec![writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
-    let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
+    let Some(run) = on_in(memory, test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
     assert_eq!(layer(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
     let durable = &measured(&run, "reuse fdatasync").durable;
     assert!(
@@ -223,7 +224,7 @@ fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
         part,
         Writing { cache: Cache::Cold, ..part },
     ];
-    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
+    let Some(run) = on(test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
     agrees(&run);
     let reads = |name: &str| layer(&run, name).count(Kind::DataRead);
     assert_eq!(reads("reuse fdatasync"), 0);

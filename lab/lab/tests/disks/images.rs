@@ -5,12 +5,12 @@
 use std::path::Path;
 
 use crate::support::not_run;
-use inkstone_host::ExtentMap;
+use inkstone_host::{ExtentMap, FsKind};
 use inkstone_io::{NamedChoice, is_root};
-use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
+use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, LoopMode};
 
 /// Creates an image; `None` if its mkfs is missing here, which is printed loudly.
-fn made(test: &str, place: &Path, kind: ImageKind, mode: LoopMode) -> Option<Image> {
+fn made(test: &str, place: &Path, kind: FsKind, mode: LoopMode) -> Option<Image> {
     match Image::make(place, kind, mode, IMAGE_BYTES_MIN) {
         Err(error) if error.to_string().contains("is not installed") => {
             not_run(&format!("{test} on {kind}"), &error.to_string());
@@ -20,7 +20,7 @@ fn made(test: &str, place: &Path, kind: ImageKind, mode: LoopMode) -> Option<Ima
     }
 }
 
-fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount(kind: ImageKind) {
+fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount(kind: FsKind) {
     const TEST: &str = "a_backing_file_has_all_its_blocks_after_mkfs_and_mount";
     if !is_root() {
         return not_run(TEST, "it needs root for loop devices and mounts");
@@ -58,12 +58,12 @@ fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount(kind: ImageKind) {
 // Apart, since they wait for the disk, and so can do that side by side.
 #[test]
 fn a_backing_file_has_all_its_blocks_with_ext4() {
-    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(ImageKind::Ext4);
-    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(ImageKind::Ext4NoJournal);
+    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(FsKind::Ext4);
+    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(FsKind::Ext4NoJournal);
 }
 
 #[test]
 fn a_backing_file_has_all_its_blocks_with_xfs_and_btrfs() {
-    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(ImageKind::Xfs);
-    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(ImageKind::Btrfs);
+    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(FsKind::Xfs);
+    a_backing_file_has_all_its_blocks_after_mkfs_and_mount(FsKind::Btrfs);
 }

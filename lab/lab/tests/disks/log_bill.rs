@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use crate::support::{can_bill, not_run};
 use inkstone::{Log, Options};
+use inkstone_host::FsKind;
 use inkstone_io::Directory;
 use inkstone_lab::bill::Billed;
-use inkstone_lab::image::{Image, ImageKind, LoopMode};
+use inkstone_lab::image::{Image, LoopMode};
 use inkstone_lab::log_bill::by_trace;
 use inkstone_lab::result::Kind;
 use inkstone_lab::site::Site;
@@ -34,7 +35,7 @@ fn commits() -> u64 {
 
 /// The bill of a lone writer on one image, with the changes of segment in it, or the reason why
 /// there is none.
-fn lone_writer(kind: ImageKind, parent: &Path) -> Result<(Billed, u64), WayError> {
+fn lone_writer(kind: FsKind, parent: &Path) -> Result<(Billed, u64), WayError> {
     let image = Image::make(parent, kind, LoopMode::Direct, 336 << 20)?;
     let mut site = Site::open(image.path(), "image", 64 << 20).expect("a site");
     site.private = true;
@@ -59,7 +60,7 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<(Billed, u64), WayError
     Ok((billed, stats.segments - before))
 }
 
-fn one_write_and_one_flush(test: &str, kind: ImageKind) {
+fn one_write_and_one_flush(test: &str, kind: FsKind) {
     if !can_bill(test) {
         return;
     }
@@ -91,7 +92,7 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
         check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,
         "{seen}"
     );
-    if kind != ImageKind::Ext4NoJournal {
+    if kind != FsKind::Ext4NoJournal {
         assert_eq!(own(Kind::MetadataWrite), 0, "{seen}");
     }
     assert!(
@@ -103,17 +104,17 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
 #[test]
 #[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_with_a_journal() {
-    one_write_and_one_flush("ext4_with_a_journal", ImageKind::Ext4);
+    one_write_and_one_flush("ext4_with_a_journal", FsKind::Ext4);
 }
 
 #[test]
 #[ignore = "needs root, tracefs and mkfs.xfs"]
 fn xfs() {
-    one_write_and_one_flush("xfs", ImageKind::Xfs);
+    one_write_and_one_flush("xfs", FsKind::Xfs);
 }
 
 #[test]
 #[ignore = "needs root, tracefs and mkfs.ext4"]
 fn ext4_without_a_journal() {
-    one_write_and_one_flush("ext4_without_a_journal", ImageKind::Ext4NoJournal);
+    one_write_and_one_flush("ext4_without_a_journal", FsKind::Ext4NoJournal);
 }

@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone_host::can_trace;
-use inkstone_host::{EngineKind, LabStrategy};
+use inkstone_host::{EngineKind, FsKind, LabStrategy};
 use inkstone_io::{Access, Durability, Preparation, Reuse, is_root};
 use inkstone_lab::command::{Context, parts};
 use inkstone_lab::experiment::part::{On, Part};
-use inkstone_lab::image::{ImageKind, LoopMode};
+use inkstone_lab::image::LoopMode;
 use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::Table;
@@ -88,7 +88,7 @@ pub(crate) fn run(directory: &Path, whole: &Part) -> Result<Table, String> {
 }
 
 /// The plan on one file system.
-pub(crate) fn on(kind: ImageKind, mode: LoopMode, plan: Plan) -> Part {
+pub(crate) fn on(kind: FsKind, mode: LoopMode, plan: Plan) -> Part {
     Part::here(plan).on(vec![vec![On::Image(kind, mode)]])
 }
 

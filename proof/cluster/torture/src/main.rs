@@ -94,7 +94,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    let missing = machine::missing().or_else(|| machine::missing_for(arguments.file_system));
+    let missing = machine::missing().or_else(|| arguments.file_system.missing());
     if let Some(why) = missing.or_else(network::missing).or_else(judge::missing) {
         eprintln!("NOT RUN: {why}");
         return ExitCode::from(CANNOT_RUN);

@@ -154,7 +154,7 @@ fn cuts_that_lose(kind: FsKind, syncs: bool, cuts: u64) -> usize {
 #[ignore = "needs root, /dev/fuse and the tools of the file systems"]
 fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
     for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
-        let missing = machine::missing().or_else(|| machine::missing_for(kind));
+        let missing = machine::missing().or_else(|| kind.missing());
         if !runs("a_power_cut_takes_what_was_not_synced_and_nothing_else", missing) {
             continue;
         }

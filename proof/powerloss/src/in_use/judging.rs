@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use inkstone_host::run_on_device;
 use inkstone_io::{AnyDirectory, OsDirectory};
 use inkstone_subject::log::past::{Callers, Past};
 use inkstone_subject::log::words::{Call, Shown};
@@ -15,7 +16,6 @@ use inkstone_subject::{Broken, End, Past as _, SOLE, Subject as _, Who};
 
 use super::lines::{Line, Wrong, acknowledges};
 use super::usage::Usage;
-use crate::kernel::machine::run as run_tool;
 use crate::kernel::recording::{Entry, Recording};
 use crate::medium::State;
 use crate::words::{END, FAILED};
@@ -224,7 +224,7 @@ fn look(
     // A file system that was full at this moment gets its room back: then the log must go on. btrfs
     // frees blocks with its next commit, and until then may report that there are none.
     if std::fs::remove_file(path.with_file_name("ballast")).is_ok() {
-        run_tool("sync", &["-f"], path, |_| true).map_err(harness)?;
+        run_on_device("sync", &["-f"], path, |_| true).map_err(harness)?;
     }
     shown.is_used_by(Callers::One);
     let mut more = shown.clone();

@@ -1,7 +1,7 @@
 //! A machine whose disks are in memory: real kernel file systems on loop devices on disks of
 //! [`super::server`].
 //!
-//! *Owns*: the work directory, mkfs and fsck, mounting, and removing all of it. *May not touch*:
+//! *Owns*: the work directory, fsck, mounting, and removing all of it. *May not touch*:
 //! what is done in a file system.
 //!
 //! What a killed process leaves is found by its work directory's name and removed by the next
@@ -9,83 +9,12 @@
 
 use std::path::{Path, PathBuf};
 
+pub use inkstone_host::FsKind;
 use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
-use inkstone_io::named_choice;
 
 use super::disk::Disk;
 use super::image::Image;
 use super::server::DiskServer;
-
-named_choice! {
-    /// A kind of file system.
-    FsKind, "file system" {
-        Ext4 = "ext4", "ext4 with a journal";
-        Ext4NoJournal = "ext4-nojournal",
-            "ext4 without a journal; e2fsck runs before it is mounted again";
-        Ext4DataJournal = "ext4-data-journal", "ext4 mounted with data=journal";
-        Xfs = "xfs", "xfs";
-        Btrfs = "btrfs", "btrfs, copy on write";
-    }
-}
-
-impl FsKind {
-    fn kernel_name(self) -> &'static str {
-        match self {
-            Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    fn mount_options(self) -> &'static str {
-        if self == Self::Ext4DataJournal { "data=journal" } else { "" }
-    }
-
-    /// The size of a disk that it can be made on; most of it is never written and takes no memory.
-    pub fn disk_bytes(self) -> u64 {
-        match self {
-            Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => 64 << 20,
-            Self::Xfs => 320 << 20,
-            Self::Btrfs => 256 << 20,
-        }
-    }
-
-    /// Whether files can be written past the page cache: with data=journal ext4 passes all data
-    /// through its journal.
-    pub fn has_direct(self) -> bool {
-        self != Self::Ext4DataJournal
-    }
-
-    fn mkfs(self) -> (&'static str, &'static [&'static str]) {
-        // Not lazy: the kernel's threads would write inode tables while the log writes.
-        const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
-        match self {
-            Self::Ext4 | Self::Ext4DataJournal => {
-                ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", LAZY])
-            }
-            Self::Ext4NoJournal => {
-                ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", LAZY])
-            }
-            Self::Xfs => ("mkfs.xfs", &["-q", "-f"]),
-            Self::Btrfs => ("mkfs.btrfs", &["-q", "-f"]),
-        }
-    }
-
-    /// The tools that it needs, each with its package.
-    fn tools(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Ext4 | Self::Ext4DataJournal => &[("mkfs.ext4", "e2fsprogs")],
-            Self::Ext4NoJournal => &[("mkfs.ext4", "e2fsprogs"), ("e2fsck", "e2fsprogs")],
-            Self::Xfs => &[("mkfs.xfs", "xfsprogs")],
-            Self::Btrfs => &[("mkfs.btrfs", "btrfs-progs"), ("btrfs", "btrfs-progs")],
-        }
-    }
-}
-
-fn tool(name: &str) -> Option<PathBuf> {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    path.split(':').map(|directory| Path::new(directory).join(name)).find(|tool| tool.exists())
-}
 
 pub fn missing() -> Option<String> {
     if !inkstone_io::is_root() {
@@ -97,30 +26,6 @@ pub fn missing() -> Option<String> {
         }
     }
     None
-}
-
-pub fn missing_for(kind: FsKind) -> Option<String> {
-    let (name, package) = kind.tools().iter().find(|(name, _)| tool(name).is_none())?;
-    Some(format!("{kind}: {name} is not installed (package {package})"))
-}
-
-/// Runs a tool on a device. An error if the tool is missing, or ends with a code that is not
-/// accepted.
-pub(crate) fn run(
-    name: &str,
-    arguments: &[&str],
-    device: &Path,
-    accept: fn(i32) -> bool,
-) -> Result<(), String> {
-    let program = tool(name).ok_or_else(|| format!("{name} is not installed"))?;
-    let output = run_on_device(&program, arguments, device);
-    let output = output.map_err(|error| format!("{name}: {error}"))?;
-    if output.status.code().is_some_and(accept) {
-        return Ok(());
-    }
-    let words = [output.stdout, output.stderr]
-        .map(|said| String::from_utf8_lossy(&said).trim().to_string());
-    Err(format!("{name} {}: {}", output.status, words.join(" ")))
 }
 
 /// A place to mount file systems in. Dropping it removes everything in it.
@@ -161,8 +66,7 @@ impl Machine {
 
     pub fn make(&self, disk: &Disk, kind: FsKind) -> Result<(), String> {
         let device = self.attach(disk)?;
-        let (name, arguments) = kind.mkfs();
-        run(name, arguments, device.path(), |code| code == 0)?;
+        kind.make(device.path())?;
         forget(kind, device.path())?;
         device.detach().map_err(|error| error.to_string())
     }
@@ -172,7 +76,7 @@ impl Machine {
     pub fn boot(&self, disk: &Disk, kind: FsKind) -> Result<Running, String> {
         let device = self.attach(disk)?;
         if kind == FsKind::Ext4NoJournal {
-            run("e2fsck", &["-fy"], device.path(), |code| code < 4)?;
+            run_on_device("e2fsck", &["-fy"], device.path(), |code| code < 4)?;
         }
         let mount =
             Mount::new(device.path(), &self.target, kind.kernel_name(), kind.mount_options());
@@ -235,5 +139,5 @@ fn forget(kind: FsKind, device: &Path) -> Result<(), String> {
         return Ok(());
     }
     // Not registered (any more) is fine.
-    run("btrfs", &["device", "scan", "--forget"], device, |_| true)
+    run_on_device("btrfs", &["device", "scan", "--forget"], device, |_| true)
 }

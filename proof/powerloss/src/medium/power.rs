@@ -10,10 +10,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use inkstone_host::run_on_device;
+
 use super::{Choice, Ground, Judge, Medium, Place, RunError, State};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
-use crate::kernel::machine::{FsKind, Machine, Running, run};
+use crate::kernel::machine::{FsKind, Machine, Running};
 use crate::kernel::recording::{Entry, Recording};
 use crate::kernel::states::{Cut, Kept, Player, Subset, choose, keep};
 use crate::process::{Process, Program};
@@ -127,9 +129,9 @@ impl<'m> PowerCut<'m> {
         };
         let device = self.machine.attach(disk)?;
         match self.kind {
-            FsKind::Xfs => run("xfs_repair", &["-L"], device.path(), |_| true)?,
+            FsKind::Xfs => run_on_device("xfs_repair", &["-L"], device.path(), |_| true)?,
             FsKind::Btrfs => return Err(why),
-            _ => run("e2fsck", &["-fy"], device.path(), |_| true)?,
+            _ => run_on_device("e2fsck", &["-fy"], device.path(), |_| true)?,
         }
         device.detach().map_err(|error| error.to_string())?;
         let again = self.machine.boot(disk, self.kind);
