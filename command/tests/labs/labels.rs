@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::{WRITE, Words as _, behind, directory, not_run, side_by_side};
-use inkstone_host::LabStrategy;
-use inkstone_io::{Access, Durability, NamedChoice, Preparation};
+use inkstone_io::{Access, Durability, NamedChoice, Preparation, Strategy};
 use inkstone_lab::writing::Writing;
 
 const COMMITS: u64 = 128;
@@ -169,12 +168,12 @@ fn every_word_of_a_way_of_writing_makes_its_calls() {
 
 #[test]
 fn every_word_has_a_row() {
-    let ways: Vec<LabStrategy> = WAYS
+    let ways: Vec<Strategy> = WAYS
         .lines()
         .map(|line| Writing::named(line.split(" |").next().unwrap_or_default()).expect("a way"))
         .map(|writing| writing.strategy)
         .collect();
-    let has = |is: &dyn Fn(&LabStrategy) -> bool| ways.iter().any(is);
+    let has = |is: &dyn Fn(&Strategy) -> bool| ways.iter().any(is);
     for &preparation in Preparation::ALL {
         assert!(has(&|way| way.preparation == preparation), "{preparation}");
     }

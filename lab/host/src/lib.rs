@@ -37,7 +37,6 @@ mod plain_file;
 mod process;
 mod ring_page;
 mod served_mount;
-mod strategy;
 mod stream;
 mod terminal;
 mod trace;
@@ -54,6 +53,7 @@ pub use child::{
 pub use counters::{
     BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_usage,
 };
+pub use engine::kind::EngineKind;
 pub use engine::request::{Completion, Operation, Request};
 pub use engine::{LabEngine, MAX_DEPTH};
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
@@ -69,7 +69,7 @@ pub use mount::{Mount, mounts_under, unmount};
 pub use plain_file::{open_plain, read_text};
 pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, signal_process, spin};
 pub use served_mount::ServedMount;
-pub use strategy::{EngineKind, LabStrategy};
+
 pub use terminal::raw_terminal;
 pub use trace::{Trace, Tracer};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};

@@ -6,9 +6,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use inkstone_host::LabStrategy;
 use inkstone_host::{BlockStat, LabFile, Trace, Tracer, block_stat, own_threads};
-use inkstone_io::{Durability, File, Preparation, Reuse};
+use inkstone_io::{Durability, File, Preparation, Reuse, Strategy};
 
 use crate::bill::{Billed, Evidence, Layer, bill_of};
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
@@ -97,7 +96,7 @@ pub fn bill_pass(
         Ok(own_threads())
     })?;
     use Durability::{FdatasyncFsync, FdatasyncFsync64, Fsync, OSync};
-    let LabStrategy { durability, reuse, preparation, .. } = writing.strategy;
+    let Strategy { durability, reuse, preparation, .. } = writing.strategy;
     let is_written = reuse == Reuse::Reuse
         || writing.pass == Pass::Second
         || matches!(preparation, Preparation::Zeros | Preparation::WriteZeroes);

@@ -195,7 +195,7 @@ fn advice(thing: Thing, to: Writing) -> String {
             Durability::RwfDsync => "write with RWF_DSYNC".into(),
             call => format!("call {call} after each write"),
         },
-        Thing::Engine => format!("submit each write by {}", strategy.engine),
+        Thing::Engine => format!("submit each write by {}", to.engine),
     }
 }
 

@@ -80,7 +80,7 @@ impl Writer {
     /// # Errors
     /// When the engine is not available here.
     pub fn for_way(writing: &Writing) -> Result<Self, WayError> {
-        let engine = LabEngine::open(writing.strategy.engine, 1)?;
+        let engine = LabEngine::open(writing.engine, 1)?;
         let count = (PAYLOAD_BYTES / writing.write_bytes).clamp(4, 64) as usize;
         let buffer = |_| incompressible(writing.write_bytes as usize);
         Ok(Self { engine, buffers: (0..count).map(buffer).collect() })
@@ -150,7 +150,7 @@ impl Writer {
         offset: u64,
     ) -> Result<(), WayError> {
         let durability = writing.strategy.durability;
-        let persist = match (writing.strategy.engine, durability) {
+        let persist = match (writing.engine, durability) {
             (_, Durability::RwfDsync) => Persist::Dsync,
             (EngineKind::UringLinked, Durability::Fsync) => Persist::Sync(SyncKind::All),
             (EngineKind::UringLinked, Durability::Fdatasync) => Persist::Sync(SyncKind::Data),
@@ -177,7 +177,7 @@ impl Writer {
         number: u64,
         offset: u64,
     ) -> Result<bool, WayError> {
-        if writing.strategy.engine == EngineKind::UringLinked {
+        if writing.engine == EngineKind::UringLinked {
             return Ok(false);
         }
         let kinds: &[SyncKind] = match writing.strategy.durability {

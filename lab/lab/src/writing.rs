@@ -3,8 +3,8 @@
 //!
 //! *Owns*: which ways are valid, and their names. *May not touch*: files, which are the runner's.
 
-use inkstone_host::{EngineKind, LabStrategy};
-use inkstone_io::{Access, Durability, NamedChoice, Preparation, Reuse, named_choice};
+use inkstone_host::EngineKind;
+use inkstone_io::{Access, Durability, NamedChoice, Preparation, Reuse, Strategy, named_choice};
 
 named_choice! {
     /// Which pass over the blocks is measured.
@@ -26,7 +26,9 @@ named_choice! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writing {
     /// The way of writing.
-    pub strategy: LabStrategy,
+    pub strategy: Strategy,
+    /// What makes the system calls.
+    pub engine: EngineKind,
     /// Bytes of one write, which is one commit.
     pub write_bytes: u64,
     /// Bytes of the file; a pass writes it once from front to back.
@@ -54,10 +56,11 @@ pub const WRITE_BYTES_MIN: u64 = 512;
 pub const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 impl Writing {
-    /// A writing of this strategy with the default sizes.
-    pub const fn of(strategy: LabStrategy) -> Self {
+    /// A writing of this strategy by the calling thread, with the default sizes.
+    const fn of(strategy: Strategy) -> Self {
         Self {
             strategy,
+            engine: EngineKind::Caller,
             write_bytes: WRITE_BYTES,
             file_bytes: FILE_BYTES,
             pass: Pass::First,
@@ -84,6 +87,7 @@ impl Writing {
     /// The reason, as a sentence without a full stop.
     pub fn check(&self) -> Result<(), String> {
         self.strategy.check()?;
+        self.check_engine()?;
         self.check_sizes()?;
         let (step_bytes, file_bytes) = (self.step_bytes(), self.file_bytes);
         if self.strategy.preparation.in_steps() && step_bytes >= file_bytes {
@@ -96,6 +100,23 @@ impl Writing {
             return Err(
                 "cache cold means nothing with access direct, which bypasses the page cache".into(),
             );
+        }
+        Ok(())
+    }
+
+    fn check_engine(&self) -> Result<(), String> {
+        let (Strategy { access, durability, .. }, engine) = (self.strategy, self.engine);
+        let has_offsets = matches!(access, Access::Buffered | Access::Direct);
+        if engine != EngineKind::Caller && !has_offsets {
+            return Err(format!(
+                "engine {engine} writes by file descriptor and offset, and access {access} does not"
+            ));
+        }
+        let is_sync = matches!(durability, Durability::Fsync | Durability::Fdatasync);
+        if engine == EngineKind::UringLinked && !is_sync {
+            return Err(format!(
+                "engine uring-linked links a write to its fsync or fdatasync, not to {durability}"
+            ));
         }
         Ok(())
     }
@@ -143,8 +164,8 @@ impl Writing {
             Durability::None => "no-sync".into(),
             durability => durability.name().into(),
         });
-        if self.strategy.engine != EngineKind::Caller {
-            parts.push(self.strategy.engine.name().into());
+        if self.engine != EngineKind::Caller {
+            parts.push(self.engine.name().into());
         }
         if self.write_bytes != WRITE_BYTES {
             parts.push(size_name(self.write_bytes));
@@ -192,16 +213,14 @@ impl Writing {
             None if blocks == "reuse" => (Reuse::Reuse, Preparation::None),
             None => (Reuse::New, preparation(blocks)?),
         };
-        let (access, engine) = (Access::Buffered, EngineKind::Caller);
-        let durability = Durability::None;
-        let strategy = LabStrategy { preparation, reuse, access, durability, engine };
-        let mut writing = Self::of(strategy);
+        let (access, durability) = (Access::Buffered, Durability::None);
+        let mut writing = Self::of(Strategy { preparation, reuse, access, durability });
         for word in words {
             let strategy = &mut writing.strategy;
             if let Some(access) = Access::from_name(word) {
                 strategy.access = access;
             } else if let Some(engine) = EngineKind::from_name(word) {
-                strategy.engine = engine;
+                writing.engine = engine;
             } else if let Some(durability) = Durability::from_name(word) {
                 strategy.durability = durability;
             } else if let Some(bytes) = size_named(word) {
@@ -231,7 +250,7 @@ impl Writing {
             (blocks(self) != blocks(other), Thing::Blocks),
             (one.access != two.access, Thing::Access),
             (one.durability != two.durability, Thing::Durability),
-            (one.engine != two.engine, Thing::Engine),
+            (self.engine != other.engine, Thing::Engine),
             (self.pass != other.pass, Thing::Pass),
         ];
         things.into_iter().filter_map(|(differs, thing)| differs.then_some(thing)).collect()
@@ -241,9 +260,9 @@ impl Writing {
     /// choices are declared with the plain ones first: blocks that a program writes anyway before
     /// those that it writes twice, calls before flags, one's own calls before an engine's.
     pub fn exoticism(&self) -> [u8; 5] {
-        let LabStrategy { preparation, reuse, access, durability, engine } = self.strategy;
+        let Strategy { preparation, reuse, access, durability } = self.strategy;
         let blocks = preparation as u8 + reuse as u8;
-        [engine as u8, access as u8, blocks, durability as u8, self.pass as u8]
+        [self.engine as u8, access as u8, blocks, durability as u8, self.pass as u8]
     }
 }
 
@@ -275,14 +294,25 @@ pub fn size_name(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn overwrite() -> LabStrategy {
-        LabStrategy {
-            preparation: Preparation::None,
-            reuse: Reuse::Reuse,
-            access: Access::Direct,
-            durability: Durability::ODsync,
-            engine: EngineKind::Caller,
+    #[test]
+    fn every_refusal_names_what_it_refuses() {
+        let mut refused = 0;
+        for &access in Access::ALL {
+            for &durability in Durability::ALL {
+                for &engine in EngineKind::ALL {
+                    let (preparation, reuse) = (Preparation::None, Reuse::New);
+                    let strategy = Strategy { preparation, reuse, access, durability };
+                    let writing = Writing { engine, ..Writing::of(strategy) };
+                    let Err(reason) = writing.check() else { continue };
+                    refused += 1;
+                    let names = [access.name(), durability.name(), engine.name()];
+                    let is_named = names.iter().any(|name| reason.contains(name));
+                    assert!(is_named, "{}: {reason}", writing.name());
+                }
+            }
         }
+        let all = Access::ALL.len() * Durability::ALL.len() * EngineKind::ALL.len();
+        assert!(refused > 0 && refused < all);
     }
 
     #[test]
@@ -347,7 +377,7 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
-        let good = Writing::of(overwrite());
+        let good = Writing::named("reuse direct o-dsync").expect("a way");
         assert_eq!(good.check(), Ok(()));
         for (write_bytes, file_bytes) in
             [(0, 8192), (513, 8192), (2 << 20, 8 << 20), (4096, 5000), (8192, 12288)]

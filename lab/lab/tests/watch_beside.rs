@@ -21,8 +21,6 @@ use inkstone_host::{
     DeviceNumber, LabDirectory, LogPlace, LoopDevice, LoopOptions, Mount, WorkDir, fork_child,
     log_place, mount_points,
 };
-use inkstone_host::{EngineKind, LabStrategy};
-use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::pass::{Limits, Recorders, Writer};
 use inkstone_lab::stage::{Session, stage};
 use inkstone_lab::watch::cause::Cause;
@@ -39,7 +37,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug, Clone, Copy)]
 enum Work {
     /// One of the lab's ways.
-    Way(LabStrategy),
+    Way(&'static str),
     /// Two threads overwrite the two halves of a file.
     TwoThreads,
     /// A file is created, written, synced and removed.
@@ -50,34 +48,24 @@ enum Work {
 
 /// All workloads; the first five are those of the gate.
 fn workloads() -> Vec<(&'static str, Work)> {
-    use Access::{Buffered, Direct, Mmap};
-    use Durability::{Fdatasync, Fsync, Msync, ODsync, OSync, RwfDsync};
-    use EngineKind::{Aio, Caller, Uring, UringLinked};
-    let of = |preparation, reuse, access, durability, engine| {
-        Work::Way(LabStrategy { preparation, reuse, access, durability, engine })
-    };
-    let new = |preparation, durability| of(preparation, Reuse::New, Buffered, durability, Caller);
-    let old = |access, durability, engine| {
-        of(Preparation::None, Reuse::Reuse, access, durability, engine)
-    };
     vec![
-        ("new-fdatasync", new(Preparation::None, Fdatasync)),
-        ("reuse-fdatasync", old(Buffered, Fdatasync, Caller)),
-        ("fallocate-fdatasync", new(Preparation::Fallocate, Fdatasync)),
-        ("keep-size-fdatasync", new(Preparation::KeepSize, Fdatasync)),
-        ("reuse-direct-o-dsync-aio", old(Direct, ODsync, Aio)),
-        ("sparse-fdatasync", new(Preparation::Sparse, Fdatasync)),
-        ("zeros-fdatasync", new(Preparation::Zeros, Fdatasync)),
-        ("new-fsync", new(Preparation::None, Fsync)),
-        ("reuse-fsync", old(Buffered, Fsync, Caller)),
-        ("new-o-dsync", new(Preparation::None, ODsync)),
-        ("reuse-o-dsync", old(Buffered, ODsync, Caller)),
-        ("reuse-o-sync", old(Buffered, OSync, Caller)),
-        ("reuse-msync", old(Mmap, Msync, Caller)),
-        ("reuse-direct-o-dsync", old(Direct, ODsync, Caller)),
-        ("reuse-direct-rwf-dsync", old(Direct, RwfDsync, Caller)),
-        ("reuse-direct-rwf-dsync-uring", old(Direct, RwfDsync, Uring)),
-        ("reuse-direct-fdatasync-linked", old(Direct, Fdatasync, UringLinked)),
+        ("new-fdatasync", Work::Way("new fdatasync")),
+        ("reuse-fdatasync", Work::Way("reuse fdatasync")),
+        ("fallocate-fdatasync", Work::Way("fallocate fdatasync")),
+        ("keep-size-fdatasync", Work::Way("keep-size fdatasync")),
+        ("reuse-direct-o-dsync-aio", Work::Way("reuse direct o-dsync aio")),
+        ("sparse-fdatasync", Work::Way("sparse fdatasync")),
+        ("zeros-fdatasync", Work::Way("zeros fdatasync")),
+        ("new-fsync", Work::Way("new fsync")),
+        ("reuse-fsync", Work::Way("reuse fsync")),
+        ("new-o-dsync", Work::Way("new o-dsync")),
+        ("reuse-o-dsync", Work::Way("reuse o-dsync")),
+        ("reuse-o-sync", Work::Way("reuse o-sync")),
+        ("reuse-msync", Work::Way("reuse mmap msync")),
+        ("reuse-direct-o-dsync", Work::Way("reuse direct o-dsync")),
+        ("reuse-direct-rwf-dsync", Work::Way("reuse direct rwf-dsync")),
+        ("reuse-direct-rwf-dsync-uring", Work::Way("reuse direct rwf-dsync uring")),
+        ("reuse-direct-fdatasync-linked", Work::Way("reuse direct fdatasync uring-linked")),
         ("two-threads", Work::TwoThreads),
         ("again", Work::Again),
         ("renamed", Work::Renamed),
@@ -312,17 +300,9 @@ fn run(directory: &Path, name: &str, work: Work, wait: &mut dyn FnMut(), say: &m
     let lab = LabDirectory::at(directory).expect("a directory");
     let stop = AtomicBool::new(false);
     let session = Session { directory: &lab, stop: &stop, device: None };
-    let strategy = match work {
-        Work::Way(strategy) => strategy,
-        _ => LabStrategy {
-            preparation: Preparation::None,
-            reuse: Reuse::Reuse,
-            access: Access::Buffered,
-            durability: Durability::Fdatasync,
-            engine: EngineKind::Caller,
-        },
-    };
-    let writing = Writing { file_bytes: SYNCS * BLOCK, ..Writing::of(strategy) };
+    let way = if let Work::Way(name) = work { name } else { "reuse fdatasync" };
+    let way = Writing::named(way).expect("a way");
+    let writing = Writing { file_bytes: SYNCS * BLOCK, ..way };
     let staged = stage(&session, &writing, name).expect("the claimed state");
     let mut writer = Writer::for_way(&writing).expect("an engine");
     tool("sync", &["-f", directory.to_str().expect("text")]);

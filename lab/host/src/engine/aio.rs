@@ -15,7 +15,7 @@ use inkstone_io::{AlignedBuf, Error, NamedChoice, Persist, Result, SyncKind};
 
 use super::entries::{Answer, Kernel, answer_of};
 use super::request::{Operation, Request};
-use crate::strategy::EngineKind;
+use crate::engine::kind::EngineKind;
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;

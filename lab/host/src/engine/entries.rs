@@ -12,8 +12,8 @@ use std::io;
 use inkstone_io::{Access, Error, File, NamedChoice, Persist, Result, SyncKind};
 
 use super::request::{Completion, Operation, Request};
+use crate::engine::kind::EngineKind;
 use crate::lab_file::LabFile;
-use crate::strategy::EngineKind;
 
 /// A way of handing entries to the kernel. Its errors mean that the engine is not usable any more;
 /// a refusal of one entry is the entry's answer.

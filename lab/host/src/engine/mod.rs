@@ -20,6 +20,7 @@
 
 mod aio;
 mod entries;
+pub(crate) mod kind;
 pub(crate) mod request;
 mod uring;
 
@@ -27,7 +28,7 @@ use std::collections::VecDeque;
 
 use inkstone_io::{Error, NamedChoice as _, Result};
 
-use crate::strategy::EngineKind;
+use crate::engine::kind::EngineKind;
 use entries::Entries;
 use request::{Completion, Request};
 

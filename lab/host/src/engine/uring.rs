@@ -21,7 +21,7 @@ use io_uring::{IoUring, opcode};
 
 use super::entries::{Answer, Kernel, answer_of};
 use super::request::{Operation, Request};
-use crate::strategy::EngineKind;
+use crate::engine::kind::EngineKind;
 
 /// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
 /// else.

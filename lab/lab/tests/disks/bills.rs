@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::support::{can_bill, not_run, plan, writing};
+use crate::support::{can_bill, not_run, plan, ways};
 use inkstone_host::FsKind;
-use inkstone_io::{Access, Durability, Preparation, Reuse};
 use inkstone_lab::billing::{Devices, bill_pass};
 use inkstone_lab::image::{Image, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
 use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
 use inkstone_lab::site::Site;
 use inkstone_lab::stage::stage;
-use inkstone_lab::writing::{Cache, Writing};
+use inkstone_lab::writing::Writing;
 
 const COMMITS: u64 = 64;
+const FILE_BYTES: u64 = 1 << 20;
 
 /// Runs the ways on one image and returns the run, or prints loudly why not.
 fn on(test: &str, kind: FsKind, mode: LoopMode, ways: Vec<Writing>) -> Option<Table> {
@@ -74,23 +74,20 @@ fn agrees(run: &Table) {
     }
 }
 
-fn ways() -> Vec<Writing> {
-    use {Access::Buffered, Durability::Fdatasync, Reuse::New};
-    vec![
-        writing(Preparation::None, New, Buffered, Fdatasync),
-        writing(Preparation::Fallocate, New, Buffered, Fdatasync),
-        writing(Preparation::ZeroRange, New, Buffered, Fdatasync),
-        writing(Preparation::Zeros, New, Buffered, Fdatasync),
-        writing(Preparation::None, Reuse::Reuse, Buffered, Fdatasync),
-        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
-        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::RwfDsync),
-    ]
-}
+const WAYS: [&str; 7] = [
+    "new fdatasync",
+    "fallocate fdatasync",
+    "zero-range fdatasync",
+    "zeros fdatasync",
+    "reuse fdatasync",
+    "reuse direct o-dsync",
+    "reuse direct rwf-dsync",
+];
 
 /// The published result, counted: growing and unwritten blocks make the journal write at each
 /// commit, written ones do not.
 fn overwrites_cost_one_write_and_one_flush(test: &str, kind: FsKind) {
-    let Some(run) = on(test, kind, LoopMode::Direct, ways()) else { return };
+    let Some(run) = on(test, kind, LoopMode::Direct, ways(WAYS, FILE_BYTES)) else { return };
     agrees(&run);
     for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
         let layer = layer(&run, name);
@@ -150,7 +147,10 @@ fn xfs() {
 #[test]
 fn ext4_without_a_journal_has_no_journal_writes_at_all() {
     let test = "ext4_without_a_journal_has_no_journal_writes_at_all";
-    let Some(run) = on(test, FsKind::Ext4NoJournal, LoopMode::Direct, ways()) else { return };
+    let Some(run) = on(test, FsKind::Ext4NoJournal, LoopMode::Direct, ways(WAYS, FILE_BYTES))
+    else {
+        return;
+    };
     agrees(&run);
     for way in &run.ways {
         assert_eq!(layer(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
@@ -166,7 +166,6 @@ fn ext4_without_a_journal_has_no_journal_writes_at_all() {
 #[test]
 #[ignore = "needs root and tracefs"]
 fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
-    use {Access::Buffered, Reuse::Reuse as Old};
     if !can_bill("a_way_that_does_not_sync_is_seen_not_to_be_durable") {
         return;
     }
@@ -177,8 +176,7 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
     site.private = true;
     let stop = AtomicBool::new(false);
     let session = site.session(&stop);
-    for access in [Buffered, Access::Direct] {
-        let lie = writing(Preparation::None, Old, access, Durability::None);
+    for lie in ways(["reuse no-sync", "reuse direct no-sync"], FILE_BYTES) {
         let staged = stage(&session, &lie, "lie").expect("a file");
         let mut writer = Writer::for_way(&lie).expect("a writer");
         let devices = Devices::of(&site).expect("a device");
@@ -186,7 +184,11 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
         let of = (&lie, &staged.file);
         let billed = bill_pass(&devices, &session, of, &mut writer, limits);
         let (_, durable) = billed.expect("a bill");
-        assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{access}: {durable:?}");
+        assert!(
+            matches!(durable, DurableFinding::NotCovered { .. }),
+            "{}: {durable:?}",
+            lie.name()
+        );
     }
     site.close().expect("closed");
     image.remove().expect("removed");
@@ -200,8 +202,7 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     if !memory.is_dir() {
         return not_run(test, "/dev/shm is not there");
     }
-    let ways =
-        vec![writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
+    let ways = ways(["reuse fdatasync"], FILE_BYTES);
     let Some(run) = on_in(memory, test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
     assert_eq!(layer(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
     let durable = &measured(&run, "reuse fdatasync").durable;
@@ -216,14 +217,13 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
 #[test]
 fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
     let test = "a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page";
-    let whole = writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
-    let part = Writing { write_bytes: 512, ..whole };
-    let ways = vec![
-        whole,
-        Writing { cache: Cache::Cold, ..whole },
-        part,
-        Writing { cache: Cache::Cold, ..part },
+    let names = [
+        "reuse fdatasync",
+        "reuse fdatasync cold",
+        "reuse fdatasync 512B",
+        "reuse fdatasync 512B cold",
     ];
+    let ways = ways(names, FILE_BYTES);
     let Some(run) = on(test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
     agrees(&run);
     let reads = |name: &str| layer(&run, name).count(Kind::DataRead);

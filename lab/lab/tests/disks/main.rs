@@ -10,4 +10,3 @@ mod bills;
 mod images;
 mod log_bill;
 mod measure;
-mod runs;

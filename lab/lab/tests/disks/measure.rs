@@ -2,17 +2,25 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use crate::runs::{plan, small, strategy};
-use inkstone_host::LabStrategy;
-use inkstone_io::{Access, Durability, Reuse};
+use crate::support::ways;
 use inkstone_lab::command::{Context, LabError, parts};
 use inkstone_lab::experiment::part::Part;
+use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::LabResult;
-use inkstone_lab::run::run_side_by_side;
+use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{Site, SiteError};
-use inkstone_lab::writing::{Pass, Writing};
+use inkstone_lab::writing::Writing;
+
+const FILE_BYTES: u64 = 128 << 10;
+
+/// Five rounds of eight commits of each way.
+fn plan(ways: Vec<Writing>) -> Plan {
+    let limits = Limits { commits: 8, time: Duration::from_secs(5) };
+    Plan { rounds: 5, limits, ..Plan::new("test", "a test", ways) }
+}
 
 fn run(directory: &Path, all: &[Part]) -> Result<LabResult, LabError> {
     let stop = AtomicBool::new(false);
@@ -28,10 +36,7 @@ fn several_places_have_each_round_together() {
         let path = parents[index].path();
         Site::open(path, &format!("place {index}"), 1 << 20).expect("a site")
     });
-    let ways = vec![
-        small(strategy(Reuse::New, Durability::Fsync)),
-        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
-    ];
+    let ways = ways(["new fsync", "reuse fdatasync"], FILE_BYTES);
     let sites: Vec<_> = opened.iter().collect();
     let runs =
         run_side_by_side(&sites, &plan(ways), &AtomicBool::new(false), &mut Progress::silent());
@@ -54,11 +59,7 @@ fn is_empty(directory: &Path) -> bool {
 #[test]
 fn every_commit_is_counted_once_and_nothing_is_left_behind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let ways = vec![
-        small(strategy(Reuse::New, Durability::Fsync)),
-        small(strategy(Reuse::Reuse, Durability::Fdatasync)),
-        Writing { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
-    ];
+    let ways = ways(["new fsync", "reuse fdatasync", "new no-sync second-pass"], FILE_BYTES);
     let result = run(directory.path(), &[Part::here(plan(ways))]).expect("a result");
     let run = &result.tables[0];
     assert_eq!(run.ways.len(), 3);
@@ -82,13 +83,7 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
 #[test]
 fn a_failing_way_is_a_row_with_its_reason() {
     let directory = tempfile::tempdir().expect("a directory");
-    let contradiction =
-        LabStrategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
-    let ways = vec![
-        small(strategy(Reuse::New, Durability::Fsync)),
-        small(contradiction),
-        small(strategy(Reuse::Reuse, Durability::Fsync)),
-    ];
+    let ways = ways(["new fsync", "new mmap o-dsync", "reuse fsync"], FILE_BYTES);
     let result = run(directory.path(), &[Part::here(plan(ways))]).expect("a result");
     let ways = &result.tables[0].ways;
     let reason = ways[1].missing.as_ref().expect("it cannot be measured");
@@ -99,11 +94,11 @@ fn a_failing_way_is_a_row_with_its_reason() {
 #[test]
 fn bad_places_are_refused_before_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
-    let ways = || vec![small(strategy(Reuse::New, Durability::Fsync))];
     let missing = directory.path().join("missing");
-    let error = run(&missing, &[Part::here(plan(ways()))]).expect_err("no such directory");
+    let error = run(&missing, &[Part::here(plan(ways(["new fsync"], FILE_BYTES)))])
+        .expect_err("no such directory");
     assert!(error.to_string().contains("missing"), "{error}");
-    let huge = vec![Writing { file_bytes: 1 << 50, ..ways()[0] }];
+    let huge = ways(["new fsync"], 1 << 50);
     let error = run(directory.path(), &[Part::here(plan(huge))]).expect_err("no room for 1 PiB");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     assert!(is_empty(directory.path()));

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use inkstone_host::FsKind;
 use inkstone_host::can_trace;
-use inkstone_host::{EngineKind, FsKind, LabStrategy};
-use inkstone_io::{Access, Durability, Preparation, Reuse, is_root};
+use inkstone_io::is_root;
 use inkstone_lab::command::{Context, parts};
 use inkstone_lab::experiment::part::{On, Part};
 use inkstone_lab::image::LoopMode;
@@ -57,16 +57,10 @@ pub(crate) fn can_bill(test: &str) -> bool {
     true
 }
 
-/// A writing of a file of 1 MiB.
-pub(crate) fn writing(
-    preparation: Preparation,
-    reuse: Reuse,
-    access: Access,
-    durability: Durability,
-) -> Writing {
-    let strategy =
-        LabStrategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
-    Writing { file_bytes: 1 << 20, ..Writing::of(strategy) }
+/// These ways, each with a file of this size.
+pub(crate) fn ways<const COUNT: usize>(names: [&str; COUNT], file_bytes: u64) -> Vec<Writing> {
+    let of = |name| Writing { file_bytes, ..Writing::named(name).expect("a way") };
+    names.map(of).into()
 }
 
 /// One short round of each writing, and a bill of this many commits.
