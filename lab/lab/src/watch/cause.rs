@@ -96,8 +96,8 @@ impl Cause {
     }
 }
 
-/// First writes of blocks are a cause if at least one of this many written blocks is theirs, and
-/// so are the time stamps of a file that only fsync makes durable: they change with each tick.
+/// First writes of blocks are a cause if at least one of this many syncs has one, and so are time
+/// stamps if so many waited for them: they change with each tick.
 const FIRSTS_MIN: u64 = 50;
 /// Waits for the journal are a cause from this share of the syncs on.
 const OFTEN: f64 = 0.2;
@@ -145,7 +145,7 @@ pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how:
     ];
     let firsts = appended + unwritten + beyond + hole + shared;
     // Of several small writes to a block only the first one finds it new.
-    let firsts_each = data_writes * firsts as f64 / all.max(1) as f64;
+    let firsts_each = firsts as f64 / all.max(1) as f64;
     let is_bare_inode = is_bare && metadata_writes >= OFTEN;
     // Of fsync and a file that does not grow, time stamps explain the other waits.
     let explains = !is_full || grows || firsts as f64 * 2.0 >= waited * all as f64;

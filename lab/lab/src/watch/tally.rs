@@ -90,9 +90,9 @@ pub struct SyncTime {
     pub other_p50_us: Option<f64>,
 }
 
-/// What was written, by the state of the blocks before: bytes of one sync, or the sum of the shares
-/// of all. Each sync counts as much as another, however much it wrote: a file that is filled once
-/// and then synced a thousand times does not pay for filling it.
+/// What was written, by the state of the blocks before: bytes of one sync, or how many syncs. Each
+/// sync counts as much as another, however much it wrote: a file that is filled once and then synced
+/// a thousand times does not pay for filling it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocks {
     /// Written before.
@@ -198,11 +198,20 @@ impl Blocks {
         self.parts().into_iter().zip(other.parts()).for_each(|(sum, more)| *sum += *more);
     }
 
-    /// The shares of one sync, in millionths.
-    fn shares(mut self) -> Self {
-        let sum = (self.all() + self.early).max(1);
-        self.parts().into_iter().for_each(|part| *part = *part * 1_000_000 / sum);
-        self
+    /// One sync. The first write of a block is what is dear, whatever is written beside it.
+    fn as_sync(mut self) -> Self {
+        let mut sync = Self { at_end: self.at_end.min(1), ..Self::default() };
+        let is_unknown = self.unknown * 2 > self.all();
+        let [written, firsts @ .., _, _, _] = self.parts();
+        let [one_written, one_first @ .., one_unknown, one_early, _] = sync.parts();
+        let dearest = firsts.into_iter().zip(one_first).max_by_key(|(bytes, _)| **bytes);
+        *match dearest {
+            _ if is_unknown => one_unknown,
+            Some((bytes, first)) if *bytes > 0 => first,
+            _ if *written > 0 => one_written,
+            _ => one_early,
+        } = 1;
+        sync
     }
 
     /// The sum, without those that were early.
@@ -406,7 +415,7 @@ fn blocks(found: &Attributed<'_>, layers: &[Layer], syncs: &Syncs, files: &mut [
             at += bytes;
         }
     }
-    by_sync.into_iter().for_each(|((file, _), blocks)| files[file].blocks.add(blocks.shares()));
+    by_sync.into_iter().for_each(|((file, _), blocks)| files[file].blocks.add(blocks.as_sync()));
 }
 
 /// For each file, when its state had been looked up, and the syncs that had begun by then had
