@@ -149,8 +149,8 @@ mod tests {
                 Asks::Figure { table, row, .. } => (table, vec![*row]),
             };
             let experiment = crate::experiment::named(statement.experiment).expect("known");
-            let parts = (experiment.parts)(Size::Small);
-            let part = parts.iter().find(|part| part.name() == *table);
+            let parts = [Size::Small, Size::Published].map(experiment.parts);
+            let part = parts.iter().flatten().find(|part| part.name() == *table);
             let part = part.unwrap_or_else(|| panic!("{}: {table}", statement.id));
             let Work::Commits(plan) = &part.work else { continue };
             let names: Vec<String> = plan.ways.iter().map(crate::writing::Writing::name).collect();

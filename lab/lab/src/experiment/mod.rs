@@ -343,7 +343,9 @@ mod tests {
                 .iter()
                 .all(|writing| (writing.file_bytes, writing.pause_ms) == (1 << 30, 10_000))
         );
-        assert_eq!(parts("e4")[1].files_bytes(), 10 << 30);
+        assert_eq!((parts("e4")[1].name(), parts("e4")[1].files_bytes()), ("zeroing", 10 << 30));
+        let small = (named("e4").expect("known").parts)(Size::Small);
+        assert_eq!(small[1].name(), "zeroing-small", "no statement is about it");
         assert_eq!(parts("e7")[0].files_bytes(), 500_000 * 4096);
         for experiment in EXPERIMENTS {
             for size in [Size::Small, Size::Published] {
