@@ -362,6 +362,7 @@ impl Group {
         entries: &[NewEntry<'_>],
         callback: Callback,
     ) -> Result<()> {
+        self.shared.streams.pay();
         // They are copied before the lock is taken that readers need.
         let payloads: Vec<_> =
             entries.iter().map(|entry| Arc::<[u8]>::from(entry.payload)).collect();
@@ -391,7 +392,6 @@ impl Group {
                 Err(error) => return Err(self.failed(error)),
             }
         };
-        self.shared.streams.pay(&written);
         self.tell_when_durable(written);
         Ok(())
     }

@@ -105,6 +105,15 @@ pub enum Error {
         /// The next number that may be left: all records before it are lost, too.
         next: u64,
     },
+    /// The thread that moves records has ended, by a panic of user code that it called (a listener,
+    /// for example) or of its own. Records are as safe as before, but the log would grow: every
+    /// change returns this until the streams are opened again.
+    MoverEnded {
+        /// The directory.
+        path: PathBuf,
+        /// What the panic said.
+        why: String,
+    },
     /// A newer program has written the streams.
     Newer {
         /// The directory.
@@ -185,6 +194,12 @@ impl fmt::Display for Error {
                 }
                 write!(f, " lost, since the log was salvaged without it: go on at {next}")
             }
+            Self::MoverEnded { path, why } => write!(
+                f,
+                "{}: the thread that moves records has ended: {why}; no record is in danger: close \
+                 the streams and open them again",
+                path.display()
+            ),
             Self::Newer { path, lsn, what } => write!(
                 f,
                 "{}: record {lsn} has {what}, which this program does not know: use the newer \

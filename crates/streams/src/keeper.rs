@@ -68,7 +68,7 @@ pub(crate) struct Keeper {
     table: Option<TableAt>,
     /// How many bytes the last complete table has, and how many the next one has by now.
     table_bytes: (u64, u64),
-    /// Bytes appended since the last complete table.
+    /// Bytes appended since the last table began.
     since_table_bytes: u64,
     section_bytes: u64,
     /// The first section whose directory is not written yet.
@@ -177,11 +177,11 @@ impl Keeper {
     }
 
     /// An opening reads the active section in any case, so a table is due only if the last one is
-    /// older. A table that is larger than a section is not written again for each section.
+    /// older. Nor is more written for tables than is appended otherwise.
     fn table_is_due(&self, state: &State) -> bool {
         let unwritten = state.sections.get(self.unwritten);
         unwritten.is_some_and(|section| self.table_begin < section.first)
-            && self.since_table_bytes >= self.table_bytes(state) / 2
+            && self.since_table_bytes >= self.table_bytes(state)
     }
 
     /// About how many bytes a table of all streams takes.
@@ -329,6 +329,7 @@ impl Keeper {
         let mut changes = Vec::with_capacity(piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
             Change::TableBegin.put(&mut changes);
+            self.since_table_bytes = 0;
             TableAt { begin: out.next(), next: TableNext::Sections(0) }
         });
         let mut is_complete = false;
@@ -378,7 +379,6 @@ impl Keeper {
         self.count(changes.len());
         if is_complete {
             self.table_bytes = (self.table_bytes.1, 0);
-            self.since_table_bytes = 0;
         }
         self.table_begin = table_begin;
         self.table = (!is_complete).then_some(at);

@@ -9,6 +9,7 @@
 //! record that makes it dead is durable.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use inkstone::{Append, Lsn};
@@ -19,7 +20,7 @@ use crate::pass::{Pass, Read};
 use crate::record::{Change, RESERVE_BYTES};
 use crate::replay::Of;
 use crate::state::{State, cost};
-use crate::sync::{Mutex, lock, wait};
+use crate::sync::{Mutex, Ordering, lock, wait};
 use crate::writer::{Order, Shared};
 
 /// About how many bytes one append moves. Other waiters of the same flush wait for these bytes,
@@ -72,8 +73,19 @@ impl Mover {
         Self { shared: Arc::clone(shared), pass: Mutex::default() }
     }
 
-    /// The thread of the mover.
+    /// The thread of the mover. Its end, if nobody asked for that, is an error of the next change.
     pub(crate) fn run(&self) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run_to_end())) else { return };
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let why = text.unwrap_or("a panic").to_owned();
+        let path = self.shared.path.clone();
+        self.shared.order_here().mover_ended = Some(Error::MoverEnded { path, why });
+        // What it carries is the user's: to drop it may panic again.
+        std::mem::forget(panic);
+    }
+
+    fn run_to_end(&self) {
         let shared = &*self.shared;
         loop {
             let mut order = shared.order_here();
@@ -122,11 +134,12 @@ impl Mover {
         Ok(true)
     }
 
-    /// Moves what callers owe that have appended to a log near its bound. They hold no lock. What
-    /// was appended stays appended if this fails: [`Stats`](crate::Stats) has the error.
+    /// Before an append to a log near its bound: moves what is owed for those before it. The caller
+    /// holds no lock. If this fails, [`Stats`](crate::Stats) has the error.
+    #[inline]
     pub(crate) fn pay(&self) {
-        let paid = self.pay_all();
-        if let Err(error) = paid
+        if self.shared.owes.load(Ordering::Relaxed)
+            && let Err(error) = self.pay_all()
             && let Ok(mut order) = self.shared.order()
         {
             (order.not_moved, order.owed_bytes) = (Some(error), 0);
@@ -145,6 +158,7 @@ impl Mover {
                 if work.is_none() {
                     order.owed_bytes = 0;
                 }
+                shared.owes.store(order.owed_bytes > 0, Ordering::Relaxed);
                 work.filter(|_| order.owed_bytes > 0)
             };
             match work {

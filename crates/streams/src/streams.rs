@@ -221,8 +221,9 @@ impl Streams {
     }
 
     /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full. If
-    /// the log is near its bound ([`Options::size_multiple`]), a batch that appends also moves some
-    /// old records, about eight times its bytes; if that fails, [`Stats::not_moved`] has the error.
+    /// the log is near its bound ([`Options::size_multiple`]), a batch that appends first moves some
+    /// old records, about eight times the bytes of the one before; if that fails,
+    /// [`Stats::not_moved`] has the error.
     ///
     /// # Errors
     /// [`Error::Empty`](crate::Error::Empty), [`Error::TooLarge`](crate::Error::TooLarge); the
@@ -233,15 +234,14 @@ impl Streams {
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        let written = self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)?;
-        self.pay_for(batch, &written);
-        Ok(written)
+        self.pay_before(batch);
+        self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)
     }
 
-    /// An append to a log near its bound moves some records. What only frees never does.
-    fn pay_for(&self, batch: &Batch<'_>, written: &Written<'_>) {
-        if written.owes && batch.adds() {
-            self.mover.pay();
+    /// What only frees never pays.
+    fn pay_before(&self, batch: &Batch<'_>) {
+        if batch.adds() {
+            self.pay();
         }
     }
 
@@ -264,9 +264,8 @@ impl Streams {
             // No other thread would make room.
             return self.apply(batch);
         }
-        let written = self.shared.append_async(self.encoder(batch)).await.map(Written::new)?;
-        self.pay_for(batch, &written);
-        Ok(written)
+        self.pay_before(batch);
+        self.shared.append_async(self.encoder(batch)).await.map(Written::new)
     }
 
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
@@ -286,17 +285,16 @@ impl Streams {
         number: u64,
         records: &[[&[u8]; 2]],
     ) -> Result<Written<'_>> {
-        self.shared.try_append_records(stream, number, records).map(Written::new)
+        let append = self.shared.try_append_records(stream, number, records)?;
+        Ok(Written { append, numbers: Vec::new() })
     }
 
-    /// For a caller of [`Streams::try_apply`] or [`Streams::try_append_records`] that has released
-    /// its lock and has appended: moves some records if the log is near its bound, as
+    /// For a caller who will append by [`Streams::try_apply`] or [`Streams::try_append_records`]
+    /// and has not taken its lock yet: moves some records if the log is near its bound, as
     /// [`Streams::apply`] does.
     #[doc(hidden)]
-    pub fn pay(&self, written: &Written<'_>) {
-        if written.owes {
-            self.mover.pay();
-        }
+    pub fn pay(&self) {
+        self.mover.pay();
     }
 
     /// Frees the front of the log as far as nothing there lives, on this thread, and moves nothing:
@@ -464,12 +462,11 @@ impl Drop for Streams {
 pub struct Written<'log> {
     append: Append<'log>,
     numbers: Vec<u64>,
-    owes: bool,
 }
 
 impl<'log> Written<'log> {
     fn new(appended: Appended<'log, Vec<u64>>) -> Self {
-        Self { append: appended.append, numbers: appended.what, owes: appended.owes }
+        Self { append: appended.append, numbers: appended.what }
     }
 
     /// The record of the log that has the changes.
@@ -509,7 +506,7 @@ impl<'log> Written<'log> {
 
     /// A handle that does not borrow the streams.
     pub fn into_owned(self) -> Written<'static> {
-        Written { append: self.append.into_owned(), numbers: self.numbers, owes: self.owes }
+        Written { append: self.append.into_owned(), numbers: self.numbers }
     }
 }
 

@@ -26,9 +26,9 @@ use crate::record::{
     Change, HEAD_BYTES_MAX, Head, RESERVE_BYTES, decode, put_append_head, put_head,
 };
 use crate::state::{FRAME_BYTES, Located, State};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 
-/// Where the log is near its bound, each append moves about so many times its own bytes.
+/// Where the log is near its bound, about so many bytes are moved for each that was appended.
 const PAID_TIMES: u64 = 8;
 
 /// What the parts of an open log with streams share.
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) cache: Mutex<Cache>,
     order: Mutex<Order>,
+    /// Whether something is owed, for a look without the lock.
+    pub(crate) owes: AtomicBool,
     /// Rung when the mover has work, or must end.
     pub(crate) bell: Condvar,
 }
@@ -52,13 +54,15 @@ pub(crate) struct Order {
     pub(crate) marks: Marks,
     followers: Followers,
     pub(crate) is_closing: bool,
+    /// Why the mover has ended, if nobody asked for that.
+    pub(crate) mover_ended: Option<Error>,
     /// Why the mover's last step failed.
     pub(crate) not_moved: Option<Error>,
     /// Why the last step of housekeeping failed; a lack of buffer space is no failure.
     pub(crate) not_kept: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
-    /// How many bytes are to be moved by those who have appended.
+    /// How many bytes are to be moved by those who append.
     pub(crate) owed_bytes: u64,
     next: Lsn,
     head: Vec<u8>,
@@ -92,8 +96,6 @@ pub(crate) struct Appended<'log, T> {
     pub(crate) append: Append<'log>,
     /// What its encoding returned.
     pub(crate) what: T,
-    /// The log is near its bound: something is to be moved now.
-    pub(crate) owes: bool,
 }
 
 impl Shared {
@@ -112,6 +114,7 @@ impl Shared {
             marks: Marks::default(),
             followers: Followers::default(),
             is_closing: false,
+            mover_ended: None,
             not_moved: None,
             not_kept: None,
             moved_records: 0,
@@ -124,7 +127,8 @@ impl Shared {
         let cache = Mutex::new(Cache::new(options.cache_bytes));
         let (reader, order) = (log.reader(), Mutex::new(order));
         let path = directory.path().to_path_buf();
-        Self { log, reader, path, directory, options, cache, order, bell: Condvar::new() }
+        let (owes, bell) = (AtomicBool::new(false), Condvar::new());
+        Self { log, reader, path, directory, options, cache, order, owes, bell }
     }
 
     /// The lock of the writer, for a call of the user. Refused in a forked child, since a thread of
@@ -136,7 +140,16 @@ impl Shared {
         Ok(self.order_here())
     }
 
-    /// The same where this is known to be the process that opened the streams.
+    /// The same for an append.
+    fn order_to_append(&self) -> Result<MutexGuard<'_, Order>> {
+        let order = self.order()?;
+        match &order.mover_ended {
+            Some(ended) => Err(ended.clone()),
+            None => Ok(order),
+        }
+    }
+
+    /// As [`Shared::order`] where this is known to be the process that opened the streams.
     pub(crate) fn order_here(&self) -> MutexGuard<'_, Order> {
         lock(&self.order)
     }
@@ -170,15 +183,14 @@ impl Shared {
         then: impl FnOnce(&mut Order, Lsn, &mut T),
         paid_times: u64,
     ) -> Result<Appended<'_, T>> {
-        let mut guard = self.order()?;
+        let mut guard = self.order_to_append()?;
         let order = &mut *guard;
         let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
         self.keep_house_after(order, append.lsn(), bytes, paid_times);
-        let owes = order.owed_bytes > 0;
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
-        Ok(Appended { append, what, owes })
+        Ok(Appended { append, what })
     }
 
     /// Appends records of one stream, each given in two parts, which are copied into the log's
@@ -189,8 +201,8 @@ impl Shared {
         stream: u64,
         number: u64,
         records: &[[&[u8]; 2]],
-    ) -> Result<Appended<'_, Vec<u64>>> {
-        let mut guard = self.order()?;
+    ) -> Result<Append<'_>> {
+        let mut guard = self.order_to_append()?;
         let order = &mut *guard;
         let next = order.state.bounds(stream)?.next;
         if next != number {
@@ -212,10 +224,9 @@ impl Shared {
         }
         order.followers.take(&Change::Append { stream, number, bytes: &[] }, &mut woken);
         self.keep_house_after(order, lsn, bytes, PAID_TIMES);
-        let owes = order.owed_bytes > 0;
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
-        Ok(Appended { append, what: Vec::new(), owes })
+        Ok(append)
     }
 
     fn append_parts(
@@ -270,6 +281,7 @@ impl Shared {
         }
         if order.work(&self.options, Whose::Appender).is_some() {
             order.owed_bytes += (bytes + FRAME_BYTES) * paid_times;
+            self.owes.store(order.owed_bytes > 0, Ordering::Relaxed);
         }
     }
 

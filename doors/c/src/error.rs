@@ -341,6 +341,7 @@ impl inkstone_error {
             Error::UsedUp { stream } => of(INKSTONE_USED_UP, Some(stream), None),
             Error::Lost { path, lost_to, .. } => at(INKSTONE_LOST, path, *lost_to),
             Error::LostRecord { stream, next, .. } => of(INKSTONE_LOST, Some(stream), Some(next)),
+            Error::MoverEnded { .. } => of(INKSTONE_PANICKED, None, None),
             Error::Newer { path, lsn, .. } => at(INKSTONE_UNKNOWN_VERSION, path, *lsn),
             Error::Contradiction { path, lsn, .. } => at(INKSTONE_CONTRADICTION, path, *lsn),
             _ => of(INKSTONE_OTHER, None, None),

@@ -1,9 +1,10 @@
 //! Housekeeping does not depend on how much an opening appends, nor on the numbers of records.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use inkstone_sim::{DiskOptions, SimDisk};
-use inkstone_streams::{Batch, Options, Streams};
+use inkstone_streams::{Batch, Error, Options, Streams};
 
 use super::{directory, still};
 
@@ -93,4 +94,33 @@ fn a_batch_of_many_small_records_is_moved_by_few_reads() {
         let found = cursor.next().unwrap().unwrap();
         assert_eq!((found.number, found.bytes), (number, record(number)));
     }
+}
+
+/// A listener panics on the mover's thread.
+#[test]
+fn a_change_after_the_mover_has_ended_is_an_error_that_says_why() {
+    let directory = directory();
+    let is_mover = || std::thread::current().name() == Some("inkstone-mover");
+    let log = inkstone::Options::small().slow_commit(Duration::ZERO);
+    let log = log.listener(move |_| assert!(!is_mover(), "a listener's"));
+    let options = Options::new().log(log).section_bytes(SECTION);
+    let streams = Streams::open(directory.path(), options.clone()).unwrap();
+    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
+    streams.append(1, b"it stays").unwrap().wait().unwrap();
+    let error = loop {
+        let next = streams.bounds(2).unwrap().next;
+        let mut batch = Batch::new();
+        match streams.apply(batch.append(2, &[7; 1000]).truncate_before(2, next + 1)) {
+            Ok(written) => drop(written),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("a listener's"), "{error}");
+    for refused in [streams.create(3, 1), streams.truncate_before(2, 1)] {
+        assert!(matches!(refused, Err(Error::MoverEnded { .. })), "{refused:?}");
+    }
+    assert_eq!(streams.reader().get(1, 1).unwrap(), b"it stays");
+    streams.close().unwrap();
+    let again = Streams::open(directory.path(), options).unwrap();
+    again.create(3, 1).unwrap().wait().unwrap();
 }
