@@ -6,10 +6,10 @@
 //!
 //! A step is owed for each `step_bytes` of the log: one page of a directory and one piece of the
 //! table, each an eighth as large, if they are due. While several directories are due, a step has
-//! up to eight pages. Small steps avoid pauses and bursts. An opening reads about one section and
-//! what was appended while one directory and one table were written. It owes the steps of all that
-//! it read: what is half written counts for nothing then, and a program may append little at a
-//! time.
+//! up to eight pages. Small steps avoid pauses and bursts. A step for which the log's buffers have
+//! no room stays owed. An opening reads about one section and what was appended while one directory
+//! and one table were written. It owes the steps of all that it read: what is half written counts
+//! for nothing then, and a program may append little at a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -156,12 +156,15 @@ impl Keeper {
         self.hints.appended(lsn, bytes);
         self.owed_bytes += bytes;
         self.since_table_bytes += bytes;
-        let steps = (self.owed_bytes / self.step_bytes).min(STEPS_MAX);
-        self.owed_bytes -= steps * self.step_bytes;
-        steps
+        self.steps_owed().min(STEPS_MAX)
     }
 
-    /// One step. If the log takes no record now, a later call makes the step.
+    /// How many steps are owed in all.
+    pub(crate) fn steps_owed(&self) -> u64 {
+        self.owed_bytes / self.step_bytes
+    }
+
+    /// One step. If the log takes no record now, the step stays owed.
     ///
     /// # Errors
     /// Those of the log.
@@ -173,6 +176,7 @@ impl Keeper {
         if self.table.is_some() || self.table_is_due(state) {
             self.write_table(state, out)?;
         }
+        self.owed_bytes = self.owed_bytes.saturating_sub(self.step_bytes);
         Ok(())
     }
 

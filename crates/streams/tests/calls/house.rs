@@ -40,6 +40,26 @@ fn openings_of_a_few_records_free_what_they_truncate() {
     }
 }
 
+/// A record that is larger than the log's buffers leaves no room for a step behind it.
+#[test]
+fn steps_that_find_no_room_in_the_buffers_are_made_later() {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
+    let log = inkstone::Options::new()
+        .own_thread(false)
+        .segment_bytes(12 * SECTION)
+        .record_bytes_max(2 * SECTION as usize)
+        .buffer_bytes(32 << 10);
+    let options = Options::new().log(log).section_bytes(4 * SECTION).own_mover(false);
+    let streams = Streams::open_in(directory, options).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    for number in 1..=200 {
+        streams.append(1, &[7; SECTION as usize]).unwrap().wait().unwrap();
+        streams.truncate_before(1, number + 1).unwrap().wait().unwrap();
+        while streams.move_some().unwrap() {}
+        assert!(streams.stats().log_bytes < 16 * SECTION, "{number}: {:?}", streams.stats());
+    }
+}
+
 #[test]
 fn records_with_the_highest_numbers_are_moved() {
     let directory = directory();
