@@ -27,6 +27,7 @@ use crate::record::{
 };
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
+use crate::words::NOTE_BYTES_MAX;
 
 /// Where the log is near its bound, about so many bytes are moved for each that was appended.
 const PAID_TIMES: u64 = 8;
@@ -342,6 +343,36 @@ impl Shared {
         });
         order.body = body;
         appended
+    }
+
+    /// Makes all steps that are owed, and makes them durable. Stops where not even empty buffers have
+    /// room for one.
+    ///
+    /// # Errors
+    /// Those of the log; what is still owed comes with the next appends.
+    pub(crate) fn keep_house_now(&self) -> Result<()> {
+        let room_bytes = self.options.page_bytes() + NOTE_BYTES_MAX + RESERVE_BYTES;
+        let mut busy_at = None;
+        loop {
+            let (next, kept) = {
+                let mut order = self.order()?;
+                if order.keeper.steps_owed() == 0 {
+                    break;
+                }
+                let kept = self.keep_house(&mut order);
+                (order.next, kept)
+            };
+            match kept {
+                Err(inkstone::Error::Busy) if busy_at == Some(next) => break,
+                Err(inkstone::Error::Busy) => {
+                    busy_at = Some(next);
+                    self.log.make_room(room_bytes.min(self.options.log.largest_record_bytes()))?;
+                }
+                kept => kept?,
+            }
+        }
+        self.log.sync()?;
+        Ok(())
     }
 
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the

@@ -40,6 +40,41 @@ fn openings_of_a_few_records_free_what_they_truncate() {
     }
 }
 
+/// A table of so many streams takes more steps than one append makes, and more than a buffer.
+#[test]
+fn openings_of_one_batch_free_what_is_dead_beside_many_streams() {
+    for truncates in [false, true] {
+        let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
+        let open = || {
+            let log = inkstone::Options::small().own_thread(false);
+            let options = Options::new().log(log).section_bytes(SECTION).own_mover(false);
+            Streams::open_in(Arc::clone(&directory), options).unwrap()
+        };
+        let streams = open();
+        for stream in 1..=2000 {
+            streams
+                .apply(Batch::new().create(stream, 1).note(stream, b"a note"))
+                .unwrap()
+                .wait()
+                .unwrap();
+        }
+        streams.close().unwrap();
+        for number in 1..=500 {
+            let streams = open();
+            let mut batch = Batch::new();
+            batch.append(1, &[7; 400]);
+            if truncates {
+                batch.truncate_before(1, number + 1);
+            }
+            streams.apply(&batch).unwrap().wait().unwrap();
+            while streams.move_some().unwrap() {}
+            let stats = streams.stats();
+            assert!(stats.log_bytes < 2 * stats.live_bytes + 8 * SECTION, "{number}: {stats:?}");
+            streams.close().unwrap();
+        }
+    }
+}
+
 /// A record that is larger than the log's buffers leaves no room for a step behind it.
 #[test]
 fn steps_that_find_no_room_in_the_buffers_are_made_later() {
