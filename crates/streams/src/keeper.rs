@@ -123,7 +123,7 @@ impl Keeper {
             page_bytes: options.page_bytes(),
             piece_bytes: (step_bytes as usize / 8).min(limit_bytes / 8),
             piece_bytes_max: (limit_bytes / 2).saturating_sub(ROW_BYTES_MAX).max(limit_bytes / 8),
-            owed_bytes: if options.is_alone { 0 } else { read_bytes },
+            owed_bytes: read_bytes,
             table_begin,
             table: None,
             table_bytes: (0, 0),

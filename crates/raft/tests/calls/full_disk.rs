@@ -68,3 +68,44 @@ fn a_snapshot_is_installed_without_room() {
         assert_eq!((bounds.next, bounds.purged), (is_left, Some(upto)), "case {case}");
     }
 }
+
+/// An entry that is larger than the log's buffers leaves no room there for housekeeping, and an opening
+/// forgets what was half written.
+#[test]
+fn a_log_of_large_entries_that_is_full_and_opened_again_goes_on_after_a_purge() {
+    const SEGMENT: u64 = 720 << 10;
+    let directory = Arc::new(SimDisk::new(5, DiskOptions::default()).directory("/raft"));
+    let log = inkstone::Options::small()
+        .own_thread(false)
+        .segment_bytes(SEGMENT)
+        .record_bytes_max(128 << 10)
+        .disk_budget_bytes(8 * SEGMENT);
+    let open =
+        || RaftLog::open_in(Arc::clone(&directory), Options::new().log(log.clone())).unwrap();
+    let (mut raft, mut next) = (open(), 1);
+    for _ in 0..4 {
+        while append(&raft, next, 100_000).is_ok() {
+            next += 1;
+        }
+        raft.close().unwrap();
+        raft = open();
+        raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), next - 1)).unwrap();
+        append(&raft, next, 100_000).unwrap();
+        next += 1;
+    }
+}
+
+#[test]
+fn openings_of_an_entry_free_what_they_purge() {
+    let directory = Arc::new(SimDisk::new(5, DiskOptions::default()).directory("/raft"));
+    let log = inkstone::Options::small().own_thread(false);
+    for index in 1..=600 {
+        let raft =
+            RaftLog::open_in(Arc::clone(&directory), Options::new().log(log.clone())).unwrap();
+        append(&raft, index, 400).unwrap();
+        raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), index)).unwrap();
+        let records = raft.records();
+        assert!(records.end().get() - records.start().get() < 600, "{index}: {records:?}");
+        raft.close().unwrap();
+    }
+}
