@@ -93,8 +93,8 @@ impl Streams {
         if is_new {
             streams.begin()?;
         } else if !streams.shared.options.is_alone {
-            // Half a directory or half a table counts for nothing at the next opening: programs that
-            // append little in each of many would begin them anew for ever.
+            // Half a directory or half a table counts for nothing at the next opening: programs
+            // that append little in each of many would begin them anew for ever.
             if read.1 > 2 * streams.shared.options.section_bytes {
                 let _ = streams.shared.keep_house_now();
             }

@@ -345,8 +345,8 @@ impl Shared {
         appended
     }
 
-    /// Makes all steps that are owed, and makes them durable. Stops where not even empty buffers have
-    /// room for one.
+    /// Makes all steps that are owed, and makes them durable. Stops where not even empty buffers
+    /// have room for one.
     ///
     /// # Errors
     /// Those of the log; what is still owed comes with the next appends.

@@ -69,8 +69,8 @@ fn a_snapshot_is_installed_without_room() {
     }
 }
 
-/// An entry that is larger than the log's buffers leaves no room there for housekeeping, and an opening
-/// forgets what was half written.
+/// An entry that is larger than the log's buffers leaves no room there for housekeeping, and an
+/// opening forgets what was half written.
 #[test]
 fn a_log_of_large_entries_that_is_full_and_opened_again_goes_on_after_a_purge() {
     const SEGMENT: u64 = 720 << 10;
