@@ -146,6 +146,11 @@ impl<'a> Batch<'a> {
                     Change::TruncateBefore { stream: *stream, first }
                 }
                 Step::Other(change) => {
+                    if matches!(change, Change::Create { .. })
+                        && let Some(says) = ahead.say_where_it_begins(state)
+                    {
+                        says.put(out);
+                    }
                     ahead.check(change)?;
                     change.clone()
                 }

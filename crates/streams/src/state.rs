@@ -769,6 +769,16 @@ impl<'a> Ahead<'a> {
         Ok(first)
     }
 
+    /// What comes before the creation of a second stream: the owner of the first one may have freed
+    /// its front without a record, and an opening takes that for a truncation only in a log with
+    /// one stream.
+    pub(crate) fn say_where_it_begins(&self, state: &State) -> Option<Change<'static>> {
+        let mut ids = state.ids.iter();
+        let (Some(only), None) = (ids.next(), ids.next()) else { return None };
+        let Bounds { first, .. } = self.bounds(*only).ok()?;
+        Some(Change::TruncateBefore { stream: *only, first })
+    }
+
     /// Checks any other change.
     pub(crate) fn check(&mut self, change: &Change<'_>) -> Result<()> {
         let (stream, bounds) = match change {

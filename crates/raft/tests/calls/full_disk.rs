@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use inkstone_raft::{
+    EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Result, StreamsOptions, Vote,
+};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 fn append(raft: &RaftLog, index: u64, bytes: usize) -> Result<()> {
@@ -53,6 +55,43 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
     assert_eq!(raft.bounds().unwrap().first, 1);
     raft.purge(&EntryId::new(Leader::of_term(1), next - 1)).unwrap();
     goes_on(&raft);
+}
+
+/// What went without a record stays gone when the log gets a second group.
+#[test]
+fn a_log_that_was_full_becomes_one_of_many_groups() {
+    let log = inkstone::Options::small().own_thread(false);
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let capacity_bytes = Some(rng.u64(200..800) << 10);
+        let disk = SimDisk::new(seed, DiskOptions { capacity_bytes, ..Default::default() });
+        let directory = Arc::new(disk.directory("/raft"));
+        let options = Options::new().log(log.clone()).memory_bytes(0);
+        let raft = RaftLog::open_in(Arc::clone(&directory), options).unwrap();
+        let mut next = 1;
+        for bytes in [rng.usize(100..20_000), 100, 0] {
+            while append(&raft, next, bytes).is_ok() {
+                next += 1;
+            }
+        }
+        let _ = raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), rng.u64(1..next)));
+        let next = raft.bounds().unwrap().next;
+        raft.abandon();
+        disk.change_options(|options| options.capacity_bytes = None);
+        for _ in 0..2 {
+            let section_bytes = 16 << (10 + seed % 4);
+            let options = StreamsOptions::new().log(log.clone()).own_mover(false);
+            let groups =
+                Groups::open_in(Arc::clone(&directory), options.section_bytes(section_bytes))
+                    .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert_eq!(groups.group(0).unwrap().bounds().unwrap().next, next, "seed {seed}");
+            let other = groups.group(2).unwrap();
+            let from = other.bounds().unwrap().next.max(1);
+            (from..from + rng.u64(1..200)).for_each(|index| append(&other, index, 300).unwrap());
+            while rng.bool() && groups.move_some().unwrap() {}
+            groups.close().unwrap();
+        }
+    }
 }
 
 /// Whether its end is here, is another entry, or lies beyond.
