@@ -44,8 +44,8 @@ pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// checksum (`checksum`).
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 32;
 
-/// Room before the last block of each segment that is reserved for control groups, so that they can
-/// be written when the segment is full.
+/// Room before the index of each segment that is reserved for control groups, so that they can be
+/// written when the segment is full.
 pub const CONTROL_RESERVE_BYTES: u64 = 12 << 10;
 
 /// The block at the end of each segment's file, for the marks of cuts. No group lies there.
@@ -56,6 +56,22 @@ pub const CUT_MARK_COPY_BYTES: usize = 512;
 
 /// The first bytes of a mark.
 pub const CUT_MARK_MARKER: [u8; 4] = [0xa7, b'I', b'C', b'1'];
+
+/// A record gets an entry in its segment's index if it begins so many bytes or more behind the last
+/// one that has an entry. A search reads about as many bytes.
+pub const INDEX_STEP_BYTES: u64 = 8 << 10;
+
+/// A smaller segment has no index: a search reads it whole.
+pub const INDEX_SEGMENT_BYTES_MIN: u64 = 128 << 10;
+
+/// The first bytes of an index.
+pub const INDEX_MARKER: [u8; 4] = [0xa7, b'I', b'X', b'1'];
+
+/// What stands before the entries of an index.
+pub const INDEX_HEADER_BYTES: usize = 16;
+
+/// One entry of an index.
+pub const INDEX_ENTRY_BYTES: usize = 16;
 
 /// The largest payload of one frame.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -77,6 +93,8 @@ const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(
     (HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES + MARK_BLOCK_BYTES as u64) * 2 < SEGMENT_BYTES_MIN
 );
+// It has no index.
+const _: () = assert!(SEGMENT_BYTES_MIN < INDEX_SEGMENT_BYTES_MIN);
 // The reserve has room for three control groups that are padded to blocks.
 const _: () = assert!(CONTROL_RESERVE_BYTES >= 3 * BLOCK_BYTES as u64);
 const _: () = assert!(

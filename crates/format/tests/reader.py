@@ -100,6 +100,12 @@ def classify(data):
     return "damaged", told
 
 
+def groups_end(size):
+    """Where the room of the index begins, before the block for marks."""
+    index = 16 + 16 * -(-size // 8192) if size >= 131072 else 0
+    return size - 4096 - (index + 4095) // 4096 * 4096
+
+
 def cut_mark(header, data):
     """(cuts, successor) of the newest mark at the end of the segment's file, or None."""
     found = None
@@ -178,7 +184,7 @@ class Reading:
         length, count, first, epoch, _, _ = group
         if epoch < self.epoch:
             return self.stop("sound", "lower")
-        if (length > 536870912 or at + length > self.header.size - 4096 or length % 8
+        if (length > 536870912 or at + length > groups_end(self.header.size) or length % 8
                 or not 1 <= count <= (length - 48) // 24):
             return self.stop("sound", "length")
         if first != self.lsn:
@@ -331,7 +337,7 @@ def survey(files):
     mark = cut_mark(own[head], files[head])
     if mark and mark[0] > own[head].cuts:
         return none("corrupt", "D3", f"{mark[1]}:0")
-    live = Reading(own[head], files[head], own[head].size - 4096, 0).live
+    live = Reading(own[head], files[head], groups_end(own[head].size), 0).live
     chain = [own[head]]
     while chain[0].first > live:
         after_ = chain[0]
@@ -339,7 +345,7 @@ def survey(files):
         if after_.before == 0:
             return broken.format(after_.number)
         before = own.get(after_.before)
-        if (before is None or before.size - 4096 < after_.before_end or before.epoch > after_.epoch
+        if (before is None or groups_end(before.size) < after_.before_end or before.epoch > after_.epoch
                 or before.first > after_.first or before.first_live > after_.first_live
                 or before.cuts > after_.cuts
                 or (before.kind, before.owner) != (after_.kind, after_.owner)):
@@ -348,7 +354,7 @@ def survey(files):
     records, digest = 0, 0
     for header, successor in zip(chain, chain[1:] + [None]):
         data = files[header.number]
-        limit = header.size - 4096
+        limit = groups_end(header.size)
         if successor:
             limit = min(limit, successor.before_end)
         reading = Reading(header, data, limit, limit if successor else header.size)

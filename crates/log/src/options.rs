@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use inkstone_format::limits::{
     BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
-    MARK_BLOCK_BYTES, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
-use inkstone_format::{Cuts, LogKind, Lsn, frame_bytes};
+use inkstone_format::{Cuts, LogKind, Lsn, frame_bytes, groups_end};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
@@ -566,11 +566,10 @@ impl Options {
 
 /// Bytes of frames that fit in one group of records in a segment of this size.
 pub(crate) fn record_room(segment_bytes: u64) -> u64 {
-    segment_bytes
+    groups_end(segment_bytes)
         - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64
         - CONTROL_ROOM_BYTES
         - CONTROL_RESERVE_BYTES
-        - MARK_BLOCK_BYTES as u64
 }
 
 /// The next size to try for a segment that holds frames of `frame_bytes`, where there was no room
@@ -584,9 +583,12 @@ pub(crate) fn smaller_segment_bytes(bytes: u64, left: u64, frame_bytes: u64) -> 
 
 /// The size of the smallest segment that holds frames of `frame_bytes`.
 fn smallest_segment_bytes(frame_bytes: u64) -> u64 {
-    (frame_bytes + SEGMENT_BYTES_MIN - record_room(SEGMENT_BYTES_MIN))
-        .next_multiple_of(BLOCK_BYTES as u64)
-        .max(SEGMENT_BYTES_MIN)
+    let mut bytes = SEGMENT_BYTES_MIN;
+    // The room of the index grows with the segment.
+    while let Some(more) = frame_bytes.checked_sub(record_room(bytes)).filter(|more| *more > 0) {
+        bytes += more.next_multiple_of(BLOCK_BYTES as u64);
+    }
+    bytes
 }
 
 /// What an opening or a cut may write into a segment before its first record: an epoch group, a

@@ -41,6 +41,11 @@ fn the_constants_are_the_codes() {
         ("`CUT_MARK_MARKER`", hex(&limits::CUT_MARK_MARKER)),
         ("`CUT_MARK_COPY_BYTES`", limits::CUT_MARK_COPY_BYTES.to_string()),
         ("`CONTROL_RESERVE_BYTES`", limits::CONTROL_RESERVE_BYTES.to_string()),
+        ("`INDEX_STEP_BYTES`", limits::INDEX_STEP_BYTES.to_string()),
+        ("`INDEX_SEGMENT_BYTES_MIN`", limits::INDEX_SEGMENT_BYTES_MIN.to_string()),
+        ("`INDEX_MARKER`", hex(&limits::INDEX_MARKER)),
+        ("`INDEX_HEADER_BYTES`", limits::INDEX_HEADER_BYTES.to_string()),
+        ("`INDEX_ENTRY_BYTES`", limits::INDEX_ENTRY_BYTES.to_string()),
         ("`RECORD_BYTES_MAX`", limits::RECORD_BYTES_MAX.to_string()),
         ("`GROUP_BYTES_MAX`", limits::GROUP_BYTES_MAX.to_string()),
     ]);

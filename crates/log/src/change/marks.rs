@@ -102,7 +102,7 @@ impl Shared {
         };
         let identity = older.identity();
         let mut block = AlignedBuf::zeroed(MARK_BLOCK_BYTES);
-        match file.read_at(&mut block, older.groups_end()) {
+        match file.read_at(&mut block, older.marks_at()) {
             Ok(MARK_BLOCK_BYTES) => {}
             Ok(_) => return Ok(Some("its file is too short".into())),
             Err(error) => return Ok(Some(error.to_string())),
@@ -125,7 +125,7 @@ impl Shared {
         mark.write(&identity, &mut block);
         let way =
             if self.options.keeps_room { self.step_by_step(older.number) } else { Way::Usual };
-        let written = lock(&self.writer).block(&file, &block, older.groups_end(), &way);
+        let written = lock(&self.writer).block(&file, &block, older.marks_at(), &way);
         match written.result {
             Err(failed) if failed.is_refused() => Ok(Some(failed.into_error().to_string())),
             result => result.map(|()| None).map_err(Failed::into_error),

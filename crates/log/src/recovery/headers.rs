@@ -357,7 +357,7 @@ pub(crate) fn cut_mark(
     segment: &SegmentHeader,
 ) -> Result<Option<CutMark>> {
     let mut window = Window::new(past_the_cache(directory, segment.number)?, MARK_BLOCK_BYTES);
-    let at = segment.groups_end();
+    let at = segment.marks_at();
     window.load(at, MARK_BLOCK_BYTES)?;
     let block = window.bytes().get((at - window.at()) as usize..).unwrap_or_default();
     Ok(CutMark::read(&segment.identity(), block))

@@ -104,7 +104,7 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], visit: Visit<'_>) -> Survey {
             Survey::none(row.verdict, row.name, None)
         });
     };
-    let block = bytes_of(files, head.number).get(head.groups_end() as usize..);
+    let block = bytes_of(files, head.number).get(head.marks_at() as usize..);
     let mark = block.and_then(|block| CutMark::read(&head.identity(), block));
     if let Some(mark) = mark.filter(|mark| mark.cuts > head.cuts.count()) {
         let at = Some(start_of(mark.successor));
