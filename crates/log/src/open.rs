@@ -183,8 +183,15 @@ fn go_on(
     let mut window = Window::new(past_the_cache(&directory, header.number)?, BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
     let memory = memory_for(options.buffer_bytes);
-    let open_group =
-        OpenGroup::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
+    let open_group = OpenGroup::begin(
+        memory,
+        header,
+        tail.end,
+        epoch,
+        tail.next_lsn,
+        window.bytes(),
+        head.next_place_at(),
+    );
     let file = head.file(&directory, &open_for_groups(&options))?;
     let notice = fill_holes(&*file, header.segment_bytes)?;
     let mut writer = Writer::new(file, &options);
@@ -249,7 +256,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
-    let open_group = OpenGroup::begin(memory, header, HEADER_BYTES as u64, epoch, first, &[]);
+    let open_group = OpenGroup::begin(memory, header, HEADER_BYTES as u64, epoch, first, &[], 0);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
     let state = State::new(open_group, last, epoch, &options);

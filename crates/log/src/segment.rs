@@ -17,16 +17,25 @@ pub(crate) mod seal;
 
 use std::sync::{Arc, Weak};
 
-use inkstone_format::limits::{ALIGN, HEADER_BYTES};
-use inkstone_format::{Decoder, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
-use inkstone_io::{AnyDirectory, File, OpenFile};
+use inkstone_format::limits::{ALIGN, BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::{
+    Decoder, Lsn, Mark, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
+};
+use inkstone_io::{AlignedBuf, AnyDirectory, File, OpenFile};
 
 use crate::error::Result;
 use crate::names;
 use crate::sync::{Mutex, lock};
 
-/// Bytes of groups between two entries of a segment's index.
-const INDEX_STEP_BYTES: u64 = 64 << 10;
+/// Bytes of groups between two ends of groups that a segment remembers.
+const END_STEP_BYTES: u64 = 64 << 10;
+
+/// What is kept of a segment for readers that ask by LSN.
+#[derive(Debug)]
+struct Kept {
+    file: Arc<dyn File>,
+    index: Option<Arc<SegmentIndex>>,
+}
 
 /// One segment of the log.
 #[derive(Debug)]
@@ -35,16 +44,19 @@ pub(crate) struct Segment {
     file: Mutex<Option<Weak<dyn File>>>,
     /// The handle of its readers: through the page cache.
     cached: Mutex<Option<Weak<dyn File>>>,
-    /// The same, while it is kept open (`kept.rs`).
-    kept: Mutex<Option<Arc<dyn File>>>,
+    /// The same, while it is kept open (`kept.rs`), and its index.
+    kept: Mutex<Option<Kept>>,
     /// Ends of groups, ascending: where reading can begin.
-    index: Mutex<Vec<Tail>>,
+    ends: Mutex<Vec<Tail>>,
+    /// Places of durable records, as far as this process has written or walked them. Empty once they
+    /// are written as the index of the segment.
+    places: Mutex<SegmentIndex>,
 }
 
 impl Segment {
     pub(crate) fn new(header: SegmentHeader) -> Self {
-        let (file, cached, kept) = Default::default();
-        Self { header, file, cached, kept, index: Mutex::new(Vec::new()) }
+        let (file, cached, kept, ends) = Default::default();
+        Self { header, file, cached, kept, ends, places: Mutex::new(SegmentIndex::new(&header)) }
     }
 
     pub(crate) fn number(&self) -> SegmentNumber {
@@ -66,11 +78,23 @@ impl Segment {
     /// As [`Segment::cached_file`], and keeps it open; whether it was not kept before.
     fn keep_open(&self, directory: &AnyDirectory) -> Result<(Arc<dyn File>, bool)> {
         let mut kept = lock(&self.kept);
-        if let Some(file) = &*kept {
+        if let Some(Kept { file, .. }) = &*kept {
             return Ok((Arc::clone(file), false));
         }
         let file = self.cached_file(directory)?;
-        Ok((Arc::clone(kept.insert(file)), true))
+        Ok((Arc::clone(&kept.insert(Kept { file, index: None }).file), true))
+    }
+
+    /// The index that is kept with its file.
+    pub(crate) fn kept_index(&self) -> Option<Arc<SegmentIndex>> {
+        lock(&self.kept).as_ref()?.index.clone()
+    }
+
+    /// Keeps its index as long as its file.
+    fn keep_index(&self, index: &Arc<SegmentIndex>) {
+        if let Some(kept) = &mut *lock(&self.kept) {
+            kept.index = Some(Arc::clone(index));
+        }
     }
 
     /// Keeps its file open no longer.
@@ -106,11 +130,52 @@ impl Segment {
 
     /// Notes the end of a group.
     pub(crate) fn note(&self, tail: &Tail) {
-        let mut index = lock(&self.index);
-        let last = index.last().map_or(HEADER_BYTES as u64, |tail| tail.end);
-        if tail.end >= last + INDEX_STEP_BYTES {
-            index.push(*tail);
+        let mut ends = lock(&self.ends);
+        let last = ends.last().map_or(HEADER_BYTES as u64, |tail| tail.end);
+        if tail.end >= last + END_STEP_BYTES {
+            ends.push(*tail);
         }
+    }
+
+    /// Notes places of durable records, in the order of the log.
+    pub(crate) fn note_places(&self, places: impl IntoIterator<Item = Mark>) {
+        let mut places = places.into_iter().peekable();
+        if places.peek().is_some() {
+            let mut known = lock(&self.places);
+            if known.is_empty() {
+                known.reserve(self.header.segment_bytes);
+            }
+            places.for_each(|place| known.note(&place));
+        }
+    }
+
+    /// The noted places around a record: the last one at or before it, and the first one behind it.
+    /// `None` if no places are known here.
+    pub(crate) fn places_around(&self, lsn: Lsn) -> Option<(Option<Mark>, Option<Mark>)> {
+        let places = lock(&self.places);
+        (!places.is_empty()).then(|| places.around(lsn))
+    }
+
+    /// The byte from which on a record's place is to be noted.
+    pub(crate) fn next_place_at(&self) -> u64 {
+        lock(&self.places).next_at()
+    }
+
+    /// Forgets the places of its records: they are written, or no longer wanted.
+    pub(crate) fn forget_places(&self) {
+        *lock(&self.places) = SegmentIndex::new(&self.header);
+    }
+
+    /// Its index, as it is to be written; `None` if there is nothing to write or no room for it.
+    pub(crate) fn encoded_index(&self) -> Option<AlignedBuf> {
+        let places = lock(&self.places);
+        let room = SegmentIndex::room_bytes(&self.header);
+        let encoded = (!places.is_empty()).then(|| places.encode(&self.header))?;
+        (encoded.len() <= room).then(|| {
+            let mut memory = AlignedBuf::zeroed(encoded.len().next_multiple_of(BLOCK_BYTES));
+            memory[..encoded.len()].copy_from_slice(&encoded);
+            memory
+        })
     }
 
     /// A decoder that begins at the nearest known place before `lsn` and reads no further than
@@ -122,28 +187,22 @@ impl Segment {
         file: &dyn File,
     ) -> Result<Decoder> {
         let decoder = self.decoder(end, file)?;
-        let index = lock(&self.index);
-        let after = index.partition_point(|tail| tail.next_lsn <= lsn);
-        Ok(match after.checked_sub(1).and_then(|at| index.get(at)) {
+        let ends = lock(&self.ends);
+        let after = ends.partition_point(|tail| tail.next_lsn <= lsn);
+        Ok(match after.checked_sub(1).and_then(|at| ends.get(at)) {
             Some(tail) if end.is_none_or(|end| tail.end <= end) => decoder.from_tail(*tail),
             _ => decoder,
         })
     }
 
-    /// The nearest known end of a group before `lsn`; else the beginning of the first group.
-    pub(crate) fn mark_before(&self, lsn: Lsn) -> Mark {
-        let index = lock(&self.index);
-        let after = index.partition_point(|tail| tail.next_lsn <= lsn);
-        match after.checked_sub(1).and_then(|at| index.get(at)) {
-            Some(tail) => Mark::between(tail.end, tail.next_lsn, tail.epoch),
-            None => Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch),
-        }
+    /// The beginning of the first group.
+    pub(crate) fn first_mark(&self) -> Mark {
+        Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch)
     }
 
     /// The prover that checks its sums from the first group on.
     pub(crate) fn prover(&self) -> Prover {
-        let first = Mark::between(HEADER_BYTES as u64, self.header.first_lsn, self.header.epoch);
-        Prover::new(self.header.identity(), first)
+        Prover::new(self.header.identity(), self.first_mark())
     }
 
     /// A decoder that begins at the first group.
@@ -240,4 +299,4 @@ impl Segments {
     }
 }
 
-const _: () = assert!(INDEX_STEP_BYTES.is_multiple_of(ALIGN as u64));
+const _: () = assert!(END_STEP_BYTES.is_multiple_of(ALIGN as u64));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
 
+use crate::change::seal::write_index;
 use crate::commit::room::{Need, or_left_out, refused};
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
@@ -110,6 +111,7 @@ impl HeldTurn<'_> {
         let (header, ready) = made?;
         shared.count_segment(self, &ready, next.cut.is_some());
         if let Some(last) = next.cut {
+            self.leave_index()?;
             shared.enter_cut(self, header, ready, last);
         } else {
             self.seal(header.number, durable)?;
@@ -129,17 +131,19 @@ impl HeldTurn<'_> {
         let old = || Arc::clone(&lock(&shared.segments).head().segment);
         if self.would_rewrite() {
             // The new header says what the seal would say.
+            self.leave_index()?;
             self.events.push(shared.sealed(old(), last));
             return Ok(());
         }
         if let Some(epoch) = self.epoch_due()
             && self.open_group.control(&epoch).is_err()
         {
-            return Ok(());
+            return self.leave_index();
         }
         // If there is no room for the seal, the epoch may be appended alone, which is correct too.
         let _ = self.open_group.control(&Control::Seal(next));
         if !shared.prepares_ahead() {
+            self.leave_index()?;
             or_left_out(self.write_control(Need::May))?;
             if shared.options.listener.is_some() {
                 self.events.push(shared.sealed(old(), last));
@@ -152,6 +156,16 @@ impl HeldTurn<'_> {
             self.spare.keep(Some(encoded.memory), encoded.is_large);
         }
         Ok(())
+    }
+
+    /// Writes the index of the old segment, where no seal takes it along.
+    ///
+    /// # Errors
+    /// The poison.
+    fn leave_index(&mut self) -> Result<()> {
+        let old = Arc::clone(&lock(&self.shared.segments).head().segment);
+        let file = Arc::clone(&lock(&self.shared.writer).file);
+        self.unlocked(|| write_index(&old, &*file)).map_err(|error| self.poison(error))
     }
 
     /// Whether the next group of a padded log would rewrite the block in which the log ends,

@@ -1,6 +1,7 @@
-//! The last group of a full segment: the seal, a frame that names the next segment.
+//! What is written into a full segment: its index, and its last group, the seal, a frame that names
+//! the next segment.
 //!
-//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or
+//! *Owns*: seals that wait to be written, and writing them and the index. *May not touch*: the segment in use, or
 //! the turn. No other thread writes into a full segment, so a seal needs neither.
 //!
 //! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash
@@ -10,7 +11,7 @@
 use std::sync::Arc;
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, SyncKind};
+use inkstone_io::{AnyDirectory, File, SyncKind};
 
 use crate::commit::shared::Shared;
 use crate::error::{Result, is_full};
@@ -36,6 +37,7 @@ impl Shared {
         // One at a time: the listener may end the log, which writes the other seals and releases
         // the lock. After that nothing may be written here.
         while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
+            write_index(&segment, &*file)?;
             match file.write_at(&memory, offset) {
                 // An overwrite needs room here and there is none; the next segment's header says
                 // what the seal says.
@@ -71,6 +73,21 @@ impl Shared {
             }),
         })
     }
+}
+
+/// Writes the index of a segment that gets no more records. It is a hint with a sum, so it needs no
+/// sync; where there is no room for it, readers do without.
+///
+/// # Errors
+/// The write failed: nothing was lost, but the device cannot be trusted any more.
+pub(super) fn write_index(segment: &Segment, file: &dyn File) -> Result<()> {
+    let Some(index) = segment.encoded_index() else { return Ok(()) };
+    match file.write_at(&index, segment.header.groups_end()) {
+        Ok(()) => segment.forget_places(),
+        Err(error) if is_full(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// While the log is open, keeps a segment's file from being used for something else.

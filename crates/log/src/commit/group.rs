@@ -164,11 +164,12 @@ impl Shared {
         state.publish_head(segments.head().segment.number(), segments.first_live);
     }
 
-    /// Notes the end of this group in the segment's index, as a place where reading can begin;
-    /// returns what to publish.
-    fn note_group(&self, last: Lsn, end: u64, state: &State) -> Published {
+    /// Notes the end of this group in the segment, as a place where reading can begin, and the places
+    /// of its records; returns what to publish.
+    fn note_group(&self, last: Lsn, end: u64, state: &mut State) -> Published {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;
+        segment.note_places(state.open_group.take_places(last));
         segment.note(&inkstone_format::Tail {
             end,
             next_lsn: last.next().unwrap_or(last),

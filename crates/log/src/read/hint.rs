@@ -39,10 +39,4 @@ impl Hint {
         let (segment, epoch) = (SegmentNumber::new(segment)?, Epoch::new(epoch)?);
         Some(Self { lsn: Lsn::new(lsn), segment, epoch, at })
     }
-
-    /// Where a search may begin. The end of the group is not told: it is seen where it is.
-    pub(crate) fn mark(&self) -> Mark {
-        let Self { lsn, epoch, at, .. } = *self;
-        Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END }
-    }
 }

@@ -16,7 +16,7 @@ use crate::directory::find_directory;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
-use crate::read::finder::Finder;
+use crate::read::finder;
 use crate::read::hint::Hint;
 #[cfg(doc)]
 use crate::read::place::Place;
@@ -34,14 +34,12 @@ use crate::watermarks::Watermarks;
 /// writes, takes no lock and does not delay the writer: a writer that truncates records uses their
 /// files again, and a reader that comes too late gets [`Error::TruncatedBefore`].
 ///
-/// Clones share the index that [`Reader::get`] builds. So keep one reader instead of opening a new
-/// one each time. [`Reader::get`] keeps up to 128 files open, of one log and all readers from
-/// [`Log::reader`](crate::Log::reader) together, or of one reader from [`Reader::open`] and its
-/// clones. Files that the log gives back are closed, by a reader from [`Reader::open`] when it is
-/// called again or its wait goes on; until then they take no room.
+/// Keep one reader instead of opening a new one each time. [`Reader::get`] keeps up to 128 files
+/// open, of one log and all readers from [`Log::reader`](crate::Log::reader) together, or of one
+/// reader from [`Reader::open`] and its clones. Files that the log gives back are closed, by a reader
+/// from [`Reader::open`] when it is called again or its wait goes on; until then they take no room.
 pub struct Reader {
     source: Source,
-    finder: Arc<Finder>,
 }
 
 impl Reader {
@@ -100,7 +98,7 @@ impl Reader {
     }
 
     fn of(source: Source) -> Self {
-        Self { source, finder: Arc::new(Finder::new()) }
+        Self { source }
     }
 
     /// What the log is for: the same for its whole life.
@@ -143,12 +141,11 @@ impl Reader {
 
     /// The record with this LSN.
     ///
-    /// The first call in a part of the log jumps towards the record: two or three reads of 16 KiB.
-    /// Each call notes places on its way, one every few KiB (fewer in a larger log: at most 17 MiB
-    /// of memory in all). Near a known place a call is one read of a few KiB, from the page cache
-    /// if they are there. Where all records in the neighbourhood have one size (up to 16 KiB), it
-    /// reads the record alone, and a second time if the guess was wrong. Each calling thread keeps
-    /// memory for one such record.
+    /// It costs one read of the record and less than 8 KiB before it, from the page cache if they
+    /// are there. The first record in a full segment also takes its index, a 512th of the segment;
+    /// up to 16 MiB of indexes are kept, with the files. Where a segment has no index (a crash, or a
+    /// full disk), the first call there reads the segment. Each calling thread keeps memory for what
+    /// it reads, 1 MiB at most.
     ///
     /// A reader from [`Reader::open`] learns of a truncation by another process at once where it
     /// sees what that process publishes, otherwise within a second; until then it returns the
@@ -182,7 +179,7 @@ impl Reader {
                 return Err(Error::NotYet { lsn, durable });
             }
         }
-        if let Some(record) = self.finder.find(&self.source, lsn)? {
+        if let Some(record) = finder::find(&self.source, lsn)? {
             return Ok(record);
         }
         // The record is missing or damaged, or another process has changed the log: a cursor finds
@@ -224,11 +221,9 @@ impl Reader {
         lsns.iter().filter_map(place).collect()
     }
 
-    /// Takes places from which [`Reader::get`] may search, in the order of the log.
+    /// Needs them no longer: a segment has its index.
     #[doc(hidden)]
-    pub fn learn(&self, places: &[Hint]) {
-        self.finder.learn(&self.source, places);
-    }
+    pub fn learn(&self, _places: &[Hint]) {}
 
     /// A cursor whose next record is the one with this LSN, or at this [`Place`]; it may not exist
     /// yet. No record has LSN 0: a cursor there returns [`Error::Invalid`], and so does one at the
@@ -277,7 +272,7 @@ impl Reader {
 
 impl Clone for Reader {
     fn clone(&self) -> Self {
-        Self { source: self.source.clone(), finder: Arc::clone(&self.finder) }
+        Self { source: self.source.clone() }
     }
 }
 

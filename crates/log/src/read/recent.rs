@@ -112,12 +112,15 @@ impl Recent {
                         && tail.next_lsn.before() == Some(published.durable)
                         && tail.first_live == published.first;
                     if is_it {
-                        segment.note(&tail);
+                        promised.settle(tail);
                     }
                     return is_it.then_some(Proved { settled: tail, durable: published.durable });
                 }
                 Step::GroupEnd(tail) => promised.end(tail),
-                Step::Frame(_) => {}
+                Step::Frame(frame) => {
+                    let (kind, at, lsn) = (frame.kind, frame.at, frame.lsn);
+                    promised.frame(kind, at, lsn, decoder.mark().epoch);
+                }
                 Step::Stop(_) => break,
             }
         }

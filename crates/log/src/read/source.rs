@@ -187,9 +187,8 @@ impl Source {
         }
     }
 
-    /// The first record of the log and the segment of a record, if that is durable and not
-    /// truncated.
-    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link)> {
+    /// The segment of a record, if that is durable and not truncated.
+    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<Link> {
         let (durable, first, link) = match self {
             Self::Living(shared) => {
                 let durable = shared.durable();
@@ -202,7 +201,7 @@ impl Source {
             }
         };
         let is_there = lsn <= durable && lsn >= first && lsn >= Lsn::FIRST;
-        is_there.then_some(first).zip(link)
+        link.filter(|_| is_there)
     }
 
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link> {

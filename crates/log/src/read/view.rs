@@ -495,6 +495,10 @@ impl Seen {
         self.cuts = cuts;
         self.segments =
             Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
+        // What the walk of an older head has noted is in that segment's own index now.
+        if let [older @ .., _] = &self.segments.links[..] {
+            older.iter().for_each(|link| link.segment.forget_places());
+        }
         self.settled = found.settled;
         (self.head, self._cached) = (found.head, found.cached);
         self.untouched = found.untouched;

@@ -22,14 +22,15 @@
 //! cache. To wait for the group would not do: on a full file system it may have to wait for room,
 //! and what was cut must not be shown meanwhile.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
+use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES, INDEX_STEP_BYTES};
 use inkstone_format::{
-    Copies, Cuts, GroupStart, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail,
-    Verdict,
+    Copies, Cuts, Epoch, GroupStart, HeaderBlock, Kind, Lsn, Mark, Roll, SegmentHeader,
+    SegmentNumber, Stop, Tail, Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
@@ -182,19 +183,40 @@ pub(crate) struct Promised<'s> {
     /// The end of the last durable group.
     pub(crate) settled: Tail,
     open: Vec<Tail>,
+    /// Places of records that may not be durable.
+    places: VecDeque<Mark>,
+    /// The byte from which on a record's place is noted.
+    place_at: u64,
 }
 
 impl<'s> Promised<'s> {
     pub(crate) fn new(segment: &'s Segment, settled: Tail) -> Self {
-        Self { segment, settled, open: Vec::new() }
+        let place_at = segment.next_place_at();
+        Self { segment, settled, open: Vec::new(), places: VecDeque::new(), place_at }
     }
 
     pub(crate) fn begin(&mut self, group: &GroupStart) {
         let promised_end = group.header.promise.end;
         let count = self.open.partition_point(|tail| tail.end <= promised_end);
-        if let Some(tail) = self.open.drain(..count).next_back() {
-            self.settled = tail;
-            self.segment.note(&tail);
+        let last = self.open.drain(..count).next_back();
+        if let Some(tail) = last {
+            self.settle(tail);
+        }
+    }
+
+    /// All before the end of this group is durable.
+    pub(crate) fn settle(&mut self, tail: Tail) {
+        self.settled = tail;
+        self.segment.note(&tail);
+        let count = self.places.partition_point(|place| place.at < tail.end);
+        self.segment.note_places(self.places.drain(..count));
+    }
+
+    /// A frame at byte `at`, in a group of this epoch.
+    pub(crate) fn frame(&mut self, kind: Kind, at: u64, lsn: Lsn, epoch: Epoch) {
+        if kind == Kind::Record && at >= self.place_at {
+            self.places.push_back(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
+            self.place_at = at + INDEX_STEP_BYTES;
         }
     }
 
@@ -222,7 +244,9 @@ pub(crate) fn walk_head(
         match walk.step()? {
             Item::GroupStart(group) => promised.begin(&group),
             Item::GroupEnd => promised.end(*walk.decoder.tail()),
-            Item::Frame(_) => {}
+            Item::Frame(frame) => {
+                promised.frame(frame.kind, frame.at, frame.lsn, walk.decoder.mark().epoch);
+            }
             Item::Stop(stop) => {
                 let settled = promised.settled;
                 return Ok(HeadWalk { tail: stop.tail, settled, stop, walk });

@@ -114,7 +114,10 @@ fn read_head(
     let len = file.len_bytes()?;
     let decoder = segment.decoder(None, &*file)?;
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
-    let stop = walk.run_to_stop(|tail| segment.note(tail))?;
+    let stop = walk.run_to_stop(|tail, places| {
+        segment.note(tail);
+        segment.note_places(places.iter().copied());
+    })?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
     let row = judge(&Facts::of(&stop, &evidence.with_durable(options.expect_durable)));
     if let Verdict::Corrupt(reason) = row.verdict {

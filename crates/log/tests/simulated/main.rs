@@ -26,6 +26,7 @@ mod damage;
 mod directories;
 mod extremes;
 mod false_sync;
+mod finding;
 mod full_disk_sim;
 mod gaps;
 mod giving_back;

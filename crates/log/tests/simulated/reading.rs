@@ -1,15 +1,14 @@
 //! Reading by LSN and reading ahead: what comes is what was appended, or the error that names the
-//! place; one record costs one read; and a read that fails among several in flight takes nothing
-//! with it that came before.
+//! place; and a read that fails among several in flight takes nothing with it that came before.
 //!
-//! *Owns*: `Reader::get`, cursors with several reads in flight, `verify` with several threads.
-//! Reading beside a living writer of another process is `beside_sim.rs`.
+//! *Owns*: what `Reader::get` shows, cursors with several reads in flight, `verify` with several
+//! threads. What a search costs is `finding.rs`; reading beside a living writer of another process
+//! is `beside_sim.rs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::history::{LOG, name, small};
-use inkstone::system::DirectoryCalls;
 use inkstone::{Error, Hint, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{Access, File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
@@ -87,89 +86,6 @@ fn every_record_is_found_by_its_lsn_in_any_order() {
     assert!(matches!(reader.get(Lsn::ZERO), Err(Error::Invalid(_))), "no record has it");
 }
 
-#[test]
-fn what_was_looked_for_once_costs_one_short_read() {
-    let disk = large(3000);
-    let reader = read(&disk);
-    (1..=3000).for_each(|lsn| drop(reader.get(Lsn::new(lsn)).unwrap()));
-    for lsn in (10..=2990).step_by(41) {
-        let before = disk.counters();
-        let bytes = reader.get(Lsn::new(lsn)).unwrap().len() as u64;
-        let cost = disk.counters().since(&before);
-        assert_eq!((cost.opens, cost.syncs()), (0, 0), "record {lsn}");
-        assert!(cost.reads <= 2, "record {lsn}: {} reads", cost.reads);
-        assert!(cost.read_bytes <= bytes + 160_000, "record {lsn}: {} bytes", cost.read_bytes);
-        if (lsn - 6..=lsn + 6).all(|near| near % 50 != 7) {
-            assert_eq!(cost.reads, 1, "record {lsn}");
-            assert!(cost.read_bytes <= 8 << 10, "record {lsn}: {} bytes", cost.read_bytes);
-        }
-    }
-}
-
-/// The first look for a record far from all that is known jumps towards it, and reads little of the
-/// segment: with records of all sizes, groups of all sizes, one that fills most of a segment, and
-/// payloads full of headers of groups.
-#[test]
-fn the_first_look_for_a_record_reads_little_of_its_segment() {
-    let records: Vec<Vec<u8>> = {
-        let mut random = fastrand::Rng::with_seed(9);
-        let sizes = |random: &mut fastrand::Rng| match random.u32(..100) {
-            0 => 30_000,
-            1..50 => 128,
-            _ => random.usize(..400),
-        };
-        let random = &mut random;
-        (0..40_000_usize).map(|at| vec![at as u8; sizes(random)]).collect()
-    };
-    let disk = SimDisk::new(8, DiskOptions::default());
-    let options = || options().segment_bytes(4 << 20).buffer_bytes(2 << 20);
-    let log = Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
-    let mut random = fastrand::Rng::with_seed(10);
-    let copied = |lsn: u64| {
-        // Headers of groups, as they are at other places of the log.
-        let file =
-            DirectoryCalls::open(&disk.directory(LOG), &name(1), &OpenFile::existing().read_only())
-                .unwrap();
-        let mut bytes = vec![0; 4096];
-        file.read_at(&mut bytes, 4096 * (lsn / 97 % 64 + 1)).unwrap();
-        bytes
-    };
-    let record = |lsn: u64| records[lsn as usize % records.len()].clone();
-    let mut copies = std::collections::HashMap::new();
-    let last = records.len() as u64;
-    let mut group_end = 0;
-    for lsn in 1..=last {
-        let bytes = if lsn.is_multiple_of(97) && lsn > 3000 { copied(lsn) } else { record(lsn) };
-        let append = log.append(&bytes).unwrap();
-        if lsn.is_multiple_of(97) {
-            copies.insert(lsn, bytes);
-        }
-        // Most groups are small. From record 20,000 on each fills a buffer.
-        if lsn >= group_end && !(20_000..28_000).contains(&lsn) {
-            append.wait().unwrap();
-            group_end = lsn + random.u64(1..100);
-        }
-    }
-    log.close().unwrap();
-    let wanted = |lsn: u64| copies.get(&lsn).cloned().unwrap_or_else(|| record(lsn));
-    let (mut reads, mut bytes, mut looks) = (0, 0, 0);
-    for lsn in (500..last).step_by(611) {
-        for reader in [
-            Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap().reader(),
-            Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap(),
-        ] {
-            let before = disk.counters();
-            assert!(reader.get(Lsn::new(lsn)).unwrap() == wanted(lsn), "record {lsn}");
-            let cost = disk.counters().since(&before);
-            if !(20_000..28_000).contains(&lsn) {
-                (reads, bytes, looks) = (reads + cost.reads, bytes + cost.read_bytes, looks + 1);
-            }
-        }
-    }
-    let (reads, bytes) = (reads as f64 / f64::from(looks), bytes / u64::from(looks as u32));
-    assert!(reads < 5.0 && bytes < 120_000, "{reads} reads and {bytes} bytes for each of {looks}");
-}
-
 /// Places that somebody has kept wrong, of another log say, cost time and nothing else.
 #[test]
 fn a_place_that_is_wrong_changes_no_answer() {
@@ -220,9 +136,9 @@ fn a_place_that_is_wrong_changes_no_answer() {
 
 /// A crash leaves a torn group, and another epoch is written over it, with records of the same size
 /// at the same places. The disk loses one write of that epoch, so that the torn group shows there:
-/// a jump into it shows no record that is not part of the log.
+/// a search that begins in it shows no record that is not part of the log.
 #[test]
-fn a_lost_write_over_a_torn_group_is_damage_also_where_a_search_jumps() {
+fn a_lost_write_over_a_torn_group_is_damage_also_where_a_search_begins() {
     const KEPT: u64 = 100;
     const GROUP: u64 = 60;
     let record = |lsn: u64, epoch: u8| [&[epoch; 400][..], &lsn.to_le_bytes()].concat();

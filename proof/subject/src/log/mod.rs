@@ -113,10 +113,15 @@ fn refusals(log: &Log) -> By {
 /// The end of a segment in which a close leaves out its last promise: the block for marks of cuts,
 /// and half of the 12 KiB for control groups, which openings and truncations need more.
 const NO_PROMISE_BYTES: u64 = (4 << 10) + (12 << 10) / 2;
+/// The room for the index before that block, in segments larger than the smallest.
+const INDEX_BYTES: u64 = 4 << 10;
 
 /// The last promise of a close is left out where its room is needed for something else.
 pub fn is_clean(recovery: &Recovery) -> bool {
-    let is_short = |byte: u64| byte % SEGMENT_BYTES > SEGMENT_BYTES - NO_PROMISE_BYTES;
+    let is_short = |byte: u64| {
+        let index = if byte > SEGMENT_BYTES { INDEX_BYTES } else { 0 };
+        byte % SEGMENT_BYTES > SEGMENT_BYTES - NO_PROMISE_BYTES - index
+    };
     recovery.clean || recovery.end.is_some_and(|end| is_short(end.byte))
 }
 
