@@ -1,7 +1,7 @@
 //! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame, past payloads; finding groups in the middle of a segment.
-//! *May not touch*: what an unsound step means; a [`crate::Decoder`] finds that out.
+//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means;
+//! a [`crate::Decoder`] finds that out.
 //!
 //! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header
 //! at the place and with the LSN that the step before named *is* that of the record, even if the
@@ -11,9 +11,7 @@
 use crate::checksum::crc32c;
 use crate::frame::{Control, FrameHeader, KIND_AT, Kind, frame_bytes};
 use crate::group::{GroupHeader, Identity};
-use crate::limits::{
-    ALIGN, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX,
-};
+use crate::limits::{FRAME_HEADER_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, RECORD_BYTES_MAX};
 use crate::types::{Epoch, Lsn};
 
 /// A place where a frame or a group begins.
@@ -70,46 +68,6 @@ impl Mark {
     /// A mark between two groups.
     pub fn between(at: u64, lsn: Lsn, epoch: Epoch) -> Self {
         Self { at, lsn, epoch, group_end: at }
-    }
-
-    /// The first place in `window` where a group begins, or the frame of a record, with an LSN from
-    /// this one on and before that of `until`. `window` holds the bytes of the segment from
-    /// `window_at` on, which lie behind this mark and before `until`.
-    ///
-    /// All these bytes must be part of the log: behind its end there may be sound headers that are
-    /// not. Before it every byte was written by the log's groups, and only who knows the log's id
-    /// can make a payload that looks like a header for its place.
-    ///
-    /// A disk that loses a write may show there what a crash had left before: a group that is no
-    /// part of the log, of a lower epoch. Its header lies where the next epoch began, as steps
-    /// would find it, but its frames lie anywhere. So frames count only if no epoch begins between
-    /// the two marks.
-    pub fn first_in(
-        &self,
-        identity: &Identity,
-        until: &Self,
-        window: &[u8],
-        window_at: u64,
-    ) -> Option<Self> {
-        let (lsns, epochs) = (self.lsn..until.lsn, self.epoch..=until.epoch);
-        let from = (window_at as usize).wrapping_neg() % ALIGN;
-        (from..window.len()).step_by(ALIGN).find_map(|place| {
-            let at = window_at + place as u64;
-            let bytes = window.get(place..place + FRAME_HEADER_BYTES)?;
-            if bytes.starts_with(&GROUP_MARKER) {
-                let header = GroupHeader::decode(identity, at, &window[place..])?;
-                let is_between = epochs.contains(&header.epoch) && lsns.contains(&header.first_lsn);
-                return (is_between && header.promise_is_sound(at))
-                    .then(|| Self::between(at, header.first_lsn, header.epoch));
-            }
-            let fields = FrameHeader::fields(bytes);
-            // Cheap checks first.
-            let may_be = self.epoch == until.epoch
-                && lsns.contains(&fields.lsn)
-                && fields.kind == Kind::Record as u8;
-            let header = may_be.then(|| FrameHeader::decode(identity, at, self.epoch, bytes))??;
-            Some(Self { at, lsn: header.lsn, epoch: self.epoch, group_end: Self::UNKNOWN_END })
-        })
     }
 
     /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not

@@ -107,7 +107,6 @@ pub use options::Options;
 pub use payload::{AsRecord, Parts};
 pub use read::cursor::{Cursor, OwnedRecord, Record};
 #[doc(hidden)]
-pub use read::hint::Hint;
 pub use read::place::{Place, Start};
 pub use read::reader::Reader;
 pub use recovery::headers::kind_of;

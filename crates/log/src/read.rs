@@ -5,7 +5,6 @@
 
 pub(crate) mod cursor;
 pub(crate) mod finder;
-pub(crate) mod hint;
 pub(crate) mod place;
 pub(crate) mod publisher;
 pub(crate) mod reader;

@@ -301,7 +301,6 @@ impl StreamCursor {
                     if places.len() == before {
                         return Err(self.source.not_named(lsns.start, self.stream, number));
                     }
-                    self.source.learn(&written, section, &places[before..]);
                 }
                 Err(Error::NotYet { .. }) => break,
                 Err(_) if !places.is_empty() => break,

@@ -14,14 +14,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use inkstone::{Hint, Lsn};
+use inkstone::Lsn;
 
 use crate::bytes::NUMBER_BYTES_MAX;
-use crate::hints::{HintPage, Hints};
 use crate::options::Options;
 use crate::page::PageMaker;
 use crate::record::{Change, Sealed};
-use crate::section::{Directory, DirectoryAt, HintsAt, PageAt};
+use crate::section::{Directory, DirectoryAt, PageAt};
 use crate::state::{State, Stream};
 use crate::words::NOTE_BYTES_MAX;
 
@@ -49,8 +48,6 @@ pub(crate) trait Out {
     fn durable(&self) -> Lsn;
     /// The LSN of the record that is written next.
     fn next(&self) -> Lsn;
-    /// The positions of these durable records, where they are known.
-    fn places(&self, lsns: &[Lsn]) -> Vec<Hint>;
 }
 
 /// The progress of housekeeping.
@@ -74,7 +71,6 @@ pub(crate) struct Keeper {
     /// The first section whose directory is not written yet.
     unwritten: u32,
     sealer: Option<Sealer>,
-    hints: Hints,
     /// Sections whose directories are written, but not known to be durable.
     settling: VecDeque<u32>,
     pub(crate) bytes: u64,
@@ -100,8 +96,6 @@ struct Sealer {
     streams: Vec<u64>,
     at: usize,
     number: u64,
-    /// The pages of hints to write, once those of all streams are written.
-    hints: Option<VecDeque<HintPage>>,
     written: DirectoryAt,
 }
 
@@ -131,7 +125,6 @@ impl Keeper {
             section_bytes: options.section_bytes,
             unwritten: unwritten.unwrap_or(0),
             sealer: None,
-            hints: Hints::default(),
             settling: VecDeque::new(),
             bytes: 0,
         }
@@ -152,8 +145,7 @@ impl Keeper {
     }
 
     /// A record was appended: returns how many steps are due, several after a large record.
-    pub(crate) fn steps_due(&mut self, lsn: Lsn, bytes: u64) -> u64 {
-        self.hints.appended(lsn, bytes);
+    pub(crate) fn steps_due(&mut self, bytes: u64) -> u64 {
         self.owed_bytes += bytes;
         self.since_table_bytes += bytes;
         self.steps_owed().min(STEPS_MAX)
@@ -169,9 +161,7 @@ impl Keeper {
     /// # Errors
     /// Those of the log.
     pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        let durable = out.durable();
-        self.hints.settle(durable, |lsns| out.places(lsns));
-        self.settle(state, durable);
+        self.settle(state, out.durable());
         self.seal_some(state, out)?;
         if self.table.is_some() || self.table_is_due(state) {
             self.write_table(state, out)?;
@@ -226,8 +216,7 @@ impl Keeper {
         }
     }
 
-    /// Writes the next page of the oldest unwritten directory, or of its hints, or the record that
-    /// completes it.
+    /// Writes the next page of the oldest unwritten directory, or the record that completes it.
     fn seal(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         let Some(section) = state.sections.get(self.unwritten) else { return Ok(()) };
         let Directory::Sealing { places, .. } = &section.directory else { return Ok(()) };
@@ -235,57 +224,22 @@ impl Keeper {
             streams: places.streams(),
             at: 0,
             number: 0,
-            hints: None,
             written: DirectoryAt::default(),
         });
         let (page, at, number) = sealer.page(state, section.number, self.page_bytes);
         if let Some((stream, first)) = page.first {
             let mut changes = Vec::with_capacity(page.bytes().len() + 16);
             Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
-            let lsn = self.write(state, &changes, out)?;
+            let replay_from = self.replay_from(state);
+            let lsn = out.write(state, &changes, replay_from)?;
+            self.bytes += changes.len() as u64;
             if let Some(sealer) = &mut self.sealer {
                 sealer.written.pages.push(PageAt { stream, number: first, lsn });
                 (sealer.at, sealer.number) = (at, number);
             }
             return Ok(());
         }
-        self.hint(state, out)
-    }
-
-    /// Writes the next page of hints, or the record that completes the directory.
-    fn hint(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        let (Some(sealer), Some(section)) = (&mut self.sealer, state.sections.get(self.unwritten))
-        else {
-            return Ok(());
-        };
-        let lsns = section.first..section.end().unwrap_or(section.first);
-        let hints = sealer.hints.get_or_insert_with(|| self.hints.take(&lsns, self.page_bytes));
-        let Some(HintPage { first, bytes, .. }) = hints.front() else {
-            return self.is_sealed(state, out);
-        };
-        let first = *first;
-        let mut changes = Vec::with_capacity(bytes.len() + 16);
-        Change::Hints { section: section.number, bytes }.put(&mut changes);
-        let lsn = self.write(state, &changes, out)?;
-        if let Some(sealer) = &mut self.sealer {
-            sealer.written.hints.push(HintsAt { first, lsn });
-            sealer.hints.as_mut().and_then(VecDeque::pop_front);
-        }
-        Ok(())
-    }
-
-    /// Writes a record of a directory.
-    fn write(
-        &mut self,
-        state: &mut State,
-        changes: &[u8],
-        out: &mut impl Out,
-    ) -> inkstone::Result<Lsn> {
-        let replay_from = self.replay_from(state);
-        let lsn = out.write(state, changes, replay_from)?;
-        self.hints.want(lsn);
-        self.bytes += changes.len() as u64;
-        Ok(lsn)
+        self.is_sealed(state, out)
     }
 
     fn is_sealed(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
@@ -294,21 +248,12 @@ impl Keeper {
             return Ok(());
         };
         let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
-        let lsns = sealer.written.lsns();
-        // Hints must wait for a flush. If one flush has several sections, hints are left out: a
-        // flush for each section would keep the directories behind for ever.
-        let next = self.unwritten.checked_add(1);
-        let is_alone = state.sections.active().map(|active| active.number) <= next;
-        if is_alone && lsns.last().is_some_and(|last| self.hints.waits_for(*last)) {
-            return Ok(());
-        }
-        let places = self.hints.of(&lsns);
         let sealed = Sealed {
             number: section.number,
             first: section.first,
             end: *end,
             bytes: section.bytes,
-            written: Arc::new(DirectoryAt { places, ..sealer.written.clone() }),
+            written: Arc::new(sealer.written.clone()),
         };
         let mut changes = Vec::new();
         Change::Sealed(sealed.clone()).put(&mut changes);

@@ -42,7 +42,6 @@ mod cursor;
 mod due;
 mod error;
 mod following;
-mod hints;
 mod keeper;
 mod mirror;
 mod mover;

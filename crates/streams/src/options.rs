@@ -94,8 +94,7 @@ impl Options {
 
     /// The options, checked, and the section small enough that one record names all pages of its
     /// directory. A page takes at most a quarter of the largest record, and the names of the pages
-    /// half of one; their hints (`hints.rs`), 13 bytes each, take less than a quarter. The log
-    /// keeps one free segment, since its front is freed one segment at a time.
+    /// half of one. The log keeps one free segment, since its front is freed one segment at a time.
     ///
     /// # Errors
     /// Those of [`Options::check`].

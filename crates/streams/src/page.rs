@@ -6,7 +6,7 @@
 //! Each row of a page has consecutive numbers of one stream: the stream, the first number, the
 //! count, and for each record the distance of its LSN from the one before it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -115,14 +115,9 @@ impl Page {
     }
 }
 
-/// Pages of hints that are remembered as read.
-const HINTS_MAX: usize = 4096;
-
 /// The pages that were used last, up to `bytes_max`.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Pages of hints that the log has learned already.
-    hints: HashSet<Lsn>,
     pages: HashMap<Lsn, (Arc<Page>, u64)>,
     bytes: usize,
     bytes_max: usize,
@@ -131,15 +126,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { hints: HashSet::new(), pages: HashMap::new(), bytes: 0, bytes_max, clock: 0 }
-    }
-
-    /// Whether this page of hints is asked for the first time.
-    pub(crate) fn is_new(&mut self, hints: Lsn) -> bool {
-        if self.hints.len() == HINTS_MAX {
-            self.hints.clear();
-        }
-        self.hints.insert(hints)
+        Self { pages: HashMap::new(), bytes: 0, bytes_max, clock: 0 }
     }
 
     pub(crate) fn get(&mut self, lsn: Lsn) -> Option<Arc<Page>> {

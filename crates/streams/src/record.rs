@@ -9,7 +9,7 @@ use inkstone::Lsn;
 
 use crate::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
 use crate::runs::Run;
-use crate::section::{DirectoryAt, HintsAt, PageAt};
+use crate::section::{DirectoryAt, PageAt};
 
 /// The first byte of every record: a record of streams, in the first version.
 const FIRST_BYTE: u8 = 0xa1;
@@ -37,7 +37,6 @@ const TABLE_SECTION: u8 = 19;
 const TABLE_END: u8 = 20;
 const PAGE: u8 = 24;
 const SEALED: u8 = 25;
-const HINTS: u8 = 26;
 
 /// What every record begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,11 +112,6 @@ pub(crate) enum Change<'a> {
     },
     /// A section's directory is complete.
     Sealed(Sealed),
-    /// Positions of some records of a section in the log's files (`hints.rs`).
-    Hints {
-        section: u32,
-        bytes: &'a [u8],
-    },
 }
 
 /// A section whose directory is complete.
@@ -203,10 +197,6 @@ impl Change<'_> {
                 head(SEALED, &[]);
                 section.put(out);
             }
-            Self::Hints { section, bytes } => {
-                head(HINTS, &[u64::from(*section)]);
-                put_bytes(out, bytes);
-            }
         }
     }
 }
@@ -230,19 +220,13 @@ impl Sealed {
         for number in [u64::from(self.number), self.first.get(), self.end.get(), self.bytes] {
             put(out, number);
         }
-        let DirectoryAt { pages, hints, places } = &*self.written;
+        let pages = &self.written.pages;
         put(out, pages.len() as u64);
         for page in pages {
             put(out, page.stream);
             put(out, page.number);
             put(out, page.lsn.get());
         }
-        put(out, hints.len() as u64);
-        for hints in hints {
-            put(out, hints.first.get());
-            put(out, hints.lsn.get());
-        }
-        put_bytes(out, places);
     }
 }
 
@@ -343,7 +327,6 @@ impl<'a> Changes<'a> {
                 TABLE_END => Change::TableEnd,
                 PAGE => Change::Page { section: rest.number_u32()?, bytes: rest.bytes()? },
                 SEALED => Change::Sealed(sealed(rest)?),
-                HINTS => Change::Hints { section: rest.number_u32()?, bytes: rest.bytes()? },
                 _ => return None,
             })
         };
@@ -355,7 +338,7 @@ impl<'a> Changes<'a> {
 }
 
 fn is_known(kind: u8) -> bool {
-    matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE..=HINTS)
+    matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE..=SEALED)
 }
 
 /// A count of items that follow: never more than there are bytes.
@@ -386,14 +369,7 @@ fn sealed(rest: &mut Rest<'_>) -> Option<Sealed> {
             })
         })
         .collect::<Option<_>>()?;
-    let hints = (0..count(rest)?)
-        .map(|_| {
-            let (first, lsn) = (Lsn::new(rest.number()?), Lsn::new(rest.number()?));
-            Some(HintsAt { first, lsn })
-        })
-        .collect::<Option<_>>()?;
-    let places = rest.bytes()?.to_vec();
-    let written = Arc::new(DirectoryAt { pages, hints, places });
+    let written = Arc::new(DirectoryAt { pages });
     Some(Sealed { number, first: Lsn::new(first), end: Lsn::new(end), bytes, written })
 }
 
@@ -405,8 +381,7 @@ mod tests {
         let runs =
             vec![Run { first: 7, section: 3, bytes: 900 }, Run { first: 9, section: 4, bytes: 1 }];
         let pages = vec![PageAt { stream: 1, number: 7, lsn: Lsn::new(88) }];
-        let hints = vec![HintsAt { first: Lsn::new(6), lsn: Lsn::new(89) }];
-        let written = Arc::new(DirectoryAt { pages, hints, places: b"places".into() });
+        let written = Arc::new(DirectoryAt { pages });
         let sealed =
             Sealed { number: 3, first: Lsn::new(5), end: Lsn::new(80), bytes: 1 << 40, written };
         vec![
@@ -433,7 +408,6 @@ mod tests {
             Change::TableEnd,
             Change::Page { section: 4, bytes: b"page" },
             Change::Sealed(sealed),
-            Change::Hints { section: 4, bytes: b"hints" },
         ]
     }
 

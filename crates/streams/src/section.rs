@@ -42,37 +42,14 @@ pub(crate) enum Directory {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DirectoryAt {
     pub(crate) pages: Vec<PageAt>,
-    pub(crate) hints: Vec<HintsAt>,
-    /// Hints for those records themselves.
-    pub(crate) places: Vec<u8>,
-}
-
-/// A page of hints, by the first record of the log that it has a hint for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HintsAt {
-    pub(crate) first: Lsn,
-    /// The record that has the page.
-    pub(crate) lsn: Lsn,
 }
 
 impl DirectoryAt {
-    /// Its records, in the order of the log.
-    pub(crate) fn lsns(&self) -> Vec<Lsn> {
-        let pages = self.pages.iter().map(|page| page.lsn);
-        pages.chain(self.hints.iter().map(|hints| hints.lsn)).collect()
-    }
-
     /// The page that names a record of a stream, if it is named.
     pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<Lsn> {
         let is_before = |page: &PageAt| (page.stream, page.number) <= (stream, number);
         let behind = self.pages.partition_point(is_before);
         Some(self.pages[behind.checked_sub(1)?].lsn)
-    }
-
-    /// The page that may have a hint for this record of the log.
-    pub(crate) fn hints_of(&self, lsn: Lsn) -> Option<Lsn> {
-        let behind = self.hints.partition_point(|hints| hints.first <= lsn);
-        Some(self.hints[behind.checked_sub(1)?].lsn)
     }
 }
 

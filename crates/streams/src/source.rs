@@ -12,7 +12,6 @@ use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Cut, Mark, Marks};
-use crate::hints;
 use crate::mirror::Mirror;
 use crate::page::{Cache, Page};
 use crate::record::{Change, decode};
@@ -115,7 +114,6 @@ impl Source {
             let Some(page) = page else { continue };
             let place = page.place(stream, number, &lsns);
             let place = place.ok_or_else(|| self.not_named(lsns.start, stream, number))?;
-            self.learn(&written, section, &[(number, place)]);
             return Ok(place);
         }
         Err(self.not_there(self.log().first(), stream, number))
@@ -179,11 +177,6 @@ impl Source {
         if let Some(page) = lock(self.cache()).get(lsn) {
             return Ok(Some(page));
         }
-        let is_new =
-            written.pages.first().is_some_and(|first| lock(self.cache()).is_new(first.lsn));
-        if let Some(places) = hints::decode(&written.places).filter(|_| is_new) {
-            self.log().learn(&places);
-        }
         match read_page(self.log(), self.of(), lsn, section) {
             Ok(page) => {
                 let page = Arc::new(page);
@@ -192,27 +185,6 @@ impl Source {
             }
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Gives the log the hints for these records of a section, if there are any. Hints that cannot
-    /// be read are no error: the log finds the records without them.
-    pub(crate) fn learn(&self, written: &DirectoryAt, section: u32, records: &[(u64, Lsn)]) {
-        let mut last = None;
-        for (_, lsn) in records {
-            let hints = written.hints_of(*lsn);
-            if last == hints {
-                continue;
-            }
-            last = hints;
-            let Some(lsn) = hints.filter(|lsn| lock(self.cache()).is_new(*lsn)) else { continue };
-            let read = read_change(self.log(), self.of(), lsn, |change| match change {
-                Change::Hints { section: is, bytes } if is == section => hints::decode(bytes),
-                _ => None,
-            });
-            if let Ok(places) = read {
-                self.log().learn(&places);
-            }
         }
     }
 

@@ -401,7 +401,7 @@ impl State {
                 self.note_bytes -= found.note().len() as u64;
                 found.runs.truncate_before(found.next, found.next, &mut self.sections);
             }
-            Change::Page { .. } | Change::Hints { .. } => {}
+            Change::Page { .. } => {}
             Change::Sealed(sealed) => self.sections.is_written(sealed)?,
             Change::TableBegin
             | Change::TableStream { .. }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Hint, Log, Lsn, Parts, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Reader};
 use smallvec::SmallVec;
 
 use crate::due::{Whose, Work, due};
@@ -188,7 +188,7 @@ impl Shared {
         let order = &mut *guard;
         let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
         then(order, append.lsn(), &mut what);
-        self.keep_house_after(order, append.lsn(), bytes, paid_times);
+        self.keep_house_after(order, bytes, paid_times);
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
         Ok(Appended { append, what })
@@ -224,7 +224,7 @@ impl Shared {
             appended.expect("it was checked before it was appended");
         }
         order.followers.take(&Change::Append { stream, number, bytes: &[] }, &mut woken);
-        self.keep_house_after(order, lsn, bytes, PAID_TIMES);
+        self.keep_house_after(order, bytes, PAID_TIMES);
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
         Ok(append)
@@ -263,8 +263,8 @@ impl Shared {
     }
 
     /// What follows each append: steps of housekeeping that are due, and work for the mover.
-    fn keep_house_after(&self, order: &mut Order, lsn: Lsn, bytes: u64, paid_times: u64) {
-        for _ in 0..order.keeper.steps_due(lsn, bytes + FRAME_BYTES) {
+    fn keep_house_after(&self, order: &mut Order, bytes: u64, paid_times: u64) {
+        for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
             let kept = self.keep_house(order);
             let is_over = kept.is_err();
             if !matches!(kept, Err(inkstone::Error::Busy)) {
@@ -513,10 +513,6 @@ impl Out for LogOut<'_, '_> {
 
     fn next(&self) -> Lsn {
         *self.next
-    }
-
-    fn places(&self, lsns: &[Lsn]) -> Vec<Hint> {
-        self.shared.reader.places(lsns)
     }
 }
 

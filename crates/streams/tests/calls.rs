@@ -683,8 +683,7 @@ fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
     streams.close().unwrap();
 }
 
-/// A new reader reads a record far from the others of its stream in one read: a hint has its
-/// position.
+/// A new reader reads a record far from the others of its stream in one read, of 8 KiB.
 #[test]
 fn a_record_between_large_ones_is_one_short_read() {
     const RECORDS: u64 = 60;
@@ -718,9 +717,10 @@ fn a_record_between_large_ones_is_one_short_read() {
         (cost.reads, cost.read_bytes)
     };
     let ((reads, bytes), (again, again_bytes)) = (read(), read());
-    // Every second read checks whether another process has written meanwhile.
+    // Every second read checks whether another process has written meanwhile, in 4 KiB.
     assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
-    assert!(again <= RECORDS && again_bytes < 200_000, "again {again} and {again_bytes}");
+    let most = RECORDS / 2 * ((8 + 4) << 10);
+    assert!(again <= RECORDS && again_bytes <= most, "again {again} and {again_bytes}");
 }
 
 /// One flush may have many sections, if the writer never waits: they are freed, too.
@@ -740,10 +740,9 @@ fn sections_that_share_a_flush_do_not_pile_up() {
     streams.close().unwrap();
 }
 
-/// In a copy of a log the directories have hints for the files of the other log. A reader drops
-/// them, so that each search does not scan the segment.
+/// Also in a copy, which has the indexes of the segments.
 #[test]
-fn a_record_of_a_copied_log_is_one_short_read_the_second_time() {
+fn a_record_is_one_short_read_once_its_page_is_known() {
     const RECORDS: u64 = 400;
     let disk = SimDisk::new(5, DiskOptions::default());
     let place = |path: &str| Arc::new(disk.directory(path));

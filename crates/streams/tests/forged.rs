@@ -27,7 +27,6 @@ fn directory(seed: u64) -> Arc<SimDirectory> {
 }
 
 fn text(stream: u64, number: u64) -> Vec<u8> {
-    // Large ones have hints.
     let bytes = if number == 20 { 17_000 } else { number % 50 };
     format!("{stream}/{number}:{}", "x".repeat(bytes as usize)).into()
 }
@@ -114,23 +113,6 @@ fn every_bit_of_a_page_that_is_wrong_is_told() {
 #[test]
 fn no_bit_of_a_directory_is_believed() {
     every_bit_of_a_page_that_is_wrong_is_told();
-}
-
-/// Hints only save time: if they are wrong, or not hints at all, each record is still found.
-#[test]
-fn no_hint_that_is_wrong_keeps_a_record_from_being_read() {
-    let records = sound();
-    let hints = (0..records.len()).filter_map(|at| Some((at, change_at(&records[at], 26)?)));
-    let hints: Vec<_> = hints.collect();
-    assert!(hints.len() > 1, "{}", hints.len());
-    for (at, change) in hints.into_iter().take(2) {
-        let from = number_end(&records[at], number_end(&records[at], change + 1));
-        for bit in from * 8..records[at].len() * 8 {
-            let mut records = records.clone();
-            records[at][bit / 8] ^= 1 << (bit % 8);
-            read(&records).unwrap_or_else(|error| panic!("bit {bit} of record {at}: {error}"));
-        }
-    }
 }
 
 #[cfg(inkstone_mistakes)]

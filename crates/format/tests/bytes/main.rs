@@ -13,4 +13,3 @@ mod explain;
 mod prove;
 mod round_trip;
 mod second_reader;
-mod seek;

@@ -17,12 +17,10 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::read::cursor::{Cursor, OwnedRecord};
 use crate::read::finder;
-use crate::read::hint::Hint;
 #[cfg(doc)]
 use crate::read::place::Place;
 use crate::read::place::Start;
 use crate::read::source::Source;
-use crate::read::tail_walk::TailWalk;
 use crate::read::view::View;
 use crate::report::Recovery;
 use crate::watermarks::Watermarks;
@@ -205,25 +203,6 @@ impl Reader {
     pub fn check_process(&self) -> Result<()> {
         self.source.check_process()
     }
-
-    /// Where these durable records lie, as far as they are among the last ones, which are in
-    /// memory. The LSNs ascend.
-    #[doc(hidden)]
-    pub fn places(&self, lsns: &[Lsn]) -> Vec<Hint> {
-        let Some(tail) = self.source.tail() else { return Vec::new() };
-        let mut groups: Option<TailWalk> = None;
-        let place = |lsn: &Lsn| {
-            groups.as_mut().and_then(|groups| groups.place(*lsn)).or_else(|| {
-                groups = tail.run(*lsn).map(TailWalk::new);
-                groups.as_mut()?.place(*lsn)
-            })
-        };
-        lsns.iter().filter_map(place).collect()
-    }
-
-    /// Needs them no longer: a segment has its index.
-    #[doc(hidden)]
-    pub fn learn(&self, _places: &[Hint]) {}
 
     /// A cursor whose next record is the one with this LSN, or at this [`Place`]; it may not exist
     /// yet. No record has LSN 0: a cursor there returns [`Error::Invalid`], and so does one at the

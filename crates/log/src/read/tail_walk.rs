@@ -11,7 +11,6 @@
 use inkstone_format::limits::FRAME_HEADER_BYTES;
 use inkstone_format::{Lsn, Mark, Skim, Skimmed};
 
-use crate::read::hint::Hint;
 use crate::tail::TailRun;
 
 /// A position in groups that are kept in memory.
@@ -53,12 +52,6 @@ impl TailWalk {
                 }
             }
         }
-    }
-
-    /// The place of the record with this LSN, if [`TailWalk::find`] would find it.
-    pub(crate) fn place(&mut self, lsn: Lsn) -> Option<Hint> {
-        let at = self.find(lsn)?.at;
-        Some(Hint::new(self.run.identity.segment(), &Mark { at, lsn, ..self.mark }))
     }
 
     /// The bytes of the record at byte `at`, which was found here.

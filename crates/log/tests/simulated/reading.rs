@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::history::{LOG, name, small};
-use inkstone::{Error, Hint, Log, Lsn, Options, Reader, inspect};
+use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{Access, File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
@@ -84,54 +84,6 @@ fn every_record_is_found_by_its_lsn_in_any_order() {
     (1..=LAST).rev().for_each(|lsn| assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn)));
     assert!(matches!(reader.get(Lsn::new(LAST + 1)), Err(Error::NotYet { .. })));
     assert!(matches!(reader.get(Lsn::ZERO), Err(Error::Invalid(_))), "no record has it");
-}
-
-/// Places that somebody has kept wrong, of another log say, cost time and nothing else.
-#[test]
-fn a_place_that_is_wrong_changes_no_answer() {
-    let disk = SimDisk::new(11, DiskOptions::default());
-    let options = || options().segment_bytes(2 << 20).buffer_bytes(64 << 10);
-    let open = || Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
-    let record = |lsn: u64| vec![lsn as u8; (lsn * 37 % 900) as usize];
-    let mut random = fastrand::Rng::with_seed(12);
-    let mut places: Vec<Hint> = Vec::new();
-    for lsns in [1..3000_u64, 3000..6000] {
-        // Of two epochs.
-        let log = open();
-        let reader = log.reader();
-        for lsn in lsns {
-            let append = log.append(&record(lsn)).unwrap();
-            if lsn.is_multiple_of(11) {
-                append.wait().unwrap();
-                places.extend(reader.places(&[Lsn::new(lsn - 5), Lsn::new(lsn)]));
-            }
-        }
-        log.close().unwrap();
-    }
-    assert!(places.len() > 1000, "{} places", places.len());
-    for damaged in [0, 1, 2, 10] {
-        let log = open();
-        for reader in
-            [log.reader(), Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()]
-        {
-            let mut told: Vec<Hint> = places.clone();
-            for _ in 0..damaged * places.len() / 10 {
-                let mut numbers = random.choice(&places).unwrap().numbers();
-                let number = random.choice(&mut numbers).unwrap();
-                *number = match random.u32(..3) {
-                    0 => random.u64(..),
-                    1 => random.u64(..1 << 20),
-                    _ => number.wrapping_add(8 * random.u64(..100)),
-                };
-                told.extend(Hint::from_numbers(numbers));
-            }
-            random.shuffle(&mut told);
-            reader.learn(&told);
-            for lsn in (1..6000).step_by(7) {
-                assert_eq!(reader.get(Lsn::new(lsn)).unwrap(), record(lsn), "record {lsn}");
-            }
-        }
-    }
 }
 
 /// A crash leaves a torn group, and another epoch is written over it, with records of the same size
