@@ -171,7 +171,8 @@ struct Steps<'a> {
 impl Drop for Steps<'_> {
     fn drop(&mut self) {
         if self.memory.len() <= WALK_BYTES {
-            MEMORY.set(std::mem::take(&mut self.memory));
+            let memory = std::mem::take(&mut self.memory);
+            MEMORY.with(|kept| kept.replace(memory));
         }
     }
 }
@@ -183,7 +184,7 @@ impl<'a> Steps<'a> {
         identity: Identity,
         mark: Mark,
     ) -> Self {
-        let memory = MEMORY.take();
+        let memory = MEMORY.with(RefCell::take);
         Self { file, tail, identity, mark, wanted: READ_BYTES, memory, at: mark.at, len: 0 }
     }
 
