@@ -12,8 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use inkstone_io::transfer::{Direction, Transfer, retry};
 use inkstone_io::{
-    Access, Error, File, FileFacts, OpenFile, OsDirectory, OsFile, OwnName, Persist, Preparation,
-    Result, SyncKind,
+    Access, Error, File, OpenFile, OsDirectory, OsFile, Persist, Preparation, Result, SyncKind,
 };
 use rustix::{fs, mm};
 
@@ -368,10 +367,12 @@ impl LabFile {
             }
         }
     }
-}
 
-impl File for LabFile {
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    /// Writes all of `bytes` at `offset`, by the file's access. A C stream keeps them in its buffer.
+    ///
+    /// # Errors
+    /// What the kernel or the C library answers, with the offset.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         if !matches!(self.way, Way::Offset) {
             self.check_change("pwrite")?;
         }
@@ -402,7 +403,11 @@ impl File for LabFile {
         }
     }
 
-    fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    /// Writes all of `bytes` at `offset` with RWF_DSYNC: durable on return.
+    ///
+    /// # Errors
+    /// What the kernel answers, with the offset; an access without `pwritev2`.
+    pub fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
         if matches!(self.way, Way::Offset) {
             return self.below.write_dsync(bytes, offset);
         }
@@ -410,7 +415,11 @@ impl File for LabFile {
         Err(self.refused("pwritev2", why))
     }
 
-    fn sync(&self, kind: SyncKind) -> Result<()> {
+    /// Makes everything durable that was written before, after a C stream's buffer is written.
+    ///
+    /// # Errors
+    /// As [`File::sync`].
+    pub fn sync(&self, kind: SyncKind) -> Result<()> {
         if let Way::Stream(stream) = &self.way {
             self.check_change("fsync")?;
             self.flush_stream(&mut lock(stream))?;
@@ -418,7 +427,11 @@ impl File for LabFile {
         self.below.sync(kind)
     }
 
-    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
+    /// Prepares the blocks of the first `len_bytes`.
+    ///
+    /// # Errors
+    /// As [`File::prepare`]; a mode of fallocate that the file system lacks is unsupported.
+    pub fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
         self.check_change("prepare")?;
         let mode = match preparation {
             Preparation::Fallocate => FallocateMode::Plain,
@@ -434,44 +447,6 @@ impl File for LabFile {
             }
         };
         mode.call(self.std_file(), self.path(), 0, len_bytes)
-    }
-
-    // The rest is the same in every way.
-
-    fn path(&self) -> &Path {
-        self.below.path()
-    }
-
-    fn len_bytes(&self) -> Result<u64> {
-        self.below.len_bytes()
-    }
-
-    fn facts(&self) -> Result<FileFacts> {
-        self.below.facts()
-    }
-
-    fn own_name(&self) -> OwnName {
-        self.below.own_name()
-    }
-
-    fn check_takes_changes(&self) -> Result<()> {
-        self.below.check_takes_changes()
-    }
-
-    fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.below.set_len(len_bytes)
-    }
-
-    fn forget_cached(&self) -> Result<()> {
-        self.below.forget_cached()
-    }
-
-    fn is_cached(&self) -> Result<bool> {
-        self.below.is_cached()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.below.read_at(buffer, offset)
     }
 }
 

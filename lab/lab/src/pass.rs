@@ -12,7 +12,7 @@ use std::time::Duration;
 use inkstone_host::{
     Completion, EngineKind, LabEngine, LabFile, Operation, Request, monotonic_ns, thread_usage,
 };
-use inkstone_io::{Access, AlignedBuf, Durability, File, Persist, SyncKind};
+use inkstone_io::{Access, AlignedBuf, Durability, Persist, SyncKind};
 
 use crate::histogram::Recorder;
 use crate::stage::{Session, WayError, closing_sync, incompressible};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use inkstone_host::monotonic_ns;
-use inkstone_io::{AlignedBuf, Directory, File, OpenFile, SyncKind};
+use inkstone_io::{AlignedBuf, Directory, OpenFile, SyncKind};
 
 use crate::result::Unit;
 use crate::rounds::{Running, Sample, Trial, each};

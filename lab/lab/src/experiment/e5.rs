@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use inkstone::{Log, Options};
 use inkstone_host::LabFile;
-use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Directory, OpenFile, Preparation, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;

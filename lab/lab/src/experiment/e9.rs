@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use inkstone_appender::{Guard, LogWriter};
 use inkstone_host::monotonic_ns;
-use inkstone_io::{Access, Directory as _, File as _, SyncKind};
+use inkstone_io::{Access, Directory as _, SyncKind};
 
 use crate::crowd::together;
 use crate::histogram::Recorder;

@@ -12,9 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use inkstone_host::{LabFile, monotonic_ns};
-use inkstone_io::{
-    Access, AlignedBuf, Directory, File, NamedChoice, OpenFile, Preparation, SyncKind,
-};
+use inkstone_io::{Access, AlignedBuf, Directory, NamedChoice, OpenFile, Preparation, SyncKind};
 
 use crate::histogram::Recorder;
 use crate::result::{Unit, figure};
