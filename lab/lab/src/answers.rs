@@ -221,30 +221,29 @@ fn counted(table: &Table, bill: &Bill, what: Counted) -> Result<(f64, f64), Stri
              may decide: give it more --time"
         ));
     }
-    let layer = &bill.layer;
     let has_cache = table.place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
         return Err("the device reports no volatile cache: there is nothing to flush".into());
     }
     let own = || {
-        let flushes = layer.submitters.iter().filter(|one| one.what == Kind::Flush);
+        let flushes = bill.submitters.iter().filter(|one| one.what == Kind::Flush);
         flushes.filter(|one| one.who == "this process").map(|one| one.tally.requests).sum::<u64>()
     };
-    let unknown = layer.of(&[Kind::UnattributedWrite]);
+    let unknown = bill.of(&[Kind::UnattributedWrite]);
     let kib = |bytes: u64| bytes as f64 / 1024.0;
     let (known, more) = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
         Counted::OwnFlushes => (own() as f64, 0.0),
-        Counted::Reads => (layer.count(Kind::DataRead) as f64, 0.0),
-        Counted::Data => (layer.count(Kind::DataWrite) as f64, 0.0),
+        Counted::Reads => (bill.count(Kind::DataRead) as f64, 0.0),
+        Counted::Data => (bill.count(Kind::DataWrite) as f64, 0.0),
         Counted::Metadata => {
-            let known = layer.of(&[Kind::JournalWrite, Kind::MetadataWrite]).requests;
-            (known as f64, unknown_writes(layer) as f64)
+            let known = bill.of(&[Kind::JournalWrite, Kind::MetadataWrite]).requests;
+            (known as f64, unknown_writes(bill) as f64)
         }
-        Counted::JournalWrites => (layer.count(Kind::JournalWrite) as f64, 0.0),
-        Counted::JournalKib => (kib(layer.of(&[Kind::JournalWrite]).bytes), 0.0),
+        Counted::JournalWrites => (bill.count(Kind::JournalWrite) as f64, 0.0),
+        Counted::JournalKib => (kib(bill.of(&[Kind::JournalWrite]).bytes), 0.0),
         Counted::WrittenKib => {
-            let known = layer.of(&[Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite]);
+            let known = bill.of(&[Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite]);
             (kib(known.bytes), kib(unknown.bytes))
         }
     };
@@ -373,7 +372,7 @@ mod tests {
         table.place.write_cache = Some("write back".into());
         let mut bill = samples::traced(0, 1);
         let each = |count: u64| Tally { requests: count * 2048, bytes: count * 2048 * 4096 };
-        let requests = &mut bill.layer.requests;
+        let requests = &mut bill.requests;
         requests.insert(Kind::MetadataWrite, each(metadata));
         requests.insert(Kind::UnattributedWrite, each(unknown));
         table.ways[0].bill = Some(bill);
@@ -407,7 +406,7 @@ mod tests {
             let mut bills = kib.map(|kib| {
                 let mut bill = samples::traced(0, 1);
                 let bytes = bill.commits * kib * 1024;
-                bill.layer.requests = [(Kind::DataWrite, Tally { requests: 1, bytes })].into();
+                bill.requests = [(Kind::DataWrite, Tally { requests: 1, bytes })].into();
                 bill
             });
             table.ways[0].recounts = bills[1..].to_vec();

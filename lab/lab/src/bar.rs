@@ -5,7 +5,7 @@
 //! attributed wrongly or is a part of the whole (another disk, another log), and so nothing that is
 //! read from it can be trusted: the row has no bill, and says why.
 
-use crate::result::{Bill, Kind, LayerBill, Place};
+use crate::result::{Bill, Kind, Place};
 use crate::writing::Writing;
 
 /// btrfs keeps the first 2 KiB of a file in its metadata; less than this share is no such thing.
@@ -17,11 +17,10 @@ pub(crate) fn contradiction(bill: &Bill, writing: &Writing, place: &Place) -> Op
     if !is_bar || !writing.strategy.durability.claims_durable() {
         return None;
     }
-    let layer = &bill.layer;
     let has = |option: &str| place.mount_options.split(',').any(|one| one == option);
     let no_barriers = has("nobarrier") || has("barrier=0");
     let is_volatile = place.write_cache.as_deref() != Some("write through");
-    let flushes = layer.of(&[Kind::Flush, Kind::ForeignFlush]).requests + layer.fua_writes;
+    let flushes = bill.of(&[Kind::Flush, Kind::ForeignFlush]).requests + bill.fua_writes;
     if is_volatile && !no_barriers && flushes < bill.commits {
         return Some(format!(
             "the trace has {flushes} flushes and FUA writes for {} commits, and each of them was \
@@ -33,24 +32,24 @@ pub(crate) fn contradiction(bill: &Bill, writing: &Writing, place: &Place) -> Op
         true => &[Kind::DataWrite, Kind::JournalWrite],
         false => &[Kind::DataWrite],
     };
-    let (carried, wrote) = (layer.of(data).bytes, bill.commits * writing.write_bytes);
+    let (carried, wrote) = (bill.of(data).bytes, bill.commits * writing.write_bytes);
     ((carried as f64) < CARRIED_MIN * wrote as f64).then(|| {
         format!(
             "the trace has {carried} bytes of data on {}, and the commits wrote {wrote}",
-            layer.device
+            bill.device
         )
     })
 }
 
 /// Requests of a traced commit that may be its own and may be another's: writes of the kernel on a
 /// file system that others use too, and flushes of which nobody knows for whom they were.
-pub(crate) fn unknown_writes(layer: &LayerBill) -> u64 {
-    layer.count(Kind::UnattributedWrite)
+pub(crate) fn unknown_writes(bill: &Bill) -> u64 {
+    bill.count(Kind::UnattributedWrite)
 }
 
 /// The flushes among them.
-pub(crate) fn unknown_flushes(layer: &LayerBill) -> u64 {
-    let flushes = layer.submitters.iter().filter(|one| one.what == Kind::ForeignFlush);
+pub(crate) fn unknown_flushes(bill: &Bill) -> u64 {
+    let flushes = bill.submitters.iter().filter(|one| one.what == Kind::ForeignFlush);
     flushes.filter(|one| one.who == "unknown").map(|one| one.tally.requests).sum()
 }
 
@@ -69,7 +68,7 @@ mod tests {
     fn set(bill: &mut Bill, kind: Kind, share: f64) {
         let commits = bill.commits as f64 * share;
         let tally = Tally { requests: commits as u64, bytes: (commits * 4096.0) as u64 };
-        bill.layer.requests.insert(kind, tally);
+        bill.requests.insert(kind, tally);
     }
 
     #[test]
@@ -82,7 +81,7 @@ mod tests {
         assert_eq!(said(|bill, place| (few(bill), through(place)).1), None, "no cache to flush");
         let none = |place: &mut Place| place.mount_options = "rw,barrier=0".into();
         assert_eq!(said(|bill, place| (few(bill), none(place)).1), None, "it flushes nothing");
-        assert_eq!(said(|bill, _| (few(bill), bill.layer.fua_writes = bill.commits).1), None);
+        assert_eq!(said(|bill, _| (few(bill), bill.fua_writes = bill.commits).1), None);
         let others = |bill: &mut Bill| set(bill, Kind::ForeignFlush, 1.0);
         assert_eq!(said(|bill, _| (few(bill), others(bill)).1), None, "another's covered it");
     }

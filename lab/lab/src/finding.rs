@@ -294,17 +294,15 @@ fn cost(way: &Way) -> Option<(f64, String)> {
     /// Unknown requests in one commit of twenty could be a part of the difference.
     const UNKNOWN_MAX: f64 = 0.05;
     let bill = way.bill.as_ref()?;
-    let layer = &bill.layer;
-    let per = |count: u64| count as f64 / bill.commits.max(1) as f64;
-    if per(unknown_writes(layer) + unknown_flushes(layer)) >= UNKNOWN_MAX {
+    if bill.each(unknown_writes(bill) + unknown_flushes(bill)) >= UNKNOWN_MAX {
         return None;
     }
-    let own = layer.own_writes();
-    let kib = per(own.bytes) / 1024.0;
-    let (writes, flushes) = (per(own.requests), per(layer.count(Kind::Flush)));
-    let fua = match layer.fua_writes {
+    let own = bill.own_writes();
+    let kib = bill.each(own.bytes) / 1024.0;
+    let (writes, flushes) = (bill.each(own.requests), bill.each(bill.count(Kind::Flush)));
+    let fua = match bill.fua_writes {
         0 => String::new(),
-        count => format!(", {:.1} with FUA", per(count)),
+        count => format!(", {:.1} with FUA", bill.each(count)),
     };
     let words = format!("{writes:.1} writes ({kib:.1} KiB{fua}) and {flushes:.1} flushes");
     Some((writes + flushes, words))
@@ -443,8 +441,8 @@ pub(crate) mod tests {
         // xfs and btrfs, as seen: a flush of each commit "for others by unknown", with nobody
         // there.
         let mut half = pair(1, 0);
-        let layer = &mut half.ways[0].bill.as_mut().expect("a bill").layer;
-        layer.submitters.push(crate::result::Submitter {
+        let bill = half.ways[0].bill.as_mut().expect("a bill");
+        bill.submitters.push(crate::result::Submitter {
             who: "unknown".into(),
             what: Kind::ForeignFlush,
             tally: crate::table::samples::tally(2048, 0),

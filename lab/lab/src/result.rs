@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use bill::*;
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 7;
+pub const SCHEMA_VERSION: u32 = 8;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

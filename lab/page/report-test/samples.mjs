@@ -14,10 +14,8 @@ export function traced(result) {
     if (way.bill) continue;
     const counts = { "data-write": { requests: 20, bytes: 81920 },
       "journal-write": { requests: 40, bytes: 327680 }, flush: { requests: 20, bytes: 0 } };
-    const layer = { device: "vda", shared: true, fua_writes: 0,
-      requests: counts, submitters: [], cross_check: null,
-      unattributed: [] };
-    way.bill = { commits: 20, lost_events: 0, notes: [], layer };
+    way.bill = { commits: 20, device: "vda", shared: true, requests: counts, fua_writes: 0,
+      submitters: [], cross_check: null, unattributed: [], lost_events: 0, notes: [] };
   }
   return full;
 }

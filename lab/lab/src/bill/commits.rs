@@ -16,14 +16,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use inkstone_host::{BlockStat, RequestOp, TraceKind};
 
 use crate::pass::CommitSpan;
-use crate::result::{
-    Bill, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
-};
+use crate::result::{Bill, CrossCheck, DurableFinding, Kind, OUR_WRITES, Submitter, Tally};
 
 use super::attribution::{Acts, Attributed, Attribution, Case, Span, What, is_kernels, is_worker};
 use super::durable::{Cover, finding};
 use super::evidence::Evidence;
-use super::layer::Layer;
 use super::requests::DeviceRequest;
 
 /// The bill of commits.
@@ -59,26 +56,27 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
     let whole = Whole { evidence, found };
     let requests = &whole.found.requests;
     let kinds: Vec<Kind> = (0..requests.len()).map(|number| whole.kind(number)).collect();
-    let mut whole_bill = empty_bill(layer);
+    let mut bill = Bill {
+        commits: commits.len() as u64,
+        device: layer.device.clone(),
+        shared: !layer.private,
+        lost_events: trace.lost,
+        notes: layer.notes.clone(),
+        ..Bill::default()
+    };
     let mut submitters: HashMap<(String, Kind), Tally> = HashMap::new();
     let (mut own, mut apart) = (BTreeMap::<Kind, Tally>::new(), BTreeMap::new());
     for (number, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
-        count(&mut whole_bill, request, kind);
+        count(&mut bill, request, kind);
         submitters.entry((whole.who(number), kind)).or_default().add(request.bytes);
         let is_own = whole.found.claims[number].is_some_and(|claim| claim.span.is_some());
         let into = if is_own { &mut own } else { &mut apart };
         into.entry(kind).or_default().add(request.bytes);
     }
-    whole_bill.submitters = submitters_of(submitters);
-    whole_bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
+    bill.submitters = submitters_of(submitters);
+    bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
     let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
-    let durable = durable(evidence, &covers, &whole_bill);
-    let bill = Bill {
-        commits: commits.len() as u64,
-        layer: whole_bill,
-        lost_events: trace.lost,
-        notes: layer.notes.clone(),
-    };
+    let durable = durable(evidence, &covers, &bill);
     Billed { bill, durable, own, apart }
 }
 
@@ -138,7 +136,7 @@ fn spans_of(evidence: &Evidence<'_>) -> (Vec<Span>, Acts) {
 
 /// A commit of ours costs a write of its data, and a flush or a FUA write of ours. Where the bill
 /// has fewer, something was not seen: no proof that this way is durable.
-fn durable(evidence: &Evidence<'_>, covers: &[Cover], bill: &LayerBill) -> DurableFinding {
+fn durable(evidence: &Evidence<'_>, covers: &[Cover], bill: &Bill) -> DurableFinding {
     let not_visible = |reason: String| DurableFinding::NotVisible { reason };
     let (lost, commits) = (evidence.trace.lost, covers.len() as u64);
     if lost > 0 {
@@ -159,14 +157,10 @@ fn durable(evidence: &Evidence<'_>, covers: &[Cover], bill: &LayerBill) -> Durab
     found
 }
 
-fn empty_bill(layer: &Layer) -> LayerBill {
-    LayerBill { device: layer.device.clone(), shared: !layer.private, ..LayerBill::default() }
-}
-
 /// How many requests of unknown origin a bill spells out.
 const UNATTRIBUTED_SHOWN: usize = 8;
 
-fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
+fn count(bill: &mut Bill, request: &DeviceRequest, kind: Kind) {
     let is_ours = request.is_write() && OUR_WRITES.contains(&kind);
     bill.fua_writes += u64::from(request.flags.fua && is_ours);
     if kind == Kind::UnattributedWrite && bill.unattributed.len() < UNATTRIBUTED_SHOWN {

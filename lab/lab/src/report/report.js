@@ -457,22 +457,21 @@ const KINDS = [
   ["k-flush", "flush"],
 ];
 const kindWords = (kind) => text(kind).replaceAll("-", " ");
-const requestsOf = (layer, kind) => (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
+const requestsOf = (bill, kind) => (bill.requests || {})[kind] || { requests: 0, bytes: 0 };
 function billFigure(cells) {
   const views = cells.map((cell) => {
     const { bill } = cell;
     if (!bill) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
-    const { layer } = bill;
     const each = (n) => n / Math.max(1, bill.commits || 0);
     let end = 0;
     const parts = KINDS.map(([className, kind]) => {
-      const { requests, bytes: moved } = requestsOf(layer, kind);
+      const { requests, bytes: moved } = requestsOf(bill, kind);
       const from = end;
       end += each(requests);
       return { className, kind, from, to: end, requests: each(requests), bytes: each(moved) };
     });
     const others = sum(
-      ["foreign-write", "foreign-flush"].map((kind) => requestsOf(layer, kind).requests),
+      ["foreign-write", "foreign-flush"].map((kind) => requestsOf(bill, kind).requests),
     );
     const used = parts.filter((part) => part.requests > 0);
     const said = (part) =>
@@ -484,11 +483,11 @@ function billFigure(cells) {
       end,
       shown: digits(end),
       commits: bill.commits,
-      fua: each(layer.fua_writes || 0),
+      fua: each(bill.fua_writes || 0),
       lines: [
         `per commit, over ${plural(bill.commits, "commit")}:`,
         ...used.map(said),
-        layer.fua_writes > 0 && `${digits(each(layer.fua_writes))} of the writes with FUA`,
+        bill.fua_writes > 0 && `${digits(each(bill.fua_writes))} of the writes with FUA`,
         others > 0 && `besides, for other processes: ${digits(each(others))} requests`,
         bill.lost_events > 0 &&
           `${count(bill.lost_events)} events were lost: the counts are too low`,

@@ -48,19 +48,6 @@ impl Tally {
     }
 }
 
-/// The cost of a number of commits at the block layer, from the kernel's tracepoints.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Bill {
-    /// Commits in it.
-    pub commits: u64,
-    /// The requests to the file system's devices.
-    pub layer: LayerBill,
-    /// Trace events that the kernel dropped; if any, the bill is not complete.
-    pub lost_events: u64,
-    /// What a reader should know about this bill.
-    pub notes: Vec<String>,
-}
-
 /// What a request to a device was, in the order in which a bill lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -119,9 +106,12 @@ impl Kind {
 /// wrote.
 pub(crate) const OUR_WRITES: [Kind; 3] = [Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite];
 
-/// The requests to one device, or to those of one file system. Totals over all commits.
+/// The cost of a number of commits at the block layer, from the kernel's tracepoints: the requests
+/// to the file system's devices. Totals over all commits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct LayerBill {
+pub struct Bill {
+    /// Commits in it.
+    pub commits: u64,
     /// Device name: `loop0`.
     pub device: String,
     /// Whether others have files on this file system, so that its journal is shared.
@@ -136,9 +126,18 @@ pub struct LayerBill {
     pub cross_check: Option<CrossCheck>,
     /// Some of what could not be attributed, in words.
     pub unattributed: Vec<String>,
+    /// Trace events that the kernel dropped; if any, the bill is not complete.
+    pub lost_events: u64,
+    /// What a reader should know about this bill.
+    pub notes: Vec<String>,
 }
 
-impl LayerBill {
+impl Bill {
+    /// So many of its requests for each commit.
+    pub fn each(&self, count: u64) -> f64 {
+        count as f64 / self.commits.max(1) as f64
+    }
+
     /// The requests of these kinds together.
     pub fn of(&self, kinds: &[Kind]) -> Tally {
         let mut all = Tally::default();

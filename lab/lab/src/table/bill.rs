@@ -5,7 +5,7 @@
 use super::grid::{Grid, paragraph};
 use super::numbers::{bytes, per};
 use super::place_lines;
-use crate::result::{Bill, CrossCheck, LayerBill, Table, Tally};
+use crate::result::{Bill, CrossCheck, Table, Tally};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
@@ -34,9 +34,9 @@ fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
     paragraph(out, width, "", &text);
     match bill.commits {
         0 => paragraph(out, width, "  ", "nothing was counted"),
-        commits => counts(&bill.layer, commits as f64, width, out),
+        _ => counts(bill, width, out),
     }
-    details(&bill.layer, width, out);
+    details(bill, width, out);
     if bill.lost_events > 0 {
         let text = format!("{} trace events were lost: the bill is not complete", bill.lost_events);
         paragraph(out, width, "  ! ", &text);
@@ -47,29 +47,29 @@ fn one(name: &str, bill: &Bill, width: usize, out: &mut String) {
 }
 
 /// The requests of each kind that there are.
-fn counts(layer: &LayerBill, commits: f64, width: usize, out: &mut String) {
-    let kinds = layer.requests.iter().map(|(kind, tally)| (kind.words(), *tally));
-    let fua = Tally { requests: layer.fua_writes, bytes: 0 };
+fn counts(bill: &Bill, width: usize, out: &mut String) {
+    let kinds = bill.requests.iter().map(|(kind, tally)| (kind.words(), *tally));
+    let fua = Tally { requests: bill.fua_writes, bytes: 0 };
     let shown = kinds.chain([("of these with FUA", fua)]).filter(|(_, tally)| tally.requests > 0);
     let shown: Vec<(&str, Tally)> = shown.collect();
     let mut grid = Grid::new("per commit", shown.iter().map(|(words, _)| (*words).to_owned()));
-    let requests = |(_, tally): &(&str, Tally)| per(tally.requests as f64 / commits);
-    grid.column(&layer.device, 0, shown.iter().map(requests));
+    let requests = |(_, tally): &(&str, Tally)| per(bill.each(tally.requests));
+    grid.column(&bill.device, 0, shown.iter().map(requests));
     let size = |(_, tally): &(&str, Tally)| match tally.bytes {
         0 => String::new(),
-        total => bytes(total as f64 / commits),
+        total => bytes(bill.each(total)),
     };
     grid.column("bytes", 0, shown.iter().map(size));
     grid.render(width, out);
 }
 
-fn details(layer: &LayerBill, width: usize, out: &mut String) {
-    if layer.submitters.is_empty() && layer.cross_check.is_none() && layer.unattributed.is_empty() {
+fn details(bill: &Bill, width: usize, out: &mut String) {
+    if bill.submitters.is_empty() && bill.cross_check.is_none() && bill.unattributed.is_empty() {
         return;
     }
-    paragraph(out, width, "  ", &format!("{}:", layer.device));
+    paragraph(out, width, "  ", &format!("{}:", bill.device));
     let mut submitters: Vec<(&str, Vec<String>)> = Vec::new();
-    for by in &layer.submitters {
+    for by in &bill.submitters {
         let size = match by.tally.bytes {
             0 => String::new(),
             total => format!(" ({})", bytes(total as f64)),
@@ -81,12 +81,11 @@ fn details(layer: &LayerBill, width: usize, out: &mut String) {
         }
     }
     let by = submitters.iter().map(|(who, what)| format!("by {who}: {}", what.join(", ")));
-    let check = layer.cross_check.iter().map(|check| format!("cross-check: {}", checked(check)));
-    let unknown = layer.unattributed.iter().map(|what| format!("unattributed: {what}"));
+    let check = bill.cross_check.iter().map(|check| format!("cross-check: {}", checked(check)));
+    let unknown = bill.unattributed.iter().map(|what| format!("unattributed: {what}"));
     let said = by.take(LINES_MAX).chain(check).chain(unknown.take(LINES_MAX));
     said.for_each(|text| paragraph(out, width, "    ", &text));
-    for (what, all) in
-        [("submitters", submitters.len()), ("unattributed", layer.unattributed.len())]
+    for (what, all) in [("submitters", submitters.len()), ("unattributed", bill.unattributed.len())]
     {
         if all > LINES_MAX {
             let text = format!("and {} more {what} (--json has them)", all - LINES_MAX);

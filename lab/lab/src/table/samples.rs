@@ -69,7 +69,8 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
         what,
         tally: tally(requests, bytes),
     };
-    let layer = LayerBill {
+    Bill {
+        commits: COMMITS,
         device: "loop0".into(),
         requests: [
             (Kind::DataWrite, tally(COMMITS, COMMITS * 4096)),
@@ -88,9 +89,8 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
             traced_write_sectors: 16_384,
             counted_write_sectors: 16_384 + journal * 8,
         }),
-        ..LayerBill::default()
-    };
-    Bill { commits: COMMITS, layer, lost_events: 0, notes: vec![] }
+        ..Bill::default()
+    }
 }
 
 /// A run with every kind of way.

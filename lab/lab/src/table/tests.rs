@@ -76,8 +76,8 @@ fn the_head_of_a_column_has_its_unit() {
 fn what_the_kernel_wrote_for_nobody_knows_whom_is_unknown_and_not_zero() {
     let mut run = samples::run();
     let bill = run.ways[2].bill.as_mut().expect("a bill");
-    bill.layer.requests.insert(Kind::UnattributedWrite, samples::tally(2048, 2048 * 4096));
-    bill.layer.requests.remove(&Kind::MetadataWrite);
+    bill.requests.insert(Kind::UnattributedWrite, samples::tally(2048, 2048 * 4096));
+    bill.requests.remove(&Kind::MetadataWrite);
     let text = render_table(&run, 160);
     assert_says(row(&text, "way"), &["metadata", "flush"], &text);
     assert_says(row(&text, "reuse fdatasync"), &["0.00?"], &text);
@@ -160,6 +160,6 @@ fn ugly_numbers(way: &mut Way, index: usize) {
     if let Some(bill) = &mut way.bill {
         bill.commits = u64::from(index != 1);
         let tally = samples::tally(u64::MAX / 2, u64::MAX / 2);
-        bill.layer.requests.insert(Kind::DataWrite, tally);
+        bill.requests.insert(Kind::DataWrite, tally);
     }
 }

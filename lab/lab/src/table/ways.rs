@@ -8,7 +8,7 @@ use super::grid::{Grid, paragraph};
 use super::numbers::{TimeUnit, US, bytes, figure, per, ratio, sig3};
 use crate::bar::{unknown_flushes, unknown_writes};
 use crate::result::{
-    Bill, DurableFinding, FEW_ROUNDS, Figure, Histogram, Kind, LayerBill, Table, Tally, Unit, Way,
+    Bill, DurableFinding, FEW_ROUNDS, Figure, Histogram, Kind, Table, Tally, Unit, Way,
 };
 use crate::stats::PAIRS_MIN;
 
@@ -127,28 +127,22 @@ pub(super) fn latencies(ways: &[Way], unit: TimeUnit, ranks: [u32; 4], grid: &mu
     }
 }
 
-/// A way's bill at the file system's own device.
-fn own_layer(way: &Way) -> Option<(&Bill, &LayerBill)> {
-    let bill = way.bill.as_ref().filter(|bill| bill.commits > 0)?;
-    Some((bill, &bill.layer))
-}
-
-/// Our writes that are neither the file's data nor the journal's.
-fn other_writes(layer: &LayerBill) -> Tally {
-    layer.of(&[Kind::MetadataWrite, Kind::Discard])
+/// A way's bill, if it has commits.
+fn bill_of(way: &Way) -> Option<&Bill> {
+    way.bill.as_ref().filter(|bill| bill.commits > 0)
 }
 
 /// The journal's writes. On a shared file system those that no commit of ours waited for are in the
 /// bill only.
-fn journal_writes(layer: &LayerBill) -> Tally {
-    match layer.shared {
-        true => layer.of(&[Kind::JournalWrite]),
-        false => layer.of(&[Kind::JournalWrite, Kind::OtherJournalWrite]),
+fn journal_writes(bill: &Bill) -> Tally {
+    match bill.shared {
+        true => bill.of(&[Kind::JournalWrite]),
+        false => bill.of(&[Kind::JournalWrite, Kind::OtherJournalWrite]),
     }
 }
 
 fn bills(table: &Table, grid: &mut Grid) {
-    type Count = fn(&LayerBill) -> u64;
+    type Count = fn(&Bill) -> u64;
     // What may be ours and may be another's is no part of a count: the cell says that there is
     // more.
     let unknown: fn(&str) -> Option<Count> = |head| match head {
@@ -156,47 +150,42 @@ fn bills(table: &Table, grid: &mut Grid) {
         "flush" => Some(unknown_flushes),
         _ => None,
     };
-    let each = |bill: &Bill, count: u64| count as f64 / bill.commits as f64;
+    let owned = || table.ways.iter().filter_map(bill_of);
     let mut column = |head: &str, rank: u32, count: Count| {
-        let owned = || table.ways.iter().filter_map(own_layer);
-        let counts = owned().map(|(bill, layer)| each(bill, count(layer)));
+        let counts = owned().map(|bill| bill.each(count(bill)));
         let Some(most) = counts.reduce(f64::max) else { return };
-        let is_unknown = |bill: &Bill, layer: &LayerBill| {
-            unknown(head).is_some_and(|count| each(bill, count(layer)) >= EACH)
-        };
+        let is_unknown =
+            |bill: &Bill| unknown(head).is_some_and(|count| bill.each(count(bill)) >= EACH);
         let rank = match most {
-            _ if owned().any(|(bill, layer)| is_unknown(bill, layer)) => rank.min(EACH_RANK),
+            _ if owned().any(is_unknown) => rank.min(EACH_RANK),
             0.0 => rank + ZEROS,
             most if most >= EACH => rank.min(EACH_RANK),
             _ => rank,
         };
-        let cell = |way: &Way| match own_layer(way) {
-            Some((bill, layer)) => {
-                let more = if is_unknown(bill, layer) { "?" } else { "" };
-                per(each(bill, count(layer))) + more
-            }
+        let cell = |way: &Way| match bill_of(way) {
+            Some(bill) => per(bill.each(count(bill))) + if is_unknown(bill) { "?" } else { "" },
             None => "-".into(),
         };
         grid.column(head, rank, cells(table, cell));
     };
-    column("data", 5, |layer| layer.count(Kind::DataWrite));
-    column("journal", 6, |layer| journal_writes(layer).requests);
-    column("metadata", 28, |layer| layer.count(Kind::MetadataWrite));
-    column("discards", 33, |layer| layer.count(Kind::Discard));
-    column("reads", 32, |layer| layer.of(&[Kind::DataRead, Kind::OtherRead]).requests);
-    column("flush", 4, |layer| layer.count(Kind::Flush));
-    if table.ways.iter().filter_map(own_layer).any(|(_, layer)| layer.fua_writes > 0) {
-        column("FUA", 4, |layer| layer.fua_writes);
+    column("data", 5, |bill| bill.count(Kind::DataWrite));
+    column("journal", 6, |bill| journal_writes(bill).requests);
+    column("metadata", 28, |bill| bill.count(Kind::MetadataWrite));
+    column("discards", 33, |bill| bill.count(Kind::Discard));
+    column("reads", 32, |bill| bill.of(&[Kind::DataRead, Kind::OtherRead]).requests);
+    column("flush", 4, |bill| bill.count(Kind::Flush));
+    if owned().any(|bill| bill.fua_writes > 0) {
+        column("FUA", 4, |bill| bill.fua_writes);
     }
-    let sizes = |way: &Way| own_layer(way).map_or_else(String::new, |own| sizes(own.0, own.1));
-    grid.column("bytes", 13, cells(table, sizes));
+    grid.column("bytes", 13, cells(table, |way| bill_of(way).map_or_else(String::new, sizes)));
 }
 
 /// Bytes written per commit: the file's data, plus everything else.
-fn sizes(bill: &Bill, layer: &LayerBill) -> String {
-    let each = |total: u64| bytes(total as f64 / bill.commits as f64);
-    let data = layer.of(&[Kind::DataWrite]).bytes;
-    match journal_writes(layer).bytes.saturating_add(other_writes(layer).bytes) {
+fn sizes(bill: &Bill) -> String {
+    let each = |total: u64| bytes(bill.each(total));
+    let data = bill.of(&[Kind::DataWrite]).bytes;
+    let other = bill.of(&[Kind::MetadataWrite, Kind::Discard]).bytes;
+    match journal_writes(bill).bytes.saturating_add(other) {
         0 => each(data),
         more => format!("{}+{}", each(data), each(more)),
     }
@@ -303,8 +292,8 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     if !words.is_empty() {
         say("ways", &words.join("; "));
     }
-    if let Some((_, layer)) = table.ways.iter().find_map(own_layer) {
-        let text = format!("data, journal, flush, ...: requests per commit at {}", layer.device);
+    if let Some(bill) = table.ways.iter().find_map(bill_of) {
+        let text = format!("data, journal, flush, ...: requests per commit at {}", bill.device);
         say("bill", &text);
     }
     let not_covered = measured().filter_map(|way| match &way.durable {
@@ -325,12 +314,9 @@ fn notes(table: &Table, width: usize, dropped: &[String], out: &mut String) {
     for (reason, ways) in by_reason(without) {
         say("no bill", &format!("{ways}: {reason}"));
     }
-    let is_unknown = |layer: &LayerBill, commits: u64| {
-        let unknown = unknown_writes(layer).max(unknown_flushes(layer));
-        unknown as f64 / commits as f64 >= EACH
-    };
-    let owned = || table.ways.iter().filter_map(own_layer);
-    if owned().any(|(bill, layer)| is_unknown(layer, bill.commits)) {
+    let is_unknown =
+        |bill: &Bill| bill.each(unknown_writes(bill).max(unknown_flushes(bill))) >= EACH;
+    if table.ways.iter().filter_map(bill_of).any(is_unknown) {
         let text = "and more of the kernel that may be this way's and may be another's: `lab write \
                     --bills` and --json have them";
         say("?", text);

@@ -10,7 +10,7 @@ use inkstone_host::FsKind;
 use inkstone_lab::billing::{Devices, bill_pass};
 use inkstone_lab::image::{Image, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
-use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
+use inkstone_lab::result::{Bill, DurableFinding, Kind, Table, Way};
 use inkstone_lab::site::Site;
 use inkstone_lab::stage::stage;
 use inkstone_lab::writing::Writing;
@@ -54,23 +54,23 @@ fn measured<'a>(run: &'a Table, name: &str) -> &'a Way {
     way
 }
 
-fn layer<'a>(run: &'a Table, name: &str) -> &'a LayerBill {
+fn bill<'a>(run: &'a Table, name: &str) -> &'a Bill {
     let bill = measured(run, name).bill.as_ref().expect("a bill");
     assert_eq!((bill.commits, bill.lost_events), (COMMITS, 0), "{name}");
-    &bill.layer
+    bill
 }
 
 /// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the
 /// writes are explained.
 fn agrees(run: &Table) {
     for way in &run.ways {
-        let layer = layer(run, &way.name);
-        let check = layer.cross_check.expect("counters");
+        let bill = bill(run, &way.name);
+        let check = bill.cross_check.expect("counters");
         assert_eq!(check.traced_flushes, check.counted_flushes, "{}", way.name);
         assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", way.name);
-        let unknown = layer.count(Kind::UnattributedWrite);
-        let known = layer.own_writes().requests;
-        assert!(unknown * 100 <= known, "{}: {:?}", way.name, layer.unattributed);
+        let unknown = bill.count(Kind::UnattributedWrite);
+        let known = bill.own_writes().requests;
+        assert!(unknown * 100 <= known, "{}: {:?}", way.name, bill.unattributed);
     }
 }
 
@@ -90,37 +90,37 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: FsKind) {
     let Some(run) = on(test, kind, LoopMode::Direct, ways(WAYS, FILE_BYTES)) else { return };
     agrees(&run);
     for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
-        let layer = layer(&run, name);
+        let bill = bill(&run, name);
         assert!(
-            layer.count(Kind::JournalWrite) >= COMMITS,
+            bill.count(Kind::JournalWrite) >= COMMITS,
             "{name}: {:?}",
-            layer.of(&[Kind::JournalWrite])
+            bill.of(&[Kind::JournalWrite])
         );
-        assert_eq!(layer.count(Kind::DataWrite), COMMITS, "{name}");
-        assert!(layer.count(Kind::Flush) > COMMITS, "{name}: the journal flushes too");
+        assert_eq!(bill.count(Kind::DataWrite), COMMITS, "{name}");
+        assert!(bill.count(Kind::Flush) > COMMITS, "{name}: the journal flushes too");
     }
     for name in
         ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"]
     {
-        let layer = layer(&run, name);
+        let bill = bill(&run, name);
         // The first commit after a preparation may include what the preparation left: once in the
         // whole pass.
         assert!(
-            layer.count(Kind::JournalWrite) <= 1,
+            bill.count(Kind::JournalWrite) <= 1,
             "{name}: {:?}",
-            layer.of(&[Kind::JournalWrite])
+            bill.of(&[Kind::JournalWrite])
         );
         assert_eq!(
-            (layer.count(Kind::DataWrite), layer.of(&[Kind::DataWrite]).bytes),
+            (bill.count(Kind::DataWrite), bill.of(&[Kind::DataWrite]).bytes),
             (COMMITS, COMMITS * 4096),
             "{name}"
         );
         assert!(
-            (COMMITS..=COMMITS + 1).contains(&layer.count(Kind::Flush)),
+            (COMMITS..=COMMITS + 1).contains(&bill.count(Kind::Flush)),
             "{name}: {} flushes",
-            layer.count(Kind::Flush)
+            bill.count(Kind::Flush)
         );
-        assert_eq!(layer.count(Kind::DataRead), 0, "{name}");
+        assert_eq!(bill.count(Kind::DataRead), 0, "{name}");
     }
     for way in &run.ways {
         let durable = &measured(&run, &way.name).durable;
@@ -153,11 +153,11 @@ fn ext4_without_a_journal_has_no_journal_writes_at_all() {
     };
     agrees(&run);
     for way in &run.ways {
-        assert_eq!(layer(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
-        assert_eq!(layer(&run, &way.name).count(Kind::Flush), COMMITS, "{}", way.name);
+        assert_eq!(bill(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
+        assert_eq!(bill(&run, &way.name).count(Kind::Flush), COMMITS, "{}", way.name);
     }
     assert!(
-        layer(&run, "new fdatasync").count(Kind::MetadataWrite) >= COMMITS,
+        bill(&run, "new fdatasync").count(Kind::MetadataWrite) >= COMMITS,
         "each append writes the inode"
     );
 }
@@ -204,7 +204,7 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     }
     let ways = ways(["reuse fdatasync"], FILE_BYTES);
     let Some(run) = on_in(memory, test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
-    assert_eq!(layer(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
+    assert_eq!(bill(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
     let durable = &measured(&run, "reuse fdatasync").durable;
     assert!(
         matches!(durable, Some(DurableFinding::NotCovered { reason }) if reason.contains("memory")),
@@ -226,7 +226,7 @@ fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
     let ways = ways(names, FILE_BYTES);
     let Some(run) = on(test, FsKind::Ext4, LoopMode::Buffered, ways) else { return };
     agrees(&run);
-    let reads = |name: &str| layer(&run, name).count(Kind::DataRead);
+    let reads = |name: &str| bill(&run, name).count(Kind::DataRead);
     assert_eq!(reads("reuse fdatasync"), 0);
     assert_eq!(reads("reuse fdatasync cold"), 0);
     assert_eq!(reads("reuse fdatasync 512B"), 0);

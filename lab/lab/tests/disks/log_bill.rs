@@ -81,12 +81,12 @@ fn one_write_and_one_flush(test: &str, kind: FsKind) {
     assert_eq!((own(Kind::DataWrite), own(Kind::Flush)), (commits + changes, commits + changes));
     assert!((commits + changes) * 100 <= commits * 101, "{seen}");
     for kind in [Kind::DataRead, Kind::OtherRead] {
-        assert_eq!(billed.bill.layer.count(kind), 0, "{seen}");
+        assert_eq!(billed.bill.count(kind), 0, "{seen}");
     }
     assert_eq!(own(Kind::JournalWrite), 0, "{seen}");
     // When the counters are read at the end, a file may be in preparation, with one of its requests
     // in flight.
-    let check = billed.bill.layer.cross_check.expect("counters");
+    let check = billed.bill.cross_check.expect("counters");
     assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{seen}");
     assert!(
         check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,

@@ -2,6 +2,7 @@
 
 use inkstone_host::{Comm, Trace, TraceEvent};
 
+use super::super::layer::Layer;
 use super::super::requests::tests::*;
 use super::*;
 
@@ -41,13 +42,13 @@ fn billed(layer: &Layer, mut events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> Bi
     })
 }
 
-fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (Bill, DurableFinding) {
     let Billed { bill, durable, .. } = billed(&layer(), events, acks);
-    (bill.layer, durable)
+    (bill, durable)
 }
 
 /// The same events in each of so many commits, a microsecond apart.
-fn repeated(count: u64, each: impl Fn(u64) -> Vec<TraceEvent>) -> (LayerBill, DurableFinding) {
+fn repeated(count: u64, each: impl Fn(u64) -> Vec<TraceEvent>) -> (Bill, DurableFinding) {
     let acks: Vec<_> = (0..count).map(|n| (1_000 * n + 90, 1_000 * n + 135)).collect();
     bill_of((0..count).flat_map(|n| each(1_000 * n)).collect(), &acks)
 }
@@ -278,7 +279,7 @@ fn the_journals_own_disk_is_in_the_bill() {
     events.extend(sent(113, 115, 0, 0, "FF"));
     let Billed { bill, durable, own, .. } = billed(&both, events, &[(90, 130)]);
     let found = [Kind::DataWrite, Kind::JournalWrite, Kind::Flush];
-    assert_eq!(found.map(|kind| bill.layer.count(kind)), [1, 1, 3], "{bill:?}");
+    assert_eq!(found.map(|kind| bill.count(kind)), [1, 1, 3], "{bill:?}");
     assert_eq!(own[&Kind::Flush].requests, 3);
     assert_eq!(durable_commits(&durable), Some(1));
 }
