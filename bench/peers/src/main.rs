@@ -63,9 +63,6 @@ struct Arguments {
     /// Some engines; the floor takes part in any case.
     #[arg(long, value_delimiter = ',')]
     engines: Vec<Kind>,
-    /// Seed of the orders and intervals.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Writes everything that was measured, as a result of the lab.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -124,10 +121,10 @@ fn run(arguments: Arguments) -> Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop: &stop, progress: &mut progress, command };
     let directory = Some(arguments.directory.as_path());
-    let result = in_directory(directory, room_bytes, &mut context, |open, started, context| {
-        let session = open.site.session(context.stop);
+    let result = in_directory(directory, room_bytes, &mut context, |site, started, context| {
+        let session = site.session(context.stop);
         for &load in &loads {
-            let table = measure(&arguments, load, &open.site, &session, context.progress)
+            let table = measure(&arguments, load, site, &session, context.progress)
                 .map_err(|error| LabError::Refused(format!("{}: {error:#}", load.name)))?;
             context.progress.finish();
             println!("{}", render_table(&table, WIDTH));
@@ -160,7 +157,7 @@ fn measure(
         **engine == Kind::Bare || asked.is_empty() || asked.contains(engine)
     };
     let engines: Vec<Kind> = load.engines.iter().filter(is_asked).copied().collect();
-    progress.start(engines.len() as u64 * (1 + u64::from(arguments.rounds)), load.name);
+    progress.start(load.name);
     let mut ways = Vec::new();
     for engine in engines {
         let name = engine.name();
@@ -175,7 +172,6 @@ fn measure(
     }
     let turns = Turns {
         rounds: arguments.rounds,
-        seed: arguments.seed,
         is_random: true,
         time: arguments.seconds,
         until: None,
@@ -199,7 +195,7 @@ fn log_beside_others(table: &Table) -> Vec<String> {
     let is_new = |name: &String| *name != log.name && table.baseline.as_ref() != Some(name);
     let others: Vec<_> = table.ways.iter().filter(|way| is_new(&way.name)).collect();
     let words = |other: &&Way| {
-        let found = relative_of_several(&other.rounds, &log.rounds, table.seed, others.len())?;
+        let found = relative_of_several(&other.rounds, &log.rounds, others.len())?;
         Some(format!("{} beside {}: {}", log.name, other.name, found.words()))
     };
     others.iter().filter_map(words).collect()
@@ -215,10 +211,9 @@ mod tests {
 
     #[test]
     fn the_words_of_the_page_are_understood_and_others_refused() {
-        let all =
-            parse("/tmp --rounds 9 --only raft,1x4k --engines okaywal --seconds 0.5 --seed 7");
+        let all = parse("/tmp --rounds 9 --only raft,1x4k --engines okaywal --seconds 0.5");
         let all = all.expect("a line");
-        assert_eq!((all.rounds, all.seconds, all.seed), (9, Duration::from_millis(500), 7));
+        assert_eq!((all.rounds, all.seconds), (9, Duration::from_millis(500)));
         let loads: Vec<_> = all.only.iter().flatten().map(|load| load.name).collect();
         assert_eq!(loads, ["raft-1x128", "raft-64x128", "1x4k"]);
         assert_eq!(all.engines, [Kind::Okaywal]);

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use inkstone_host::monotonic_ns;
+use inkstone_host::{monotonic_ns, process_usage};
 use inkstone_lab::crowd::together;
 use inkstone_lab::histogram::Recorder;
 use inkstone_lab::stage::WayError;
@@ -83,6 +83,7 @@ pub fn run(
         });
         done.map_err(|error| WayError::Invalid(format!("{error:#}")))
     };
+    let before = process_usage();
     let (all, read) = std::thread::scope(|scope| {
         let is_beside = matches!(work, Work::InFlight(_));
         let reading = is_beside.then(|| scope.spawn(|| follow(store, from, record_bytes, &over)));
@@ -91,8 +92,8 @@ pub fn run(
         (all, reading.map(|reading| reading.join()))
     });
     let all = all?;
-    let mut turned =
-        Turned { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Turned::default() };
+    let used = process_usage().since(&before);
+    let mut turned = Turned { cpu_ns: used.user_ns + used.system_ns, ..Turned::default() };
     for (commits, end_ns) in all.outcomes {
         turned.commits += commits;
         turned.total_ns = turned.total_ns.max(end_ns.saturating_sub(all.begin_ns));

@@ -1,12 +1,12 @@
 //! What no engine can beat: bare overwrites of a written file.
 //!
-//! *Owns*: the floor's file. *May not touch*: engines; it goes to `inkstone-io` only.
+//! *Owns*: the floor's file. *May not touch*: engines; it makes the file's own calls only.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use inkstone_io::engine::BlockingFile as _;
+use inkstone_host::LabFile;
 use inkstone_io::{
     AlignedBuf, BLOCK_BYTES, Capabilities, Durability, File as _, OpenFile, OsFile, Persist,
     Preparation, SyncKind,
@@ -20,7 +20,7 @@ const FILE_BYTES: u64 = 128 << 20;
 
 /// Overwrites of a written file from front to back, again and again, by any number of threads.
 struct Bare {
-    file: OsFile,
+    file: LabFile,
     write_bytes: usize,
     persist: Persist,
     next_slot: AtomicU64,
@@ -48,7 +48,7 @@ pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Store>> {
         _ => strategy.durability,
     };
     let how = OpenFile::existing().access(strategy.access).durability(durability);
-    let file = OsFile::open(&path, &how)?;
+    let file = LabFile::open(&path, &how)?;
     let persist = match durability {
         Durability::RwfDsync => Persist::Dsync,
         Durability::Fdatasync => Persist::Sync(SyncKind::Data),
