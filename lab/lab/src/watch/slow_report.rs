@@ -224,9 +224,16 @@ impl SlowCall {
 
     /// One line: when, what, how long, and what it waited for in order.
     pub fn words(&self) -> String {
-        let waits = self.waits.iter().filter(|part| part.ms >= self.ms / 50.0);
-        let waits: Vec<String> =
-            waits.map(|part| format!("{} {}", time(part.ms * 1e6), part.wait.words())).collect();
+        let mut long: Vec<Waited> = Vec::new();
+        for part in self.waits.iter().filter(|part| part.ms >= self.ms / 50.0) {
+            match long.last_mut() {
+                Some(last) if last.wait == part.wait => last.ms += part.ms,
+                _ => long.push(part.clone()),
+            }
+        }
+        let waits =
+            long.iter().map(|part| format!("{} {}", time(part.ms * 1e6), part.wait.words()));
+        let waits: Vec<String> = waits.collect();
         let path = if self.path.is_empty() { "an unknown file" } else { &self.path };
         format!("{} of {path}, {}: {}", self.call, time(self.ms * 1e6), waits.join(", then "))
     }

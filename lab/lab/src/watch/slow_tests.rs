@@ -7,7 +7,7 @@ use inkstone_host::{Call, Comm, DeviceNumber, RequestFlags, TraceEvent, TraceKin
 
 use super::recording::Recording;
 use super::slow::{Slow, explain};
-use super::slow_report::{Asker, SlowReport, Wait};
+use super::slow_report::{Asker, SlowCall, SlowReport, Wait, Waited};
 use super::tests;
 
 const THREAD: u32 = 101;
@@ -173,6 +173,16 @@ fn a_request_waits_for_a_limit_in_the_queue_and_in_the_device() {
     assert_eq!(host.0, Wait::Host("vda".into()));
     // It was woken long after the completion, or by something else.
     assert_eq!(own([110, 110, 150], none()), (Wait::NotKnown, 80.0));
+}
+
+/// Seen on a busy machine: "191 ms a processor, then 106 ms a processor".
+#[test]
+fn a_moment_that_is_left_out_does_not_split_a_wait() {
+    let waited = |(wait, ms)| Waited { wait, ms };
+    let waits = [(Wait::RunQueue, 190.0), (Wait::Device, 4.0), (Wait::RunQueue, 106.0)];
+    let waits = waits.map(waited).into();
+    let call = SlowCall { call: "fsync".into(), ms: 300.0, waits, ..SlowCall::default() };
+    assert_eq!(call.words(), "fsync of an unknown file, 300 ms: 296 ms a processor");
 }
 
 #[test]
