@@ -431,13 +431,14 @@ fn each_row_is_what_the_kernels_own_text_counts_or_cannot_tell() {
             }
             let (report, count) = watched(&made, &kind, name, work);
             let why: Vec<&str> = report.files.iter().map(|file| file.why.as_str()).collect();
+            let causes: Vec<Cause> = report.files.iter().map(|file| file.cause).collect();
             all += 1;
             told += usize::from(said(&report).is_some());
             let differs = differs(&kind, &report, count);
             if is_all {
                 let line = match (said(&report), &differs) {
                     (_, Some(differs)) => format!("WRONG: {differs}"),
-                    (Some(_), None) => "agrees".into(),
+                    (Some(_), None) => format!("agrees, {causes:?}"),
                     (None, None) => format!("cannot tell: {why:?} {:?}", report.warnings),
                 };
                 let _ = writeln!(std::io::stderr(), "{} {name}: {line}", kind.name);

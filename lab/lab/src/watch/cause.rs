@@ -20,6 +20,8 @@ pub enum Cause {
     TimeStamps,
     /// It overwrites, on ext4 without a journal, which writes the inode with each new time stamp.
     InodeInPlace,
+    /// It overwrites, but the mount has the data itself in the journal.
+    DataInJournal,
     /// It overwrites, but waits for the journal: another change of this file, or of another one, is
     /// in it.
     OthersJournal,
@@ -64,6 +66,10 @@ impl Cause {
             Self::InodeInPlace => {
                 "ext4 without a journal writes the inode whenever the time stamps in it changed, \
                  also where the blocks were written before, as they were for most syncs"
+            }
+            Self::DataInJournal => {
+                "the mount writes the data itself to the journal first, and later to its place \
+                 (data=journal)"
             }
             Self::OthersJournal => {
                 "it had to wait for the journal, though its blocks were written before: for \
@@ -172,6 +178,7 @@ pub fn cause(files: &[&SeenFile], place: Option<&Place>, tally: &FileTally, how:
         _ if unknown * 2 > all && file.before.is_some() && births <= 1 => Cause::TakenAgain,
         _ if unknown * 2 > all => Cause::Unknown,
         _ if waited >= OFTEN && grows => Cause::Grows,
+        _ if waited >= OFTEN && place.layer.journals_data => Cause::DataInJournal,
         _ if waited * FIRSTS_MIN as f64 >= 1.0 && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
         _ if is_bare_inode => Cause::InodeInPlace,
@@ -197,7 +204,9 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         (false, true) => "1 data write and 1 flush",
         (false, false) => "1 data write",
     };
-    let more = bill.journal_writes + bill.metadata_writes >= 0.05 || bill.flushes >= 1.2;
+    // With data in the journal nothing is as cheap as that.
+    let more = (bill.journal_writes + bill.metadata_writes >= 0.05 || bill.flushes >= 1.2)
+        && place.is_none_or(|place| !place.layer.journals_data);
     if cause.is_about_blocks() && more {
         sentence.push_str(&format!("; over blocks that were written before it would pay {floor}"));
     } else if cause == Cause::TimeStamps && more {

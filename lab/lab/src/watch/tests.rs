@@ -301,6 +301,22 @@ fn a_file_is_created_again_if_most_looks_at_it_find_that() {
     }
 }
 
+/// Seen on a mount with data=journal: an overwrite "had to wait for the journal: for another change",
+/// and a file that grows "would pay 1 data write and 1 flush over blocks that were written before".
+#[test]
+fn with_data_in_the_journal_an_overwrite_waits_for_its_own_data() {
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let empty = || state(0, Vec::new());
+    for (before, cause) in [(written(), Cause::DataInJournal), (empty(), Cause::Grows)] {
+        let mut recording = recording(before, written());
+        recording.places[0].layer.journals_data = true;
+        ten(&mut recording, committed);
+        let report = report(recording);
+        assert_eq!(report.files[0].cause, cause, "{report:#?}");
+        assert!(!report.finding.contains("would pay"), "{}", report.finding);
+    }
+}
+
 #[test]
 fn small_writes_into_reserved_blocks_mostly_pay_for_the_inode() {
     let reserved = || state(40960, vec![extent(0, 40960, ExtentState::Unwritten)]);
