@@ -304,11 +304,11 @@ impl Buffer {
         self.end_line();
     }
 
-    /// Puts a piece of a line; `is_first` counts the line. Unless `published`, a kill loses the
-    /// piece.
-    pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool, published: bool) {
+    /// Puts a piece of a line; the first one counts as the line, and is lost by a kill until it is
+    /// published.
+    pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool) {
         self.put(piece, self.sum_of(piece));
-        if published {
+        if !is_first {
             self.publish();
         }
         self.lines += u64::from(is_first);

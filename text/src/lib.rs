@@ -41,7 +41,7 @@
 //! |---|---|
 //! | [`Guard::close`], or dropping it | none |
 //! | a kill, [`Survive::Nothing`] | those in the buffers |
-//! | a kill, [`Survive::Kill`] | none, once the log is opened again; a line longer than all buffers together may be cut |
+//! | a kill, [`Survive::Kill`] | none, once the log is opened again |
 //! | a power loss, [`Survive::Nothing`] or [`Survive::Kill`] | those that the operating system had not written back |
 //! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
 //!

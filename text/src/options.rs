@@ -8,10 +8,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// It waits until there is room. Nothing is lost.
+    /// It waits until there is room. Nothing is lost but a line longer than all buffers together:
+    /// that is dropped, as below.
     #[default]
     Block,
-    /// It waits this long, then its line is dropped; with no time at all, at once.
+    /// It waits this long, then its line is dropped; with no time at all, at once. Dropped lines are
+    /// counted, and a notice in the log says how many.
     DropAfter(Duration),
 }
 

@@ -159,7 +159,8 @@ impl Shared {
     }
 
     /// Puts a line longer than the current buffer's room. All of it at once, when there is room, so
-    /// that a kill leaves all of it or nothing, and the policy drops all of it or nothing.
+    /// that a kill leaves all of it or nothing, and the policy drops all of it or nothing. One that
+    /// is longer than all buffers together is dropped, whatever the policy.
     #[cold]
     fn put_slowly<'a>(
         &'a self,
@@ -169,10 +170,6 @@ impl Shared {
     ) -> io::Result<bool> {
         let capacity = state.current.capacity();
         let buffers = line.len().div_ceil(capacity);
-        if buffers > state.count {
-            drop(state);
-            return self.put_too_long(line);
-        }
         let mut held = Held { shared: self, state: Some(state) };
         let mut patience = Patience::new(self.when_full);
         let wants_turn = line.len() > capacity;
@@ -181,14 +178,12 @@ impl Shared {
             if held.life != Life::Open {
                 break held.refuse();
             }
-            if is_mine || held.turn == Turn::Free {
+            // Its beginning would be written before its end is put, and a kill could cut it. There
+            // may be fewer than were asked for.
+            let is_too_long = buffers > held.count;
+            if !is_too_long && (is_mine || held.turn == Turn::Free) {
                 if held.put(line, sum) {
                     break Ok(true);
-                }
-                // There is no memory for all that were asked for.
-                if buffers > held.count {
-                    held.end_turn(is_mine);
-                    return self.put_too_long(line);
                 }
                 // Without the turn, threads with short lines would take every buffer that becomes
                 // free.
@@ -196,39 +191,13 @@ impl Shared {
                     (held.turn, is_mine) = (Turn::Taken, true);
                 }
             }
-            if !held.make_room(&mut patience) {
+            if is_too_long || !held.make_room(&mut patience) {
                 held.drop_lines(1, line.len() as u64);
                 break Ok(false);
             }
         };
         held.end_turn(is_mine);
         result
-    }
-
-    /// A kill can truncate a line longer than all buffers together, since its beginning is written
-    /// before its end is put.
-    fn put_too_long(&self, line: &[u8]) -> io::Result<bool> {
-        let mut held = Held::of(self)?;
-        let mut patience = Patience::new(self.when_full);
-        let waits = self.when_full == WhenFull::Block && !self.is_own_thread();
-        while waits && held.turn != Turn::Free && held.life == Life::Open {
-            patience.count(&mut held.stats);
-            held.wait_for_room(None);
-        }
-        if held.life != Life::Open {
-            return held.refuse();
-        }
-        if waits {
-            held.turn = Turn::Taken;
-            if !held.put_pieces_of(line) {
-                return Err(closed());
-            }
-            held.end_pieces();
-        } else {
-            held.drop_lines(1, line.len() as u64);
-        }
-        held.end_turn(waits);
-        Ok(waits)
     }
 
     /// Marks the calling thread as the log's own: the output thread, or the janitor.
@@ -407,29 +376,6 @@ impl<'a> Held<'a> {
             Some(left) => room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
         });
         self.waiting -= 1;
-    }
-
-    /// Puts a line piece by piece, waiting as often as needed; the caller has the turn, and closing
-    /// waits for its end. False if the output thread died meanwhile.
-    fn put_pieces_of(&mut self, line: &[u8]) -> bool {
-        let mut patience = Patience::new(self.shared.when_full);
-        let (mut rest, mut is_first) = (line, true);
-        while !rest.is_empty() {
-            if self.life == Life::Over {
-                return false;
-            }
-            if self.current.room() == 0 && !self.hand_over() {
-                patience.count(&mut self.stats);
-                self.wait_for_room(None);
-                continue;
-            }
-            let count = rest.len().min(self.current.room());
-            self.current.push_piece(&rest[..count], is_first, true);
-            self.stats.lines += u64::from(is_first);
-            self.stats.bytes += count as u64;
-            (rest, is_first, self.goes_on) = (&rest[count..], false, true);
-        }
-        true
     }
 
     /// Releases the lock behind text of a stream: what waits for the end of its line is found at

@@ -243,13 +243,13 @@ impl State {
     /// first piece is published last. The current buffer is empty and there are enough free ones.
     fn put_pieces(&mut self, line: &[u8]) {
         let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
-        self.current.push_piece(first, true, false);
+        self.current.push_piece(first, true);
         let head = self.queue.len();
         self.goes_on = true;
         for piece in rest.chunks(self.current.capacity()) {
             let handed = self.hand_over();
             assert!(handed, "the caller counted the free buffers");
-            self.current.push_piece(piece, false, true);
+            self.current.push_piece(piece, false);
         }
         self.current.end_line();
         self.goes_on = false;

@@ -28,7 +28,7 @@
  *   keep_days=N  remove rotated files that are older; never
  *   compress=none|gzip  what is done with rotated files; none
  *   drop_after_us=N  how long a line may wait for room, before it is dropped; for ever. 0: never
- *           waits. A line longer than all buffers is dropped at once.
+ *           waits. A line longer than all buffers is always dropped.
  *   notice=text|json  the form of the line in the log that counts the dropped ones; text
  *   flush_every_ms=N  after how long at most a line is in the file, while the disk keeps up; 100
  *   close_ms=N  how long closing tries again on a disk that fails; 10000
@@ -38,7 +38,7 @@
  *
  * WHAT IS PROMISED. No accepted line is lost (as survive= says), there twice, or broken. One that
  * was dropped or got an error is not in the log, and one in whose write the process was killed is
- * there as a whole or not at all; if it is longer than all buffers, a part of it may be there.
+ * there as a whole or not at all.
  *
  * ERRORS are codes below 0. `error` is a place for a message, or NULL: the call puts NULL there, or
  * a text for free(), whatever was there before. What the log's threads find out later (a disk that

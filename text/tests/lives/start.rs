@@ -375,10 +375,10 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     fs::remove_file(&filler).expect("removed");
     // Fewer buffers than were asked for: no line waits for ever, and no line is lost.
     let (log, guard) = builder.open().expect("opened");
-    let long = "x".repeat(6 << 20) + "\n";
-    say(&log, &long);
+    let long = "x".repeat(100 << 10) + "\n";
+    (0..60).for_each(|_| say(&log, &long));
     guard.flush(LONG).expect("lines go on");
-    assert!(read(&path) == long && told.count("No space") > 0, "{told:?}");
+    assert!(read(&path) == long.repeat(60) && told.count("No space") > 0, "{told:?}");
     drop(File::create(&path).expect("cut"));
     fs::remove_file(other).expect("removed");
     // The stage keeps its memory for as long as it is mapped.

@@ -1,12 +1,12 @@
-//! Text that comes as a stream, and lines too long for memory.
+//! Text that comes as a stream.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::common::{
-    LINE, Mood, MoodyDisk, all_text, files, has_lines, line, lines, names, place, quick, read,
-    rotating, say, small, wait_until,
+    Mood, MoodyDisk, all_text, files, has_lines, lines, names, place, quick, read, rotating, say,
+    small, wait_until,
 };
 use inkstone_appender::{LogWriter, Rotation, Stream, WhenFull};
 
@@ -103,36 +103,6 @@ fn what_a_stream_drops_is_counted_and_leaves_no_half_line_without_an_end() {
     assert!(kept[0] == "whole\n" && kept.last() == Some(&"later\n"), "{kept:?}");
     assert!(kept[1].trim_end().bytes().all(|byte| byte == b'x'), "{kept:?}");
     assert!(kept.len() >= 3 && !found.contains("its end"), "{kept:?}");
-}
-
-#[test]
-fn a_line_longer_than_memory_is_whole_among_others_and_in_one_file() {
-    const BYTES: usize = 3_600_000;
-    let (directory, path) = place();
-    let (log, guard) = rotating(&path).open().expect("opened");
-    std::thread::scope(|scope| {
-        for thread in 0..2 {
-            let log = &log;
-            // Some are longer than a buffer.
-            let bytes = |number| if number % 50 == 0 { 10_000 } else { LINE };
-            let put = move |number| say(log, line(thread, number, bytes(number)));
-            scope.spawn(move || (0..2000).for_each(put));
-        }
-        (0..5).for_each(|_| say(&log, "x".repeat(BYTES - 1) + "\n"));
-    });
-    guard.close().expect("closed");
-    let text = all_text(directory.path(), "a.log");
-    let (long, short): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('x'));
-    assert_eq!((long.len(), short.len()), (5, 4000));
-    let is_whole = |line: &&str| line.len() == BYTES - 1 && line.bytes().all(|byte| byte == b'x');
-    assert!(long.iter().all(is_whole));
-    for name in names(directory.path()) {
-        let text = read(&directory.path().join(name));
-        assert!(text.is_empty() || text.ends_with('\n'), "a file ends within a line");
-    }
-    let stats = log.stats();
-    let counted = (stats.lines, stats.written_lines, stats.written_bytes);
-    assert_eq!(counted, (4005, 4005, text.len() as u64));
 }
 
 /// What becomes due within a line is done when the line has ended: a reopening, the end of a
