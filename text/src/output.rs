@@ -18,7 +18,7 @@ use crate::event::{Event, Events};
 use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
 use crate::options::Rotation;
-use crate::rotated::{self, Retention, Rotated, newest, rotated_files};
+use crate::rotated::{self, Retention, Rotated, rotated_files};
 use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
@@ -456,32 +456,22 @@ impl Output {
     /// Renames the file to a name that no file has or had, compressed or not.
     fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
         // A clock that went back must not give a name before the existing ones.
-        let now = time::seconds(self.clock.now());
-        let mut next = if now > self.last.0 { Some((now, 0)) } else { rotated::after(self.last) };
-        while let Some(rotated) = next {
-            let name = rotated::plain(&self.name, rotated);
-            let compressed = format!("{name}.gz");
-            let renamed = if directory.look(&compressed).is_ok_and(|named| named.is_some()) {
-                None
-            } else {
+        let now = time::digits(time::seconds(self.clock.now()));
+        let mut next = if now > self.last.0 { (now, 0) } else { rotated::after(self.last) };
+        loop {
+            let name = rotated::plain(&self.name, next);
+            if directory.look(&format!("{name}.gz"))?.is_none() {
                 match directory.rename_new(&self.name, &name) {
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
-                    answer => Some(answer),
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                    renamed => {
+                        renamed?;
+                        self.last = next;
+                        return Ok(name);
+                    }
                 }
-            };
-            if let Some(answer) = renamed {
-                answer?;
-                self.last = rotated;
-                return Ok(name);
             }
-            next = rotated::after(rotated);
+            next = rotated::after(next);
         }
-        let last = rotated::plain(&self.name, self.last);
-        // The cause may be gone by the next time.
-        self.last = newest(&rotated_files(directory, &self.name).unwrap_or_default());
-        let error = Error::invalid("rotate", self.path(), format!("there is no name after {last}"));
-        Err(error
-            .advise("lines still go to the same file; remove or rename the files of that time"))
     }
 }
 

@@ -9,41 +9,40 @@
 //! than asked for, however far compression lags behind, and whether or not it works. A file and its
 //! compressed form count as one.
 //!
-//! A directory may have very many other files, so it is not listed for each rotation. What this log
-//! does itself is known; what others do is seen by the janitor, which nobody waits for.
+//! A directory may have very many other files, so it is listed once. What this log does itself is
+//! known; a file that others have removed is one less.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_io::{Directory as _, Error, Named, OsDirectory, Result, kept_by_age, since_start};
 
 use crate::event::Events;
 use crate::options::Keep;
-use crate::time::{self, Clock};
+use crate::time::Clock;
 
 /// How many bytes the longest name of a rotated file has behind the log's own.
 pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.gz.part".len();
 
-/// How old a listing may be when the janitor works by it.
-const LISTED_FOR: Duration = Duration::from_secs(60);
+/// The digits of a second within its day.
+const OF_A_DAY: u64 = 1_000_000;
+const STAMP_BYTES: usize = "20261121T160533Z".len();
 
-/// When a file was rotated: the second since 1970, and the number within it.
+/// When a file was rotated: the second, by its digits in UTC (20261121160533), and the number within
+/// it.
 pub(crate) type Rotated = (u64, u32);
 
 /// `NAME.STAMP.N`.
-pub(crate) fn plain(log: &str, (seconds, number): Rotated) -> String {
-    format!("{log}.{}.{number}", time::stamp(seconds))
+pub(crate) fn plain(log: &str, (second, number): Rotated) -> String {
+    let (day, second) = (second / OF_A_DAY, second % OF_A_DAY);
+    format!("{log}.{day:08}T{second:06}Z.{number}")
 }
 
-/// The one after this one, in the next second if need be; `None` if no name can express it.
-pub(crate) fn after((seconds, number): Rotated) -> Option<Rotated> {
-    if let Some(number) = number.checked_add(1) {
-        return Some((seconds, number));
-    }
-    let seconds = seconds.checked_add(1)?;
-    time::parse(&time::stamp(seconds)).map(|seconds| (seconds, 0))
+/// The one after this one.
+pub(crate) fn after((second, number): Rotated) -> Rotated {
+    number.checked_add(1).map_or((second + 1, 0), |number| (second, number))
 }
 
 /// The name of the next file until it takes the place of the current one.
@@ -54,20 +53,21 @@ pub(crate) fn next(log: &str) -> String {
 /// Whose name it is, if it is that of a rotated file of the log, in one of its forms.
 pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
     let rest = name.strip_prefix(log)?.strip_prefix('.')?;
-    let (stamp, rest) = rest.split_once('.')?;
+    let (stamp, rest) = rest.split_once('.').filter(|(stamp, _)| stamp.len() == STAMP_BYTES)?;
+    let (day, second) = stamp.strip_suffix('Z')?.split_once('T')?;
     let (number, extension) = rest.split_once('.').unwrap_or((rest, ""));
-    let rotated = (time::parse(stamp)?, number.parse().ok()?);
+    let second = day.parse::<u64>().ok()? * OF_A_DAY + second.parse::<u64>().ok()?;
+    let rotated = (second, number.parse().ok()?);
     let form = if extension.is_empty() { String::new() } else { format!(".{extension}") };
     let is_known = ["", "gz", "gz.part"].contains(&extension);
     // `+1`, `01` and names that end with a dot parse as well, but this crate never wrote them.
     (is_known && plain(log, rotated) + &form == name).then_some(rotated)
 }
 
-/// The rotated files of a log, as they were listed, with what this log has done since.
+/// The rotated files of a log as they were listed, with what this log has done since.
 #[derive(Debug)]
 struct Listed {
     directory: Weak<OsDirectory>,
-    at: Instant,
     files: BTreeSet<Rotated>,
     /// What a killed process has not finished: parts, and compressed forms beside their plain
     /// files, which would have each of their lines twice.
@@ -108,23 +108,6 @@ impl Retention {
         Ok(listed.insert(found).files.clone())
     }
 
-    /// Lists the directory if that was done long ago. The thread that rotates does not wait.
-    pub(crate) fn look_again(&self, directory: &Arc<OsDirectory>) -> Result<()> {
-        let last = match self.listed().as_ref().filter(|listed| listed.is_of(directory)) {
-            Some(listed) if listed.at.elapsed() < LISTED_FOR => return Ok(()),
-            listed => listed.and_then(|listed| listed.files.last().copied()),
-        };
-        let mut found = self.list(directory)?;
-        let mut listed = self.listed();
-        if let Some(before) = listed.as_ref().filter(|listed| listed.is_of(directory)) {
-            let meanwhile =
-                before.files.iter().filter(|rotated| last.is_none_or(|last| **rotated > last));
-            found.files.extend(meanwhile);
-        }
-        *listed = Some(found);
-        Ok(())
-    }
-
     /// A file of this directory was rotated.
     pub(crate) fn add(&self, directory: &Arc<OsDirectory>, rotated: Rotated) {
         if let Some(listed) = self.listed().as_mut().filter(|listed| listed.is_of(directory)) {
@@ -142,7 +125,6 @@ impl Retention {
     }
 
     fn list(&self, directory: &Arc<OsDirectory>) -> Result<Listed> {
-        let (at, directory_held) = (Instant::now(), Arc::downgrade(directory));
         let names = names(directory, &self.name)?;
         let is_unfinished = |name: &&String| {
             let plain = name.strip_suffix(".gz").map(str::to_owned);
@@ -151,7 +133,7 @@ impl Retention {
         };
         let unfinished = names.iter().filter(is_unfinished).cloned().collect();
         let files = names.iter().filter_map(|name| parse(&self.name, name)).collect();
-        Ok(Listed { directory: directory_held, at, files, unfinished })
+        Ok(Listed { directory: Arc::downgrade(directory), files, unfinished })
     }
 
     fn listed(&self) -> MutexGuard<'_, Option<Listed>> {
@@ -259,15 +241,14 @@ pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
 
 /// The newest of these: the next file is named after it.
 pub(crate) fn newest(files: &BTreeSet<Rotated>) -> Rotated {
-    // No name comes after the last possible one: such a file is not the log's, and no reason to end
-    // rotation.
-    files.iter().rev().find(|rotated| after(**rotated).is_some()).copied().unwrap_or((0, 0))
+    files.last().copied().unwrap_or((0, 0))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::event::Event;
+    use crate::time::{digits, seconds};
     use std::fs;
     use std::path::Path;
     use std::time::SystemTime;
@@ -292,7 +273,7 @@ pub(crate) mod tests {
     #[test]
     fn names_are_known_again_and_nothing_else_is() {
         for (number, form) in [(0, ""), (7, ".gz"), (3, ".gz.part")] {
-            let rotated = (1_795_277_133, number);
+            let rotated = (20_261_121_160_533, number);
             assert_eq!(parse("app.log", &(plain("app.log", rotated) + form)), Some(rotated));
         }
         let foreign = [
@@ -306,6 +287,9 @@ pub(crate) mod tests {
             "app.log.20261121T160533Z.1.bak",
             "app.log.20261121T160533Z.1.gz.old",
             "app.log.20261121T160533Z.99999999999",
+            "app.log.20261121T16053Z.1",
+            "app.log.2026112T1160533Z.1",
+            "app.log.99920261121T160533Z.1",
             "app.log.old.20261121T160533Z.1",
             "app.logs.20261121T160533Z.1",
             "my.app.log.20261121T160533Z.1",
@@ -317,21 +301,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn behind_the_last_place_of_a_second_is_the_next_and_behind_the_last_year_nothing() {
-        let last = time::parse("99991231T235959Z").expect("a time");
-        assert_eq!(after((5, 6)), Some((5, 7)));
-        assert_eq!(after((5, u32::MAX)), Some((6, 0)));
-        assert_eq!(after((last, u32::MAX - 1)), Some((last, u32::MAX)));
-        assert_eq!(after((last, u32::MAX)), None);
-        assert_eq!(after((u64::MAX, u32::MAX)), None);
-    }
-
-    #[test]
     fn each_limit_keeps_the_newest_and_foreign_files_are_not_touched() {
         let foreign =
             ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
         let now = SystemTime::now();
-        let seconds = time::seconds(now);
+        let second = |age: u64| digits(seconds(now) - age * DAY);
         for (keep, is_arriving, expected) in [
             (Keep::new(), false, vec![0, 1, 2, 3]),
             (Keep::new().files(2), false, vec![0, 1]),
@@ -345,7 +319,7 @@ pub(crate) mod tests {
             for name in foreign {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
-            let old: Vec<_> = (0..4).map(|age| plain("a.log", (seconds - age * DAY, 0))).collect();
+            let old: Vec<_> = (0..4).map(|age| plain("a.log", (second(age), 0))).collect();
             for (age, name) in (0..).zip(&old) {
                 write_at(&folder.join(name), now - Duration::from_secs(age * DAY));
             }
@@ -368,7 +342,7 @@ pub(crate) mod tests {
         let now = SystemTime::now();
         for second in 0..9 {
             let time = now - Duration::from_secs(1200 * DAY - second);
-            write_at(&folder.join(plain("a.log", (time::seconds(time), 0))), time);
+            write_at(&folder.join(plain("a.log", (digits(seconds(time)), 0))), time);
         }
         let (told, keep) = (Arc::new(Mutex::new(Vec::new())), Keep::new().days(30));
         let theirs = Arc::clone(&told);
@@ -402,35 +376,28 @@ pub(crate) mod tests {
         assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
     }
 
-    /// What others do is seen a minute later, and what the log does itself at once.
     #[test]
-    fn a_directory_is_listed_once_a_minute_at_most() {
+    fn a_directory_is_listed_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = |rotated| directory.path().join(plain("a.log", rotated));
         let held = Arc::new(OsDirectory::open(directory.path()).expect("held"));
-        let retention = retention(Keep::new().files(3), SystemTime::now());
+        let retention = retention(Keep::new().files(2), SystemTime::now());
         let files = || retention.files(&held).expect("listed").into_iter().collect::<Vec<_>>();
-        let [first, second, own, third] = [(5, 0), (6, 0), (7, 0), (5, 1)];
+        let [first, second, others, own] = [(5, 0), (5, 1), (6, 0), (7, 0)];
         [first, second].iter().for_each(|file| fs::write(path(*file), "").expect("written"));
         assert_eq!(files(), [first, second]);
-        [own, third].iter().for_each(|file| fs::write(path(*file), "").expect("written"));
+        [own, others].iter().for_each(|file| fs::write(path(*file), "").expect("written"));
         retention.add(&held, own);
         fs::remove_file(path(second)).expect("removed");
-        retention.look_again(&held).expect("listed");
         assert_eq!(files(), [first, second, own]);
-        // Neither a file that is gone counts nor one that is not known yet.
+        // Neither a file that is gone counts nor one that is not known.
         retention.make_room(&held, false);
-        assert!(path(first).exists() && path(own).exists());
-        let before = Instant::now().checked_sub(LISTED_FOR).expect("a minute ago");
-        retention.listed().as_mut().expect("listed").at = before;
-        retention.look_again(&held).expect("listed");
-        assert_eq!(files(), [first, third, own]);
+        assert!([first, others, own].into_iter().all(|file| path(file).exists()));
         retention.make_room(&held, true);
-        assert_eq!(files(), [third, own]);
-        assert!(!path(first).exists());
+        assert_eq!((files(), path(first).exists()), (vec![second, own], false));
         let other = Arc::new(OsDirectory::open(directory.path()).expect("held"));
-        fs::remove_file(path(third)).expect("removed");
-        assert_eq!(retention.files(&other).expect("listed").into_iter().collect::<Vec<_>>(), [own]);
+        let listed = retention.files(&other).expect("listed");
+        assert!(listed.into_iter().eq([others, own]));
     }
 
     fn write_at(path: &Path, modified: SystemTime) {

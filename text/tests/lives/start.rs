@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::common::{
-    DAY, EIO, ENOSPC, LONG, Mood, MoodyDisk, Told, is_refused, kept, memory, names, next_start,
-    place, quick, read, say, set_mode, set_modified, stage_in, stages_in, turn, wait_until,
+    EIO, ENOSPC, LONG, Mood, MoodyDisk, Told, is_refused, kept, memory, names, next_start, place,
+    quick, read, say, set_mode, stage_in, stages_in, turn, wait_until,
 };
-use inkstone_appender::{Builder, LogWriter, Rotation, Survive, take_lines, waiting_lines};
+use inkstone_appender::{Builder, LogWriter, Survive, take_lines, waiting_lines};
 use inkstone_host::{Mount, alone, fork_child, in_forked_child};
 use inkstone_io::{StageFile, is_root};
 
@@ -21,31 +20,6 @@ const ROTATED: &str = "a.log.20261121T160533Z.0";
 /// A process that puts the lines on a disk of this mood, and is killed.
 fn killed(builder: Builder, mood: Mood) {
     crate::common::killed(builder, MoodyDisk::new(mood), |log| say(log, LINES));
-}
-
-fn make_old(path: &Path) {
-    set_modified(path, SystemTime::now() - 3 * DAY);
-}
-
-/// A running log reports the failed rotation and continues in the same file; so does a start.
-#[test]
-fn a_rotation_that_cannot_be_done_at_the_start_is_told_and_lines_go_on() {
-    let (directory, path) = place();
-    fs::write(&path, "before\n").expect("written");
-    make_old(&path);
-    // There is no name after the last two.
-    let last: [PathBuf; 2] = [u32::MAX, u32::MAX - 1]
-        .map(|number| directory.path().join(format!("a.log.99991231T235959Z.{number}")));
-    last.iter().for_each(|path| fs::write(path, "").expect("written"));
-    let (builder, told) = quick(&path);
-    let (log, guard) = builder.rotate(Rotation::new().every(DAY)).open().expect("opened");
-    say(&log, "line\n");
-    guard.flush(LONG).expect("flushed");
-    assert_eq!(read(&path), "before\nline\n");
-    assert!(told.all()[0].contains("there is no name after"), "{told:?}");
-    last.iter().for_each(|path| fs::remove_file(path).expect("removed"));
-    wait_until("the rotation that is due", || log.stats().rotations == 1);
-    guard.close().expect("closed");
 }
 
 /// Killed when the file had its last name, and the next one was not there yet. But it is like no

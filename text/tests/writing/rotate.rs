@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
     DAY, LONG, MS, Told, all_text, has_lines, names, next_start, numbers_of, place, put, quick,
@@ -47,49 +47,6 @@ fn a_size_that_could_not_be_kept_is_refused_before_anything_is_made() {
         let told = opened.as_ref().err().map(ToString::to_string);
         assert_eq!(told.is_none_or(|told| !told.contains("16 KiB or more")), is_taken, "{bytes}");
         assert_eq!(names(directory.path()).is_empty(), !is_taken, "{bytes}");
-    }
-}
-
-/// A file of another program has the last possible name, or the one before it. Behind the second
-/// there is one more name; then a rotation cannot be done, which is told once, and not with each of
-/// the attempts: as long as lines come there is one every second.
-#[test]
-fn a_file_behind_which_there_is_no_name_ends_nothing() {
-    for number in [u32::MAX, u32::MAX - 1] {
-        let (directory, path) = place();
-        let name = |number: u32| directory.path().join(format!("a.log.99991231T235959Z.{number}"));
-        fs::write(name(number), "").expect("written");
-        let told = Told::default();
-        let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
-        let put_some = || {
-            let next = log.stats().lines;
-            put(&log, next..next + 200);
-        };
-        if number == u32::MAX {
-            (0..5).for_each(|_| put_some());
-            guard.flush(LONG).expect("lines go on");
-            assert!(log.stats().rotations > 3 && told.all().is_empty(), "{told:?}");
-        } else {
-            // Long enough for several attempts.
-            let since = Instant::now();
-            while since.elapsed() < 3500 * MS {
-                put_some();
-                guard.flush(LONG).expect("lines go on");
-                std::thread::sleep(20 * MS);
-            }
-            let said = told.all();
-            assert!(said.len() == 1 && said[0].contains("no name after"), "{said:?}");
-            assert!(said[0].contains("99991231T235959Z"), "{said:?}");
-            fs::remove_file(name(number)).expect("removed");
-            let moved = directory.path().join("a.log.20251121T160533Z.0");
-            fs::rename(name(u32::MAX), moved).expect("moved");
-            wait_until("rotations", || {
-                put_some();
-                log.stats().rotations > 1
-            });
-        }
-        guard.close().expect("closed");
-        has_lines(&all_text(directory.path(), "a.log"), 0..log.stats().lines);
     }
 }
 
