@@ -227,52 +227,6 @@ fn a_lone_writer_wakes_who_polls_with_its_publication() {
 
 /// Run by the test below.
 #[test]
-fn child_writes_and_cuts() {
-    let Some(path) = given() else { return };
-    let mut log = Log::open(&path, small()).unwrap();
-    let life = log.recovery().epoch.unwrap().get();
-    if log.last().get() >= 40 {
-        log.truncate_after(Lsn::new(30)).unwrap();
-        log.close().unwrap();
-        log = Log::open(&path, small()).unwrap();
-    }
-    for _ in 0..20 {
-        let lsn = log.last().get() + 1;
-        log.append_durable(&record(lsn, life)).unwrap();
-    }
-    std::fs::write(path.join(format!("life-{life}")), b"").unwrap();
-    std::thread::sleep(Duration::from_secs(3600));
-}
-
-/// What a killed writer has published last agrees with the log until the next one has promised
-/// something.
-#[test]
-fn a_reader_goes_over_from_the_page_of_a_killed_writer_to_that_of_the_next() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    let mut writer = Killed(in_another_process("followed::child_writes_and_cuts", path));
-    while !path.join("life-1").exists() {
-        assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut cursor = Reader::open(path, &small()).unwrap().from(Lsn::FIRST);
-    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 1));
-    assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the shared page");
-    writer.0.kill().unwrap();
-    writer.0.wait().unwrap();
-    let _log = Log::open(path, small().own_thread(false)).unwrap();
-    assert!(cursor.next().unwrap().is_none());
-    let asked = (0..2).map(|_| files_read()).reduce(|first, second| second - first).unwrap();
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(1));
-        let before = files_read();
-        assert!(cursor.next().unwrap().is_none());
-        assert_eq!(files_read() - before, asked, "it looks each time, as if there were no page");
-    }
-}
-
-/// Run by the test below.
-#[test]
 fn child_writes_in_two_steps() {
     let Some(path) = given() else { return };
     let log = Log::open(&path, small().segment_bytes(1 << 20)).unwrap();
@@ -287,10 +241,11 @@ fn child_writes_in_two_steps() {
     }
 }
 
-/// The reader is behind when the writer is killed. It knows what that one has published, and all of
-/// it is in the files as it was published; but the next writer has cut it.
+/// What a killed writer has published last agrees with the log until the next one has promised
+/// something; who has read it does not look at the files each time for that. Who is behind knows
+/// what was published, and all of it is in the files; but the next writer has cut it.
 #[test]
-fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
+fn what_a_killed_writer_has_published_is_not_believed_beside_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let mut writer = Killed(in_another_process("followed::child_writes_in_two_steps", path));
@@ -311,10 +266,21 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     std::fs::write(path.join("after-first"), b"").unwrap();
     wait_for("second");
     assert_eq!(published.read().unwrap()[0], 40, "published, and no reader has looked");
+    let mut ahead = Reader::open(path, &small()).unwrap().from(Lsn::FIRST);
+    (1..=40).for_each(|lsn| expect(&mut ahead, lsn, 1));
+    assert!(ahead.next_within(SHORT).unwrap().is_none(), "it knows the shared page, too");
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     let log = Log::open(path, small().own_thread(false)).unwrap();
     assert_eq!(log.last().get(), 40);
+    assert!(ahead.next().unwrap().is_none());
+    let asked = (0..2).map(|_| files_read()).reduce(|first, second| second - first).unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(1));
+        let before = files_read();
+        assert!(ahead.next().unwrap().is_none());
+        assert_eq!(files_read() - before, asked, "it looks each time, as if there were no page");
+    }
     log.truncate_after(Lsn::new(30)).unwrap();
     // One asks when only the cut is there, one when there are other records, one when there are
     // more than before.
