@@ -19,6 +19,10 @@ struct Scene {
     first: u64,
 }
 
+fn alone(answer: Answer) -> Told {
+    Told { answer, ends: None, back: None }
+}
+
 fn told(answer: Answer, first: u64, last: u64, durable: u64) -> Told {
     Told { answer, ends: Some(Ends { first, last, durable }), back: None }
 }
@@ -59,8 +63,7 @@ impl Scene {
 
     fn closed(mut self) -> Self {
         self.past.began(SOLE, &Call::Close);
-        let told = Told { answer: Answer::Done(None), ends: None, back: None };
-        self.past.ended(SOLE, &told, false).expect("a sound log");
+        self.past.ended(SOLE, &alone(Answer::Done(None)), false).expect("a sound log");
         self
     }
 
@@ -72,9 +75,8 @@ impl Scene {
     /// What a sound log shows.
     fn shown(&self, by: By) -> Shown {
         let mut shown = Shown::new(by, self.first, self.last());
-        for (lsn, record) in (1..).zip(&self.row).skip(self.first as usize - 1) {
-            shown.push(lsn, record.payload());
-        }
+        let row = (1..).zip(&self.row).skip(self.first as usize - 1);
+        row.for_each(|(lsn, record)| shown.push(lsn, record.payload()));
         shown
     }
 
@@ -100,6 +102,18 @@ impl Scene {
 }
 
 const OPENING: By = By::Opening { is_clean: true };
+
+/// The clause that is broken.
+fn of(broken: Broken) -> &'static str {
+    broken.clause
+}
+
+/// An opening shows these from LSN 1 on.
+fn judged(past: &Past, records: &[Record]) -> Result<(), Broken> {
+    let mut shown = Shown::new(OPENING, 1, records.len() as u64);
+    (1..).zip(records).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
+    past.clone().check(&shown)
+}
 
 /// Three records that were waited for.
 fn three() -> Scene {
@@ -213,10 +227,10 @@ fn what_was_shown_is_a_promise() {
     (one_more.last, one_more.durable) = (4, 4);
     let mut past = scene.past.clone();
     assert_eq!(past.check(&one_more), Ok(()));
-    assert_eq!(past.check(&scene.shown(OPENING)).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(past.check(&scene.shown(OPENING)).map_err(of), Err(LOST));
     let mut past = scene.past;
     assert_eq!(past.check(&three().shown(OPENING)), Ok(()));
-    assert_eq!(past.check(&one_more).map_err(|broken| broken.clause), Err(BEYOND));
+    assert_eq!(past.check(&one_more).map_err(of), Err(BEYOND));
 }
 
 /// Two callers: whose record has an LSN that nobody was told is found out, in each one's order.
@@ -232,14 +246,8 @@ fn records_of_two_callers_are_in_the_order_of_each() {
     let two = begin(&mut past, 2, &Op::Batch(vec![60, 70]));
     past.ended(1, &told(Answer::Done(Some((3, 3))), 1, 3, 3), false).expect("sound");
     let next = begin(&mut past, 1, &Op::Append(80));
-    let judged = |records: &[&Record]| {
-        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
-        for (lsn, record) in (1..).zip(records) {
-            shown.push(lsn, record.payload());
-        }
-        past.clone().check(&shown).map_err(|broken| broken.clause)
-    };
-    let (a, b, c, d) = (&one[0], &two[0], &two[1], &next[0]);
+    let judged = |records: &[Record]| judged(&past, records).map_err(of);
+    let (a, b, c, d) = (one[0], two[0], two[1], next[0]);
     assert_eq!(judged(&[b, c, a]), Ok(()));
     assert_eq!(judged(&[b, c, a, d]), Ok(()));
     assert_eq!(judged(&[b, c]), Err(LOST));
@@ -268,23 +276,16 @@ impl Several {
 
     /// The same, without the cut.
     fn sound() -> Self {
-        let mut past = Past::new(Callers::Many);
-        let mut there = Vec::new();
-        for lsn in 1..=3 {
-            let call = Op::Append(50).plan(&past);
-            past.began(SOLE, &call);
-            there.extend_from_slice(call.records());
-            let told = told(Answer::Done(Some((lsn, lsn))), 1, lsn, lsn);
-            past.ended(SOLE, &told, false).expect("a sound log");
-        }
+        let new = Scene { past: Past::new(Callers::Many), ..Scene::new() };
+        let three = (0..3).fold(new, |scene, _| scene.done(&Op::Append(50)));
+        let Scene { past, row: there, .. } = three;
         let asking = [past.asks(3, None), past.asks(4, Some(past.since()))];
         Self { past, there, asking }
     }
 
     /// The cut has returned.
     fn cut(mut self) -> Self {
-        let told = Told { answer: Answer::Done(None), ends: None, back: None };
-        self.past.ended(CUTTER, &told, false).expect("a sound log");
+        self.past.ended(CUTTER, &alone(Answer::Done(None)), false).expect("a sound log");
         self
     }
 
@@ -300,15 +301,12 @@ impl Several {
 
     /// It has these LSNs.
     fn given(&mut self, first: u64, last: u64) -> Result<(), Broken> {
-        let answer = Answer::Done(Some((first, last)));
-        self.past.ended(SOLE, &Told { answer, ends: None, back: None }, false)
+        self.past.ended(SOLE, &alone(Answer::Done(Some((first, last)))), false)
     }
 
     /// An opening shows these.
     fn judged(&self, records: &[Record]) -> Result<(), Broken> {
-        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
-        (1..).zip(records).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
-        self.past.clone().check(&shown)
+        judged(&self.past, records)
     }
 
     /// A reader that has asked so gets this.
@@ -447,7 +445,7 @@ fn what_is_in_flight_beside_a_cut_may_be_seen_or_not() {
     assert_eq!(several.asked(&asked, &Got::Nothing), Ok(()));
     // What was shown later is there.
     assert_eq!(several.shown(2, &one[0]), Ok(()));
-    assert_eq!(several.judged(&there[..1]).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(several.judged(&there[..1]).map_err(of), Err(LOST));
 }
 
 /// A cut that is refused, and says that nothing has changed, has taken nothing.
@@ -455,10 +453,10 @@ fn what_is_in_flight_beside_a_cut_may_be_seen_or_not() {
 fn a_cut_that_was_not_made_takes_nothing() {
     let mut several = Several::new();
     let there = several.there.clone();
-    let not_done = Told { answer: Answer::NotDone("not yet".into()), ends: None, back: None };
+    let not_done = alone(Answer::NotDone("not yet".into()));
     several.past.ended(CUTTER, &not_done, true).expect("sound");
     assert_eq!(several.judged(&there), Ok(()));
-    assert_eq!(several.judged(&there[..1]).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(several.judged(&there[..1]).map_err(of), Err(LOST));
     // Also where somebody's record came after a cut, and another one's before or after it.
     let mut several = Several::new();
     let one = several.begin(vec![60]);
@@ -492,7 +490,7 @@ fn a_cut_inside_a_batch_ends_it() {
     let mut several = several.cut();
     let half = [&there[..], &batch[..2]].concat();
     assert_eq!(several.judged(&half), Ok(()));
-    assert_eq!(several.judged(&half[..4]).map_err(|broken| broken.clause), Err(SPLIT));
+    assert_eq!(several.judged(&half[..4]).map_err(of), Err(SPLIT));
     several.given(4, 6).expect("it came before the cut");
     assert_eq!(several.judged(&half), Ok(()));
 }
@@ -508,11 +506,7 @@ fn what_failed_may_be_left_out() {
         call.records()[0]
     };
     let (failed, next) = (begin(), begin());
-    let judged = |records: &[Record]| {
-        let mut shown = Shown::new(OPENING, 1, records.len() as u64);
-        (1..).zip(records).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
-        past.clone().check(&shown).map_err(|broken| broken.clause)
-    };
+    let judged = |records: &[Record]| judged(&past, records).map_err(of);
     assert_eq!(judged(&[failed, next]), Ok(()));
     assert_eq!(judged(&[next]), Ok(()));
     assert_eq!(judged(&[next, failed]), Err(BEYOND));
@@ -525,7 +519,7 @@ fn a_reader_beside_a_cut_may_see_half_a_batch() {
     let half = |scene: &Scene| {
         let mut shown = Shown::new(By::Beside { durable: 3 }, 1, 2);
         (1..).zip(&scene.row[..2]).for_each(|(lsn, record)| shown.push(lsn, record.payload()));
-        scene.past.clone().check(&shown).map_err(|broken| broken.clause)
+        scene.past.clone().check(&shown).map_err(of)
     };
     assert_eq!(half(&scene), Err(SPLIT));
     scene.past.began(SOLE, &Call::TruncateAfter(2));
@@ -545,7 +539,7 @@ fn a_poisoned_log_goes_on_saying_so() {
         (poisoned("ENOSPC"), false),
         (told(Answer::Done(Some((4, 4))), 1, 4, 4), false),
     ] {
-        let judged = scene.past.clone().ended(SOLE, &answer, true).map_err(|broken| broken.clause);
+        let judged = scene.past.clone().ended(SOLE, &answer, true).map_err(of);
         assert_eq!(judged, if is_sound { Ok(()) } else { Err(POISON) });
     }
 }
@@ -557,11 +551,11 @@ fn what_an_opening_did_not_name_is_found_out_later() {
     let call = scene.begin(&Op::Append(50));
     let failed = told(Answer::Poisoned("EIO".into()), 1, 3, 3);
     scene.past.ended(SOLE, &failed, true).expect("excused");
-    assert_eq!(scene.past.clone().opened(1, 5).map_err(|broken| broken.clause), Err(BEYOND));
-    assert_eq!(scene.past.clone().opened(1, 2).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(scene.past.clone().opened(1, 5).map_err(of), Err(BEYOND));
+    assert_eq!(scene.past.clone().opened(1, 2).map_err(of), Err(LOST));
     assert_eq!(scene.past.opened(1, 4), Ok(()));
     let mut shown = scene.shown(OPENING);
-    assert_eq!(scene.judged(&shown).map_err(|broken| broken.clause), Err(LOST));
+    assert_eq!(scene.judged(&shown).map_err(of), Err(LOST));
     shown.push(4, call.records()[0].payload());
     (shown.last, shown.durable) = (4, 4);
     assert_eq!(scene.judged(&shown), Ok(()));
