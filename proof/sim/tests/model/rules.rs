@@ -15,27 +15,6 @@ fn direct() -> OpenFile {
 }
 
 #[test]
-fn what_was_not_synced_may_be_lost_and_what_was_synced_may_not() {
-    for how in [buffered(), direct()] {
-        let (disk, directory) = disk(quiet());
-        let file = settled(&directory, "a", &how, 1, 2);
-        file.write_at(&block(2, 1), 0).unwrap();
-        assert_eq!(content(&disk, "a").unwrap()[0], 2);
-        assert_eq!(content(&nothing_kept(&disk), "a").unwrap(), [1; 8192]);
-        assert_eq!(
-            content(&all_kept(&disk), "a").unwrap()[..4097],
-            [&[2; 4096][..], &[1]].concat()
-        );
-        file.sync(SyncKind::Data).unwrap();
-        assert_eq!(disk.unflushed(), []);
-        assert_eq!(
-            content(&nothing_kept(&disk), "a").unwrap()[..4097],
-            [&[2; 4096][..], &[1]].concat()
-        );
-    }
-}
-
-#[test]
 fn a_large_write_tears_anywhere() {
     let (disk, directory) = disk(quiet());
     let file = settled(&directory, "a", &buffered(), 1, 4);
@@ -259,19 +238,6 @@ fn a_name_is_volatile_until_its_directory_is_synced() {
 }
 
 #[test]
-fn a_file_whose_creation_and_removal_are_both_volatile_may_be_found() {
-    let (disk, directory) = disk(quiet());
-    let file = directory.open("a", &buffered()).unwrap();
-    file.write_at(b"x", 0).unwrap();
-    file.sync(SyncKind::All).unwrap();
-    drop(file);
-    directory.remove("a").unwrap();
-    let cut = disk.power_cut();
-    let found: Vec<_> = cut.subsets().unwrap().map(|disk| content(&disk, "a")).collect();
-    assert_eq!(found, [None, Some(b"x".to_vec()), None, None]);
-}
-
-#[test]
 fn a_file_replaced_by_a_rename_may_come_back() {
     let (disk, directory) = disk(quiet());
     drop(settled(&directory, "a", &buffered(), 1, 1));
@@ -490,26 +456,6 @@ fn what_is_written_during_a_sync_it_does_not_cover() {
     };
     assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 1]);
     assert_eq!(first_bytes(&all_kept(&disk)), [2, 3]);
-}
-
-#[test]
-fn a_crash_leaves_the_old_disk_alone_and_can_be_crashed_again() {
-    let (disk, directory) = disk(quiet());
-    let file = settled(&directory, "a", &buffered(), 1, 1);
-    file.write_at(&[2; 512], 0).unwrap();
-    let found = all_kept(&disk);
-    // What was found is on the medium.
-    assert_eq!(content(&nothing_kept(&found), "a").unwrap()[0], 2);
-    assert_eq!(found.unflushed(), []);
-    let again = found.directory("/d").open("a", &OpenFile::existing()).unwrap();
-    again.write_at(&[3; 512], 512).unwrap();
-    let (lost, kept) = (nothing_kept(&found), all_kept(&found));
-    assert_eq!((content(&lost, "a").unwrap()[512], content(&kept, "a").unwrap()[512]), (1, 3));
-    assert_eq!(content(&disk, "a").unwrap()[..1024], [[2; 512], [1; 512]].concat());
-    assert_eq!(disk.unflushed().len(), 1);
-    // And cutting the power draws no random number from the disk, which continues.
-    let image = disk.crash(5).image();
-    assert_eq!(image, disk.crash(5).image());
 }
 
 #[test]

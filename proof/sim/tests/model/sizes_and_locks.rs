@@ -1,18 +1,17 @@
-//! Sizes that shrink, locks, dropped pages and the facts of a file: the rules of each, with what
-//! distinguishes it from others.
+//! Sizes that shrink, locks, room and dropped pages: the rules of each, with what distinguishes it
+//! from others.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
 use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind,
 };
-use inkstone_sim::hooked::Call;
 use inkstone_sim::{
-    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, ItemKind, OperationKind,
-    SimDirectory, SimDisk, SimFile, errno,
+    AfterEffect, DiskOptions, Effect, Fate, Fault, ItemKind, OperationKind, SimDirectory, SimDisk,
+    SimFile, errno,
 };
 
-use super::{During, all_kept, block, buffered, disk, nothing_kept, quiet};
+use super::{all_kept, block, buffered, disk, nothing_kept, quiet};
 
 fn direct() -> OpenFile {
     OpenFile::existing().access(Access::Direct)
@@ -78,21 +77,6 @@ fn pages_beyond_the_new_end_are_never_written_and_what_the_device_has_may_be_fou
         file.sync(SyncKind::Data).unwrap();
         assert_eq!(content(&nothing_kept(&disk), "a"), expected);
     }
-}
-
-#[test]
-fn a_growth_that_came_before_a_durable_shrinking_does_not_come_back() {
-    let (disk, directory) = disk(quiet());
-    let file = settled(&directory, "a", 1);
-    let held = directory.hooked(During::the(move |call| {
-        if matches!(call, Call::DuringWrite) {
-            // The sync does not cover the write.
-            file.set_len(4096).unwrap();
-            file.sync(SyncKind::Data).unwrap();
-        }
-    }));
-    held.open("a", &OpenFile::existing()).unwrap().write_at(&block(2, 1), 8192).unwrap();
-    assert_eq!(content(&all_kept(&disk), "a"), [1; 4096]);
 }
 
 #[test]
@@ -286,35 +270,6 @@ fn forgetting_drops_the_clean_pages_of_one_file() {
 }
 
 #[test]
-fn a_direct_read_of_a_handle_for_reading_shows_the_device() {
-    let (disk, directory) = disk(quiet());
-    let file = settled(&directory, "a", 2);
-    file.write_at(&block(2, 1), 0).unwrap();
-    disk.inject(
-        Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync),
-    );
-    assert!(file.sync(SyncKind::Data).is_err());
-    // Dirty since then, beside clean pages with wrong bytes.
-    file.write_at(&[3; 512], 512).unwrap();
-    file.write_at(&[4; 512], 4096).unwrap();
-    let past = directory.open("a", &direct().read_only()).unwrap();
-    let mut bytes = block(9, 1);
-    past.read_at(&mut bytes, 0).unwrap();
-    assert_eq!((bytes[511], bytes[512], bytes[1023], bytes[1024]), (1, 3, 3, 1));
-    let mut cached = [0; 2];
-    file.read_at(&mut cached, 511).unwrap();
-    assert_eq!(cached, [2, 3], "the page still lies");
-    // Written back, not durable; and only in the range that was read.
-    let places: Vec<_> = disk.unflushed().into_iter().map(|item| item.what).collect();
-    let sector = |offset, place| ItemKind::Sector { offset, place };
-    let expected = [
-        sector(512, inkstone_sim::Place::DeviceCache),
-        sector(4096, inkstone_sim::Place::PageCache),
-    ];
-    assert_eq!(places, expected);
-}
-
-#[test]
 fn a_lock_has_one_holder_and_no_crash_keeps_it() {
     let (disk, directory) = disk(quiet());
     let again = disk.directory("/d");
@@ -397,49 +352,4 @@ fn a_name_needs_room_where_it_is_said() {
     directory.rename("a", "b").unwrap();
     disk.change_options(|options| options.capacity_bytes = Some(4096));
     directory.remove("b").unwrap();
-}
-
-#[test]
-fn locks_and_sizes_fail_by_plan_and_by_rate() {
-    let (disk, directory) = disk(quiet());
-    let file = settled(&directory, "a", 1);
-    disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Resize));
-    disk.inject(Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Lock).file("lock"));
-    let error = file.set_len(9).unwrap_err();
-    assert_eq!(
-        (error.operation(), error.offset(), file.len_bytes().unwrap()),
-        ("ftruncate", Some(9), 4096)
-    );
-    assert_eq!(directory.lock("lock").unwrap_err().raw_os_error(), Some(errno::ENOSPC));
-    assert_eq!((directory.locked_by("lock").unwrap(), directory.list().unwrap().len()), (None, 1));
-    file.set_len(9).unwrap();
-    assert!(directory.lock("lock").unwrap().is_some());
-    let always = 1_000_000;
-    let rates = FaultRates {
-        write_error_ppm: always,
-        directory_error_ppm: always,
-        ..FaultRates::default()
-    };
-    disk.change_options(|options| options.rates = rates);
-    assert!(file.set_len(10).is_err() && directory.lock("lock").is_err());
-}
-
-#[test]
-fn facts_are_of_the_file_whatever_its_name() {
-    let (_disk, directory) = disk(quiet());
-    let (a, b) = (settled(&directory, "a", 1), settled(&directory, "b", 1));
-    let facts = a.facts().unwrap();
-    assert!(
-        facts.hard_links == 1
-            && !facts.has_shared_extents
-            && facts.inode != b.facts().unwrap().inode
-    );
-    directory.rename("a", "c").unwrap();
-    let again = directory.open("c", &OpenFile::existing()).unwrap();
-    assert_eq!(again.facts().unwrap(), facts);
-    directory.rename("b", "c").unwrap();
-    assert_eq!((a.facts().unwrap().hard_links, b.facts().unwrap().hard_links), (0, 1));
-    // Blocks of zeros by fallocate are not shared either.
-    a.prepare(Preparation::Fallocate, 8192).unwrap();
-    assert!(!a.facts().unwrap().has_shared_extents);
 }
