@@ -271,11 +271,8 @@ impl StreamCursor {
                     number += 1;
                 }
                 Ok(Located::Page { written, section, lsns, run_end }) => {
-                    let page = match self.source.page(&written, section, self.stream, number) {
-                        Err(Error::Log(inkstone::Error::Lost { .. })) if places.is_empty() => {
-                            let lsn = self.source.find_without_page(self.stream, number, &lsns)?;
-                            return Ok(vec![(number, lsn)]);
-                        }
+                    let key = (self.stream, number);
+                    let page = match self.source.page(&written, section, key, &lsns) {
                         Err(_) if !places.is_empty() => break,
                         page => page?,
                     };

@@ -6,7 +6,7 @@
 //! Each row of a page has consecutive numbers of one stream: the stream, the first number, the
 //! count, and for each record the distance of its LSN from the one before it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -84,6 +84,20 @@ impl Page {
             page.rows.push(row);
         }
         Some(page)
+    }
+
+    /// A page of these records, by stream and number, each with its offset in the section.
+    pub(crate) fn of(places: &BTreeMap<(u64, u64), u32>) -> Self {
+        let mut page = Self { rows: Vec::new(), offsets: Vec::new() };
+        let mut next = None;
+        for ((stream, number), offset) in places {
+            if next != Some((*stream, *number)) {
+                page.rows.push(PageRow { stream: *stream, first: *number, at: page.offsets.len() });
+            }
+            page.offsets.push(*offset);
+            next = number.checked_add(1).map(|number| (*stream, number));
+        }
+        page
     }
 
     /// The LSN of a record that the page names, in a section with these LSNs.

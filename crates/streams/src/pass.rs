@@ -6,14 +6,14 @@
 //! A section is emptied in one pass, by reads as large as any reader's. A search for each record
 //! would read a group of many again for each of them.
 
-use inkstone::{Cursor, Lsn};
+use inkstone::Lsn;
 use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::page::Page;
 use crate::record::{Change, RESERVE_BYTES, decode};
 use crate::replay::Of;
-use crate::source::read_page;
+use crate::source::{Walk, read_page};
 use crate::state::cost;
 use crate::writer::Shared;
 
@@ -35,7 +35,7 @@ pub(crate) struct Pass {
     /// No others lived behind them.
     is_rest: bool,
     /// Reads the whole section. `None` if so few of its records live that each is read alone.
-    cursor: Option<Cursor>,
+    walk: Option<Walk>,
     /// Records that were read. Those before `moved` are moved.
     read: Vec<Read>,
     moved: usize,
@@ -108,10 +108,11 @@ impl Pass {
 
     /// Looks up which records of the section live; `false` if none does behind the last one.
     fn look_up(&mut self, shared: &Shared, section: u32) -> Result<bool> {
-        let (first, bytes, written) = {
+        let (first, end, bytes, written) = {
             let order = shared.order_here();
             let Some(found) = order.state.sections.get(section) else { return Ok(false) };
-            (found.first, found.bytes, found.directory.written())
+            let end = found.end().unwrap_or(found.first);
+            (found.first, end, found.bytes, found.directory.written())
         };
         if self.is_rest {
             return Ok(false);
@@ -120,8 +121,14 @@ impl Pass {
         let from = self.places.last().map_or(first, |(lsn, ..)| *lsn);
         self.places.clear();
         (self.at, self.is_rest) = (0, true);
-        for page in &written.pages {
-            let page = read_page(&shared.reader, Of(&shared.path), page.lsn, section)?;
+        let cut = |stream| {
+            let order = shared.order_here();
+            Ok(order.state.stream(stream).map(|found| found.cut).ok())
+        };
+        for at in 0..written.pages.len() {
+            let of = Of(&shared.path);
+            let page =
+                read_page(&shared.reader, of, (&written, at), (section, &(first..end)), cut)?;
             add_living(&mut self.places, shared, (section, first, from), &page);
             if self.places.len() > 2 * PLACES_MAX {
                 self.places.select_nth_unstable(PLACES_MAX);
@@ -131,8 +138,8 @@ impl Pass {
         }
         self.places.sort_unstable();
         let records = self.places.chunk_by(|one, other| one.0 == other.0).count() as u64;
-        if records > ALONE_MIN + bytes / ALONE_EACH_BYTES && self.cursor.is_none() {
-            self.cursor = self.places.first().map(|(lsn, ..)| shared.reader.from(*lsn));
+        if records > ALONE_MIN + bytes / ALONE_EACH_BYTES && self.walk.is_none() {
+            self.walk = self.places.first().map(|(lsn, ..)| Walk::new(&shared.reader, *lsn));
         }
         Ok(!self.places.is_empty())
     }
@@ -144,19 +151,12 @@ impl Pass {
         let behind = self.at + self.places[self.at..].partition_point(|(is, ..)| *is == lsn);
         let wanted = &self.places[self.at..behind];
         let alone;
-        let record = match &mut self.cursor {
+        let record = match &mut self.walk {
             None => {
                 alone = shared.reader.get(lsn)?;
                 &alone[..]
             }
-            Some(cursor) => {
-                if cursor.next_lsn() > lsn {
-                    cursor.seek(lsn);
-                }
-                while cursor.next_lsn() < lsn && cursor.next()?.is_some() {}
-                let record = cursor.next()?.filter(|record| record.lsn == lsn);
-                record.ok_or_else(|| of.contradiction(lsn, "it is not there"))?.bytes
-            }
+            Some(walk) => walk.record(lsn)?,
         };
         // Of two with one number the later one counts.
         let mut found: Vec<Option<&[u8]>> = vec![None; wanted.len()];

@@ -5,10 +5,11 @@
 //! directories. *May not touch*: the order of changes (`writer.rs`), what callers get
 //! (`reader.rs`, `cursor.rs`).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use inkstone::{Lsn, Reader};
+use inkstone::{Cursor, Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Cut, Mark, Marks};
@@ -105,12 +106,7 @@ impl Source {
                 Located::Record(lsn) => return Ok(lsn),
                 Located::Page { written, section, lsns, .. } => (written, section, lsns),
             };
-            let page = match self.page(&written, section, stream, number) {
-                Err(Error::Log(inkstone::Error::Lost { .. })) => {
-                    return self.find_without_page(stream, number, &lsns);
-                }
-                page => page?,
-            };
+            let page = self.page(&written, section, (stream, number), &lsns)?;
             let Some(page) = page else { continue };
             let place = page.place(stream, number, &lsns);
             let place = place.ok_or_else(|| self.not_named(lsns.start, stream, number))?;
@@ -119,65 +115,23 @@ impl Source {
         Err(self.not_there(self.log().first(), stream, number))
     }
 
-    /// As [`Source::find`], where the page is lost that names the record: walks through the part of
-    /// the section in which the record lies. Of two records with one number the later one counts.
-    pub(crate) fn find_without_page(
-        &self,
-        stream: u64,
-        number: u64,
-        lsns: &Range<Lsn>,
-    ) -> Result<Lsn> {
-        let cut = self.with(|state| state.stream(stream).map(|found| found.cut))??;
-        let mut found = None;
-        let mut cursor = self.log().from(lsns.start);
-        while cursor.next_lsn() < lsns.end {
-            let (lsn, bytes) = match cursor.next() {
-                Ok(Some(record)) => (record.lsn, record.bytes),
-                Ok(None) => break,
-                Err(inkstone::Error::Lost { first, .. }) => {
-                    // The record may have been cut among those that are lost, and made anew.
-                    found = found.filter(|_| cut < first);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let (_, changes) = decode(bytes, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
-            for change in changes {
-                let change = change.map_err(|flaw| self.of().flaw(lsn, flaw))?;
-                match change {
-                    Change::Append { stream: of, number: is, .. }
-                    | Change::Moved { stream: of, number: is, .. }
-                        if (of, is) == (stream, number) =>
-                    {
-                        found = Some(lsn);
-                    }
-                    _ if Cut::of(&change)
-                        .is_some_and(|cut| cut.1.has(number) && cut.0 == stream) =>
-                    {
-                        found = None
-                    }
-                    _ => {}
-                }
-            }
-        }
-        found.ok_or(Error::LostRecord { stream, number, next: number.saturating_add(1) })
-    }
-
     /// The page of a section's directory that names a record; `None` if the page was freed
     /// meanwhile.
     pub(crate) fn page(
         &self,
         written: &DirectoryAt,
         section: u32,
-        stream: u64,
-        number: u64,
+        (stream, number): (u64, u64),
+        lsns: &Range<Lsn>,
     ) -> Result<Option<Arc<Page>>> {
-        let lsn = written.page_of(stream, number);
-        let lsn = lsn.ok_or_else(|| self.not_named(self.log().first(), stream, number))?;
+        let at = written.page_of(stream, number);
+        let at = at.ok_or_else(|| self.not_named(self.log().first(), stream, number))?;
+        let lsn = written.pages[at].lsn;
         if let Some(page) = lock(self.cache()).get(lsn) {
             return Ok(Some(page));
         }
-        match read_page(self.log(), self.of(), lsn, section) {
+        let cut = |stream| self.with(|state| state.stream(stream).map(|found| found.cut).ok());
+        match read_page(self.log(), self.of(), (written, at), (section, lsns), cut) {
             Ok(page) => {
                 let page = Arc::new(page);
                 lock(self.cache()).put(lsn, &page);
@@ -216,13 +170,13 @@ impl Source {
         records.collect()
     }
 
-    /// No page names the record: an uncertain stream may lack it.
+    /// No page names the record: in a salvaged log it may be lost.
     pub(crate) fn not_named(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
-        // A writer opens no such log, and may be asked here under its lock.
+        // A writer opens no such log.
         let Self::Mirror(mirror) = self else { return self.not_there(lsn, stream, number) };
-        match mirror.with(|state| state.salvaged.is_some()) {
-            Ok(true) => Error::LostRecord { stream, number, next: number.saturating_add(1) },
-            _ => self.not_there(lsn, stream, number),
+        match mirror.log.recovery().and_then(|recovery| recovery.lost_to) {
+            Some(_) => Error::LostRecord { stream, number, next: number.saturating_add(1) },
+            None => self.not_there(lsn, stream, number),
         }
     }
 
@@ -231,12 +185,107 @@ impl Source {
     }
 }
 
-/// Reads a page of a section's directory from the log.
-pub(crate) fn read_page(log: &Reader, of: Of<'_>, lsn: Lsn, section: u32) -> Result<Page> {
-    read_change(log, of, lsn, |change| match change {
+/// Reads a page of a section's directory from the log. If its record is lost or damaged, the page is
+/// made again from the section. `cut` says when a stream was cut last.
+pub(crate) fn read_page(
+    log: &Reader,
+    of: Of<'_>,
+    (written, at): (&DirectoryAt, usize),
+    (section, lsns): (u32, &Range<Lsn>),
+    cut: impl Fn(u64) -> Result<Option<Lsn>>,
+) -> Result<Page> {
+    let page = read_change(log, of, written.pages[at].lsn, |change| match change {
         Change::Page { section: is, bytes } if is == section => Page::decode(bytes),
         _ => None,
-    })
+    });
+    match page {
+        Err(error) if is_damaged(&error) => {}
+        page => return page,
+    }
+    let name = |at: usize| written.pages.get(at).map(|page| (page.stream, page.number));
+    let is_named =
+        |key: (u64, u64)| name(at) <= Some(key) && name(at + 1).is_none_or(|to| key < to);
+    let mut places = BTreeMap::new();
+    let mut walk = Walk::new(log, lsns.start);
+    for lsn in (lsns.start.get()..lsns.end.get()).map(Lsn::new) {
+        let record = match walk.record(lsn) {
+            Ok(record) => record,
+            Err(error) if is_damaged(&error) => {
+                // Records may have been cut there, and made anew.
+                let mut kept = Ok(());
+                places.retain(|(stream, _), _| match cut(*stream) {
+                    Ok(cut) => cut.is_none_or(|cut| cut < lsn),
+                    Err(error) => {
+                        kept = Err(error);
+                        true
+                    }
+                });
+                kept?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let offset = u32::try_from(lsn.get() - lsns.start.get()).unwrap_or(u32::MAX);
+        let (_, changes) = decode(record, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
+        for change in changes {
+            match change.map_err(|flaw| of.flaw(lsn, flaw))? {
+                // Of two with one number the later one counts.
+                Change::Append { stream, number, .. } | Change::Moved { stream, number, .. }
+                    if is_named((stream, number)) =>
+                {
+                    places.insert((stream, number), offset);
+                }
+                change => {
+                    if let Some((of, cut)) = Cut::of(&change) {
+                        places.retain(|(stream, number), _| *stream != of || !cut.has(*number));
+                    }
+                }
+            }
+        }
+    }
+    Ok(Page::of(&places))
+}
+
+/// Whether the record itself cannot be read, however often one tries.
+fn is_damaged(error: &Error) -> bool {
+    let Error::Log(error) = error else { return false };
+    error.corruption().is_some() || matches!(error, inkstone::Error::Lost { .. })
+}
+
+/// Reads records in the order of the log, also behind damaged ones.
+pub(crate) struct Walk {
+    log: Reader,
+    /// `None` behind a damaged record: each is searched from there on.
+    cursor: Option<Cursor>,
+    bytes: Vec<u8>,
+}
+
+impl Walk {
+    pub(crate) fn new(log: &Reader, from: Lsn) -> Self {
+        Self { log: log.clone(), cursor: Some(log.from(from)), bytes: Vec::new() }
+    }
+
+    /// The record with this LSN, by reading on if it lies behind the last one.
+    pub(crate) fn record(&mut self, lsn: Lsn) -> Result<&[u8]> {
+        while let Some(cursor) = &mut self.cursor {
+            if cursor.next_lsn() > lsn {
+                cursor.seek(lsn);
+            }
+            match cursor.next() {
+                Ok(Some(record)) if record.lsn == lsn => {
+                    self.bytes.clear();
+                    self.bytes.extend_from_slice(record.bytes);
+                    return Ok(&self.bytes);
+                }
+                Ok(Some(_)) => {}
+                Err(inkstone::Error::Lost { last, .. }) if last < lsn => {}
+                Err(error) if error.corruption().is_none() => return Err(error.into()),
+                Ok(None) | Err(_) => self.cursor = None,
+            }
+        }
+        self.bytes = self.log.get(lsn)?;
+        Ok(&self.bytes)
+    }
 }
 
 /// Reads a record of a directory, and returns what `take` makes of its one change.

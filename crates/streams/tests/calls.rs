@@ -4,6 +4,8 @@
 
 #[path = "calls/bounds.rs"]
 mod bounds;
+#[path = "calls/damaged.rs"]
+mod damaged;
 #[path = "calls/following.rs"]
 mod following;
 #[path = "calls/house.rs"]

@@ -1,0 +1,111 @@
+//! One damaged record costs one record: its section is emptied all the same, and a page of a
+//! directory is made again.
+
+use std::sync::Arc;
+
+use inkstone::inspect::verify_in;
+use inkstone::system::seam::{File, OpenFile};
+use inkstone::{Directory, Lsn, Reader};
+use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_streams::{Batch, Options, Streams, StreamsReader};
+
+const STREAMS: u64 = 50;
+const ROUNDS: u64 = 8;
+const HOT: u64 = u64::MAX;
+/// The kind of a page of a directory, as docs/streams.md has it.
+const PAGE: u8 = 24;
+
+fn options(size_multiple: u32) -> Options {
+    let log = inkstone::Options::small().tail_bytes(0).own_thread(false);
+    let options = Options::new().log(log).section_bytes(16 << 10).cache_bytes(0);
+    options.own_mover(false).size_multiple(size_multiple)
+}
+
+fn text(stream: u64, number: u64) -> Vec<u8> {
+    format!("idle {stream}/{number}").into()
+}
+
+fn open(directory: &Arc<SimDirectory>, size_multiple: u32) -> Streams {
+    Streams::open_in(Arc::clone(directory), options(size_multiple)).unwrap()
+}
+
+fn churn(streams: &Streams) {
+    for _ in 0..100 {
+        let next = streams.bounds(HOT).unwrap().next;
+        let mut batch = Batch::new();
+        drop(streams.apply(batch.append(HOT, &[7; 1000]).truncate_before(HOT, next + 1)).unwrap());
+    }
+    streams.sync().unwrap();
+}
+
+/// Idle streams in a section whose directory is written.
+fn made() -> Arc<SimDirectory> {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/log"));
+    let streams = open(&directory, 1000);
+    streams.create(HOT, 1).unwrap().wait().unwrap();
+    (1..=STREAMS).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
+    for number in 1..=ROUNDS {
+        (1..=STREAMS)
+            .for_each(|stream| drop(streams.append(stream, &text(stream, number)).unwrap()));
+        streams.sync().unwrap();
+    }
+    churn(&streams);
+    streams.close().unwrap();
+    directory
+}
+
+/// The bytes of the records of the log of which this is so.
+fn records(directory: &Arc<SimDirectory>, is_so: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let reader = Reader::open_in(Arc::clone(directory), inkstone::Options::small()).unwrap();
+    let records = reader.records(Lsn::FIRST).map(|record| record.unwrap().bytes);
+    records.take(1000).filter(|bytes| is_so(bytes)).collect()
+}
+
+/// Flips a bit of the last byte of a record.
+fn damage(directory: &Arc<SimDirectory>, record: &[u8]) {
+    for segment in &verify_in(Arc::clone(directory)).unwrap().segments {
+        let name = segment.path.file_name().unwrap().to_string_lossy();
+        let file = directory.open(&name, &OpenFile::existing()).unwrap();
+        let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        if let Some(at) = bytes.windows(record.len()).position(|window| window == record) {
+            let last = at + record.len() - 1;
+            file.write_at(&[bytes[last] ^ 1], last as u64).unwrap();
+            return;
+        }
+    }
+    panic!("the record is in no segment");
+}
+
+fn assert_all(reader: &StreamsReader) {
+    for stream in 1..=STREAMS {
+        for number in 1..=ROUNDS {
+            assert_eq!(reader.get(stream, number).unwrap(), text(stream, number));
+        }
+        let read: Vec<_> = reader.records(stream, 1).map(|record| record.unwrap().bytes).collect();
+        assert_eq!(read, (1..=ROUNDS).map(|number| text(stream, number)).collect::<Vec<_>>());
+    }
+}
+
+/// After the head's two numbers, each of one byte or two, comes the kind of the first change.
+fn is_page(record: &[u8]) -> bool {
+    let number_end =
+        |from: usize| from + 1 + record[from..].iter().position(|b| *b < 0x80).unwrap();
+    record[number_end(number_end(1))] == PAGE
+}
+
+#[test]
+fn a_page_that_is_damaged_is_made_again_from_its_section() {
+    let directory = made();
+    let pages = records(&directory, is_page);
+    assert!(pages.len() >= 2, "{}", pages.len());
+    pages.iter().take(2).for_each(|page| damage(&directory, page));
+    assert_all(&StreamsReader::open_in(Arc::clone(&directory), &options(2)).unwrap());
+    let streams = open(&directory, 2);
+    assert_all(&streams.reader());
+    churn(&streams);
+    while streams.move_some().unwrap() {}
+    assert!(streams.stats().moved_records >= STREAMS * ROUNDS, "{:?}", streams.stats());
+    assert!(streams.log().first() > Lsn::new(400), "{:?}", streams.log().first());
+    assert_all(&streams.reader());
+}
