@@ -3,6 +3,7 @@
 //! *Owns*: how the streams of a log are listed, as text and as JSON. *May not touch*: what they
 //! hold.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,6 +81,13 @@ impl Shown<'_> {
         if let Some(lost) = self.lost() {
             lines.push(("lost", lost));
         }
+        // Of a salvaged log the line above says it.
+        for stream in self.usage.streams.iter().filter(|_| self.usage.lost.is_empty()) {
+            for lost in &stream.lost {
+                let lost = range(lost.start, lost.end - 1);
+                lines.push(("lost", format!("record {lost} of stream {}", stream.stream)));
+            }
+        }
         if let Some(note) = self.note.as_ref().filter(|note| !note.is_empty()) {
             lines.push(("note", note_text(note)));
         }
@@ -148,6 +156,8 @@ impl Shown<'_> {
     }
 
     fn json(&self) -> Value {
+        let numbers =
+            |lost: &Range<u64>| json!({ "first": lost.start, "last": lost.end.saturating_sub(1) });
         let stream = |stream: &StreamUsage| {
             json!({
                 // JSON's numbers are too small for it.
@@ -158,6 +168,7 @@ impl Shown<'_> {
                 "bytes": stream.bytes,
                 "note_bytes": stream.note_bytes,
                 "oldest_section_bytes": stream.oldest_bytes,
+                "lost": stream.lost.iter().map(numbers).collect::<Vec<_>>(),
                 "uncertain": stream.is_uncertain,
             })
         };

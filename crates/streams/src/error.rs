@@ -96,7 +96,8 @@ pub enum Error {
         /// The last record that is lost.
         lost_to: Lsn,
     },
-    /// The record is lost, since the log was salvaged without it. A cursor goes on at `next`.
+    /// The record is lost: it was damaged, or the log was salvaged without it. A cursor goes on at
+    /// `next`.
     LostRecord {
         /// The stream.
         stream: u64,
@@ -192,7 +193,7 @@ impl fmt::Display for Error {
                 } else {
                     write!(f, "stream {stream}: record {number} is")?;
                 }
-                write!(f, " lost, since the log was salvaged without it: go on at {next}")
+                write!(f, " lost, by damage or a salvage: go on at {next}")
             }
             Self::MoverEnded { path, why } => write!(
                 f,

@@ -239,21 +239,30 @@ fn append_moved<'log>(
 ) -> Result<Option<Append<'log>>> {
     let durable = shared.log.durable();
     let encode = |state: &State, out: &mut Vec<u8>| {
-        let mut from = HashMap::new();
-        let mut moved_bytes = 0;
+        let (mut from, mut moved_bytes, mut lost) = (HashMap::new(), 0, 0);
         for Read { lsn, stream, number, bytes } in records {
             let (stream, number) = (*stream, *number);
-            if state.lives_in(section, stream, number) {
-                Change::Moved { stream, number, source: section, bytes }.put(out);
-                from.insert((stream, number), *lsn);
-                moved_bytes += u64::from(cost(bytes.len()));
+            if !state.lives_in(section, stream, number) {
+                continue;
+            }
+            match bytes {
+                Some(bytes) => {
+                    Change::Moved { stream, number, source: section, bytes }.put(out);
+                    from.insert((stream, number), *lsn);
+                    moved_bytes += u64::from(cost(bytes.len()));
+                }
+                None => {
+                    Change::Lost { stream, number, source: section }.put(out);
+                    lost += 1;
+                }
             }
         }
-        if from.is_empty() { Err(Error::Empty) } else { Ok((from, moved_bytes)) }
+        if out.is_empty() { Err(Error::Empty) } else { Ok((from, moved_bytes, lost)) }
     };
-    let then = |order: &mut Order, to: Lsn, (from, bytes): &mut (HashMap<_, _>, u64)| {
+    let then = |order: &mut Order, to: Lsn, (from, bytes, lost): &mut (HashMap<_, _>, u64, u64)| {
         order.moved_records += from.len() as u64;
         order.moved_bytes += *bytes;
+        order.lost_records += *lost;
         order.owed_bytes = order.owed_bytes.saturating_sub(*bytes);
         order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));

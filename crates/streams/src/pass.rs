@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::page::Page;
 use crate::record::{Change, RESERVE_BYTES, decode};
 use crate::replay::Of;
-use crate::source::{Walk, read_page};
+use crate::source::{Walk, is_damaged, read_page};
 use crate::state::cost;
 use crate::writer::Shared;
 
@@ -34,7 +34,7 @@ pub(crate) struct Pass {
     at: usize,
     /// No others lived behind them.
     is_rest: bool,
-    /// Reads the whole section. `None` if so few of its records live that each is read alone.
+    /// Reads them.
     walk: Option<Walk>,
     /// Records that were read. Those before `moved` are moved.
     read: Vec<Read>,
@@ -46,13 +46,14 @@ pub(crate) struct Read {
     pub(crate) lsn: Lsn,
     pub(crate) stream: u64,
     pub(crate) number: u64,
-    pub(crate) bytes: SmallVec<[u8; 32]>,
+    /// `None` if the record is damaged: it is lost then.
+    pub(crate) bytes: Option<SmallVec<[u8; 32]>>,
 }
 
 impl Read {
     /// About how many bytes it takes where it is moved to.
     pub(crate) fn moved_bytes(&self) -> usize {
-        cost(self.bytes.len()) as usize
+        cost(self.bytes.as_ref().map_or(0, SmallVec::len)) as usize
     }
 }
 
@@ -138,9 +139,9 @@ impl Pass {
         }
         self.places.sort_unstable();
         let records = self.places.chunk_by(|one, other| one.0 == other.0).count() as u64;
-        if records > ALONE_MIN + bytes / ALONE_EACH_BYTES && self.walk.is_none() {
-            self.walk = self.places.first().map(|(lsn, ..)| Walk::new(&shared.reader, *lsn));
-        }
+        let is_dense = records > ALONE_MIN + bytes / ALONE_EACH_BYTES;
+        let first = self.places.first().filter(|_| is_dense).map(|(lsn, ..)| *lsn);
+        self.walk = Some(Walk::new(&shared.reader, first));
         Ok(!self.places.is_empty())
     }
 
@@ -150,13 +151,20 @@ impl Pass {
         let lsn = self.places[self.at].0;
         let behind = self.at + self.places[self.at..].partition_point(|(is, ..)| *is == lsn);
         let wanted = &self.places[self.at..behind];
-        let alone;
-        let record = match &mut self.walk {
-            None => {
-                alone = shared.reader.get(lsn)?;
-                &alone[..]
+        self.at = behind;
+        let Some(walk) = &mut self.walk else { return Ok(()) };
+        let record = match walk.record(lsn) {
+            Err(error) if is_damaged(&error) => {
+                let lost = |(lsn, stream, number): &(Lsn, u64, u64)| Read {
+                    lsn: *lsn,
+                    stream: *stream,
+                    number: *number,
+                    bytes: None,
+                };
+                self.read.extend(wanted.iter().map(lost));
+                return Ok(());
             }
-            Some(walk) => walk.record(lsn)?,
+            record => record?,
         };
         // Of two with one number the later one counts.
         let mut found: Vec<Option<&[u8]>> = vec![None; wanted.len()];
@@ -174,9 +182,8 @@ impl Pass {
             let bytes = found.ok_or_else(|| {
                 of.contradiction(lsn, format!("record {number} of stream {stream} is not there"))
             })?;
-            self.read.push(Read { lsn, stream, number, bytes: bytes.into() });
+            self.read.push(Read { lsn, stream, number, bytes: Some(bytes.into()) });
         }
-        self.at = behind;
         Ok(())
     }
 }

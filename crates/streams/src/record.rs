@@ -30,6 +30,7 @@ const TRUNCATE_AFTER: u8 = 5;
 const RESTART: u8 = 6;
 const REMOVE: u8 = 7;
 const MOVED: u8 = 8;
+const LOST: u8 = 9;
 const TABLE_BEGIN: u8 = 16;
 const TABLE_STREAM: u8 = 17;
 const TABLE_RUNS: u8 = 18;
@@ -85,6 +86,12 @@ pub(crate) enum Change<'a> {
         number: u64,
         source: u32,
         bytes: &'a [u8],
+    },
+    /// A record of an old section that could not be read there, and is lost.
+    Lost {
+        stream: u64,
+        number: u64,
+        source: u32,
     },
     /// A table of all streams begins: each piece is true as of its own record.
     TableBegin,
@@ -170,6 +177,9 @@ impl Change<'_> {
             Self::Moved { stream, number, source, bytes } => {
                 head(MOVED, &[*stream, *number, u64::from(*source)]);
                 put_bytes(out, bytes);
+            }
+            Self::Lost { stream, number, source } => {
+                head(LOST, &[*stream, *number, u64::from(*source)]);
             }
             Self::TableBegin => {
                 head(TABLE_BEGIN, &[]);
@@ -305,6 +315,11 @@ impl<'a> Changes<'a> {
                     source: rest.number_u32()?,
                     bytes: rest.bytes()?,
                 },
+                LOST => Change::Lost {
+                    stream: rest.number()?,
+                    number: rest.number()?,
+                    source: rest.number_u32()?,
+                },
                 TABLE_BEGIN => {
                     let (magic, behind) = rest.0.split_at_checked(MAGIC.len())?;
                     if magic != MAGIC {
@@ -338,7 +353,7 @@ impl<'a> Changes<'a> {
 }
 
 fn is_known(kind: u8) -> bool {
-    matches!(kind, CREATE..=MOVED | TABLE_BEGIN..=TABLE_END | PAGE..=SEALED)
+    matches!(kind, CREATE..=LOST | TABLE_BEGIN..=TABLE_END | PAGE..=SEALED)
 }
 
 /// A count of items that follow: never more than there are bytes.
@@ -393,6 +408,7 @@ mod tests {
             Change::Restart { stream: 2, first: 9 },
             Change::Remove { stream: 128 },
             Change::Moved { stream: 1, number: 7, source: 3, bytes: b"m" },
+            Change::Lost { stream: 1, number: 300, source: 3 },
             Change::TableBegin,
             Change::TableStream {
                 stream: 1,

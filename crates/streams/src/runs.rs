@@ -9,7 +9,8 @@
 
 use smallvec::SmallVec;
 
-/// No section: records that a salvaged log may have had, and that are lost.
+/// No section: records that are lost, since they could not be read any more, or that a salvaged log
+/// may have had.
 pub(crate) const LOST: u32 = u32::MAX;
 
 /// Consecutive numbers of a stream in one section.

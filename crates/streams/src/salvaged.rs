@@ -65,7 +65,8 @@ impl State {
                     found.begin_at_most(first);
                 }
             }
-            Change::Moved { stream, number, source, .. } => {
+            Change::Moved { stream, number, source, .. }
+            | Change::Lost { stream, number, source } => {
                 if let Some(found) = self.uncertain(stream, number, lsn) {
                     found.has_had(number, source);
                 }

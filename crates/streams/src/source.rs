@@ -206,7 +206,7 @@ pub(crate) fn read_page(
     let is_named =
         |key: (u64, u64)| name(at) <= Some(key) && name(at + 1).is_none_or(|to| key < to);
     let mut places = BTreeMap::new();
-    let mut walk = Walk::new(log, lsns.start);
+    let mut walk = Walk::new(log, Some(lsns.start));
     for lsn in (lsns.start.get()..lsns.end.get()).map(Lsn::new) {
         let record = match walk.record(lsn) {
             Ok(record) => record,
@@ -247,7 +247,7 @@ pub(crate) fn read_page(
 }
 
 /// Whether the record itself cannot be read, however often one tries.
-fn is_damaged(error: &Error) -> bool {
+pub(crate) fn is_damaged(error: &Error) -> bool {
     let Error::Log(error) = error else { return false };
     error.corruption().is_some() || matches!(error, inkstone::Error::Lost { .. })
 }
@@ -255,14 +255,15 @@ fn is_damaged(error: &Error) -> bool {
 /// Reads records in the order of the log, also behind damaged ones.
 pub(crate) struct Walk {
     log: Reader,
-    /// `None` behind a damaged record: each is searched from there on.
+    /// `None` behind a damaged record: each is read alone from there on.
     cursor: Option<Cursor>,
     bytes: Vec<u8>,
 }
 
 impl Walk {
-    pub(crate) fn new(log: &Reader, from: Lsn) -> Self {
-        Self { log: log.clone(), cursor: Some(log.from(from)), bytes: Vec::new() }
+    /// Reads each record alone if it has no place to begin.
+    pub(crate) fn new(log: &Reader, from: Option<Lsn>) -> Self {
+        Self { log: log.clone(), cursor: from.map(|from| log.from(from)), bytes: Vec::new() }
     }
 
     /// The record with this LSN, by reading on if it lies behind the last one.

@@ -17,7 +17,7 @@ use inkstone::Lsn;
 
 use crate::error::{Error, Result};
 use crate::record::{Change, Sealed};
-use crate::runs::{Live, Runs};
+use crate::runs::{LOST, Live, Runs};
 use crate::section::{Directory, DirectoryAt, IdMap, Places, Section};
 use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
 
@@ -272,6 +272,7 @@ impl State {
                 note_bytes: stream.note().len(),
                 bytes: bytes(&|_| true),
                 oldest_bytes: bytes(&|section| Some(section) == oldest),
+                lost: stream.runs.in_section(LOST, stream.next).collect(),
                 is_uncertain: self.doubt(id).is_some(),
             }
         };
@@ -339,21 +340,10 @@ impl State {
             }
             Change::Moved { stream, number, source, bytes } => {
                 let section = self.sections.place(*stream, *number, lsn);
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                if !(found.first..found.next).contains(number)
-                    || !found.runs.relocate(
-                        (*number, found.next),
-                        (*source, section),
-                        cost(bytes.len()),
-                        &mut self.sections,
-                    )
-                {
-                    return Err(format!(
-                        "stream {stream}: record {number} is moved, and is not in section {source}"
-                    ));
-                }
+                return self.relocate(*stream, *number, (*source, section), cost(bytes.len()));
+            }
+            Change::Lost { stream, number, source } => {
+                return self.relocate(*stream, *number, (*source, LOST), 0);
             }
             Change::Note { stream, bytes } => {
                 let Some(found) = self.streams.get_mut(stream) else {
@@ -408,6 +398,29 @@ impl State {
             | Change::TableRuns { .. }
             | Change::TableSection(_)
             | Change::TableEnd => return self.take_table(change),
+        }
+        Ok(())
+    }
+
+    /// Makes a move of a record from a section to another one.
+    fn relocate(
+        &mut self,
+        stream: u64,
+        number: u64,
+        (source, to): (u32, u32),
+        bytes: u32,
+    ) -> std::result::Result<(), Broken> {
+        let is_known = self.is_known();
+        let Some(found) = self.streams.get_mut(&stream) else {
+            return unknown(is_known, stream);
+        };
+        let (place, live) = ((number, found.next), &mut self.sections);
+        if !(found.first..found.next).contains(&number)
+            || !found.runs.relocate(place, (source, to), bytes, live)
+        {
+            return Err(format!(
+                "stream {stream}: record {number} is moved, and is not in section {source}"
+            ));
         }
         Ok(())
     }
@@ -524,7 +537,8 @@ impl State {
             self.check_runs(*id, stream)?;
             for run in stream.runs.as_slice() {
                 let is_whole = self.salvaged.is_none();
-                if is_whole && !self.sections.list.contains_key(&run.section) {
+                let is_there = self.sections.list.contains_key(&run.section);
+                if is_whole && run.section != LOST && !is_there {
                     return Err(format!(
                         "stream {id} has records in section {}, which the log has not",
                         run.section

@@ -380,6 +380,7 @@ impl Streams {
             sections: sections.len() as u64,
             moved_records: order.moved_records,
             moved_bytes: order.moved_bytes,
+            lost_records: order.lost_records,
             housekeeping_bytes: order.keeper.bytes,
             front_live_bytes: sections.front().map_or(0, |front| front.live_bytes),
             not_moved: order.not_moved.clone().or_else(|| order.not_kept.clone()),

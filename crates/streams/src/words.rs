@@ -2,7 +2,7 @@
 //!
 //! *Owns*: plain data that callers get. *May not touch*: anything else.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use inkstone::Lsn;
 
@@ -69,6 +69,9 @@ pub struct StreamUsage {
     pub bytes: u64,
     /// How many of these bytes are in the oldest section.
     pub oldest_bytes: u64,
+    /// The numbers of its records that are lost: they could not be read when they were to be moved,
+    /// or the log was salvaged without them.
+    pub lost: Vec<Range<u64>>,
     /// As [`StreamsReader::is_uncertain`](crate::StreamsReader::is_uncertain).
     pub is_uncertain: bool,
 }

@@ -63,6 +63,7 @@ pub(crate) struct Order {
     pub(crate) not_kept: Option<Error>,
     pub(crate) moved_records: u64,
     pub(crate) moved_bytes: u64,
+    pub(crate) lost_records: u64,
     /// How many bytes are to be moved by those who append.
     pub(crate) owed_bytes: u64,
     next: Lsn,
@@ -120,6 +121,7 @@ impl Shared {
             not_kept: None,
             moved_records: 0,
             moved_bytes: 0,
+            lost_records: 0,
             owed_bytes: 0,
             next: log.last().next().unwrap_or(Lsn::FIRST),
             head: Vec::new(),

@@ -7,7 +7,7 @@ use inkstone::inspect::verify_in;
 use inkstone::system::seam::{File, OpenFile};
 use inkstone::{Directory, Lsn, Reader};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
-use inkstone_streams::{Batch, Options, Streams, StreamsReader};
+use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
 
 const STREAMS: u64 = 50;
 const ROUNDS: u64 = 8;
@@ -108,4 +108,53 @@ fn a_page_that_is_damaged_is_made_again_from_its_section() {
     assert!(streams.stats().moved_records >= STREAMS * ROUNDS, "{:?}", streams.stats());
     assert!(streams.log().first() > Lsn::new(400), "{:?}", streams.log().first());
     assert_all(&streams.reader());
+}
+
+/// One bit of one record of an idle stream, where the section is read through and where its records
+/// are read alone.
+#[test]
+fn a_damaged_record_is_lost_and_named_and_the_rest_is_moved() {
+    for left in [STREAMS, 2] {
+        let directory = made();
+        let of = |stream, number| move |record: &[u8]| record.ends_with(&text(stream, number));
+        let damaged = records(&directory, of(2, 3)).remove(0);
+        damage(&directory, &damaged);
+        let streams = open(&directory, 2);
+        (left + 1..=STREAMS).for_each(|stream| drop(streams.remove(stream).unwrap()));
+        churn(&streams);
+        while streams.move_some().unwrap() {}
+        churn(&streams);
+        while streams.move_some().unwrap() {}
+        assert_eq!((streams.stats().lost_records, streams.stats().moved_records > 0), (1, true));
+        assert!(streams.log().first() > Lsn::new(400), "{:?}", streams.log().first());
+        streams.close().unwrap();
+        let again = open(&directory, 2);
+        let beside = StreamsReader::open_in(Arc::clone(&directory), &options(2)).unwrap();
+        for reader in [streams.reader(), again.reader(), beside] {
+            for stream in 1..=left {
+                let lost = |number| (stream, number) == (2, 3);
+                for number in 1..=ROUNDS {
+                    match reader.get(stream, number) {
+                        Ok(bytes) => assert_eq!(bytes, text(stream, number)),
+                        Err(Error::LostRecord { next: 4, .. }) => assert!(lost(number)),
+                        Err(error) => panic!("{stream} {number}: {error}"),
+                    }
+                }
+                let mut cursor = reader.read(stream, 1);
+                for number in 1..=ROUNDS {
+                    match cursor.next() {
+                        Ok(found) => assert_eq!(found.unwrap().number, number),
+                        Err(Error::LostRecord { next: 4, .. }) => assert!(lost(number)),
+                        Err(error) => panic!("{stream} {number}: {error}"),
+                    }
+                }
+            }
+            let usage = reader.usage().unwrap();
+            let lost = usage
+                .streams
+                .iter()
+                .flat_map(|stream| stream.lost.iter().map(|lost| (stream.stream, lost.clone())));
+            assert_eq!(lost.collect::<Vec<_>>(), [(2, 3..4)]);
+        }
+    }
 }

@@ -211,7 +211,7 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
     assert!(matches!(shown(&mut cursor).1, Some(Error::TruncatedAfter { next: 4, .. })));
     assert_eq!(shown(&mut cursor).0.len(), 2);
     let log = Log::open_in(directory.clone(), of_streams()).unwrap();
-    let newer = [&record[..], &[9, 1, 1]].concat();
+    let newer = [&record[..], &[10, 1, 1]].concat();
     log.append_durable(&newer).unwrap();
     for _ in 0..3 {
         let told = cursor.next();
