@@ -6,7 +6,7 @@
 //! Each row of a page has consecutive numbers of one stream: the stream, the first number, the
 //! count, and for each record the distance of its LSN from the one before it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 

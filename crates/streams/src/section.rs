@@ -45,11 +45,6 @@ pub(crate) struct DirectoryAt {
 }
 
 impl DirectoryAt {
-    /// Its records, in the order of the log.
-    pub(crate) fn lsns(&self) -> Vec<Lsn> {
-        self.pages.iter().map(|page| page.lsn).collect()
-    }
-
     /// Which page names a record of a stream, if it is named.
     pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<usize> {
         let is_before = |page: &PageAt| (page.stream, page.number) <= (stream, number);
