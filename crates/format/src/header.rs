@@ -8,10 +8,9 @@ use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::cuts::{CUTS_BYTES, Cuts};
 use crate::group::Identity;
-use crate::index;
 use crate::limits::{
     BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES, MAGIC,
-    MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, groups_end,
 };
 use crate::types::{Epoch, LogId, LogKind, Lsn, Position, SegmentNumber};
 
@@ -168,11 +167,6 @@ impl SegmentHeader {
     pub fn identity(&self) -> Identity {
         Identity::new(self.log, self.number)
     }
-}
-
-/// The byte at which the groups of a segment of this size end at the latest.
-pub const fn groups_end(segment_bytes: u64) -> u64 {
-    segment_bytes.saturating_sub(MARK_BLOCK_BYTES as u64 + index::room_bytes(segment_bytes))
 }
 
 fn segment_bytes_fit(bytes: u64) -> bool {

@@ -17,8 +17,8 @@ use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
 use crate::header::SegmentHeader;
 use crate::limits::{
-    ALIGN, BLOCK_BYTES, HEADER_BYTES, INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_MARKER,
-    INDEX_SEGMENT_BYTES_MIN, INDEX_STEP_BYTES,
+    ALIGN, HEADER_BYTES, INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_MARKER, INDEX_STEP_BYTES,
+    index_room_bytes,
 };
 use crate::seek::Mark;
 use crate::types::{Epoch, Lsn};
@@ -44,16 +44,6 @@ struct Entry {
     at: u32,
     /// How far the epoch of the frame's group is above that of the segment.
     epoch_above: u32,
-}
-
-/// Bytes at the end of a segment of this size that are kept for its index.
-pub(crate) const fn room_bytes(segment_bytes: u64) -> u64 {
-    if segment_bytes < INDEX_SEGMENT_BYTES_MIN {
-        return 0;
-    }
-    let entries = segment_bytes.div_ceil(INDEX_STEP_BYTES);
-    let bytes = INDEX_HEADER_BYTES as u64 + entries * INDEX_ENTRY_BYTES as u64;
-    bytes.next_multiple_of(BLOCK_BYTES as u64)
 }
 
 impl SegmentIndex {
@@ -110,7 +100,7 @@ impl SegmentIndex {
     /// Bytes of the room for the index of a segment, which begins where its groups end at the latest;
     /// 0 for a segment so small that it has none.
     pub fn room_bytes(segment: &SegmentHeader) -> usize {
-        room_bytes(segment.segment_bytes) as usize
+        index_room_bytes(segment.segment_bytes) as usize
     }
 
     /// The bytes of the index, to be written where the groups of the segment end at the latest.
@@ -181,7 +171,7 @@ mod tests {
     use super::*;
     use crate::cuts::Cuts;
     use crate::header::Roll;
-    use crate::limits::{MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX};
+    use crate::limits::{INDEX_SEGMENT_BYTES_MIN, MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX};
     use crate::types::{LogId, LogKind, SegmentNumber};
 
     fn segment(segment_bytes: u64) -> SegmentHeader {

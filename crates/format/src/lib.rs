@@ -47,7 +47,7 @@ pub use encode::{EncodeError, Finished, GroupEncoder};
 pub use explain::{BitFlip, Explanation, explain};
 pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
 pub use group::{GroupHeader, Identity, Promise};
-pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader, groups_end};
+pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader};
 pub use index::SegmentIndex;
 pub use prove::{Proof, Prover};
 pub use scan::{Evidence, ScanAhead};

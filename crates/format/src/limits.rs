@@ -79,6 +79,21 @@ pub const RECORD_BYTES_MAX: usize = 256 << 20;
 /// The largest group, its header and padding included.
 pub const GROUP_BYTES_MAX: usize = 512 << 20;
 
+/// Bytes at the end of a segment of this size that are kept for its index, before the marks.
+pub(crate) const fn index_room_bytes(segment_bytes: u64) -> u64 {
+    if segment_bytes < INDEX_SEGMENT_BYTES_MIN {
+        return 0;
+    }
+    let entries = segment_bytes.div_ceil(INDEX_STEP_BYTES);
+    let bytes = INDEX_HEADER_BYTES as u64 + entries * INDEX_ENTRY_BYTES as u64;
+    bytes.next_multiple_of(BLOCK_BYTES as u64)
+}
+
+/// The byte at which the groups of a segment of this size end at the latest.
+pub const fn groups_end(segment_bytes: u64) -> u64 {
+    segment_bytes.saturating_sub(MARK_BLOCK_BYTES as u64 + index_room_bytes(segment_bytes))
+}
+
 const _: () = assert!(HEADER_COPIES_AT[0] + HEADER_COPY_BYTES <= HEADER_COPIES_AT[1]);
 const _: () = assert!(HEADER_COPIES_AT[1] + HEADER_COPY_BYTES <= HEADER_BYTES);
 const _: () = assert!(HEADER_BYTES.is_multiple_of(BLOCK_BYTES));

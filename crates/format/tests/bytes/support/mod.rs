@@ -11,13 +11,13 @@ pub mod survey;
 use inkstone_format::{
     Batch, Control, CutMark, Cuts, Epoch, Finished, GroupEncoder, Identity, LogId, LogKind, Lsn,
     PayloadSum, Position, Promise, PromiseReason, Roll, SegmentHeader, SegmentNumber, Verdict,
-    groups_end, limits,
+    limits,
 };
 use survey::{Survey, survey};
 
 pub const SEGMENT_BYTES: u64 = limits::SEGMENT_BYTES_MIN;
 /// Where the groups of a segment end at the latest.
-pub const GROUPS_END: u64 = groups_end(SEGMENT_BYTES);
+pub const GROUPS_END: u64 = limits::groups_end(SEGMENT_BYTES);
 
 pub fn segment(number: u64) -> SegmentNumber {
     SegmentNumber::new(number).unwrap()
