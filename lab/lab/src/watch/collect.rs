@@ -127,6 +127,8 @@ pub struct Watched {
     /// The descriptors whose writes are traced.
     writes: (Vec<u32>, bool),
     seen_events: usize,
+    /// Of them calls of threads that are not the program's.
+    calls_of_others: usize,
     last_look: Instant,
     descriptor_count: usize,
 }
@@ -162,6 +164,7 @@ impl Watched {
             trace: None,
             writes: (Vec::new(), false),
             seen_events: 0,
+            calls_of_others: 0,
             last_look: Instant::now(),
             descriptor_count: 0,
         };
@@ -252,6 +255,11 @@ impl Watched {
             self.warnings.insert("the program ended: this is what was seen until then".into());
         }
         Ok(!has_ended)
+    }
+
+    /// How many calls of other programs were traced so far.
+    pub(super) fn calls_of_others(&self) -> usize {
+        self.calls_of_others
     }
 
     /// The trace of its syncs.
@@ -380,6 +388,10 @@ impl Watched {
         self.seen_events += new.len();
         let mut asked = BTreeSet::new();
         for event in &new {
+            let is_call =
+                matches!(event.what, TraceKind::CallEnter { .. } | TraceKind::CallExit { .. });
+            let is_ours = self.recording.threads.contains_key(&event.tid);
+            self.calls_of_others += usize::from(is_call && !is_ours);
             match event.what {
                 TraceKind::CallEnter { call: Call::Fsync | Call::Fdatasync, argument, .. } => {
                     asked.extend(u32::try_from(argument).map(|number| (event.tid, number)));

@@ -62,9 +62,10 @@ const UNCOVERED_MAX: u64 = 50;
 const TICK: Duration = Duration::from_millis(20);
 /// How often to look for new threads whose calls may be slow.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// So many events a second are recorded, since each costs the watched program some time, and in the
-/// whole time this share of those for which there is room.
+/// So many events a second are recorded, since each costs the watched program some time. Calls of
+/// other programs cost it none, and do not count.
 const EVENTS_PER_SECOND: f64 = 40_000.0;
+/// In the whole time this share of all events for which there is room is recorded.
 const ROOM: f64 = 0.85 * Tracer::EVENTS_MAX as f64;
 /// How far ahead of the time the count may run before the trace pauses.
 const AHEAD: f64 = 60_000.0;
@@ -121,16 +122,18 @@ impl<'a> Watch<'a> {
 
     /// Pauses the traces while they are ahead of the time with their events.
     fn sample(&mut self, elapsed_s: f64) -> Result<(), WatchError> {
+        let others = self.watched.calls_of_others();
         let slow = self.slow.iter_mut().flat_map(SlowWatch::traces);
         let traces = || std::iter::once(self.watched.trace_of_syncs()).chain(slow);
         let mut traces: Vec<&mut Tracer> = traces().collect();
-        let count = traces.iter().map(|trace| trace.count()).max().unwrap_or(0) as f64;
-        let per_second = EVENTS_PER_SECOND.min(ROOM / self.options.time.as_secs_f64());
-        let due = per_second * elapsed_s;
-        if !self.is_paused && count > due + AHEAD {
+        let all = traces.iter().map(|trace| trace.count()).max().unwrap_or(0);
+        let own = traces.iter().skip(1).map(|trace| trace.count());
+        let own = own.chain([traces[0].count().saturating_sub(others)]).max().unwrap_or(0);
+        let ahead = ahead(own as f64, all as f64, elapsed_s, self.options.time.as_secs_f64());
+        if !self.is_paused && ahead > AHEAD {
             traces.iter_mut().try_for_each(|trace| trace.pause())?;
             self.is_paused = true;
-        } else if self.is_paused && count < due {
+        } else if self.is_paused && ahead < 0.0 {
             traces.iter_mut().try_for_each(|trace| trace.go_on())?;
             self.is_paused = false;
         }
@@ -151,6 +154,14 @@ impl<'a> Watch<'a> {
         }
         Ok(report)
     }
+}
+
+/// By how many events a trace is ahead of the time, of the program's own or of all: these may fill
+/// half of the room at once, since other programs work in bursts.
+fn ahead(own: f64, all: f64, elapsed_s: f64, time_s: f64) -> f64 {
+    let part = elapsed_s / time_s;
+    let due = (ROOM * part).min(EVENTS_PER_SECOND * elapsed_s);
+    (own - due).max(all - ROOM * (1.0 + part) / 2.0)
 }
 
 /// The report of all that was seen.
