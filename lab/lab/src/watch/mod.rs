@@ -400,7 +400,10 @@ impl One<'_> {
             return said("events were lost");
         }
         let Some(at) = place else {
-            return said("its file system is on no disk of its own");
+            return said(
+                "its file system is on no single disk, or none of its files was open when the \
+                 watch began (then watch again)",
+            );
         };
         if self.tallied.is_passed_on[at] {
             return said(

@@ -371,6 +371,17 @@ fn events_that_were_lost_leave_no_bill() {
     assert!(report.warnings.iter().any(|text| text.contains("lost 3 events")), "{report:?}");
 }
 
+/// Seen of SQLite, which had not opened its file yet: "its file system is on no disk of its own".
+#[test]
+fn a_disk_that_was_not_known_at_the_start_is_not_said_to_be_none() {
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let mut recording = recording(written(), written());
+    recording.files[0].place = None;
+    ten(&mut recording, overwrite);
+    let report = report(recording);
+    assert!(report.files[0].bill.is_none() && report.finding.contains("watch again"), "{report:?}");
+}
+
 #[test]
 fn no_sync_at_all_is_the_finding() {
     let report = report(recording(None, None));
