@@ -32,8 +32,6 @@ pub struct Billed {
     pub durable: DurableFinding,
     /// On the file system's own device, the requests that a commit made or waited for.
     pub own: BTreeMap<Kind, Tally>,
-    /// The others there.
-    pub apart: BTreeMap<Kind, Tally>,
 }
 
 struct Whole<'a> {
@@ -65,19 +63,20 @@ pub fn bill_of(evidence: &Evidence<'_>) -> Billed {
         ..Bill::default()
     };
     let mut submitters: HashMap<(String, Kind), Tally> = HashMap::new();
-    let (mut own, mut apart) = (BTreeMap::<Kind, Tally>::new(), BTreeMap::new());
+    let mut own = BTreeMap::<Kind, Tally>::new();
     for (number, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
         count(&mut bill, request, kind);
         submitters.entry((whole.who(number), kind)).or_default().add(request.bytes);
         let is_own = whole.found.claims[number].is_some_and(|claim| claim.span.is_some());
-        let into = if is_own { &mut own } else { &mut apart };
-        into.entry(kind).or_default().add(request.bytes);
+        if is_own {
+            own.entry(kind).or_default().add(request.bytes);
+        }
     }
     bill.submitters = submitters_of(submitters);
     bill.cross_check = counted.map(|stat| cross_check(requests, &stat));
     let covers: Vec<Cover> = facts.iter().map(|facts| facts.cover).collect();
     let durable = durable(evidence, &covers, &bill);
-    Billed { bill, durable, own, apart }
+    Billed { bill, durable, own }
 }
 
 /// Our threads work for a commit until the next begins; a worker of the kernel, from when it syncs
