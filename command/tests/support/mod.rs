@@ -3,7 +3,7 @@
 //! *Owns*: the process, its directories and its surroundings. *May not touch*: what must be in a
 //! log.
 
-#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses some of it")]
 
 use std::fmt::Display;
 use std::io::{PipeReader, PipeWriter, Write as _};
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+pub(crate) use inkstone_host::not_run;
 
 /// Longer than any wait here, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -149,12 +151,6 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
 pub(crate) fn copy_the_command(to: &Path) {
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_inkstone")).arg(to).status();
     assert!(copied.expect("cp").success());
-}
-
-/// Prints loudly that a test did not run, past the test harness, which hides what a passing test
-/// prints.
-pub(crate) fn not_run(test: &str, why: impl Display) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

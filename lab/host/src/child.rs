@@ -5,6 +5,8 @@
 //! not touch*: what the child does, and other threads. Most of it is for good, so it is for a
 //! process of a test's own.
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -95,6 +97,12 @@ pub fn alone(test: &str) -> bool {
     let all = || format!("{said}{}", String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success() && said.contains("1 passed"), "{test}, alone: {}", all());
     false
+}
+
+/// Prints loudly that a test did not run, and why, past the test harness, which hides what a passing
+/// test prints.
+pub fn not_run(test: &str, why: impl Display) {
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
 /// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For

@@ -476,9 +476,7 @@ mod tests {
         let resident = || file.residency().expect("told").resident_pages;
         file.forget_cached().expect("dropped");
         if resident() > 0 {
-            let why = b"\nNOT RUN: reading ahead: this file system keeps its pages\n";
-            let _ = std::io::stderr().write_all(why);
-            return;
+            return crate::not_run("reading ahead", "this file system keeps its pages");
         }
         file.advise(Advice::Random).expect("advised");
         file.read_at(&mut [0; 1], 0).expect("read");

@@ -47,7 +47,7 @@ mod workdir;
 
 pub use child::{
     ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,
-    give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
+    give_up_root_on_this_thread, in_forked_child, not_run, refuse, without_descriptors,
 };
 pub use counters::{
     BlockStat, Usage, block_stat, monotonic_ns, own_threads, process_usage, thread_usage,

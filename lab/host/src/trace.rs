@@ -542,10 +542,7 @@ mod tests {
     #[ignore = "needs root and tracefs"]
     fn losses_are_seen_in_pages_and_counters() {
         if let Err(why) = crate::can_trace() {
-            // Not through the test harness, which hides the output of a passing test.
-            let line = format!("\nNOT RUN: losses_are_seen_in_pages_and_counters: {why}\n");
-            let _ = io::stderr().write_all(line.as_bytes());
-            return;
+            return crate::not_run("losses_are_seen_in_pages_and_counters", why);
         }
         let mut instance = Instance::create().expect("an instance");
         instance.write("buffer_size_kb", "8").expect("a buffer");

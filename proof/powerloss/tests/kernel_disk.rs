@@ -5,11 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-use inkstone_host::sweep;
+use inkstone_host::{not_run, sweep};
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing};
 
 /// Each test has loop devices and mounts; one at a time is enough for two processors.
@@ -18,8 +17,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn can_run(test: &str) -> bool {
     let missing = missing().or_else(|| FsKind::Ext4.missing());
     if let Some(why) = &missing {
-        // Bypasses the test harness, which hides the output of passing tests.
-        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
+        not_run(test, why);
     }
     missing.is_none()
 }

@@ -141,9 +141,7 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Done<bool> {
 /// printed.
 fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     if let Some(why) = missing().or_else(|| FsKind::Btrfs.missing()) {
-        use std::io::Write as _;
-        let said = format!("\nNOT RUN: the sync that btrfs skips: {why}\n");
-        std::io::stderr().write_all(said.as_bytes()).expect("stderr");
+        inkstone_host::not_run("the sync that btrfs skips", why);
         return None;
     }
     let machine = Machine::new(&std::env::temp_dir()).expect("a place to work in");

@@ -149,7 +149,7 @@ fn an_overlay_that_never_syncs_is_warned_about() {
         let mount = match overlay(made.path(), option) {
             Ok(mount) => mount,
             Err(error) => {
-                not_run(test, &error.to_string());
+                not_run(test, error.to_string());
                 return;
             }
         };

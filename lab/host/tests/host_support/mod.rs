@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
+pub(crate) use inkstone_host::not_run;
 use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, find_tool, run_on_device, sweep};
 
 pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
@@ -16,12 +17,6 @@ pub(crate) const XFS: &[&str] = &["-q", "-f"];
 pub(crate) const BTRFS: &[&str] = &["-q", "-f"];
 /// The least that mkfs.xfs accepts.
 pub(crate) const XFS_MIB: usize = 320;
-
-/// Says that a test did not run.
-pub(crate) fn not_run(test: &str, why: &str) {
-    // Past the test harness, which hides what a passing test prints.
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
 
 /// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if
 /// not.
@@ -48,7 +43,7 @@ pub(crate) fn has_kernel(test: &str, (major, minor): (u32, u32), what: &str) -> 
         || numbers.next().and_then(|number| number.parse::<u32>().ok()).expect("a number");
     let has = (next(), next()) >= (major, minor);
     if !has {
-        not_run(test, &format!("Linux {} lacks {what} (from {major}.{minor} on)", release.trim()));
+        not_run(test, format!("Linux {} lacks {what} (from {major}.{minor} on)", release.trim()));
     }
     has
 }

@@ -224,7 +224,7 @@ mod tests {
         use crate::experiment::testing::{not_run, run};
         match run(&mixed(256 << 10, 1), Some(Duration::from_secs(1))) {
             Err(error) if error.to_string().contains("O_DIRECT") => {
-                not_run("mixed", &error.to_string());
+                not_run("mixed", error.to_string());
             }
             found => assert!(found.expect("a result").has_content()),
         }

@@ -4,6 +4,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub(super) use inkstone_host::not_run;
+
 use crate::progress::Progress;
 use crate::result::Table;
 use crate::rounds::{Pace, Scene, Trial};
@@ -11,13 +13,6 @@ use crate::site::Site;
 use crate::stage::WayError;
 
 pub(super) const ROUNDS: u32 = 5;
-
-/// Reports that something did not run, bypassing the test harness, which hides the output of
-/// passing tests.
-pub(super) fn not_run(what: &str, why: &str) {
-    let text = format!("\nNOT RUN: {what}: {why}\n");
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
-}
 
 /// Beside the test's own program: /tmp may be a tmpfs, which has no cold pages.
 pub(super) fn directory() -> tempfile::TempDir {

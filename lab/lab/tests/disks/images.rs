@@ -13,7 +13,7 @@ use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, LoopMode};
 fn made(test: &str, place: &Path, kind: FsKind, mode: LoopMode) -> Option<Image> {
     match Image::make(place, kind, mode, IMAGE_BYTES_MIN) {
         Err(error) if error.to_string().contains("is not installed") => {
-            not_run(&format!("{test} on {kind}"), &error.to_string());
+            not_run(&format!("{test} on {kind}"), error.to_string());
             None
         }
         made => Some(made.expect("an image")),
@@ -49,7 +49,7 @@ fn a_backing_file_has_all_its_blocks_after_mkfs_and_mount(kind: FsKind) {
                     mode.name()
                 );
             }
-            Err(error) => not_run(&format!("{TEST} on {kind}"), &error.to_string()),
+            Err(error) => not_run(&format!("{TEST} on {kind}"), error.to_string()),
         }
         image.remove().expect("removed");
     }

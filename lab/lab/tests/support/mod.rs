@@ -5,7 +5,6 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use inkstone_host::FsKind;
 use inkstone_host::can_trace;
+pub(crate) use inkstone_host::not_run;
 use inkstone_io::is_root;
 use inkstone_lab::command::{Context, parts};
 use inkstone_lab::experiment::part::{On, Part};
@@ -22,12 +22,6 @@ use inkstone_lab::progress::Progress;
 use inkstone_lab::result::Table;
 use inkstone_lab::run::Plan;
 use inkstone_lab::writing::Writing;
-
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
-/// tests.
-pub(crate) fn not_run(test: &str, why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
 
 /// Two threads, each of which writes and syncs its half of these blocks, one after the other.
 pub(crate) fn in_two_threads(file: &File, blocks: u64) {
@@ -51,7 +45,7 @@ pub(crate) fn can_bill(test: &str) -> bool {
         return false;
     }
     if let Err(reason) = can_trace() {
-        not_run(test, &format!("the block layer cannot be traced: {reason}"));
+        not_run(test, format!("the block layer cannot be traced: {reason}"));
         return false;
     }
     true

@@ -69,7 +69,6 @@ impl Judge {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
 
     use super::*;
     use crate::history::{Asked, History};
@@ -80,10 +79,7 @@ mod tests {
     #[ignore = "needs Go"]
     fn histories_of_ours_are_judged() {
         if let Some(why) = missing() {
-            // Past the test's output, which cargo shows only of a test that fails.
-            let _ = std::io::stderr()
-                .write_all(format!("\nNOT RUN: histories_of_ours_are_judged: {why}\n").as_bytes());
-            return;
+            return inkstone_host::not_run("histories_of_ours_are_judged", why);
         }
         let directory = std::env::temp_dir().join(format!("inkstone-judge-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");

@@ -18,7 +18,7 @@ use replicated_log_torture::network::{self, Hosts, sweep};
 /// that passes has printed.
 fn runs(test: &str, missing: Option<String>) -> bool {
     if let Some(why) = &missing {
-        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
+        inkstone_host::not_run(test, why);
     }
     missing.is_none()
 }

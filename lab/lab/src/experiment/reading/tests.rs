@@ -30,7 +30,7 @@ fn a_file_that_cannot_be_cold_is_refused() {
         assert!(said.contains("out of memory") && said.contains("of 16 are in it"), "{said}");
         drop(mapped);
         if let Err(error) = bring(session, FILE, Cache::Cold) {
-            not_run("cold reads", &error.to_string());
+            not_run("cold reads", error.to_string());
         }
         assert_eq!(bring(session, FILE, Cache::Warm).expect("warm").resident_pages, 16);
     });
