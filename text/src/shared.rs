@@ -178,10 +178,7 @@ impl Shared {
             if held.life != Life::Open {
                 break held.refuse();
             }
-            // Its beginning would be written before its end is put, and a kill could cut it. There
-            // may be fewer than were asked for.
-            let is_too_long = buffers > held.count;
-            if !is_too_long && (is_mine || held.turn == Turn::Free) {
+            if is_mine || held.turn == Turn::Free {
                 if held.put(line, sum) {
                     break Ok(true);
                 }
@@ -191,7 +188,9 @@ impl Shared {
                     (held.turn, is_mine) = (Turn::Taken, true);
                 }
             }
-            if is_too_long || !held.make_room(&mut patience) {
+            // One that is too long would be written in part before its end is put, and a kill could
+            // cut it. By now there may be fewer buffers than were asked for.
+            if buffers > held.count || !held.make_room(&mut patience) {
                 held.drop_lines(1, line.len() as u64);
                 break Ok(false);
             }

@@ -152,6 +152,9 @@ impl State {
             }
             return has_room;
         }
+        if line.len().div_ceil(capacity) > self.count {
+            return false;
+        }
         if !self.current.is_empty() {
             self.hand_over();
         }
