@@ -18,7 +18,7 @@ use crate::event::{Event, Events};
 use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
 use crate::options::Rotation;
-use crate::rotated::{self, Retention, Rotated, rotated_files};
+use crate::rotated::{self, Retention, Rotated};
 use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
@@ -146,55 +146,48 @@ impl Output {
         }
     }
 
-    /// Creates a missing file with the owner of the previous one. If that fails the file is opened
-    /// anyway, with the default owner; but not if only room is missing.
+    /// Sees to a missing file: gives its name to the next one, where a rotation has made that, or a
+    /// killed one. Otherwise creates it with the owner of the previous one. If that fails the file is
+    /// opened anyway, with the default owner; but not if only room is missing.
     fn put_next(&mut self, directory: &OsDirectory) -> Result<()> {
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
             return Ok(());
         }
         // Another writer may be between the two renames of a rotation.
-        match self.alone.take_next(directory, &rotated::next(&self.name), &self.name) {
+        let next = rotated::next(&self.name);
+        let is_plain = match self.alone.take_next(directory, &next, &self.name) {
             Err(error) if is_others(&error) => return Err(error),
-            // Somebody's directory of that name, say.
-            _ => {}
+            taken => taken.is_ok(),
+        };
+        // Other users may have put something else there.
+        let named = directory.look(&next).ok().flatten().map(|named| named.facts);
+        let is_next = named.is_some_and(|facts| (facts.names, facts.len_bytes) == (1, 0));
+        let put = match self.owner {
+            _ if is_plain && is_next => directory.rename_new(&next, &self.name),
+            Some(owner) => self.make_like(directory, &self.name, owner),
+            None => Ok(()),
+        };
+        match put {
+            Err(error) if error.is_full() => Err(error),
+            // Another process has created one by now, or the opening reports why.
+            _ => Ok(()),
         }
-        let Some(owner) = self.owner else { return Ok(()) };
-        match self.put_like(directory, owner) {
-            Err(error) if error.is_full() || is_others(&error) => return Err(error),
-            // Another process has created one by now.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.remove_next(directory),
-            Err(error) if self.is_next_taken(directory) => {
-                self.events.tell_failure("give", &Err(error));
-            }
-            // The opening reports why.
-            _ => {}
-        }
+    }
+
+    /// Creates a file of this owner; the name must be free.
+    fn make_like(&self, directory: &OsDirectory, name: &str, owner: Owner) -> Result<()> {
+        let given = AppendFile::create_private(directory, name)?.give_to(owner);
+        self.events.tell_failure("give", &given);
         Ok(())
     }
 
-    fn put_like(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
-        let next = rotated::next(&self.name);
-        // A rotation has made it before it renamed the current one.
-        let file = AppendFile::take_private(directory, &next)?;
-        self.alone.take_next(directory, &next, &self.name)?;
-        let given = file.give_to(owner);
-        self.events.tell_failure("give", &given);
-        directory.rename_new(&next, &self.name)
-    }
-
     /// Creates the next file, under a temporary name until the current one is renamed.
-    fn make_next(&mut self, directory: &OsDirectory) -> Result<()> {
+    fn make_next(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
         let next = rotated::next(&self.name);
-        match AppendFile::take_private(directory, &next) {
-            Ok(_) => self.alone.take_next(directory, &next, &self.name),
-            Err(error) if !self.is_next_taken(directory) => Err(error),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Whether another process has a file with that name, which is no reason not to rotate.
-    fn is_next_taken(&self, directory: &OsDirectory) -> bool {
-        directory.look(&rotated::next(&self.name)).is_ok_and(|named| named.is_some())
+        // Whatever is there is none of this rotation's, and is not given away.
+        rotated::remove(directory, &next)?;
+        self.make_like(directory, &next, owner)?;
+        self.alone.take_next(directory, &next, &self.name)
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -229,28 +222,16 @@ impl Output {
         self.written_to = None;
     }
 
-    /// The file as it was left, before anything changes it. A missing one will be made like the
-    /// newest rotated one.
+    /// The file as it was left, before anything changes it.
     pub(crate) fn look_before(&mut self, directory: &OsDirectory) -> Result<Option<Named>> {
         let seen = directory.look(&self.name)?.filter(|named| !named.is_link);
-        self.owner = seen.map(|named| named.owner).or_else(|| self.newest_owner(directory));
+        self.owner = seen.map(|named| named.owner);
         Ok(seen)
-    }
-
-    /// The owner of the newest rotated file, which the current file gets if a process was killed
-    /// before it created that. Only if no other user could have put a file with that name there.
-    fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
-        if !directory.is_closed_to_others().unwrap_or(false) {
-            return None;
-        }
-        let files = rotated_files(directory, &self.name).unwrap_or_default();
-        let named = files.into_iter().rev().map(|file| rotated::look(directory, &self.name, file));
-        named.flatten().flatten().find(|named| !named.is_link).map(|named| named.owner)
     }
 
     /// Removes the next file, which no rotation uses any more.
     pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
-        let removed = AppendFile::remove_private(directory, &rotated::next(&self.name));
+        let removed = rotated::remove(directory, &rotated::next(&self.name));
         self.alone.let_next_go();
         self.events.tell_failure("remove the next", &removed);
     }
@@ -425,10 +406,8 @@ impl Output {
             self.retention.make_room(&directory, true);
             // Everything that needs room comes before the rename: after it a failure would leave
             // lines without a file.
-            self.make_next(&directory)?;
-            // Before it has its final name: a kill in between would leave the reserved room there
-            // for good.
-            let renamed = self.rename_away(&directory);
+            let made = self.make_next(&directory, named.owner);
+            let renamed = made.and_then(|()| self.rename_away(&directory));
             if renamed.is_err() {
                 self.remove_next(&directory);
             }

@@ -217,11 +217,6 @@ fn names(directory: &OsDirectory, log: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The rotated files of a log, those not yet whole too.
-pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<BTreeSet<Rotated>> {
-    Ok(names(directory, log)?.iter().filter_map(|name| parse(log, name)).collect())
-}
-
 /// The entry of a rotated file that is whole, plain or compressed.
 pub(crate) fn look(directory: &OsDirectory, log: &str, rotated: Rotated) -> Result<Option<Named>> {
     let plain = plain(log, rotated);

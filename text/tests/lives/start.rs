@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::common::{
@@ -15,61 +15,10 @@ use inkstone_host::{Mount, alone, fork_child, in_forked_child};
 use inkstone_io::{StageFile, is_root};
 
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
-const ROTATED: &str = "a.log.20261121T160533Z.0";
 
 /// A process that puts the lines on a disk of this mood, and is killed.
 fn killed(builder: Builder, mood: Mood) {
     crate::common::killed(builder, MoodyDisk::new(mood), |log| say(log, LINES));
-}
-
-/// Killed when the file had its last name, and the next one was not there yet. But it is like no
-/// file that another user could have put there: that user would get access to the log, or give it
-/// to everybody.
-#[test]
-fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
-    let Some(_turn) = turn("the owner after a kill") else { return };
-    for (has_lines, rotated) in
-        [(true, ROTATED), (false, ROTATED), (false, "a.log.20261121T160533Z.0.gz")]
-    {
-        let (directory, path) = place();
-        let rotated = directory.path().join(rotated);
-        if has_lines {
-            killed(kept(&path), Mood::Fails(ENOSPC));
-            fs::rename(&path, &rotated).expect("renamed");
-        }
-        fs::write(directory.path().join("a.log.20261120T160533Z.0"), "older\n").expect("written");
-        File::options().append(true).create(true).open(&rotated).expect("made");
-        set_mode(&rotated, 0o640);
-        let is_others = chown(&rotated, Some(65534), Some(4)).is_ok();
-        next_start(kept(&path));
-        let facts = fs::metadata(&path).expect("there");
-        assert_eq!(facts.mode() & 0o777, 0o640, "{has_lines} {rotated:?}");
-        assert_eq!(read(&path), if has_lines { LINES } else { "" });
-        if is_others {
-            assert_eq!((facts.uid(), facts.gid()), (65534, 4));
-        } else {
-            assert!(!is_root());
-            eprintln!("NOT RUN: the owner of a file that is missing at the start: that needs root");
-        }
-    }
-    for mode in [0o777, 0o1777, 0o775] {
-        let (directory, path) = place();
-        let planted = directory.path().join(ROTATED);
-        fs::write(&planted, "").expect("written");
-        set_mode(&planted, 0o667);
-        if is_root() {
-            chown(&planted, Some(65534), Some(65534)).expect("given");
-        }
-        set_mode(directory.path(), mode);
-        let mine = fs::metadata(directory.path()).expect("there").uid();
-        next_start(quick(&path).0);
-        let facts = fs::metadata(&path).expect("there");
-        // As any new file: the umask decides.
-        let usual = directory.path().join("usual");
-        fs::write(&usual, "").expect("written");
-        let usual = fs::metadata(usual).expect("there").mode();
-        assert_eq!((facts.uid(), facts.mode()), (mine, usual), "{mode:o}");
-    }
 }
 
 /// A daemon: opens its log, forks, and lives on in the child.
@@ -347,12 +296,12 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     }
     assert_eq!(read(&path), "");
     fs::remove_file(&filler).expect("removed");
-    // Fewer buffers than were asked for: no line waits for ever, and no line is lost.
+    // Fewer buffers than were asked for, and a line that is too long for them.
     let (log, guard) = builder.open().expect("opened");
-    let long = "x".repeat(100 << 10) + "\n";
-    (0..60).for_each(|_| say(&log, &long));
+    say(&log, "x".repeat(6 << 20) + "\n");
     guard.flush(LONG).expect("lines go on");
-    assert!(read(&path) == long.repeat(60) && told.count("No space") > 0, "{told:?}");
+    wait_until("a notice", || read(&path).contains("1 lines dropped"));
+    assert!(told.count("No space") > 0, "{told:?}");
     drop(File::create(&path).expect("cut"));
     fs::remove_file(other).expect("removed");
     // The stage keeps its memory for as long as it is mapped.

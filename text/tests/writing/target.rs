@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, rotating, set_mode,
-    wait_until,
+    LINE, LONG, Told, all_text, has_lines, line, names, next_start, place, put, read, rotating,
+    set_mode, wait_until,
 };
 use inkstone_appender::{Keep, LogWriter, Rotation};
 use inkstone_io::is_root;
@@ -179,6 +179,10 @@ fn rotation_keeps_owner_and_mode() {
             assert_eq!(owner(&directory.path().join(&name)), expected, "{name}");
         }
     }
+    // A rotation was killed between its two renames.
+    fs::rename(&path, directory.path().join(".a.log.inkstone-next")).expect("renamed");
+    next_start(rotating(&path));
+    assert_eq!((owner(&path), fs::metadata(&path).expect("there").len()), (expected, 0));
 }
 
 /// A user who may write to the log's directory puts something where the next file is created: its
@@ -205,12 +209,14 @@ fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
         fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
         wait_until("the file", || path.exists());
-        put(&log, 0..10);
+        // Nor by a rotation.
+        put(&log, 0..200);
         guard.close().expect("closed");
+        assert!(log.stats().rotations > 0 && !next.is_symlink());
         let secret = held.metadata().expect("held");
         assert_eq!((secret.uid(), secret.gid(), secret.mode() & 0o7777), before, "{what}");
         assert_eq!(secret.len(), 11, "{what}");
-        assert!(!path.is_symlink() && !next.is_symlink());
+        assert!(!path.is_symlink());
         assert_eq!(fs::metadata(&path).expect("there").nlink(), 1, "{what}");
         assert_eq!(owner(&path), expected, "{what}");
     }

@@ -12,17 +12,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
-use crate::seam::{Directory as _, SyncKind};
+use crate::seam::SyncKind;
 use crate::sys;
 use crate::transfer::retry;
 
-/// A name that is made free may be taken again by another program; it is made free at most this
-/// often.
-const TRIES: u32 = 100;
 /// With so many bytes free, bytes are not what is missing: a buffer has a quarter of them.
 const MUCH: u64 = 1 << 20;
 /// The bits that a log's file may get from the mode of another: not those that make a program run
@@ -128,29 +125,6 @@ impl OsDirectory {
             Err(source) => Err(held.failed("stat", name, source)),
         }
     }
-
-    /// Whether only this user and root can create or rename files in it.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn is_closed_to_others(&self) -> Result<bool> {
-        let facts = rustix::fs::fstat(self.held().as_fd());
-        let facts = facts.map_err(|error| Error::new("fstat", self.held().path(), error))?;
-        let is_ours = facts.st_uid == 0 || facts.st_uid == rustix::process::geteuid().as_raw();
-        // With an ACL, the group's bits are the most that it permits.
-        Ok(is_ours && sys::names_and_mode(&facts).1 & 0o022 == 0)
-    }
-
-    /// Makes the symbolic link `name`, which leads to `to`; the name must be free.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn make_link(&self, name: &str, to: &str) -> Result<()> {
-        self.check_change("symlink", name)?;
-        let held = self.held();
-        retry(|| Ok(symlinkat(to, held.as_fd(), name)?))
-            .map_err(|source| held.failed("symlink", name, source))
-    }
 }
 
 impl AppendFile {
@@ -176,42 +150,6 @@ impl AppendFile {
     /// The name is in use, or what the file system answers.
     pub fn create_private(directory: &OsDirectory, name: &str) -> Result<Self> {
         Self::open_with(directory, name, "create log", OFlags::CREATE | OFlags::EXCL, FILE_MODE)
-    }
-
-    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes
-    /// anything else of that name, and does not touch what a link leads to: any user who may write
-    /// to the directory may have made a link there.
-    ///
-    /// # Errors
-    /// The present entry of the name cannot be removed, or what the file system answers.
-    pub fn take_private(directory: &OsDirectory, name: &str) -> Result<Self> {
-        for _ in 0..TRIES {
-            match Self::create_private(directory, name) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made,
-            }
-            if let Some(file) = Self::open_private(directory, name) {
-                return Ok(file);
-            }
-            match directory.remove(name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        let why = "another process made it again each time it was removed";
-        Err(Error::invalid("create log", directory.held().join(name), why))
-    }
-
-    /// The file of this name, if [`AppendFile::create_private`] could have made it, and it has no
-    /// other name.
-    fn open_private(directory: &OsDirectory, name: &str) -> Option<Self> {
-        let held = directory.held();
-        let file = held.open_file(name, OFlags::WRONLY | OFlags::APPEND, 0).ok()?;
-        let facts = file.metadata().ok()?;
-        let is_own =
-            facts.uid() == rustix::process::geteuid().as_raw() && facts.mode() & 0o7077 == 0;
-        let is_new = facts.nlink() == 1 && facts.len() == 0;
-        (is_own && is_new).then(|| Self { file, path: held.join(name) })
     }
 
     pub(crate) fn open_with(
@@ -279,17 +217,6 @@ impl AppendFile {
         let metadata =
             self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         Ok(AppendFacts::of(&metadata))
-    }
-
-    /// Removes the file of this name if [`AppendFile::create_private`] made it and it is empty.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn remove_private(directory: &OsDirectory, name: &str) -> Result<()> {
-        match Self::open_private(directory, name) {
-            Some(_) => directory.remove(name),
-            None => Ok(()),
-        }
     }
 
     /// Writes from the front of `bytes`, once; returns how many were written, 0 only for no bytes.
