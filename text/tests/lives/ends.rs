@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
+    ENOSPC, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
     stages_in, turn, wait_until,
 };
 use inkstone_appender::{Builder, LogWriter, Survive};
@@ -27,26 +27,17 @@ fn builder(path: &Path) -> (Builder, Told) {
 fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
     let of_several = "one call\nof two lines\n";
     let (first, long) = ("first\n", "a line that is much longer than the first\n");
-    for (lines, panics) in [
-        (vec![first, long, "last\n"], false),
-        (vec![first, long, "last\n"], true),
+    for lines in [
+        vec![first, long, "last\n"],
         // The input ended within a line.
-        (vec![first, long, "last"], false),
-        (vec![of_several; 3], false),
-        (vec!["no", "ends", "at", "all"], false),
+        vec![first, long, "last"],
+        vec![of_several; 3],
+        vec!["no", "ends", "at", "all"],
     ] {
         let (_directory, path) = place();
         let disk = MoodyDisk::new(Mood::Stopped);
         let builder = builder(&path).0.flush_every(LONG).drain_timeout(Duration::ZERO);
-        let inner = disk.clone();
-        let panicking = Hooked::appending(move |file, bytes| {
-            Ok(inner.append(file, bytes).expect("on purpose, it does not fail"))
-        });
-        let (log, guard) = if panics {
-            builder.open_on(panicking).expect("opened")
-        } else {
-            builder.open_on(disk.clone()).expect("opened")
-        };
+        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
         lines.iter().for_each(|line| say(&log, line));
         disk.set(Mood::FailsHalfway(ENOSPC));
         let error = guard.close().expect_err("it fails").to_string();
@@ -63,7 +54,7 @@ fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
         let counted = (stats.written_lines, stats.written_bytes, stats.unwritten_lines);
         assert_eq!(counted, (count, end as u64, unwritten), "{lines:?}: {written}");
         let said = format!("{unwritten} lines were not written");
-        assert!(panics || error.starts_with(&said), "{error}");
+        assert!(error.starts_with(&said), "{error}");
     }
 }
 
@@ -106,15 +97,10 @@ fn limited() {
     let (word, path) = words.map(|(word, path)| (word, Path::new(path))).expect("a word, a path");
     let memory = PathBuf::from(std::env::var_os(MEMORY).expect("a directory"));
     let is_limit = |error: String| {
-        let is_named = error.contains("a.log") || error.contains("stage");
-        assert!(error.contains("os error 27") && is_named, "{error}");
+        assert!(error.contains("os error 27") && error.contains("a.log"), "{error}");
     };
     let builder = LogWriter::builder(path).stage_directory(memory).flush_every(MS);
     let builder = builder.drain_timeout(50 * MS);
-    if word == "stage" {
-        let error = builder.survive(Survive::Kill).open().expect_err("8 MiB");
-        return is_limit(error.to_string());
-    }
     let builder = builder.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
     match word {
         // Reported on a stderr that is too large itself.
@@ -124,15 +110,6 @@ fn limited() {
             wait_until("an attempt", || log.stats().write_errors > 0);
             is_limit(log.trouble().expect("it is too large").to_string());
             assert!(guard.close().is_err() && log.stats().unwritten_lines == 1);
-        }
-        #[cfg(feature = "gzip")]
-        "janitor" => {
-            let told = Told::default();
-            let builder = builder.compress(inkstone_appender::Compression::Gzip);
-            let (_log, guard) = builder.on_event(told.hook()).open().expect("opened");
-            wait_until("an event", || !told.all().is_empty());
-            is_limit(told.all().remove(0));
-            guard.close().expect("nothing was put");
         }
         "bringing-back" => {
             let error = builder.survive(Survive::Kill).open().expect_err("the log is too large");
@@ -145,9 +122,7 @@ fn limited() {
 #[test]
 fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
     let Some(_turn) = turn("a limit and a stage") else { return };
-    let mut words = vec!["output-thread", "stage", "bringing-back"];
-    words.extend(cfg!(feature = "gzip").then_some("janitor"));
-    for word in words {
+    for word in ["output-thread", "bringing-back"] {
         let (directory, path) = place();
         let memory = tempfile::tempdir_in(SHM).expect("a directory in memory");
         let kept = || {
@@ -162,13 +137,7 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
             file.set_len(LIMIT * 512).expect("so large");
             file
         };
-        if word == "janitor" {
-            let bytes = std::iter::repeat_with(|| fastrand::u8(..)).take(LIMIT as usize * 1024);
-            let rotated = directory.path().join("a.log.20261121T160533Z.0");
-            fs::write(rotated, bytes.collect::<Vec<u8>>()).expect("written");
-        } else {
-            full(&path);
-        }
+        full(&path);
         let script = format!("ulimit -f {LIMIT} && exec \"$0\" \"$@\"");
         let mut victim = Command::new("sh");
         victim.args(["-c", &script]).arg(std::env::current_exe().expect("this program"));

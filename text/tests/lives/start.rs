@@ -57,28 +57,6 @@ fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
     next_start(builder(219));
 }
 
-/// The log was moved away and compressed, or cut: it is unknown how much of the last buffer the
-/// other file has.
-#[test]
-fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
-    let Some(_turn) = turn("a file that is not there") else { return };
-    for is_cut in [false, true] {
-        let (directory, path) = place();
-        fs::write(&path, "old\n").expect("written");
-        killed(kept(&path), Mood::FailsHalfway(ENOSPC));
-        if is_cut {
-            fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
-        } else {
-            fs::copy(&path, directory.path().join("a.log.1.gz")).expect("another file");
-            fs::remove_file(&path).expect("removed");
-        }
-        let recovery = next_start(kept(&path));
-        assert_eq!(read(&path), LINES);
-        let doubt = recovery.and_then(|recovery| recovery.doubt).expect("said");
-        assert!(doubt.contains("a.log"), "{doubt}");
-    }
-}
-
 /// A log that has the path of another one, in another directory: the lines are not its own. Its
 /// start says that they wait, and a person can have them.
 #[test]

@@ -93,27 +93,19 @@ fn while_there_is_room_nobody_waits_and_nothing_is_lost() {
 }
 
 #[test]
-fn dropping_at_once_keeps_what_was_there_first() {
+fn what_has_no_room_waits_or_is_dropped_as_the_policy_says() {
     let scene = dropping(AT_ONCE);
     scene.put(0..2000);
     let stats = scene.log.stats();
     assert!(stats.dropped_lines > 1000 && stats.waits == 0, "{stats:?}");
     let (lines, notices, _) = scene.prove(2000);
-    assert!(lines.iter().copied().eq(0..2000 - stats.dropped_lines));
+    assert!(lines.iter().copied().eq(0..2000 - stats.dropped_lines), "those that came first");
     assert_eq!(notices.len(), 1, "{notices:?}");
-}
-
-#[test]
-fn a_line_that_has_waited_is_dropped() {
     let scene = dropping(WhenFull::DropAfter(2 * MS));
     scene.put(0..560);
     let stats = scene.log.stats();
     assert!(stats.waits > 0 && stats.waits == stats.dropped_lines, "{stats:?}");
     scene.prove(560);
-}
-
-#[test]
-fn block_waits_and_loses_nothing() {
     let scene = dropping(WhenFull::Block);
     std::thread::scope(|threads| {
         threads.spawn(|| scene.put(0..2000));

@@ -59,20 +59,11 @@ fn a_destructor_of_a_thread_local_logs_whatever_was_destroyed_before() {
     assert_eq!(log.stats().dropped_lines, 2);
 }
 
-/// What it panics with panics again when it is dropped.
-struct Worse;
-
-impl Drop for Worse {
-    fn drop(&mut self) {
-        panic!("on purpose, in a drop");
-    }
-}
-
 #[test]
 fn an_event_hook_that_panics_ends_nothing() {
     let (_directory, path) = place();
     let disk = MoodyDisk::new(Mood::Fails(28));
-    let builder = LogWriter::builder(&path).on_event(|_| std::panic::panic_any(Worse));
+    let builder = LogWriter::builder(&path).on_event(|_| panic!("on purpose, in a hook"));
     let (log, guard) = builder.open_on(disk.clone()).expect("opened");
     say(&log, "one\n");
     let error = guard.flush(50 * MS).expect_err("it fails");
@@ -200,49 +191,28 @@ fn a_hook_in_the_janitors_thread_that_logs_holds_no_closing_up() {
 /// No thread of the log can wait for its own end.
 #[test]
 fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
-    for is_janitors in [true, false] {
-        if is_janitors && has_no_janitor() {
-            continue;
+    let ((_directory, path), memory) = (place(), crate::common::memory());
+    let guard = Arc::new(Mutex::new(None::<Guard>));
+    let theirs = Arc::clone(&guard);
+    let (told, is_told) = channel();
+    let disk = MoodyDisk::new(Mood::Fails(28));
+    let builder = LogWriter::builder(&path).on_event(move |_| {
+        if let Some(guard) = theirs.lock().expect("no panic").take() {
+            let _ = told.send(guard.close());
         }
-        let (_directory, path) = place();
-        let guard = Arc::new(Mutex::new(None::<Guard>));
-        let theirs = Arc::clone(&guard);
-        let (told, is_told) = channel();
-        let told = Mutex::new(told);
-        let close = move || {
-            // In the janitor's thread there is one event, which may come before there is a guard.
-            let guard = if is_janitors {
-                Some(taken(&theirs))
-            } else {
-                theirs.lock().expect("no panic").take()
-            };
-            if let Some(guard) = guard {
-                let _ = told.lock().expect("no panic").send(guard.close());
-            }
-        };
-        let disk = MoodyDisk::new(if is_janitors { Mood::Works } else { Mood::Fails(28) });
-        let builder = if is_janitors {
-            with_janitor(&path, close)
-        } else {
-            LogWriter::builder(&path).on_event(move |_| close())
-        };
-        let memory = crate::common::memory();
-        let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
-        let (log, opened) = builder.open_on(disk.clone()).expect("opened");
-        let stage = crate::common::stage_in(memory.path());
-        say(&log, "one\n");
-        *guard.lock().expect("no panic") = Some(opened);
-        if !is_janitors {
-            wait_until("an attempt", || log.stats().write_errors > 0);
-            disk.set(Mood::Works);
-            let _ = log.flush_within(LONG);
-        }
-        let closed = is_told.recv_timeout(LONG).expect("told");
-        let error = closed.expect_err("it cannot wait").to_string();
-        assert!(error.contains("a hook cannot wait"), "{error}");
-        let has_ended = || log.flush_within(LONG).is_ok() && (&log).write_all(b"").is_err();
-        wait_until("the end", has_ended);
-        assert_eq!(read(&path), "one\n");
-        wait_until("the end of the stage", || !stage.exists());
-    }
+    });
+    let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
+    let (log, opened) = builder.open_on(disk.clone()).expect("opened");
+    let stage = crate::common::stage_in(memory.path());
+    say(&log, "one\n");
+    *guard.lock().expect("no panic") = Some(opened);
+    wait_until("an attempt", || log.stats().write_errors > 0);
+    disk.set(Mood::Works);
+    let _ = log.flush_within(LONG);
+    let closed = is_told.recv_timeout(LONG).expect("told");
+    let error = closed.expect_err("it cannot wait").to_string();
+    assert!(error.contains("a hook cannot wait"), "{error}");
+    wait_until("the end", || log.flush_within(LONG).is_ok() && (&log).write_all(b"").is_err());
+    assert_eq!(read(&path), "one\n");
+    wait_until("the end of the stage", || !stage.exists());
 }

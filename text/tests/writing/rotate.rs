@@ -1,20 +1,15 @@
 //! Rotation, retention, compression, reopening; and clocks that were wrong for a time.
 
 use std::fs;
-#[cfg(feature = "gzip")]
-use std::io::Read;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    DAY, LONG, MS, Told, all_text, has_lines, names, next_start, numbers_of, place, put, quick,
-    read, rotating, say, set_modified, wait_until,
+    DAY, LONG, MS, all_text, has_lines, names, next_start, numbers_of, place, put, quick, read,
+    rotating, say, set_modified, wait_until,
 };
-#[cfg(feature = "gzip")]
-use inkstone_appender::Compression;
 use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 
 const NOW: u64 = 1_795_277_133;
@@ -82,77 +77,6 @@ fn a_start_rotates_when_the_file_is_of_an_earlier_day() {
     assert_eq!(all_text(directory.path(), "a.log"), "one\n");
 }
 
-#[test]
-fn the_log_is_opened_again_on_request() {
-    let (directory, path) = place();
-    let (log, guard) = LogWriter::builder(&path).open().expect("opened");
-    say(&log, "one\n");
-    guard.flush(LONG).expect("flushed");
-    let moved = directory.path().join("moved");
-    fs::rename(&path, &moved).expect("moved");
-    log.reopen();
-    wait_until("the file", || path.exists());
-    assert_eq!(read(&moved), "one\n");
-    say(&log, "last\n");
-    guard.close().expect("closed");
-    assert_eq!(read(&path), "last\n");
-}
-
-#[cfg(feature = "gzip")]
-#[test]
-fn rotated_files_are_compressed() {
-    let (directory, path) = place();
-    let builder = LogWriter::builder(&path).buffers_bytes(256 << 10).buffer_bytes(16 << 10);
-    let builder = builder.rotate(Rotation::new().at_bytes(64 << 10)).compress(Compression::Gzip);
-    let (log, guard) = builder.open().expect("opened");
-    put(&log, 0..3000);
-    guard.flush(LONG).expect("flushed");
-    let rotations = log.stats().rotations;
-    assert!(rotations >= 4);
-    wait_until("compressed files", || {
-        let names = names(directory.path());
-        let is_done = |name: &String| name == "a.log" || name.ends_with(".gz");
-        names.iter().all(is_done) && names.len() as u64 == rotations + 1
-    });
-    guard.close().expect("closed");
-    for name in names(directory.path()).iter().filter(|name| *name != "a.log") {
-        let packed = directory.path().join(name);
-        let mut text = String::new();
-        let file = fs::File::open(&packed).expect("there");
-        let mut file = flate2::read::GzDecoder::new(file);
-        file.read_to_string(&mut text).expect("compressed text");
-        fs::write(packed.with_extension(""), text).expect("unpacked");
-        fs::remove_file(packed).expect("removed");
-    }
-    has_lines(&all_text(directory.path(), "a.log"), 0..3000);
-}
-
-/// However often it is tried, by any thread.
-#[test]
-#[ignore = "needs root and chattr"]
-fn a_file_that_cannot_be_removed_is_told_once() {
-    let (directory, path) = place();
-    let fixed = directory.path().join("a.log.20200101T000000Z.0");
-    fs::write(&fixed, "old\n").expect("written");
-    let change = |how: &str| {
-        let done = Command::new("chattr").arg(how).arg(&fixed).output();
-        done.is_ok_and(|done| done.status.success())
-    };
-    if !change("+i") {
-        let why = "chattr +i needs root and a file system that has it";
-        eprintln!("NOT RUN: a file that cannot be removed: {why}");
-        return;
-    }
-    let told = Told::default();
-    let builder = rotating(&path).keep(Keep::new().files(2)).on_event(told.hook());
-    let (log, guard) = builder.open().expect("opened");
-    put(&log, 0..2000);
-    guard.close().expect("closed");
-    assert!(change("-i") && log.stats().rotations > 5);
-    assert!(told.all().len() == 1 && told.count("20200101T000000Z") == 1, "{told:?}");
-    assert_eq!(names(directory.path()).len(), 4, "the others are removed");
-}
-
 /// A log with a clock that the test sets.
 fn clocked(now: u64) -> (tempfile::TempDir, PathBuf, Builder, impl Fn(u64)) {
     let (directory, path) = place();
@@ -187,27 +111,6 @@ fn a_clock_that_was_ahead_does_not_stop_rotation_by_time_nor_mix_up_the_order() 
     let expected =
         "in 2099\na minute later\ntoday\ntoday, a minute later\ntoday, two minutes later\n";
     assert_eq!(all_text(directory.path(), "a.log"), expected);
-}
-
-#[test]
-fn files_of_a_clock_that_was_ahead_do_not_stay_for_ever() {
-    let (directory, path, builder, set) = clocked(NOW);
-    fs::write(directory.path().join("a.log.20990101T000000Z.0"), "in 2099\n").expect("written");
-    let builder = builder.rotate(Rotation::new().every(DAY)).keep(Keep::new().days(7));
-    let (log, guard) = builder.open().expect("opened");
-    for day in 0..20 {
-        let now = NOW + day * DAY.as_secs();
-        set(now);
-        say(&log, format!("day {day}\n"));
-        guard.flush(LONG).expect("flushed");
-        // It was written by the system's clock; what is tested is the log's.
-        set_modified(&path, UNIX_EPOCH + Duration::from_secs(now));
-    }
-    guard.close().expect("closed");
-    // The last rotation was on day 19, and each is of the day before: those of more than seven days
-    // ago are gone.
-    let text = all_text(directory.path(), "a.log");
-    assert!(text.starts_with("day 12\n"), "{text}: {:?}", names(directory.path()));
 }
 
 #[test]

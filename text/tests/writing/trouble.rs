@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{
-    EIO, ENOSPC, Hooked, LINE, LONG, MS, Mood, MoodyDisk, append, error, has_lines, line, names,
-    put, quick, read, say, small, wait_until,
+    EIO, ENOSPC, Hooked, LINE, LONG, MS, Mood, MoodyDisk, error, has_lines, line, names, put,
+    quick, read, say, small, wait_until,
 };
 use inkstone_appender::{LogWriter, Rotation, Survive};
 use inkstone_host::in_forked_child;
@@ -103,44 +103,6 @@ fn a_disk_that_is_gone_is_looked_for_by_its_path() {
     }
 }
 
-#[test]
-fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let builder = quick(&path).0.flush_every(LONG);
-    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
-    // All of them are in one buffer.
-    put(&log, 0..100);
-    guard.flush(MS).expect_err("it fails");
-    wait_until("a failure", || log.stats().write_errors >= 1);
-    fs::remove_file(&path).expect("removed");
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    has_lines(&read(&path), 0..100);
-}
-
-/// Half of a buffer is in a file that was moved away, and nothing yet in the next one.
-#[test]
-fn what_an_earlier_file_has_is_not_written_again_when_the_next_one_vanishes() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (log, guard) = quick(&path).0.open_on(disk.clone()).expect("opened");
-    put(&log, 0..100);
-    wait_until("a failure", || log.stats().write_errors >= 1);
-    let moved = path.with_file_name("a.log.1");
-    fs::rename(&path, &moved).expect("moved");
-    log.reopen();
-    wait_until("the next file", || path.exists());
-    let before = log.stats().write_errors;
-    wait_until("another failure", || log.stats().write_errors > before + 1);
-    fs::remove_file(&path).expect("removed");
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    let text = read(&moved);
-    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-    has_lines(&(whole.to_owned() + &read(&path)), 0..100);
-}
-
 /// Neither one that waits when the closing gives up, nor a later one.
 #[test]
 fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
@@ -220,42 +182,6 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
     }
     assert!(guard.close().is_err(), "not everything is durable");
     assert!(disk.syncs() > failed, "what came later is synced all the same");
-}
-
-/// Also if others append to the file while the log is open, and if logrotate has moved it away, and
-/// perhaps made another of its name, when they do.
-#[test]
-fn no_line_goes_behind_the_half_of_somebodys() {
-    let pieces: &[(&str, &str)] =
-        &[("one\n", "half"), ("two", ""), (", whole\n", "whole\n"), ("three\n", "")];
-    let lines: &[(&str, &str)] = &[("one\n", "half"), ("two\n", "whole\n"), ("three\n", "")];
-    let longer = "a longer text of another file\n";
-    for (parts, moved_to, new_file, expected) in [
-        (pieces, "a.log", None, "one\nhalf\ntwo, whole\nwhole\nthree\n"),
-        (lines, "a.log.1", None, "one\nhalf\ntwo\nwhole\nthree\n"),
-        (lines, "a.log.1", Some(""), "one\nhalf\ntwo\nwhole\nthree\n"),
-        (lines, "a.log.1", Some(longer), "one\nhalf\ntwo\nwhole\nthree\n"),
-        // It is not checked there.
-        (lines, "old", None, "one\nhalf\ntwo\nwhole\n\nthree\n"),
-    ] {
-        let (_directory, path) = place();
-        // Of a process that was killed before this start.
-        fs::create_dir(path.parent().expect("a directory")).expect("made");
-        fs::write(&path, "before").expect("written");
-        let (log, guard) = quick(&path).0.open().expect("opened");
-        let moved = path.with_file_name(moved_to);
-        for (own, theirs) in parts {
-            say(&log, own);
-            guard.flush(LONG).expect("flushed");
-            if *own == "one\n" {
-                fs::rename(&path, &moved).expect("moved");
-                new_file.inspect(|text| fs::write(&path, text).expect("written"));
-            }
-            append(&moved, theirs);
-        }
-        guard.close().expect("closed");
-        assert_eq!(read(&moved), format!("before\n{expected}"), "{new_file:?}, {moved_to}");
-    }
 }
 
 #[test]
