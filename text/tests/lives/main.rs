@@ -8,7 +8,6 @@
 mod common;
 
 mod ends;
-mod kills;
 #[cfg(inkstone_mistakes)]
 mod mistaken;
 mod random;

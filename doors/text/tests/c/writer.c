@@ -10,11 +10,14 @@ static struct count *counts;
 static void *run(void *number) {
     const size_t thread = (size_t)number;
     struct count *count = &counts[thread];
-    char line[100];
+    static const int long_line = 20000;
+    char *line = malloc((size_t)long_line + 100);
+    CHECK(line != NULL);
     for (;;) {
         const uint64_t now = count->begun + 1;
-        const int bytes = snprintf(line, sizeof line, "%zu %llu and so on\n", thread,
-                                   (unsigned long long)now);
+        /* Every thousandth is longer than a small buffer. */
+        const int bytes = snprintf(line, (size_t)long_line + 100, "%zu %llu%*s and so on\n", thread,
+                                   (unsigned long long)now, now % 1000 == 0 ? long_line : 0, "");
         count->begun = now;
         CHECK(inkstone_text_write(text_log, line, (size_t)bytes) == INKSTONE_TEXT_OK);
         count->accepted = now;
