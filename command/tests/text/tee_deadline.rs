@@ -1,18 +1,11 @@
 //! How long `inkstone tee` takes to end after the first signal: one deadline for reading the rest,
-//! a disk that fails, and the echo. And that it ends in order if no more threads can be created.
+//! a disk that fails, and the echo.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{
-    code_and_words, copy_the_command, ends, fed, full_pipe, not_run, numbers, open_files, signal,
-    until,
-};
-use crate::with_tee::{len, limited_tee, place, put, start, tee, text};
+use crate::support::{code_and_words, ends, fed, full_pipe, numbers, open_files, signal, until};
+use crate::with_tee::{len, limited_tee, place, put, start, text};
 
 const LIMIT: u64 = 100 << 10;
 
@@ -119,85 +112,4 @@ fn a_signal_ends_the_echo_also_when_the_input_and_the_log_have_ended() {
     let (code, told) = code_and_words(&tee.wait_with_output().expect("its end"));
     let is_said = told.contains("some lines were not echoed");
     assert!(code == Some(1) && is_said && echoed < all.len() as u64, "{told}");
-}
-
-#[test]
-#[ignore = "needs root"]
-fn it_ends_in_order_where_no_more_threads_can_be_made() {
-    let name = "it_ends_in_order_where_no_more_threads_can_be_made";
-    // A place that this user can reach, whatever is above the target directory.
-    let (directory, file) = place();
-    let at = directory.path();
-    std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o777)).expect("for everybody");
-    copy_the_command(&at.join("inkstone"));
-    for echo in [false, true] {
-        let user = ["--reuid", "54321", "--clear-groups"];
-        let mut tee = Command::new("setpriv");
-        tee.args(user).args(["./inkstone", "tee", "s.log", "--flush-every", "1ms"]);
-        tee.args(echo.then_some("--echo")).current_dir(at);
-        tee.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut tee = match tee.spawn() {
-            Ok(tee) => tee,
-            Err(error) => return not_run(name, format_args!("setpriv: {error}")),
-        };
-        let lines = "a line\n".repeat(100_000);
-        put(&mut tee, &lines);
-        until("lines", || len(&file) == lines.len() as u64);
-        let mut limit = Command::new("setpriv");
-        limit.args(user).args(["prlimit", "--nproc=1:1", "--pid", &tee.id().to_string()]);
-        if !limit.status().is_ok_and(|status| status.success()) {
-            tee.kill().and_then(|()| tee.wait()).expect("killed");
-            return not_run(name, "prlimit does not work here");
-        }
-        // Nobody reads the echo before the end.
-        let mut out = tee.stdout.take().expect("a pipe");
-        let (code, told) = code_and_words(&fed(tee, b""));
-        let mut echoed = Vec::new();
-        out.read_to_end(&mut echoed).expect("what is in the pipe");
-        assert!(code == Some(i32::from(echo)) && (echo || told.is_empty()), "{told}");
-        assert_eq!(told.contains("some lines were not echoed"), echo, "{told}");
-        assert!(lines.as_bytes().starts_with(&echoed) && echoed.is_empty() != echo);
-        std::fs::remove_file(&file).expect("removed");
-    }
-}
-
-/// Bytes that wait to be read at the end of a connection that has this local port.
-fn waiting(port: u16) -> u64 {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let of = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let is_it = words.get(1)?.ends_with(&format!(":{port:04X}")) && *words.get(3)? == "01";
-        u64::from_str_radix(words.get(4)?.split(':').nth(1)?, 16).ok().filter(|_| is_it)
-    };
-    table.lines().filter_map(of).max().unwrap_or(0)
-}
-
-/// A pipe of that size needs rights; the end of a connection grows by itself while it is read fast.
-#[test]
-fn all_that_waits_is_read_last_also_where_that_is_more_than_a_mebibyte() {
-    let name = "all_that_waits_is_read_last_also_where_that_is_more_than_a_mebibyte";
-    let (_directory, file) = place();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let mut far = TcpStream::connect(address).expect("connected");
-    let (near, _) = listener.accept().expect("accepted");
-    let mut tee = tee(&file, &["--grace", "0s", "--buffers", "64MiB"]);
-    let tee = tee.stdin(OwnedFd::from(near)).spawn().expect("inkstone");
-    let piece = b"a line of the service, again and again and again\n".repeat(4000);
-    (0..400).for_each(|_| far.write_all(&piece).expect("it reads"));
-    let sent = 400 * piece.len() as u64;
-    until("lines", || len(&file) == sent);
-    signal("-STOP", tee.id());
-    far.set_write_timeout(Some(Duration::from_millis(500))).expect("set");
-    while far.write(&piece).is_ok() {}
-    let waits = waiting(address.port());
-    signal("-TERM", tee.id());
-    signal("-CONT", tee.id());
-    let (code, told) = code_and_words(&tee.wait_with_output().expect("its end"));
-    if waits <= 1 << 20 {
-        return not_run(name, format_args!("only {waits} bytes came to wait"));
-    }
-    let written = len(&file) - sent;
-    assert_eq!(code, Some(130), "{told}");
-    assert!(written >= waits, "{waits} bytes waited, {written} were read");
 }

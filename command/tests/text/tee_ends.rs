@@ -1,14 +1,10 @@
-//! How `inkstone tee` ends, and what is in the log and in the echo then: a terminal, a disk that
-//! fails, readers that leave or stand still. `tee_rounds.rs` has a service beside it.
+//! How `inkstone tee` ends, and what is in the log and in the echo then: a disk that fails,
+//! readers that leave or stand still. `tee_rounds.rs` has a service beside it.
 
 use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{
-    code_and_words, ends, fed, full_pipe, has_pending, not_run, numbers, said, side_by_side,
-    signal, until,
-};
+use crate::support::{code_and_words, ends, fed, full_pipe, numbers, side_by_side, signal, until};
 use crate::with_tee::{place, put, start, tee, text};
 
 #[test]
@@ -28,39 +24,6 @@ fn a_second_signal_ends_reading() {
     let words = "for at most 3600s; a second Ctrl-C ends reading\n";
     assert!(code == Some(130) && told.ends_with(words) && told.lines().count() == 1, "{told}");
     assert_eq!(text(&file), "one\ntwo");
-}
-
-/// `script` makes one; at its other end nobody types.
-#[test]
-#[ignore = "needs script"]
-fn a_terminal_had_no_time_to_run_out_of() {
-    let (directory, file) = place();
-    let [told, code] = ["told", "code"].map(|name| directory.path().join(name));
-    let tee = format!("{} tee {}", env!("CARGO_BIN_EXE_inkstone"), file.display());
-    let line = format!("trap : INT; {tee} 2>{}; echo $? >{}", told.display(), code.display());
-    // A shell in the background, and what it starts, may have been told to ignore the signal.
-    let mut script = Command::new("env");
-    script.args(["--default-signal=INT", "script", "-q", "-c", &line, "/dev/null"]);
-    script.stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut script = match script.spawn() {
-        Ok(script) => script,
-        Err(error) => {
-            return not_run(
-                "a_terminal_had_no_time_to_run_out_of",
-                format_args!("script: {error}"),
-            );
-        }
-    };
-    until("the log is open", || file.exists());
-    // The terminal makes a SIGINT of it.
-    until("its end", || {
-        put(&mut script, b"\x03");
-        std::thread::sleep(Duration::from_millis(50));
-        !text(&code).is_empty()
-    });
-    drop(script.stdin.take());
-    script.wait().expect("its end");
-    assert_eq!((text(&code).trim(), text(&told).as_str()), ("130", ""));
 }
 
 /// It may end by the end of its input, or by a signal while it holds lines that there is no room
@@ -104,22 +67,6 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
         let is_all = if is_signalled { bytes >= 400_000 - 65_536 } else { bytes == 20_000 };
         assert!(is_all, "{told}");
     }
-}
-
-#[test]
-fn nobody_who_reads_stderr_is_no_reason_to_lose_a_line() {
-    let (_directory, file) = place();
-    let mut tee = start(&file, &["--survive", "kill", "--flush-every", "60m", "--echo"]);
-    put(&mut tee, "one\n");
-    // Echoed bytes were handed to the log before.
-    let mut echoed = [0; 4];
-    tee.stdout.take().expect("a pipe").read_exact(&mut echoed).expect("echoed");
-    tee.kill().and_then(|()| tee.wait()).expect("killed");
-    // The next start must report that it wrote this line.
-    let mut tee = start(&file, &["--survive", "kill"]);
-    drop(tee.stderr.take());
-    assert_eq!(fed(tee, b"two\n").status.code(), Some(0));
-    assert_eq!(text(&file), "one\ntwo\n");
 }
 
 #[test]
@@ -205,21 +152,6 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
         let (code, told) = code_and_words(&output);
         assert!(code == Some(1) && told.contains(why), "{told}");
     }
-}
-
-#[test]
-fn a_signal_does_not_hide_that_something_was_not_echoed() {
-    let (_directory, file) = place();
-    let mut tee = start(&file, &["--echo", "--grace", "60m"]);
-    drop(tee.stdout.take());
-    put(&mut tee, "one\n");
-    until("a line", || text(&file) == "one\n");
-    signal("-TERM", tee.id());
-    // After it has handled the signal, by which it would have ended with 130.
-    until("the signal is taken", || !has_pending(tee.id()));
-    let output = fed(tee, b"");
-    assert!(said(&output).contains("some lines were not echoed"), "{}", said(&output));
-    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
