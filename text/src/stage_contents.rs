@@ -19,6 +19,7 @@ use crate::inbox::left_in;
 /// One page.
 pub(crate) const HEAD_BYTES: usize = 4096;
 const MAGIC: &[u8; 16] = b"inkstone stage 6";
+const NANOS: u64 = 1_000_000_000;
 /// Behind the magic: four numbers before the path, one behind it.
 const PATH_AT: usize = MAGIC.len() + 4 * 8;
 const PATH_BYTES_MAX: usize = HEAD_BYTES - PATH_AT - 8;
@@ -29,6 +30,10 @@ const PATH_BYTES_MAX: usize = HEAD_BYTES - PATH_AT - 8;
 pub(crate) struct Identity {
     inode: u64,
     born_nanos: u64,
+    /// That of the file system where the time of birth is a whole second, as for the first directory
+    /// of ext4: others may have been made in that second. 0 elsewhere: some have another number at
+    /// each mount.
+    system: u64,
     name: String,
 }
 
@@ -42,14 +47,16 @@ impl Identity {
         let lasts =
             here.born_nanos != 0 && file.is_none_or(|file| file.facts.device == here.device);
         let (inode, born_nanos, name) = (here.inode, here.born_nanos, name.to_owned());
-        Ok(lasts.then_some(Self { inode, born_nanos, name }))
+        let system = if born_nanos % NANOS == 0 { here.system } else { 0 };
+        Ok(lasts.then_some(Self { inode, born_nanos, system, name }))
     }
 
     /// The path of its stage. A log's name may be too long for another file's.
     pub(crate) fn stage_in(&self, directory: &Path) -> PathBuf {
-        let Self { inode, born_nanos, name } = self;
+        let Self { inode, born_nanos, system, name } = self;
         // FNV-1a.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        let bytes = name.bytes().chain(system.to_le_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         StageFile::path_in(directory, &format!("{inode:x}-{born_nanos:x}-{hash:016x}"))

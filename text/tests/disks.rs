@@ -49,7 +49,10 @@ fn disk_of(
     fs::File::create(&image).and_then(|file| file.set_len(bytes)).expect("an image");
     let device = attach(&image).map_err(|error| not_run(&error.to_string())).ok()?;
     let mkfs = format!("mkfs.{file_system}");
-    let made = Command::new(&mkfs).args(options).arg(device.path()).status();
+    let mut made = Command::new(&mkfs);
+    // All disks of ext4 are of one second, so their first directories have one time of birth.
+    made.args(options).arg(device.path()).env("E2FSPROGS_FAKE_TIME", "1700000000");
+    let made = made.status();
     if !made.is_ok_and(|status| status.success()) {
         not_run(&format!("there is no {mkfs}"));
         return None;
@@ -156,6 +159,16 @@ fn fill_and_free(disk: &SmallDisk) {
     assert_eq!(most.load(Ordering::Relaxed), 2);
     assert!(told.count("No space") > 0 && told.count("written again") > 0, "{told:?}");
     has_last(&disk.log(), count);
+}
+
+#[test]
+#[ignore = "needs root and mkfs.ext4"]
+fn disks_that_were_made_in_one_second_have_a_stage_each() {
+    let disks = ["one", "another"].map(|test| small_disk(test, &[]));
+    let logs = disks.iter().flatten().map(|disk| disk.log());
+    let opened = logs.map(|log| kept(&log).drain_timeout(MS).open().expect("opened"));
+    let opened: Vec<_> = opened.collect();
+    opened.into_iter().for_each(|(_log, guard)| guard.close().expect("closed"));
 }
 
 /// What `errors=remount-ro` does under a log; after a check and another mount the next start has
