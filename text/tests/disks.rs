@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use common::{
-    DAY, Hooked, LONG, MS, Told, has_lines, kept, names, numbers_of, put, quick, read, say, turn,
+    DAY, LONG, MS, Told, has_lines, kept, names, numbers_of, put, quick, read, say, turn,
     wait_until,
 };
 use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive};
@@ -243,33 +243,4 @@ fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     let facts = fs::metadata(&path).expect("there");
     assert_eq!((facts.len(), facts.permissions().mode() & 0o777), (0, 0o640));
     guard.close().expect("closed");
-}
-
-/// Room comes back at the moment in which the log has stopped trying to create the file like the
-/// one before.
-#[test]
-#[ignore = "needs root and mkfs.ext4"]
-fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
-    let made = disk_without_numbers("a file made when there is room again");
-    let Some((disk, filler)) = made else { return };
-    let path = disk.log();
-    let freed = filler.clone();
-    let freeing = Hooked::appending(|file, bytes| file.append(bytes)).opening(move |at, name| {
-        if at.look(name)?.is_none() {
-            let _ = fs::remove_file(&freed);
-        }
-        Ok(())
-    });
-    let (log, guard) = quick(&path).0.open_on(freeing).expect("opened");
-    fs::rename(&path, disk.path().join("a.log.1")).expect("moved");
-    log.reopen();
-    // The first of them may still go to the old file.
-    wait_until("a failure", || {
-        say(&log, "line\n");
-        log.stats().write_errors > 0 || path.exists()
-    });
-    let _ = fs::remove_file(&filler);
-    guard.flush(LONG).expect("there is room");
-    guard.close().expect("closed");
-    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
 }
