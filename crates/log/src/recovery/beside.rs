@@ -258,7 +258,9 @@ pub(crate) fn walk_head(
 /// The first record that is left, after the groups of the head that were `walked`. A promise
 /// settles a truncation. Of one that no promise covers yet, the writer's sync may fail, and then
 /// the records are there again: so it counts once this reader has synced it. To leave it out would
-/// not do, since files are gone as soon as it is durable.
+/// not do, since files are gone as soon as it is durable. One that has come since the groups were
+/// walked is left to the next look: what the walk says would end before it, and streams know from
+/// their records alone that nothing lives before a truncation.
 pub(crate) fn settled_first(
     directory: &AnyDirectory,
     options: &Options,
@@ -275,7 +277,7 @@ pub(crate) fn settled_first(
     options.doubts.flushed(file.sync(SyncKind::Data))?;
     let on_medium = past_the_cache(directory, segment.number())?;
     let again = walk_head(segment, &on_medium, Some(walked.settled))?;
-    Ok(again.tail.first_live.max(settled))
+    Ok(again.tail.first_live.min(walked.tail.first_live).max(settled))
 }
 
 /// Observes the log. What is `known` is not read again.

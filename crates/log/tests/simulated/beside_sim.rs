@@ -15,7 +15,7 @@ use crate::watch::must_end;
 use crate::watched::{Call, watched};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_io::OpenFile;
-use inkstone_sim::hooked::Hook;
+use inkstone_sim::hooked::{FileCall, Hook};
 use inkstone_sim::{DiskOptions, SimDisk, errno};
 
 fn record(lsn: u64, salt: u64) -> Vec<u8> {
@@ -203,6 +203,55 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
                 }
             });
         }
+    }
+}
+
+/// Runs once before a reader syncs: what the writer does between two steps of a look.
+struct BeforeASync<F>(F, AtomicU32);
+
+impl<F: Fn() + Send + Sync + 'static> Hook for BeforeASync<F> {
+    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
+        let is_sync = matches!(call, Call::OfFile { call: FileCall::Sync, .. });
+        if is_sync && self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+            (self.0)();
+        }
+        Ok(())
+    }
+}
+
+/// A look syncs a truncation that no promise covers, and reads it once more. The writer may have
+/// truncated more by then, which the records that were seen do not explain.
+#[test]
+fn no_reader_knows_a_truncation_and_lacks_the_records_before_it() {
+    for reads_before in [false, true] {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = Arc::new(open(&disk, small()));
+        append(&log, 1..=20, 0);
+        let truncates = move |log: &Log| log.truncate_before(Lsn::new(5)).unwrap();
+        if !reads_before {
+            truncates(&log);
+        }
+        let writer = Arc::clone(&log);
+        let goes_on = move || {
+            if reads_before && writer.first() == Lsn::FIRST {
+                return;
+            }
+            append(&writer, 21..=30, 0);
+            writer.truncate_before(Lsn::new(25)).unwrap();
+        };
+        let hook = Arc::new(BeforeASync(goes_on, AtomicU32::new(0)));
+        let directory = disk.directory("/log").hooked(hook.clone());
+        let reader = Reader::open_in(Arc::new(directory), small()).unwrap();
+        if reads_before {
+            truncates(&log);
+            hook.1.store(0, Ordering::Relaxed);
+            assert!(reader.get(Lsn::new(21)).is_err());
+        }
+        assert_eq!(log.first().get(), 25, "the reader did not sync");
+        let (first, durable) = (reader.first().get(), reader.durable().get());
+        assert!(first < 25 || durable >= 30, "from {first} to {durable}");
+        assert_eq!(reader.get(Lsn::new(29)).unwrap(), record(29, 0));
+        assert_eq!(reader.first().get(), 25);
     }
 }
 
