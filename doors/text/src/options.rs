@@ -43,9 +43,13 @@ const OPTIONS: [(&str, Change); 13] = [
         several.rotation = several.rotation.at_bytes(number(value)?);
         Ok(builder)
     }),
-    ("rotate_every_s", |builder, several, value| {
-        several.rotation = several.rotation.every(Duration::from_secs(number(value)?));
-        Ok(builder)
+    ("rotate_every_s", |builder, several, value| match number(value)? {
+        // The text log takes the shortest period that it knows.
+        0 => Err("1 or more".into()),
+        seconds => {
+            several.rotation = several.rotation.every(Duration::from_secs(seconds));
+            Ok(builder)
+        }
     }),
     ("keep_files", |builder, several, value| {
         several.keep = several.keep.files(number(value)?);
@@ -113,6 +117,8 @@ pub(crate) fn set_all(mut builder: Builder, options: &str) -> Result<Builder, St
 
 #[cfg(test)]
 mod tests {
+    use inkstone_appender::LogWriter;
+
     use super::*;
 
     #[test]
@@ -123,5 +129,12 @@ mod tests {
             name.bytes().all(|sign| sign == b'_' || sign.is_ascii_lowercase()).then_some(name)
         });
         assert!(listed.eq(OPTIONS.map(|(name, _)| name)));
+    }
+
+    #[test]
+    fn a_period_of_nothing_is_no_way_to_say_never() {
+        let set = |options| set_all(LogWriter::builder("app.log"), options).map(drop);
+        assert_eq!(set("rotate_every_s=0"), Err("rotate_every_s=0: it must be 1 or more".into()));
+        assert_eq!(set("rotate_every_s=1 rotate_every_s=86400"), Ok(()));
     }
 }
