@@ -237,6 +237,14 @@ impl Buffer {
     /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place
     /// already.
     pub(crate) fn place(&mut self, place: Place, elsewhere: usize) {
+        let is_there = |placed: Placed| {
+            (placed.inode, placed.offset, placed.elsewhere)
+                == (place.inode, place.offset, elsewhere)
+        };
+        // Between these stores it has none.
+        if self.placed().is_some_and(is_there) {
+            return;
+        }
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(INODE, place.inode);
         self.memory.set_word(OFFSET, place.offset);
@@ -244,8 +252,9 @@ impl Buffer {
         self.memory.set_word(PLACED, 1);
     }
 
-    /// Marks the empty buffer as the beginning of a line.
+    /// Marks the empty buffer as the beginning of a line, which goes to no certain place.
     pub(crate) fn begin_line(&mut self) {
+        self.memory.set_word(PLACED, 0);
         self.memory.set_word(CONTINUES, First::Line as u64);
         self.begins = true;
     }

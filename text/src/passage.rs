@@ -45,6 +45,12 @@ impl Passage {
         Ok(())
     }
 
+    /// Where the bytes done end.
+    pub(crate) fn end(&self) -> Option<Place> {
+        let here = (self.done - self.elsewhere) as u64;
+        self.place.map(|place| Place { offset: place.offset + here, ..place })
+    }
+
     /// Where the line ends with which the buffer begins, if that began in an earlier one: it
     /// belongs to the file that has its beginning.
     pub(crate) fn rest_of_line(&self, buffer: &Buffer) -> Option<usize> {
@@ -86,9 +92,8 @@ impl Passage {
 
     /// Whether the file ends with the bytes done, so that the rest goes there.
     fn is_end_of(&self, facts: AppendFacts) -> bool {
-        let here = (self.done - self.elsewhere) as u64;
-        let ends_here = |place: Place| place.is_in(facts) && place.offset + here == facts.len_bytes;
-        here > 0 && self.place.is_some_and(ends_here)
+        let ends_here = |end: Place| end.is_in(facts) && end.offset == facts.len_bytes;
+        self.done > self.elsewhere && self.end().is_some_and(ends_here)
     }
 }
 

@@ -63,8 +63,12 @@ pub(crate) fn recover(
 ) -> Result<Option<Recovery>> {
     let directory = output.folder.get();
     let mut run = Run { output, directory, patience, bytes: 0, doubt: None };
-    for buffer in &mut left.buffers {
-        run.append(buffer)?;
+    let mut rest = left.buffers.iter_mut().peekable();
+    while let Some(buffer) = rest.next() {
+        let moved = run.append(buffer)?;
+        if let (Some(end), Some(next)) = (moved, rest.peek_mut().filter(|next| !next.begins())) {
+            next.place(end, 0);
+        }
         buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
@@ -116,8 +120,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Appends the missing part of one buffer.
-    fn append(&mut self, buffer: &mut Buffer) -> Result<()> {
+    /// Appends the missing part of one buffer; returns where it ends if its file has moved away.
+    fn append(&mut self, buffer: &mut Buffer) -> Result<Option<Place>> {
         let placed = buffer.placed();
         let (offset, elsewhere) = placed.map_or((0, 0), |placed| (placed.offset, placed.elsewhere));
         let found = placed.and_then(|at| find(&self.directory, &self.output.name, at.inode));
@@ -125,20 +129,24 @@ impl Run<'_> {
             self.doubt_unless_there(found.as_ref().map(|(_, facts)| facts.len_bytes), offset);
         }
         let (len, rest) = (buffer.len(), &buffer.bytes()[elsewhere..]);
-        let there = found.as_ref().map_or(There::Cut(0), |(file, _)| self.look(file, offset, rest));
-        let mut done = elsewhere + there.bytes(rest.len());
+        let there = match &found {
+            None => There::Cut(0),
+            // A line goes on at the end of this file, and nothing of the rest is there.
+            Some((_, facts)) if !buffer.begins() && facts.len_bytes == offset => There::Begin(0),
+            Some((file, _)) => self.look(file, offset, rest),
+        };
+        let done = elsewhere + there.bytes(rest.len());
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
         {
-            self.append_to(file, &buffer.bytes()[done..])?;
-            done = buffer.len();
+            return self.append_to(file, &buffer.bytes()[done..]).map(Some);
         }
         let place = found.map(|(_, facts)| Place { offset, ..Place::end_of(facts) });
         let mut passage = Passage::at(place, elsewhere, done);
         if done == len {
             // It may not be durable.
             self.output.is_dirty = true;
-            return Ok(());
+            return Ok(None);
         }
         let from = if matches!(there, There::Cut(_)) { passage.resumes_at(buffer) } else { done };
         self.bytes += (len - from) as u64;
@@ -147,11 +155,12 @@ impl Run<'_> {
                 return Err(stays(error));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Appends to a file that has moved away and ends with the beginning of these bytes.
-    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<()> {
+    /// Appends to a file that has moved away and ends with the beginning of these bytes; returns
+    /// where it ends then.
+    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<Place> {
         let opened = self.output.disk.open(&self.directory, file)?;
         let mut done = 0;
         while done < bytes.len() {
@@ -163,7 +172,7 @@ impl Run<'_> {
         }
         self.bytes += done as u64;
         self.output.sync_other(&*opened);
-        Ok(())
+        opened.facts().map(Place::end_of)
     }
 
     /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer
