@@ -136,11 +136,16 @@ type StreamsStats struct {
 	// LiveBytes is what the records that live take in the log, LogBytes what all records take.
 	LiveBytes uint64 `json:"live_bytes"`
 	LogBytes  uint64 `json:"log_bytes"`
+	// TableBytes is what a table of all streams takes in the log, with their notes.
+	TableBytes uint64 `json:"table_bytes"`
 	// FrontLiveBytes is what lives in the oldest section: what the front of the log waits for.
 	FrontLiveBytes uint64 `json:"front_live_bytes"`
 	// MovedRecords is how many records were moved to the end of the log, MovedBytes their bytes.
 	MovedRecords uint64 `json:"moved_records"`
 	MovedBytes   uint64 `json:"moved_bytes"`
+	// LostRecords is how many records could not be read when they were to be moved: they are
+	// damaged, and lost.
+	LostRecords uint64 `json:"lost_records"`
 	// HousekeepingBytes is what was written for directories and for the table of streams.
 	HousekeepingBytes uint64 `json:"housekeeping_bytes"`
 	// NotMoved is the error for which the front of the log could not be moved or given back when
