@@ -41,7 +41,13 @@ pub(super) fn said_of(error: Error, created: &str) -> anyhow::Error {
             "`inkstone cat` and `inkstone copy {} NEW` work beside it",
             path.display()
         )),
-        Error::TooLarge { .. } => Some("raise --record-max".into()),
+        // The library's advice names an option of the library.
+        Error::TooLarge { bytes, limit_bytes } => {
+            return anyhow::anyhow!(
+                "a record of {bytes} bytes is too large: the limit of this log is {limit_bytes} \
+                 bytes; raise --record-max"
+            );
+        }
         Error::OtherKind { path, .. } => {
             Some(format!("`inkstone info {}` shows any log", path.display()))
         }

@@ -58,7 +58,8 @@ fn the_constants_are_the_codes() {
     assert_eq!(said, code);
     // A constant that is added has to be documented.
     let source = include_str!("../../src/limits.rs");
-    assert_eq!(source.lines().filter(|line| line.starts_with("pub const ")).count(), code.len());
+    let is_one = |line: &&str| line.starts_with("pub const ") && !line.starts_with("pub const fn");
+    assert_eq!(source.lines().filter(is_one).count(), code.len());
 }
 
 #[test]
