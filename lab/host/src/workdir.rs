@@ -23,6 +23,8 @@ use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
 
 const PREFIX: &str = ".inkstone-lab-";
+/// How often a directory is deleted that sweeps put their locks into.
+const DELETES_MAX: usize = 16;
 const LOCK: &str = "lock";
 /// Names to try: others may exist, of a process with our pid in another container.
 const NAMES_MAX: u32 = 1000;
@@ -158,10 +160,23 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
         let why = format!("{} is still mounted", point.target.display());
         return outcome.and(Err(error.advise(why)));
     }
-    // It follows no link, and nothing is mounted there.
-    let removed = fs::remove_dir_all(dir).map_err(|error| Error::new("delete", dir, error));
+    let removed = delete(dir).map_err(|error| Error::new("delete", dir, error));
     words.extend(removed.is_ok().then(|| format!("removed {}", dir.display())));
     outcome.and(removed)
+}
+
+/// Deletes all of a directory in which nothing is mounted; it follows no link. A sweep of another
+/// lab may make a lock in it meanwhile, or delete it first.
+fn delete(dir: &Path) -> io::Result<()> {
+    let mut tries = DELETES_MAX;
+    loop {
+        tries -= 1;
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && tries > 0 => {}
+            done => return done,
+        }
+    }
 }
 
 fn detach_loops(dir: &Path, words: &mut Vec<String>) -> Result<()> {
@@ -262,6 +277,26 @@ fn work_dirs_above(path: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A sweep makes the lock of a directory that it takes for a dead lab's: also of one that is
+    /// just being deleted.
+    #[test]
+    fn a_directory_is_deleted_although_others_put_their_lock_into_it() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("work");
+        for _ in 0..200 {
+            fs::create_dir(&dir).expect("made");
+            (0..20).for_each(|file| drop(File::create(dir.join(file.to_string())).expect("made")));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..DELETES_MAX / 2).for_each(|_| drop(File::create_new(dir.join(LOCK))));
+                });
+                delete(&dir).expect("deleted");
+            });
+            // The lock may have come after the last look.
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
 
     /// What a sweep of `parent` says about things in it.
     fn swept(parent: &Path) -> Vec<String> {
