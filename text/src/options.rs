@@ -12,8 +12,8 @@ pub enum WhenFull {
     /// that is dropped, as below.
     #[default]
     Block,
-    /// It waits this long, then its line is dropped; with no time at all, at once. Dropped lines are
-    /// counted, and a notice in the log says how many.
+    /// It waits this long, then its line is dropped; with no time at all, at once. Dropped lines
+    /// are counted, and a notice in the log says how many.
     DropAfter(Duration),
 }
 

@@ -147,8 +147,8 @@ impl Output {
     }
 
     /// Sees to a missing file: gives its name to the next one, where a rotation has made that, or a
-    /// killed one. Otherwise creates it with the owner of the previous one. If that fails the file is
-    /// opened anyway, with the default owner; but not if only room is missing.
+    /// killed one. Otherwise creates it with the owner of the previous one. If that fails the file
+    /// is opened anyway, with the default owner; but not if only room is missing.
     fn put_next(&mut self, directory: &OsDirectory) -> Result<()> {
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
             return Ok(());

@@ -30,8 +30,8 @@ pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.gz.part".le
 const OF_A_DAY: u64 = 1_000_000;
 const STAMP_BYTES: usize = "20261121T160533Z".len();
 
-/// When a file was rotated: the second, by its digits in UTC (20261121160533), and the number within
-/// it.
+/// When a file was rotated: the second, by its digits in UTC (20261121160533), and the number
+/// within it.
 pub(crate) type Rotated = (u64, u32);
 
 /// `NAME.STAMP.N`.

@@ -30,9 +30,9 @@ const PATH_BYTES_MAX: usize = HEAD_BYTES - PATH_AT - 8;
 pub(crate) struct Identity {
     inode: u64,
     born_nanos: u64,
-    /// That of the file system where the time of birth is a whole second, as for the first directory
-    /// of ext4: others may have been made in that second. 0 elsewhere: some have another number at
-    /// each mount.
+    /// That of the file system where the time of birth is a whole second, as for the first
+    /// directory of ext4: others may have been made in that second. 0 elsewhere: some have another
+    /// number at each mount.
     system: u64,
     name: String,
 }

@@ -97,8 +97,8 @@ impl SegmentIndex {
         Some(Mark { at: u64::from(entry.at), lsn: entry.lsn, epoch, group_end })
     }
 
-    /// Bytes of the room for the index of a segment, which begins where its groups end at the latest;
-    /// 0 for a segment so small that it has none.
+    /// Bytes of the room for the index of a segment, which begins where its groups end at the
+    /// latest; 0 for a segment so small that it has none.
     pub fn room_bytes(segment: &SegmentHeader) -> usize {
         index_room_bytes(segment.segment_bytes) as usize
     }

@@ -1,7 +1,7 @@
 //! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means;
-//! a [`crate::Decoder`] finds that out.
+//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step
+//! means; a [`crate::Decoder`] finds that out.
 //!
 //! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header
 //! at the place and with the LSN that the step before named *is* that of the record, even if the

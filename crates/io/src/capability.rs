@@ -120,8 +120,8 @@ pub struct Capabilities {
     pub dsync_writes: bool,
     /// Whether the file system is in memory: nothing there is durable.
     pub in_memory: bool,
-    /// ext4: whether it has a journal. `None` elsewhere, and if a journal on a device of its own may
-    /// be this file system's.
+    /// ext4: whether it has a journal. `None` elsewhere, and if a journal on a device of its own
+    /// may be this file system's.
     pub journal: Option<bool>,
 }
 

@@ -48,8 +48,8 @@ pub(crate) struct Segment {
     kept: Mutex<Option<Kept>>,
     /// Ends of groups, ascending: where reading can begin.
     ends: Mutex<Vec<Tail>>,
-    /// Places of durable records, as far as this process has written or walked them. Empty once they
-    /// are written as the index of the segment.
+    /// Places of durable records, as far as this process has written or walked them. Empty once
+    /// they are written as the index of the segment.
     places: Mutex<SegmentIndex>,
 }
 

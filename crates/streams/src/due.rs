@@ -16,7 +16,7 @@ const SHARE: u64 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     Mover,
-    /// A caller's who has appended, since the mover alone would let the log grow.
+    /// That of a caller that appends: the mover alone would let the log grow.
     Appender,
 }
 

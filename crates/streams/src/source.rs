@@ -185,8 +185,8 @@ impl Source {
     }
 }
 
-/// Reads a page of a section's directory from the log. If its record is lost or damaged, the page is
-/// made again from the section. `cut` says when a stream was cut last.
+/// Reads a page of a section's directory from the log. If its record is lost or damaged, the page
+/// is made again from the section. `cut` says when a stream was cut last.
 pub(crate) fn read_page(
     log: &Reader,
     of: Of<'_>,

@@ -23,8 +23,8 @@ pub struct Stats {
     pub moved_records: u64,
     /// Their bytes.
     pub moved_bytes: u64,
-    /// Records that could not be read when they were to be moved, since the log was opened: they are
-    /// damaged, and lost. [`StreamUsage::lost`](crate::StreamUsage::lost) names them.
+    /// Records that could not be read when they were to be moved, since the log was opened: they
+    /// are damaged, and lost. [`StreamUsage::lost`](crate::StreamUsage::lost) names them.
     pub lost_records: u64,
     /// Bytes of directories and tables that were written since the log was opened.
     pub housekeeping_bytes: u64,

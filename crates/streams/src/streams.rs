@@ -226,8 +226,8 @@ impl Streams {
     }
 
     /// Makes all changes of a batch, or none. The call blocks while the log's buffers are full. If
-    /// the log is near its bound ([`Options::size_multiple`]), a batch that appends first moves some
-    /// old records, about eight times the bytes of the one before; if that fails,
+    /// the log is near its bound ([`Options::size_multiple`]), a batch that appends first moves
+    /// some old records, about eight times the bytes of the one before; if that fails,
     /// [`Stats::not_moved`] has the error.
     ///
     /// # Errors

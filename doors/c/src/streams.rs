@@ -170,9 +170,9 @@ pub unsafe extern "C" fn inkstone_streams_apply(
 /// How large the streams are, and what was moved, as a JSON object of numbers: streams, live_bytes,
 /// table_bytes (a table of all streams, with their notes), log_bytes, sections, moved_records,
 /// moved_bytes, lost_records (damaged, when they were to be moved), housekeeping_bytes,
-/// front_live_bytes (what the front of the log waits for); and not_moved, null or the error for which
-/// the front could not be moved or given back last. A later version may add members. All 0 in a
-/// forked child.
+/// front_live_bytes (what the front of the log waits for); and not_moved, null or the error for
+/// which the front could not be moved or given back last. A later version may add members. All 0 in
+/// a forked child.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]

@@ -99,8 +99,8 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
-/// Prints loudly that a test did not run, and why, past the test harness, which hides what a passing
-/// test prints.
+/// Prints loudly that a test did not run, and why, past the test harness, which hides what a
+/// passing test prints.
 pub fn not_run(test: &str, why: impl Display) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }

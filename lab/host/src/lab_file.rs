@@ -368,7 +368,8 @@ impl LabFile {
         }
     }
 
-    /// Writes all of `bytes` at `offset`, by the file's access. A C stream keeps them in its buffer.
+    /// Writes all of `bytes` at `offset`, by the file's access. A C stream keeps them in its
+    /// buffer.
     ///
     /// # Errors
     /// What the kernel or the C library answers, with the offset.

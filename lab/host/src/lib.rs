@@ -3,8 +3,9 @@
 //! that run beside a measurement; and the ways of writing a file that labs compare with those of
 //! the log.
 //!
-//! [`LabFile`] writes a file of [`inkstone_io`] by mappings and C streams too; [`LabEngine`] is the one stack of engines: threads, io_uring, Linux AIO. A program
-//! that embeds the log compiles none of this.
+//! [`LabFile`] writes a file of [`inkstone_io`] by mappings and C streams too; [`LabEngine`] is the
+//! one stack of engines: threads, io_uring, Linux AIO. A program that embeds the log compiles none
+//! of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
 //! [`Mount`], [`WorkDir`], [`Tracer`] and [`Helper`] remove what

@@ -1,8 +1,9 @@
 //! What is written into a full segment: its index, and its last group, the seal, a frame that names
 //! the next segment.
 //!
-//! *Owns*: seals that wait to be written, and writing them and the index. *May not touch*: the segment in use, or
-//! the turn. No other thread writes into a full segment, so a seal needs neither.
+//! *Owns*: seals that wait to be written, and writing them and the index. *May not touch*: the
+//! segment in use, or the turn. No other thread writes into a full segment, so a seal needs
+//! neither.
 //!
 //! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash
 //! or a poison may leave it out. It lets an archiver see the end of a segment from the segment

@@ -164,8 +164,8 @@ impl Shared {
         state.publish_head(segments.head().segment.number(), segments.first_live);
     }
 
-    /// Notes the end of this group in the segment, as a place where reading can begin, and the places
-    /// of its records; returns what to publish.
+    /// Notes the end of this group in the segment, as a place where reading can begin, and the
+    /// places of its records; returns what to publish.
     fn note_group(&self, last: Lsn, end: u64, state: &mut State) -> Published {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;

@@ -36,7 +36,7 @@ const PREFETCH_BYTES: usize = 2048;
 pub(crate) enum Refused {
     /// It will never be: the log has ended, is poisoned, or has no LSN left.
     Ended(Error),
-    /// Another thread changes the log, and wakes who waits for room.
+    /// Another thread changes the log, and wakes the threads that wait for room.
     Changing,
     /// The group must be committed first.
     BufferFull,

@@ -13,10 +13,10 @@
 //! if it is not the last one before the next entry, it ends there as well. So the one read takes as
 //! many bytes, or all up to the next entry.
 //!
-//! An index is a hint, and is never needed. Where there is none (a crash came before it was written,
-//! no room for it, bits that changed), a search walks through the segment and makes one, in memory.
-//! An entry is never trusted: the checksum of every header from there on covers segment, position,
-//! epoch and LSN, and that of the record its bytes.
+//! An index is a hint, and is never needed. Where there is none (a crash came before it was
+//! written, no room for it, bits that changed), a search walks through the segment and makes one,
+//! in memory. An entry is never trusted: the checksum of every header from there on covers segment,
+//! position, epoch and LSN, and that of the record its bytes.
 //!
 //! What the tail has in memory is copied from there instead of read.
 //!

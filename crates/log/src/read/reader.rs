@@ -34,8 +34,9 @@ use crate::watermarks::Watermarks;
 ///
 /// Keep one reader instead of opening a new one each time. [`Reader::get`] keeps up to 128 files
 /// open, of one log and all readers from [`Log::reader`](crate::Log::reader) together, or of one
-/// reader from [`Reader::open`] and its clones. Files that the log gives back are closed, by a reader
-/// from [`Reader::open`] when it is called again or its wait goes on; until then they take no room.
+/// reader from [`Reader::open`] and its clones. Files that the log gives back are closed, by a
+/// reader from [`Reader::open`] when it is called again or its wait goes on; until then they take
+/// no room.
 pub struct Reader {
     source: Source,
 }
@@ -141,9 +142,9 @@ impl Reader {
     ///
     /// It costs one read of the record and less than 8 KiB before it, from the page cache if they
     /// are there. The first record in a full segment also takes its index, a 512th of the segment;
-    /// up to 16 MiB of indexes are kept, with the files. Where a segment has no index (a crash, or a
-    /// full disk), the first call there reads the segment. Each calling thread keeps memory for what
-    /// it reads, 1 MiB at most.
+    /// up to 16 MiB of indexes are kept, with the files. Where a segment has no index (a crash, or
+    /// a full disk), the first call there reads the segment. Each calling thread keeps memory for
+    /// what it reads, 1 MiB at most.
     ///
     /// A reader from [`Reader::open`] learns of a truncation by another process at once where it
     /// sees what that process publishes, otherwise within a second; until then it returns the

@@ -1,8 +1,9 @@
-//! Files that stay open for readers that ask by LSN, with their indexes, so that most of those reads
-//! are one read.
+//! Files that stay open for readers that ask by LSN, with their indexes, so that most of those
+//! reads are one read.
 //!
-//! *Owns*: how many stay open, and how much memory their indexes take. *May not touch*: which segments are the log: a segment that is
-//! dropped takes its file with it, so a file that the log gives back is not kept here.
+//! *Owns*: how many stay open, and how much memory their indexes take. *May not touch*: which
+//! segments are the log: a segment that is dropped takes its file with it, so a file that the log
+//! gives back is not kept here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

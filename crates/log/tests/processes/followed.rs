@@ -242,8 +242,8 @@ fn child_writes_in_two_steps() {
 }
 
 /// What a killed writer has published last agrees with the log until the next one has promised
-/// something; who has read it does not look at the files each time for that. Who is behind knows
-/// what was published, and all of it is in the files; but the next writer has cut it.
+/// something, so a reader that has read it does not look at the files each time. A reader that is
+/// behind knows what was published, and all of it is in the files; but the next writer has cut it.
 #[test]
 fn what_a_killed_writer_has_published_is_not_believed_beside_the_next_one() {
     let directory = tempfile::tempdir().unwrap();

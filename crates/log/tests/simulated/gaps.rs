@@ -483,7 +483,8 @@ fn lose_header(disk: &SimDisk, segment: u64) {
     }
 }
 
-/// What is damaged of a log with a cut: the log, the segment that the cut began, and all later ones.
+/// What is damaged of a log with a cut: the log, the segment that the cut began, and all later
+/// ones.
 type Damages = fn(&SimDisk, u64, &[u64]);
 
 /// A name; how many records there were, the last one kept, the last one of those that came then;

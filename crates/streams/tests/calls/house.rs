@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use inkstone_streams::{Batch, Error, Options, Streams};
 
 use super::{directory, still};
 
 const SECTION: u64 = 64 << 10;
 
+/// Opens streams that nothing moves but the calls of the test.
+fn open(directory: &Arc<SimDirectory>) -> Streams {
+    let log = inkstone::Options::small().own_thread(false);
+    let options = Options::new().log(log).section_bytes(SECTION).own_mover(false);
+    Streams::open_in(Arc::clone(directory), options).unwrap()
+}
+
 /// Each opening appends less than housekeeping makes a step for.
 #[test]
 fn openings_of_a_few_records_free_what_they_truncate() {
     for is_killed in [false, true] {
         let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
-        let open = || {
-            let log = inkstone::Options::small().own_thread(false);
-            let options = Options::new().log(log).section_bytes(SECTION).own_mover(false);
-            Streams::open_in(Arc::clone(&directory), options).unwrap()
-        };
+        let open = || open(&directory);
         let streams = open();
         streams.create(1, 1).unwrap().wait().unwrap();
         streams.close().unwrap();
@@ -45,11 +48,7 @@ fn openings_of_a_few_records_free_what_they_truncate() {
 fn openings_of_one_batch_free_what_is_dead_beside_many_streams() {
     for truncates in [false, true] {
         let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
-        let open = || {
-            let log = inkstone::Options::small().own_thread(false);
-            let options = Options::new().log(log).section_bytes(SECTION).own_mover(false);
-            Streams::open_in(Arc::clone(&directory), options).unwrap()
-        };
+        let open = || open(&directory);
         let streams = open();
         for stream in 1..=2000 {
             streams

@@ -91,8 +91,8 @@ pub struct SyncTime {
 }
 
 /// What was written, by the state of the blocks before: bytes of one sync, or how many syncs. Each
-/// sync counts as much as another, however much it wrote: a file that is filled once and then synced
-/// a thousand times does not pay for filling it.
+/// sync counts as much as another, however much it wrote: a file that is filled once and then
+/// synced a thousand times does not pay for filling it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocks {
     /// Written before.

@@ -231,8 +231,8 @@ fn a_sync_without_a_flush_of_its_own_pays_for_the_journals_commit() {
     }
 }
 
-/// xfs and ext4 allocate blocks as unwritten ones for the time of their first write, in which a file
-/// may be seen for the first time. Seen of Redis that saves: "its blocks are reserved", and of
+/// xfs and ext4 allocate blocks as unwritten ones for the time of their first write, in which a
+/// file may be seen for the first time. Seen of Redis that saves: "its blocks are reserved", and of
 /// PostgreSQL's segment, which it fills with zeros before it is used: "the file grows".
 #[test]
 fn what_a_file_is_seen_as_within_its_first_sync_is_not_what_it_was_before() {
@@ -256,8 +256,8 @@ fn what_a_file_is_seen_as_within_its_first_sync_is_not_what_it_was_before() {
     }
 }
 
-/// Seen of PostgreSQL with wal_sync_method = fsync: "it fills holes". The file was seen while it was
-/// filled, in one sync, with data that had no blocks yet. Then it is written over.
+/// Seen of PostgreSQL with wal_sync_method = fsync: "it fills holes". The file was seen while it
+/// was filled, in one sync, with data that had no blocks yet. Then it is written over.
 #[test]
 fn a_file_that_was_filled_once_does_not_grow_with_each_later_sync() {
     let filled = |len| state(len, vec![extent(0, len, ExtentState::Delayed)]);
@@ -301,8 +301,9 @@ fn a_file_is_created_again_if_most_looks_at_it_find_that() {
     }
 }
 
-/// Seen on a mount with data=journal: an overwrite "had to wait for the journal: for another change",
-/// and a file that grows "would pay 1 data write and 1 flush over blocks that were written before".
+/// Seen on a mount with data=journal: an overwrite "had to wait for the journal: for another
+/// change", and a file that grows "would pay 1 data write and 1 flush over blocks that were written
+/// before".
 #[test]
 fn with_data_in_the_journal_an_overwrite_waits_for_its_own_data() {
     let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
