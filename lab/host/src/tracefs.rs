@@ -207,9 +207,11 @@ pub fn sweep_trace_instances() -> Vec<String> {
         let process = maker(&entry.file_name(), INSTANCE_PREFIX);
         process.is_some_and(|process| !may_live(process))
     });
-    dead.map(|entry| match remove_instance(&entry.path(), Duration::ZERO) {
-        Ok(()) => format!("removed trace instance {}", entry.path().display()),
-        Err(error) => error.to_string(),
+    dead.filter_map(|entry| match remove_instance(&entry.path(), Duration::ZERO) {
+        Ok(()) => Some(format!("removed trace instance {}", entry.path().display())),
+        // The sweep of another lab was faster.
+        Err(_) if !entry.path().exists() => None,
+        Err(error) => Some(error.to_string()),
     })
     .collect()
 }
