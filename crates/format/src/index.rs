@@ -11,6 +11,7 @@
 //! segment, byte, epoch and LSN. It may be missing, torn, or left from an earlier use of the file.
 //! Its own sum tells.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
@@ -44,6 +45,39 @@ struct Entry {
     at: u32,
     /// How far the epoch of the frame's group is above that of the segment.
     epoch_above: u32,
+}
+
+/// Places of records that get an entry once they are durable, in the order of the log.
+#[derive(Debug, Default)]
+pub struct NewPlaces {
+    places: VecDeque<Mark>,
+    next_at: u64,
+}
+
+impl NewPlaces {
+    /// Those of records from byte `next_at` on ([`SegmentIndex::next_at`]).
+    pub fn from(next_at: u64) -> Self {
+        Self { places: VecDeque::new(), next_at }
+    }
+
+    /// Notes a record whose frame begins at byte `at`, in a group of this epoch, if it gets an
+    /// entry.
+    #[inline]
+    pub fn note(&mut self, at: u64, lsn: Lsn, epoch: Epoch) {
+        if at >= self.next_at {
+            self.places.push_back(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
+            self.next_at = at + INDEX_STEP_BYTES;
+        }
+    }
+
+    /// Takes out the first ones, of which this is so.
+    pub fn take(
+        &mut self,
+        are_durable: impl FnMut(&Mark) -> bool,
+    ) -> impl Iterator<Item = Mark> + '_ {
+        let count = self.places.partition_point(are_durable);
+        self.places.drain(..count)
+    }
 }
 
 impl SegmentIndex {

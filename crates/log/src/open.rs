@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Control, Epoch, LogId, LogKind, Lsn, Position, Roll, SegmentHeader, Verdict,
+    Control, Epoch, LogId, LogKind, Lsn, NewPlaces, Position, Roll, SegmentHeader, Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, Durability, File, Preparation};
 
@@ -190,7 +190,7 @@ fn go_on(
         epoch,
         tail.next_lsn,
         window.bytes(),
-        head.next_place_at(),
+        head.new_places(),
     );
     let file = head.file(&directory, &open_for_groups(&options))?;
     let notice = fill_holes(&*file, header.segment_bytes)?;
@@ -256,7 +256,15 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
-    let open_group = OpenGroup::begin(memory, header, HEADER_BYTES as u64, epoch, first, &[], 0);
+    let open_group = OpenGroup::begin(
+        memory,
+        header,
+        HEADER_BYTES as u64,
+        epoch,
+        first,
+        &[],
+        NewPlaces::default(),
+    );
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
     let state = State::new(open_group, last, epoch, &options);

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Decoder, Lsn, Mark, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
+    Decoder, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
 };
 use inkstone_io::{AlignedBuf, AnyDirectory, File, OpenFile};
 
@@ -156,9 +156,9 @@ impl Segment {
         (!places.is_empty()).then(|| places.around(lsn))
     }
 
-    /// The byte from which on a record's place is to be noted.
-    pub(crate) fn next_place_at(&self) -> u64 {
-        lock(&self.places).next_at()
+    /// For the places of records behind those that were noted.
+    pub(crate) fn new_places(&self) -> NewPlaces {
+        NewPlaces::from(lock(&self.places).next_at())
     }
 
     /// Forgets the places of its records: they are written, or no longer wanted.

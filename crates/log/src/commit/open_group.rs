@@ -3,12 +3,10 @@
 //! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same
 //! bytes), then the group. *May not touch*: files, locks, waiters.
 
-use inkstone_format::limits::{
-    BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES, INDEX_STEP_BYTES,
-};
+use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, Cuts, EncodeError, Epoch, GroupEncoder, Identity, Lsn, Mark, PayloadSum,
-    Promise, SegmentHeader, frame_bytes,
+    Batch, Control, Cuts, EncodeError, Epoch, GroupEncoder, Identity, Lsn, Mark, NewPlaces,
+    PayloadSum, Promise, SegmentHeader, frame_bytes,
 };
 use inkstone_io::AlignedBuf;
 
@@ -59,9 +57,7 @@ pub(crate) struct OpenGroup {
     epoch: Epoch,
     first_lsn: Lsn,
     /// Places of records for the segment's index, of this group and of one that is being written.
-    places: Vec<Mark>,
-    /// The byte from which on the next record's place is noted.
-    place_at: u64,
+    places: NewPlaces,
     /// It accepts no records.
     is_held: bool,
     /// The block after this group is cleared with it.
@@ -170,7 +166,6 @@ impl SpareBuffer {
 
 impl OpenGroup {
     /// Begins a group at byte `at`; `block` holds at least the bytes of the block before the group.
-    /// From byte `place_at` on the places of records are noted.
     pub(crate) fn begin(
         mut memory: AlignedBuf,
         coded: SegmentHeader,
@@ -178,7 +173,7 @@ impl OpenGroup {
         epoch: Epoch,
         next_lsn: Lsn,
         block: &[u8],
-        place_at: u64,
+        places: NewPlaces,
     ) -> Self {
         let prefix = (at % BLOCK_BYTES as u64) as usize;
         memory[..prefix].copy_from_slice(&block[..prefix]);
@@ -192,8 +187,7 @@ impl OpenGroup {
             coded,
             epoch,
             first_lsn: next_lsn,
-            places: Vec::new(),
-            place_at,
+            places,
             is_held: false,
             clears_behind: false,
         }
@@ -207,8 +201,7 @@ impl OpenGroup {
         (self.coded, self.identity) = (coded, coded.identity());
         self.epoch = epoch;
         self.first_lsn = next_lsn;
-        self.places.clear();
-        self.place_at = 0;
+        self.places = NewPlaces::default();
     }
 
     /// The size of the segment.
@@ -297,7 +290,8 @@ impl OpenGroup {
                 _ if index == last => Batch::Last,
                 _ => Batch::Middle,
             };
-            self.note_place();
+            let at = self.encoder.at() + self.encoder.used() as u64;
+            self.places.note(at, self.encoder.next_lsn(), self.epoch);
             let group = &mut self.memory[self.prefix..];
             let encoded = self.encoder.record_of_parts(group, payload.parts(), *sum, place);
             lsn = encoded.map_err(|error| Refused::Ended(Error::Invalid(error.to_string())))?;
@@ -309,21 +303,9 @@ impl OpenGroup {
         Ok(lsn)
     }
 
-    /// Notes where the next record begins, if that is far enough behind the last place.
-    #[inline]
-    fn note_place(&mut self) {
-        let at = self.encoder.at() + self.encoder.used() as u64;
-        if at >= self.place_at {
-            let (lsn, epoch) = (self.encoder.next_lsn(), self.epoch);
-            self.places.push(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
-            self.place_at = at + INDEX_STEP_BYTES;
-        }
-    }
-
     /// Takes out the places of records up to `last`, which are durable.
     pub(crate) fn take_places(&mut self, last: Lsn) -> impl Iterator<Item = Mark> + '_ {
-        let count = self.places.partition_point(|place| place.lsn <= last);
-        self.places.drain(..count)
+        self.places.take(move |place| place.lsn <= last)
     }
 
     fn grow(&mut self, needed: usize) {
@@ -439,7 +421,15 @@ mod tests {
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;
-        let mut open_group = OpenGroup::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[], 0);
+        let mut open_group = OpenGroup::begin(
+            memory,
+            coded,
+            at,
+            Epoch::FIRST,
+            Lsn::FIRST,
+            &[],
+            NewPlaces::default(),
+        );
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
         (0..2).for_each(|_| _ = open_group.records(&[summed(200 << 20)]).expect("there is room"));

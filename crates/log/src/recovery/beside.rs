@@ -22,14 +22,13 @@
 //! cache. To wait for the group would not do: on a full file system it may have to wait for room,
 //! and what was cut must not be shown meanwhile.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES, INDEX_STEP_BYTES};
+use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Copies, Cuts, Epoch, GroupStart, HeaderBlock, Kind, Lsn, Mark, Roll, SegmentHeader,
+    Copies, Cuts, Epoch, GroupStart, HeaderBlock, Kind, Lsn, NewPlaces, Roll, SegmentHeader,
     SegmentNumber, Stop, Tail, Verdict,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
@@ -184,15 +183,12 @@ pub(crate) struct Promised<'s> {
     pub(crate) settled: Tail,
     open: Vec<Tail>,
     /// Places of records that may not be durable.
-    places: VecDeque<Mark>,
-    /// The byte from which on a record's place is noted.
-    place_at: u64,
+    places: NewPlaces,
 }
 
 impl<'s> Promised<'s> {
     pub(crate) fn new(segment: &'s Segment, settled: Tail) -> Self {
-        let place_at = segment.next_place_at();
-        Self { segment, settled, open: Vec::new(), places: VecDeque::new(), place_at }
+        Self { segment, settled, open: Vec::new(), places: segment.new_places() }
     }
 
     pub(crate) fn begin(&mut self, group: &GroupStart) {
@@ -208,15 +204,13 @@ impl<'s> Promised<'s> {
     pub(crate) fn settle(&mut self, tail: Tail) {
         self.settled = tail;
         self.segment.note(&tail);
-        let count = self.places.partition_point(|place| place.at < tail.end);
-        self.segment.note_places(self.places.drain(..count));
+        self.segment.note_places(self.places.take(|place| place.at < tail.end));
     }
 
     /// A frame at byte `at`, in a group of this epoch.
     pub(crate) fn frame(&mut self, kind: Kind, at: u64, lsn: Lsn, epoch: Epoch) {
-        if kind == Kind::Record && at >= self.place_at {
-            self.places.push_back(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
-            self.place_at = at + INDEX_STEP_BYTES;
+        if kind == Kind::Record {
+            self.places.note(at, lsn, epoch);
         }
     }
 

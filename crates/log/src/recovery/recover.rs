@@ -116,7 +116,7 @@ fn read_head(
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
     let stop = walk.run_to_stop(|tail, places| {
         segment.note(tail);
-        segment.note_places(places.iter().copied());
+        segment.note_places(places.take(|_| true));
     })?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
     let row = judge(&Facts::of(&stop, &evidence.with_durable(options.expect_durable)));

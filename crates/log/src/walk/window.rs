@@ -7,9 +7,9 @@
 use std::io;
 use std::sync::Arc;
 
-use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES, INDEX_STEP_BYTES};
+use inkstone_format::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use inkstone_format::{
-    Batch, Decoder, Frame, GroupStart, Kind, Lsn, Mark, Proof, Prover, Step, Stop, Tail,
+    Batch, Decoder, Frame, GroupStart, Kind, Lsn, NewPlaces, Proof, Prover, Step, Stop, Tail,
 };
 use inkstone_io::{AlignedBuf, File};
 
@@ -284,21 +284,15 @@ impl Walk {
     /// records for the index of the segment.
     pub(crate) fn run_to_stop(
         &mut self,
-        mut group_ends: impl FnMut(&Tail, &[Mark]),
+        mut group_ends: impl FnMut(&Tail, &mut NewPlaces),
     ) -> Result<Stop> {
-        let (mut places, mut place_at) = (Vec::new(), 0);
+        let mut places = NewPlaces::default();
         loop {
             match self.step()? {
                 Item::Stop(stop) => return Ok(stop),
-                Item::GroupEnd => {
-                    group_ends(self.decoder.tail(), &places);
-                    places.clear();
-                }
-                Item::Frame(frame) if frame.kind == Kind::Record && frame.at >= place_at => {
-                    let FrameAt { at, lsn, .. } = frame;
-                    let epoch = self.decoder.mark().epoch;
-                    places.push(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
-                    place_at = at + INDEX_STEP_BYTES;
+                Item::GroupEnd => group_ends(self.decoder.tail(), &mut places),
+                Item::Frame(FrameAt { kind: Kind::Record, at, lsn, .. }) => {
+                    places.note(at, lsn, self.decoder.mark().epoch);
                 }
                 Item::GroupStart(_) | Item::Frame(_) => {}
             }
