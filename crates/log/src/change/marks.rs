@@ -16,7 +16,7 @@
 
 use inkstone_format::limits::{HEADER_BYTES, MARK_BLOCK_BYTES};
 use inkstone_format::{CutMark, Roll, SegmentHeader};
-use inkstone_io::AlignedBuf;
+use inkstone_io::{AlignedBuf, file_bytes_max};
 
 use crate::commit::shared::Shared;
 use crate::commit::turn::HeldTurn;
@@ -114,6 +114,12 @@ impl Shared {
             Ok(facts) if facts.hard_links == 1 && !facts.has_shared_extents => {}
             Ok(_) => return Ok(Some("another file has a share in its blocks".into())),
             Err(error) => return Ok(Some(error.to_string())),
+        }
+        // The mark lies in the last block. A write beyond the limit raises a signal that ends the
+        // process, and the next opening would do the same.
+        if file_bytes_max() < older.segment_bytes {
+            let why = "it is larger than this process may make a file (`ulimit -f`)";
+            return Ok(Some(why.into()));
         }
         let end = head.predecessor.filter(|end| end.segment == older.number);
         let mark = CutMark {

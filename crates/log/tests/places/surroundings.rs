@@ -195,6 +195,13 @@ fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
     check(Log::open(&large, growing()).unwrap_err());
     assert_eq!(Reader::open(&large, &growing()).unwrap().records(Lsn::FIRST).count(), 150);
     assert_eq!(inspect::copy(&large, path.join("copied"), &growing()).unwrap().records, 150);
+    // Only its older segments are above the limit, and a cut leaves its marks at their ends.
+    let older = || Log::open(path.join("older"), options().segment_bytes(1 << 20)).unwrap();
+    let log = older();
+    log.truncate_after(Lsn::new(200)).unwrap();
+    assert_eq!(log.append_durable(b"after the cut").unwrap(), Lsn::new(201));
+    log.abandon();
+    assert_eq!(older().last(), Lsn::new(201));
 }
 
 #[test]
@@ -204,6 +211,11 @@ fn a_limit_on_the_size_of_files_is_kept_and_no_signal_comes() {
     (0..150).for_each(|_| drop(log.append(&[7; 8000]).unwrap()));
     log.close().unwrap();
     drop(log);
+    for options in [growing(), options().segment_bytes(1 << 20)] {
+        let log = Log::open(made.path().join("older"), options).unwrap();
+        (0..1000).for_each(|_| drop(log.append(&[7; 8000]).unwrap()));
+        log.close().unwrap();
+    }
     let name = "child_uses_a_log_with_a_limit_on_the_size_of_files";
     check(&in_child("ulimit -f 4000;", name, made.path(), "default"));
 }
