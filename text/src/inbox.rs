@@ -113,9 +113,12 @@ pub(crate) fn left_in(mut memory: StageBuffer, others: &[StageBuffer]) -> Option
         memory.set_word(CONTINUES, continues);
         memory.set_word(NUMBER, last + 1);
     }
-    // It is not found as an inbox once it was released.
-    memory.set_word(SLOTS[0] + 1, half as u64);
-    memory.set_word(SLOTS[0], NOWHERE);
+    // It is found as a buffer from here on, whose words say where it goes, and not as an inbox once
+    // it was released. A kill may have come before this was done. (A stage that was changed may say
+    // that it holds more.)
+    let text = memory.spare_mut(half.max(memory.len()));
+    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    text[..end].fill(0);
     Some(memory)
 }
 
@@ -149,11 +152,16 @@ mod tests {
         memory[0].put(&vec![b'x'; bytes]);
         memory[0].publish(0);
         memory[0].set_word(NUMBER, number);
-        let found = left_in(inbox.memory, &memory)?;
+        let mut found = left_in(inbox.memory, &memory)?;
         let text = String::from_utf8(found.bytes().to_vec()).expect("text");
         assert_eq!(found.mark(), Sum::of(text.as_bytes()).mark());
         let seen = (text, found.word(NUMBER), found.word(CONTINUES));
+        // A start places it, at the beginning of a file here, and is killed before it releases it;
+        // the next one is killed behind that.
+        let placed = [(3, 1), (4, 77), (5, 0), (6, 0)];
+        placed.iter().for_each(|(word, is)| found.set_word(*word, *is));
         let mut again = left_in(found, &memory).expect("a buffer");
+        assert_eq!(placed.map(|(word, _)| (word, again.word(word))), placed, "it keeps its place");
         again.set_word(NUMBER, 0);
         again.clear();
         assert!(left_in(again, &memory).is_none(), "it comes once");
