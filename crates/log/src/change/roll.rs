@@ -225,6 +225,12 @@ impl Shared {
             Err(ObtainError::Retry(Error::NoRoom { .. })) if self.give_all_back()? => {
                 self.pool.obtain(bytes, &self.options, reserve)?
             }
+            // Files that are kept open for readers are of no use to this call.
+            Err(ObtainError::Retry(error))
+                if error.is_out_of_descriptors() && self.kept.let_go() =>
+            {
+                self.pool.obtain(bytes, &self.options, reserve)?
+            }
             obtained => obtained?,
         };
         let header = header(ready.number);

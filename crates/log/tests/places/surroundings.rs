@@ -309,6 +309,11 @@ fn child_reads_with_few_descriptors() {
             reader.get(Lsn::new(lsn)).unwrap_or_else(|error| panic!("LSN {lsn}: {error}"));
         }
     }
+    // A change of the segment takes those that are kept open for reads.
+    for _ in 0..400 {
+        log.append_durable(&[7; 8000]).unwrap();
+        readers[0].get(Lsn::new(1)).unwrap();
+    }
 }
 
 #[test]
