@@ -5,7 +5,9 @@
 //!
 //! Everything before the last flush is on the medium. Of the later writes, each sector (512 bytes)
 //! is there or not, independently; of several versions of a sector the newest one that is there is
-//! found. A discard is there whole or not at all.
+//! found. A discard is there whole or not at all, and so is a superblock of btrfs: it has 4 KiB, a
+//! mount reads one of its copies alone, and half of it mounts nowhere. Such a state says nothing of
+//! the program that wrote there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,22 +18,29 @@ use inkstone_sim::Style;
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
 
+/// Where btrfs has its superblock and the copies of it, what stands in one, and how long it is.
+const SUPERBLOCKS: [u64; 2] = [128, 131_072];
+const SUPERBLOCK_MAGIC: &[u8] = b"_BHRfS_M";
+const MAGIC_AT: usize = 64;
+const SUPERBLOCK_SECTORS: usize = 8;
+
 /// What a crash keeps whole or not at all.
 #[derive(Debug, Clone)]
 pub struct Unit {
     /// The entry of the recording that it is a part of.
     pub entry: usize,
     pub sector: u64,
-    /// How many: one, but for a discard.
+    /// How many: one, but for a discard and a superblock.
     pub sectors: u64,
     /// The entry's bytes, and the position of this sector in them; `None`: zeros.
     data: Option<(Arc<[u8]>, usize)>,
 }
 
 impl Unit {
-    /// The bytes of a written sector; `None`: all its sectors become zeros.
+    /// The bytes that are written; `None`: all its sectors become zeros.
     pub fn bytes(&self) -> Option<&[u8]> {
-        self.data.as_ref().map(|(bytes, at)| &bytes[*at..*at + SECTOR_BYTES])
+        let len = self.sectors as usize * SECTOR_BYTES;
+        self.data.as_ref().map(|(bytes, at)| &bytes[*at..*at + len])
     }
 
     /// Puts it on the medium.
@@ -97,12 +106,14 @@ impl Cut {
         for (number, entry) in (since..).zip(unflushed) {
             match entry {
                 Entry::Write { sector, bytes } => {
-                    units.extend((0..bytes.len() / SECTOR_BYTES).map(|index| Unit {
-                        entry: number,
-                        sector: sector + index as u64,
-                        sectors: 1,
-                        data: Some((Arc::clone(bytes), index * SECTOR_BYTES)),
-                    }));
+                    let mut at = 0;
+                    while at < bytes.len() / SECTOR_BYTES * SECTOR_BYTES {
+                        let sector = sector + (at / SECTOR_BYTES) as u64;
+                        let sectors = whole_sectors(sector, &bytes[at..]);
+                        let data = Some((Arc::clone(bytes), at));
+                        units.push(Unit { entry: number, sector, sectors: sectors as u64, data });
+                        at += sectors * SECTOR_BYTES;
+                    }
                 }
                 Entry::Discard { sector, sectors } => {
                     let (sector, sectors) = (*sector, *sectors);
@@ -120,6 +131,14 @@ impl Cut {
         there.for_each(|(unit, _)| unit.apply(&mut image));
         image
     }
+}
+
+/// How many sectors at the beginning of `bytes` are there together or not at all.
+fn whole_sectors(sector: u64, bytes: &[u8]) -> usize {
+    let is_superblock = SUPERBLOCKS.contains(&sector)
+        && bytes.len() >= SUPERBLOCK_SECTORS * SECTOR_BYTES
+        && bytes[MAGIC_AT..].starts_with(SUPERBLOCK_MAGIC);
+    if is_superblock { SUPERBLOCK_SECTORS } else { 1 }
 }
 
 /// A way to choose the units that are there. As text it is what a command line takes.
@@ -269,6 +288,23 @@ mod tests {
             assert_eq!(keep(&units, again), kept, "{subset}");
         }
         assert!("some:1".parse::<Subset>().expect_err("no subset").contains("drawn:SEED"));
+    }
+
+    /// btrfs does not mount half of one: "superblock checksum mismatch".
+    #[test]
+    fn a_superblock_of_btrfs_is_whole_or_not_there() {
+        let mut bytes = vec![7; 10 * SECTOR_BYTES];
+        let at = 2 * SECTOR_BYTES + MAGIC_AT;
+        bytes[at..at + 8].copy_from_slice(SUPERBLOCK_MAGIC);
+        let units_at = |sector| {
+            let entries = [Entry::Write { sector, bytes: bytes.clone().into() }];
+            Cut::of(Image::new(1 << 20), 0, &entries).units
+        };
+        let units = units_at(126);
+        let sectors: Vec<_> = units.iter().map(|unit| (unit.sector, unit.sectors)).collect();
+        assert_eq!(sectors, [(126, 1), (127, 1), (128, 8)]);
+        assert_eq!(units[2].bytes(), Some(&bytes[2 * SECTOR_BYTES..]));
+        assert_eq!(units_at(300).len(), 10, "elsewhere it is a file's");
     }
 
     #[test]
