@@ -48,25 +48,34 @@ fn traces_of(at: &Path) -> (usize, usize) {
 
 const FILESYSTEMS: &str = "lab write --file-systems ext4 --loops direct --quiet --rounds 10000";
 
+/// Ends a lab by this signal after this time; of a killed one, the next start removes what is left.
+/// Whether that start said so: the start of another lab on this machine may have been faster.
+fn nothing_stays(at: &Path, sent: &str, wait: Duration) -> bool {
+    let child = long_run(at, FILESYSTEMS);
+    std::thread::sleep(wait);
+    signal(sent, child.id());
+    let output = child.wait_with_output().expect("an end");
+    let nothing = || (names(at), traces_of(at)) == (vec![], (0, 0));
+    if sent != "-KILL" {
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        assert!(nothing(), "{sent} after {wait:?}: {:?}", names(at));
+        return true;
+    }
+    assert_eq!(output.status.signal(), Some(9));
+    let told = text(&good(at, WRITE, b""));
+    // The start of another lab may be at work on it still.
+    until("what a killed lab left is removed", nothing);
+    told.contains("a killed lab had left")
+}
+
 #[test]
 #[ignore = "needs root and loop devices"]
 fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
     side_by_side(&[("-KILL", 0), ("-KILL", 1500), ("-INT", 0), ("-INT", 1000)], |&(sent, wait)| {
         let directory = directory();
         let at = &directory.path().canonicalize().expect("its path");
-        let child = long_run(at, FILESYSTEMS);
-        std::thread::sleep(Duration::from_millis(wait));
-        signal(sent, child.id());
-        let output = child.wait_with_output().expect("an end");
-        if sent == "-KILL" {
-            assert_eq!(output.status.signal(), Some(9));
-            assert!(!names(at).is_empty(), "a killed lab cannot clean up");
-            let told = text(&good(at, WRITE, b""));
-            assert!(told.contains("a killed lab had left"), "it says what it removed");
-        } else {
-            assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-        }
-        assert_eq!((names(at), traces_of(at)), (vec![], (0, 0)), "{sent} after {wait} ms");
+        let says = |_| nothing_stays(at, sent, Duration::from_millis(wait));
+        assert!((0..5).any(says), "five starts said nothing of what they removed");
     });
 }
 

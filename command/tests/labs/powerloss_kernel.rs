@@ -117,10 +117,10 @@ fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away
 
     let mut child = at_work();
     child.kill().and_then(|()| child.wait()).unwrap();
-    assert!(mounted() > 0, "a kill takes nothing away");
     let output = run(at, "powerloss run --fs ext4 --mounted 3 --directory .");
     assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(nothing(), (0, 0, 0));
+    // The start of another lab on this machine may be at work on it still.
+    until("what a killed lab left is removed", || nothing() == (0, 0, 0));
 }
 
 #[cfg(inkstone_mistakes)]

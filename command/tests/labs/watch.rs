@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -29,33 +29,26 @@ impl Drop for Shell {
     }
 }
 
-/// The kernel's tracefs: where it is mounted, or a mount of the test's own.
+/// A mount of tracefs of the test's own. All mounts show the same; another test's may end earlier.
 struct Tracefs {
-    path: PathBuf,
     /// The fields go in this order.
-    _mount: Option<Mount>,
-    _directory: TempDir,
+    _mount: Mount,
+    directory: TempDir,
 }
 
 impl Tracefs {
-    fn find() -> Self {
+    fn mounted() -> Self {
         let directory = directory();
-        let points = inkstone_host::mount_points().expect("mounts");
-        let mounted = points.into_iter().find(|point| point.file_system == "tracefs");
-        let (path, mount) = match mounted {
-            Some(point) => (point.target, None),
-            None => {
-                let mount = Mount::new(Path::new("tracefs"), directory.path(), "tracefs", "");
-                (directory.path().to_path_buf(), Some(mount.expect("mounted")))
-            }
-        };
-        Self { path, _mount: mount, _directory: directory }
+        let mount = Mount::new(Path::new("tracefs"), directory.path(), "tracefs", "");
+        Self { _mount: mount.expect("mounted"), directory }
     }
 
     /// What `tracing_on` says in each instance of this watch.
     fn of(&self, watch: u32) -> Vec<String> {
         let mark = format!("-{watch}-");
-        let all = std::fs::read_dir(self.path.join("instances")).expect("instances").flatten();
+        let all = std::fs::read_dir(self.directory.path().join("instances"))
+            .expect("instances")
+            .flatten();
         let own = all.filter(|entry| entry.file_name().to_string_lossy().contains(&mark));
         let on =
             |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("tracing_on"));
@@ -127,7 +120,7 @@ fn thousands_of_files_and_one_that_is_renamed() {
 #[test]
 #[ignore = "needs root and tracefs"]
 fn nothing_is_left_and_what_a_kill_left_is_removed() {
-    let (directory, traces) = (directory(), Tracefs::find());
+    let (directory, traces) = (directory(), Tracefs::mounted());
     let at = directory.path();
     let mut watch = spawn(at, "watch --path . --seconds 600");
     let id = watch.id();
@@ -143,7 +136,7 @@ fn nothing_is_left_and_what_a_kill_left_is_removed() {
 #[test]
 #[ignore = "needs root and tracefs"]
 fn ctrl_c_and_ctrl_backslash_leave_no_tracing_on() {
-    let (directory, traces) = (directory(), Tracefs::find());
+    let (directory, traces) = (directory(), Tracefs::mounted());
     let at = directory.path();
     for sent in ["-INT", "-QUIT"] {
         let watch = spawn(at, "watch --path . --seconds 600 --slow 10ms");

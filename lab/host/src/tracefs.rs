@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use inkstone_io::transfer::retry;
-use inkstone_io::{Error, Result, mount_points};
+use inkstone_io::{Error, Result};
 use rustix::fs::Access;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
@@ -193,15 +193,9 @@ pub fn can_trace() -> std::result::Result<(), String> {
 /// Removes the trace instances that killed processes left. Returns sentences about what it removed,
 /// and what it could not remove.
 pub fn sweep_trace_instances() -> Vec<String> {
-    let points = mount_points().unwrap_or_default();
-    let mounted = points.into_iter().find(|point| point.file_system == "tracefs");
-    // If tracefs is mounted nowhere, instances live on unseen: find them through our own mount, as
-    // root.
-    let own = (mounted.is_none() && rustix::process::geteuid().is_root()).then(Tracefs::find);
-    let own = own.and_then(Result::ok);
-    let root = mounted.map(|point| point.target).or(own.as_ref().map(|own| own.path.clone()));
-    let Some(root) = root else { return Vec::new() };
-    let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
+    // Where tracefs is mounted nowhere, instances live on unseen: a mount of our own shows them.
+    let Ok(tracefs) = Tracefs::find() else { return Vec::new() };
+    let entries = fs::read_dir(tracefs.path.join("instances")).into_iter().flatten().flatten();
     // The kernel refuses to remove one with open files, should its maker live in another container.
     let dead = entries.filter(|entry| {
         let process = maker(&entry.file_name(), INSTANCE_PREFIX);
