@@ -139,7 +139,7 @@ impl Chain {
                 && header.epoch <= current.epoch
                 && header.first_lsn <= current.first_lsn
                 && header.first_live <= current.first_live
-                && header.cuts.count() <= current.cuts.count()
+                && header.cuts <= current.cuts
                 && (header.kind, header.owner) == (current.kind, current.owner);
             if !agrees {
                 return Err(fault(end.segment, Reason::Link));

@@ -49,7 +49,8 @@ pub enum Roll {
     Cut,
 }
 
-/// The header of a segment.
+/// The header of a segment, but for the history of the log's cuts ([`Cuts`]): a process knows the
+/// headers of all segments, and only the newest one's history is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The log it belongs to.
@@ -74,26 +75,27 @@ pub struct SegmentHeader {
     pub kind: LogKind,
     /// The id of what stands on the log, zeros if nothing does; the same in all its segments.
     pub owner: [u8; 16],
-    /// The cuts of the log until the segment was begun, its own included.
-    pub cuts: Cuts,
+    /// How many cuts the log had until the segment was begun, its own included.
+    pub cuts: u64,
     /// No gap of the log ([`crate::Control::Lost`]) has a higher LSN; zero if there is no gap.
     pub lost_to: Lsn,
 }
 
 impl SegmentHeader {
-    /// Writes the header block: the first [`HEADER_BYTES`] bytes of the segment.
+    /// Writes the header block, with this history of cuts: the first [`HEADER_BYTES`] bytes of the
+    /// segment.
     ///
     /// # Panics
     /// When the fields contradict each other ([`SegmentHeader::contradiction`]).
-    pub fn encode(&self, block: &mut [u8; HEADER_BYTES]) {
-        assert_eq!(self.contradiction(), None, "a header that cannot be");
+    pub fn encode(&self, cuts: &Cuts, block: &mut [u8; HEADER_BYTES]) {
+        assert_eq!(self.contradiction(cuts), None, "a header that cannot be");
         block.fill(0);
         for (index, at) in HEADER_COPIES_AT.into_iter().enumerate() {
-            self.encode_copy(&mut block[at..at + HEADER_COPY_BYTES], index as u32);
+            self.encode_copy(cuts, &mut block[at..at + HEADER_COPY_BYTES], index as u32);
         }
     }
 
-    fn encode_copy(&self, copy: &mut [u8], index: u32) {
+    fn encode_copy(&self, cuts: &Cuts, copy: &mut [u8], index: u32) {
         copy[..MAGIC.len()].copy_from_slice(&MAGIC);
         put_u32(copy, VERSION_AT, FORMAT_VERSION);
         put_u32(copy, FLAGS_AT, 0);
@@ -110,14 +112,17 @@ impl SegmentHeader {
         put_u32(copy, COPY_AT, index);
         copy[KIND_AT..KIND_AT + 4].copy_from_slice(self.kind.bytes());
         copy[OWNER_AT..OWNER_AT + 16].copy_from_slice(&self.owner);
-        self.cuts.encode(&mut copy[CUTS_AT..CUTS_AT + CUTS_BYTES]);
+        cuts.encode(&mut copy[CUTS_AT..CUTS_AT + CUTS_BYTES]);
         put_u64(copy, LOST_TO_AT, self.lost_to.get());
         let crc = crc32c(&copy[..CRC_AT]);
         put_u32(copy, CRC_AT, crc);
     }
 
-    /// What is impossible in it; `None` if it is sound.
-    pub fn contradiction(&self) -> Option<&'static str> {
+    /// What is impossible in it with this history of cuts; `None` if it is sound.
+    pub fn contradiction(&self, cuts: &Cuts) -> Option<&'static str> {
+        if self.cuts != cuts.count() {
+            return Some("another number of cuts than in the history");
+        }
         if !segment_bytes_fit(self.segment_bytes) {
             return Some("the segment size is out of bounds");
         }
@@ -131,11 +136,11 @@ impl SegmentHeader {
             return Some("a promise of records that belong to this segment");
         }
         // Each cut begins an epoch, and the first one is that of the new log.
-        if self.cuts.count() >= self.epoch.get() {
+        if self.cuts >= self.epoch.get() {
             return Some("more cuts than epochs");
         }
         // A salvage gives the new log the history of the old one, wherever that was cut.
-        let kept = self.cuts.last_kept();
+        let kept = cuts.last_kept();
         if self.roll == Roll::Cut && kept.and_then(Lsn::next) != Some(self.first_lsn) {
             return Some("a cut that is not in the history");
         }
@@ -224,7 +229,6 @@ pub struct HeaderTraces {
 }
 
 /// The contents of the first block of a segment's file.
-#[allow(clippy::large_enum_variant, reason = "most blocks are valid")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderBlock {
     /// A header.
@@ -254,7 +258,7 @@ pub enum HeaderBlock {
 
 #[allow(clippy::large_enum_variant, reason = "it lives for one call")]
 enum Copy {
-    Good(SegmentHeader),
+    Good(SegmentHeader, Cuts),
     Unknown { version: u32, flags: u32 },
     Bad(Option<&'static str>),
 }
@@ -263,26 +267,35 @@ impl HeaderBlock {
     /// Classifies `block`, the beginning of a file; fewer than [`HEADER_BYTES`] bytes mean that the
     /// file ends there.
     pub fn classify(block: &[u8]) -> Self {
-        let Some(block) = block.get(..HEADER_BYTES) else { return Self::Short };
+        Self::with_cuts(block).0
+    }
+
+    /// As [`HeaderBlock::classify`]; and, if the header is valid, the log's history of cuts.
+    pub fn with_cuts(block: &[u8]) -> (Self, Option<Cuts>) {
+        let Some(block) = block.get(..HEADER_BYTES) else { return (Self::Short, None) };
         if all_zero(block) {
-            return Self::Zero;
+            return (Self::Zero, None);
         }
         let [first, second] = HEADER_COPIES_AT;
         let read = |at: usize, index| decode_copy(&block[at..at + HEADER_COPY_BYTES], index);
-        let valid = |header, copies| Self::Valid { header, copies, stray: stray(block) };
+        let valid = |(header, cuts), copies| {
+            (Self::Valid { header, copies, stray: stray(block) }, Some(cuts))
+        };
         match (read(first, 0), read(second, 1)) {
             // An unknown version decides: another program uses the file.
             (Copy::Unknown { version, flags }, _) | (_, Copy::Unknown { version, flags }) => {
-                Self::Unknown { version, flags }
+                (Self::Unknown { version, flags }, None)
             }
-            (Copy::Good(a), Copy::Good(b)) if a == b => valid(a, Copies::Both),
-            (Copy::Good(a), Copy::Good(b)) => {
+            (Copy::Good(a, cuts), Copy::Good(b, others)) if (a, cuts) == (b, others) => {
+                valid((a, cuts), Copies::Both)
+            }
+            (Copy::Good(a, cuts), Copy::Good(b, others)) => {
                 let newer = usize::from((b.number, b.epoch) > (a.number, a.epoch));
-                valid([a, b][newer], Copies::Newer(newer))
+                valid([(a, cuts), (b, others)][newer], Copies::Newer(newer))
             }
-            (Copy::Good(a), Copy::Bad(_)) => valid(a, Copies::Only(0)),
-            (Copy::Bad(_), Copy::Good(b)) => valid(b, Copies::Only(1)),
-            (Copy::Bad(a), Copy::Bad(b)) => Self::Damaged(traces(block, a.or(b))),
+            (Copy::Good(a, cuts), Copy::Bad(_)) => valid((a, cuts), Copies::Only(0)),
+            (Copy::Bad(_), Copy::Good(b, cuts)) => valid((b, cuts), Copies::Only(1)),
+            (Copy::Bad(a), Copy::Bad(b)) => (Self::Damaged(traces(block, a.or(b))), None),
         }
     }
 
@@ -304,15 +317,15 @@ fn decode_copy(copy: &[u8], index: u32) -> Copy {
         return Copy::Unknown { version, flags };
     }
     match fields(copy, index) {
-        Ok(header) => match header.contradiction() {
-            None => Copy::Good(header),
+        Ok((header, cuts)) => match header.contradiction(&cuts) {
+            None => Copy::Good(header, cuts),
             contradiction => Copy::Bad(contradiction),
         },
         Err(contradiction) => Copy::Bad(Some(contradiction)),
     }
 }
 
-fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
+fn fields(copy: &[u8], index: u32) -> Result<(SegmentHeader, Cuts), &'static str> {
     if u32_at(copy, COPY_AT) != index {
         return Err("a copy in the place of the other copy");
     }
@@ -325,7 +338,8 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
         None if end != 0 => return Err("an end without a predecessor"),
         None => None,
     };
-    Ok(SegmentHeader {
+    let cuts = Cuts::decode(&copy[CUTS_AT..CUTS_AT + CUTS_BYTES])?;
+    let header = SegmentHeader {
         log: LogId::new(array(copy, LOG_ID_AT)),
         number: SegmentNumber::new(u64_at(copy, NUMBER_AT)).ok_or("segment number 0")?,
         segment_bytes: u64_at(copy, SEGMENT_BYTES_AT),
@@ -337,9 +351,10 @@ fn fields(copy: &[u8], index: u32) -> Result<SegmentHeader, &'static str> {
         roll: Roll::of(u32_at(copy, ROLL_AT)).ok_or("an unknown kind of roll")?,
         kind: LogKind::new(array(copy, KIND_AT)),
         owner: array(copy, OWNER_AT),
-        cuts: Cuts::decode(&copy[CUTS_AT..CUTS_AT + CUTS_BYTES])?,
+        cuts: cuts.count(),
         lost_to: Lsn::new(u64_at(copy, LOST_TO_AT)),
-    })
+    };
+    Ok((header, cuts))
 }
 
 fn stray(block: &[u8]) -> bool {
@@ -378,14 +393,25 @@ mod tests {
             roll: Roll::Full,
             kind: LogKind::RAFT,
             owner: [9; 16],
-            cuts: Cuts::NONE.with(Lsn::new(7)),
+            cuts: 1,
             lost_to: Lsn::new(10),
         }
     }
 
+    fn history() -> Cuts {
+        Cuts::NONE.with(Lsn::new(7))
+    }
+
+    /// A process knows the header of each segment: of 100,000 they take 12 MB.
+    #[test]
+    fn a_known_header_takes_no_room_for_the_history_of_cuts() {
+        assert_eq!(size_of::<SegmentHeader>(), 120);
+        assert!(size_of::<HeaderBlock>() <= 144);
+    }
+
     fn block(header: &SegmentHeader) -> [u8; HEADER_BYTES] {
         let mut block = [0xff; HEADER_BYTES];
-        header.encode(&mut block);
+        header.encode(&history(), &mut block);
         block
     }
 
@@ -398,7 +424,7 @@ mod tests {
             let HeaderBlock::Valid { header, copies, stray } = HeaderBlock::classify(&bad) else {
                 panic!("bit {bit} lost the header");
             };
-            assert_eq!(header, sample());
+            assert_eq!((header, HeaderBlock::with_cuts(&bad).1), (sample(), Some(history())));
             assert!(stray || copies != Copies::Both, "bit {bit} went unnoticed");
         }
     }
@@ -453,17 +479,19 @@ mod tests {
             SegmentHeader { number: SegmentNumber::new(2).unwrap(), ..sample() },
             SegmentHeader { roll: Roll::Begin, predecessor: None, ..sample() },
             SegmentHeader { roll: Roll::Cut, ..sample() },
-            SegmentHeader { roll: Roll::Cut, cuts: Cuts::NONE, ..sample() },
-            SegmentHeader { cuts: sample().cuts.with(Lsn::new(7)), ..sample() },
             SegmentHeader {
                 predecessor: sample().predecessor.map(|end| Position { byte: 5001, ..end }),
                 ..sample()
             },
         ];
-        for header in bad {
-            assert!(header.contradiction().is_some());
+        let none = SegmentHeader { roll: Roll::Cut, cuts: 0, ..sample() };
+        let two = history().with(Lsn::new(7));
+        let as_many_as_epochs = SegmentHeader { cuts: 2, ..sample() };
+        let with_cuts = [(none, Cuts::NONE), (as_many_as_epochs, two)];
+        for (header, cuts) in bad.map(|header| (header, history())).into_iter().chain(with_cuts) {
+            assert!(header.contradiction(&cuts).is_some());
             let mut block = [0; HEADER_BYTES];
-            header.encode_copy(&mut block[..HEADER_COPY_BYTES], 0);
+            header.encode_copy(&cuts, &mut block[..HEADER_COPY_BYTES], 0);
             assert!(matches!(HeaderBlock::classify(&block), HeaderBlock::Damaged(_)), "{header:?}");
         }
     }
@@ -474,12 +502,12 @@ mod tests {
             first_live: sample().first_lsn,
             predecessor: None,
             roll: Roll::Begin,
-            cuts: Cuts::NONE,
+            cuts: 0,
             ..sample()
         };
         let summed = |header: &SegmentHeader, at: usize, byte: u8| {
             let mut block = [0; HEADER_BYTES];
-            header.encode_copy(&mut block[..HEADER_COPY_BYTES], 0);
+            header.encode_copy(&Cuts::NONE, &mut block[..HEADER_COPY_BYTES], 0);
             block[at] = byte;
             let crc = crc32c(&block[..CRC_AT]);
             put_u32(&mut block, CRC_AT, crc);

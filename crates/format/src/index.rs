@@ -203,7 +203,6 @@ fn crc(segment: &SegmentHeader, bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuts::Cuts;
     use crate::header::Roll;
     use crate::limits::{INDEX_SEGMENT_BYTES_MIN, MARK_BLOCK_BYTES, SEGMENT_BYTES_MAX};
     use crate::types::{LogId, LogKind, SegmentNumber};
@@ -221,7 +220,7 @@ mod tests {
             roll: Roll::Begin,
             kind: LogKind::PLAIN,
             owner: [0; 16],
-            cuts: Cuts::NONE,
+            cuts: 0,
             lost_to: Lsn::ZERO,
         }
     }

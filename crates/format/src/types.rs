@@ -4,6 +4,7 @@
 //! checked. *May not touch*: bytes.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 /// The log sequence number of a record. LSNs are dense, and the first is 1. 0 means "before the
 /// first record".
@@ -50,20 +51,23 @@ impl Lsn {
 
 /// The number of a segment: from 1, never used again in the same log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentNumber(u64);
+pub struct SegmentNumber(NonZeroU64);
 
 impl SegmentNumber {
     /// The first segment of a log.
-    pub const FIRST: Self = Self(1);
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// The segment number; `None` for 0.
     pub const fn new(number: u64) -> Option<Self> {
-        if number == 0 { None } else { Some(Self(number)) }
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
     }
 
     /// Its number.
     pub const fn get(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// The next number; `None` after the highest one.

@@ -196,9 +196,9 @@ fn go_on(
     let notice = fill_holes(&*file, header.segment_bytes)?;
     let mut writer = Writer::new(file, &options);
     writer.notice = notice;
-    let segments =
-        Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
-    let state = State::new(open_group, recovery.last, epoch, &options);
+    let (links, cuts) = (found.links, found.cuts);
+    let state = State::new(open_group, &cuts, recovery.last, epoch, &options);
+    let segments = Segments { links, cuts, first_live: tail.first_live, obsolete: Vec::new() };
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
@@ -243,16 +243,16 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         roll: Roll::Begin,
         kind: options.kind.unwrap_or(LogKind::PLAIN),
         owner: options.owner,
-        cuts: options.cuts,
+        cuts: options.cuts.count(),
         lost_to: options.lost_to,
     };
     let mut writer = Writer::new(Arc::clone(&file), &options);
-    writer.header(&file, &header, &Way::Usual).result.map_err(|failed| {
-        match failed.into_error() {
+    writer.header(&file, &header, &options.cuts, &Way::Usual).result.map_err(
+        |failed| match failed.into_error() {
             error if error.is_for_room() => refused(HEADER_BYTES as u64, error),
             error => error,
-        }
-    })?;
+        },
+    )?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
@@ -266,8 +266,8 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         NewPlaces::default(),
     );
     let links = vec![Link { segment, end: None }];
-    let segments = Segments { links, first_live: first, obsolete: Vec::new() };
-    let state = State::new(open_group, last, epoch, &options);
+    let segments = Segments { links, cuts: options.cuts, first_live: first, obsolete: Vec::new() };
+    let state = State::new(open_group, &options.cuts, last, epoch, &options);
     let recovery = Recovery {
         created: true,
         clean: true,

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Decoder, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
+    Cuts, Decoder, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
 };
 use inkstone_io::{AlignedBuf, AnyDirectory, File, OpenFile};
 
@@ -239,6 +239,8 @@ impl Clone for Link {
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub(crate) links: Vec<Link>,
+    /// The log's history of cuts, as the header of the head has it.
+    pub(crate) cuts: Cuts,
     pub(crate) first_live: Lsn,
     /// Segments that are no longer part of the log, and may still have a reader.
     pub(crate) obsolete: Vec<Arc<Segment>>,

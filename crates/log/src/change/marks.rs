@@ -37,7 +37,7 @@ impl HeldTurn<'_> {
     /// The poison.
     pub(super) fn leave_marks(&mut self, older: &[SegmentHeader]) -> Result<()> {
         let shared = self.shared;
-        let head = shared.head_header();
+        let (head, cuts) = (shared.head_header(), lock(&shared.segments).cuts);
         for header in older {
             match self.unlocked(|| shared.leave_mark(header, &head)) {
                 Ok(None) => {}
@@ -46,7 +46,7 @@ impl HeldTurn<'_> {
                         "segment {} got no mark of the cut after LSN {}, so the loss of a newer \
                          segment's file may not be noticed: {why}",
                         header.number,
-                        head.cuts.last_kept().unwrap_or_default()
+                        cuts.last_kept().unwrap_or_default()
                     ),
                 }),
                 Err(error) => return Err(self.poison(error)),
@@ -63,7 +63,7 @@ impl HeldTurn<'_> {
     pub(crate) fn leave_missing_marks(&mut self, listing: &Listing) -> Result<()> {
         let shared = self.shared;
         let head = shared.head_header();
-        if head.roll == Roll::Full || head.cuts.count() == 0 {
+        if head.roll == Roll::Full || head.cuts == 0 {
             return Ok(());
         }
         let from = head.predecessor.map(|end| end.segment);
@@ -107,7 +107,7 @@ impl Shared {
             Ok(_) => return Ok(Some("its file is too short".into())),
             Err(error) => return Ok(Some(error.to_string())),
         }
-        if CutMark::read(&identity, &block).is_some_and(|mark| mark.cuts >= head.cuts.count()) {
+        if CutMark::read(&identity, &block).is_some_and(|mark| mark.cuts >= head.cuts) {
             return Ok(None);
         }
         match file.facts() {
@@ -123,7 +123,7 @@ impl Shared {
         }
         let end = head.predecessor.filter(|end| end.segment == older.number);
         let mark = CutMark {
-            cuts: head.cuts.count(),
+            cuts: head.cuts,
             successor: head.number,
             end: end.map_or(HEADER_BYTES as u64, |end| end.byte),
             epoch: head.epoch,

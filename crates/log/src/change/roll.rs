@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
-use inkstone_format::{Control, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
+use inkstone_format::{Control, Cuts, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
 
 use crate::change::seal::write_index;
 use crate::commit::room::{Need, or_left_out, refused};
@@ -78,10 +78,12 @@ impl HeldTurn<'_> {
     /// The poison; or why there is no file, and nothing has changed.
     pub(super) fn begin_segment(&mut self, next: NextSegment) -> Result<()> {
         let shared = self.shared;
-        let (old, first_live) = {
+        let (old, cuts, first_live) = {
             let segments = lock(&shared.segments);
-            (segments.head().segment.header, segments.first_live)
+            (segments.head().segment.header, segments.cuts, segments.first_live)
         };
+        // If this header never becomes durable, the next cut has the same number.
+        let cuts = next.cut.map_or(cuts, |last| cuts.with(last));
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
         let header = |number, segment_bytes| SegmentHeader {
             log: old.log,
@@ -95,12 +97,12 @@ impl HeldTurn<'_> {
             roll: next.roll,
             kind: old.kind,
             owner: old.owner,
-            // If this header never becomes durable, the next cut has the same number.
-            cuts: next.cut.map_or(old.cuts, |last| old.cuts.with(last)),
+            cuts: cuts.count(),
             lost_to: next.cut.map_or(old.lost_to, |last| old.lost_to.min(last)),
         };
         let make = |bytes| {
-            shared.make_segment(|number| header(number, bytes), bytes, shared.prepares_ahead())
+            let header = |number| header(number, bytes);
+            shared.make_segment(header, &cuts, bytes, shared.prepares_ahead())
         };
         let made = self
             .unlocked(|| shared.pool.fitted(next.bytes, next.frame_bytes, &shared.options, make))
@@ -112,10 +114,10 @@ impl HeldTurn<'_> {
         shared.count_segment(self, &ready, next.cut.is_some());
         if let Some(last) = next.cut {
             self.leave_index()?;
-            shared.enter_cut(self, header, ready, last);
+            shared.enter_cut(self, (header, cuts), ready, last);
         } else {
             self.seal(header.number, durable)?;
-            shared.enter(self, header, ready);
+            shared.enter(self, (header, cuts), ready);
         }
         // Published now, since no group may follow soon. A reader of another process that finds an
         // unpublished head stops sleeping and polls.
@@ -183,7 +185,7 @@ impl Shared {
 
     /// Continues after a cut, which is durable. Readers without the lock see all of the change or
     /// ask again.
-    fn enter_cut(&self, state: &mut State, header: SegmentHeader, ready: Ready, last: Lsn) {
+    fn enter_cut(&self, state: &mut State, header: (SegmentHeader, Cuts), ready: Ready, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
         state.note_cut(last);
@@ -218,6 +220,7 @@ impl Shared {
     fn make_segment(
         &self,
         header: impl FnOnce(SegmentNumber) -> SegmentHeader,
+        cuts: &Cuts,
         bytes: u64,
         reserve: bool,
     ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
@@ -234,7 +237,7 @@ impl Shared {
             obtained => obtained?,
         };
         let header = header(ready.number);
-        let written = self.write_header(&ready.file, &header);
+        let written = self.write_header(&ready.file, &header, cuts);
         match written.result {
             Ok(()) => Ok((header, ready)),
             // Before the log continues without this file, no crash may find a header in it,
@@ -251,11 +254,12 @@ impl Shared {
     }
 
     /// Makes this segment the head: the next group goes into it.
-    fn enter(&self, state: &mut State, header: SegmentHeader, ready: Ready) {
+    fn enter(&self, state: &mut State, (header, cuts): (SegmentHeader, Cuts), ready: Ready) {
         let segment = Arc::new(Segment::new(header));
         segment.adopt(&ready.file);
         lock(&self.writer).enter(ready.file, ready.asks);
         let mut segments = lock(&self.segments);
+        segments.cuts = cuts;
         match header.predecessor {
             Some(end) => {
                 // After a cut the log may end in a segment before the head.

@@ -5,8 +5,8 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, Cuts, EncodeError, Epoch, GroupEncoder, Identity, Lsn, Mark, NewPlaces,
-    PayloadSum, Promise, SegmentHeader, frame_bytes,
+    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, Mark, NewPlaces, PayloadSum,
+    Promise, SegmentHeader, frame_bytes,
 };
 use inkstone_io::AlignedBuf;
 
@@ -207,11 +207,6 @@ impl OpenGroup {
     /// The size of the segment.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.coded.segment_bytes
-    }
-
-    /// The cuts of the log until the segment was begun.
-    pub(crate) fn cuts(&self) -> &Cuts {
-        &self.coded.cuts
     }
 
     /// The LSN of the group's first record, which it may not have yet.
@@ -416,7 +411,7 @@ mod tests {
             roll: Roll::Begin,
             kind: LogKind::PLAIN,
             owner: [0; 16],
-            cuts: Cuts::NONE,
+            cuts: 0,
             lost_to: Lsn::ZERO,
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));

@@ -33,7 +33,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::{SegmentHeader, SegmentNumber};
+use inkstone_format::{Cuts, SegmentHeader, SegmentNumber};
 use inkstone_io::{Durability, File};
 
 use crate::commit::open_group::Encoded;
@@ -75,10 +75,15 @@ impl Shared {
 
     /// Writes the header of a segment that is not part of the log yet, as
     /// [`Shared::write_with_room`] writes a group.
-    pub(crate) fn write_header(&self, file: &Arc<dyn File>, header: &SegmentHeader) -> Written {
+    pub(crate) fn write_header(
+        &self,
+        file: &Arc<dyn File>,
+        header: &SegmentHeader,
+        cuts: &Cuts,
+    ) -> Written {
         let way =
             if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
-        self.while_refused(|| lock(&self.writer).header(file, header, &way))
+        self.while_refused(|| lock(&self.writer).header(file, header, cuts, &way))
     }
 
     /// Writes a group. While the write is refused because there is no room, releases reserved room

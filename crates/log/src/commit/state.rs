@@ -9,7 +9,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use inkstone_format::{Control, Epoch, Lsn, SegmentHeader, SegmentNumber};
+use inkstone_format::{Control, Cuts, Epoch, Lsn, SegmentHeader, SegmentNumber};
 
 use crate::commit::cuts::CutsSoFar;
 use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
@@ -126,12 +126,13 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(
         open_group: OpenGroup,
+        history: &Cuts,
         durable: Lsn,
         epoch: Epoch,
         options: &Options,
     ) -> Self {
         let segment = SegmentWish::None;
-        let cuts = CutsSoFar::of(open_group.cuts());
+        let cuts = CutsSoFar::of(history);
         Self {
             open_group,
             spare: SpareBuffer::new(options.buffer_bytes),

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
+use inkstone_format::{Cuts, SegmentHeader};
 use inkstone_io::{AlignedBuf, Durability, File, LockWatch, Persist, SyncKind};
 
 use crate::choice::Asks;
@@ -164,11 +164,12 @@ impl Writer {
         &mut self,
         file: &Arc<dyn File>,
         header: &SegmentHeader,
+        cuts: &Cuts,
         way: &Way,
     ) -> Written {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
-        header.encode(block);
+        header.encode(cuts, block);
         self.block(file, &memory, 0, way)
     }
 

@@ -27,7 +27,7 @@ use inkstone_format::{
 use inkstone_io::AnyDirectory;
 
 use super::making::Making;
-use super::report::{Gap, Report, Savable, SegmentState};
+use super::report::{Gap, Report, Savable, SegmentReport, SegmentState};
 use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, Surveyed, steady};
@@ -159,9 +159,9 @@ fn salvage_between(
     let mut options = options_for(options, &salvage.report).begin_at(salvage.report.first);
     // Not where a later cut may be lost, or records behind which somebody has a place: that would
     // be believed.
-    let newest = salvage.report.segments.last().filter(|_| !is_end_lost);
-    if let Some(newest) = newest.filter(|newest| newest.state != SegmentState::HeaderLost) {
-        options.cuts = newest.header.cuts;
+    let is_known = |newest: &SegmentReport| newest.state != SegmentState::HeaderLost;
+    if !is_end_lost && salvage.report.segments.last().is_some_and(is_known) {
+        options.cuts = surveyed.cuts;
     }
     let new = Making::begin(to()?, options, salvage.gaps.last().map(|gap| gap.last))?;
     write(from, &surveyed.spans, &salvage, &new, stop)?;

@@ -11,8 +11,8 @@
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Chain, ChainFault, ChainLink, Cuts, Epoch, Evidence, Facts, GroupHeader, Identity, LogId,
-    LogKind, Lsn, Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
+    Chain, ChainFault, ChainLink, Epoch, Evidence, Facts, GroupHeader, Identity, LogId, LogKind,
+    Lsn, Reason, Roll, Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -209,7 +209,7 @@ pub(crate) fn stand_in(
         roll: Roll::Full,
         kind: LogKind::PLAIN,
         owner: [0; 16],
-        cuts: Cuts::NONE,
+        cuts: 0,
         // Not known: every gap that it has is believed.
         lost_to: Lsn::new(u64::MAX),
     }))

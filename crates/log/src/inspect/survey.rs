@@ -8,8 +8,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
-    Copies, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason, SegmentHeader, SegmentNumber,
-    Stop, Tail, Verdict,
+    Copies, Cuts, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason, SegmentHeader,
+    SegmentNumber, Stop, Tail, Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
@@ -45,6 +45,8 @@ pub(crate) enum Depth {
 /// A directory's report, and the segments of the log.
 pub(crate) struct Surveyed {
     pub(crate) report: Report,
+    /// The history of cuts in the head's header.
+    pub(crate) cuts: Cuts,
     pub(crate) spans: Vec<Span>,
 }
 
@@ -110,15 +112,16 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     options.doubts.flushed(directory.sync())?;
     options.doubts.about_locks(directory)?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
-    let mut found = Surveyed { report: nothing(directory)?, spans: Vec::new() };
-    let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))?
+    let mut found = Surveyed { report: nothing(directory)?, cuts: Cuts::NONE, spans: Vec::new() };
+    let Some(Judged { log, head, cuts, torn }) =
+        headers.ask(&mut |fault| found.report.blame(fault))?
     else {
         return match found.report.is_intact() {
             true => Err(Error::NoLog { path: directory.path().to_path_buf(), missing: None }),
             false => Ok(found),
         };
     };
-    found.report.log = Some(log);
+    (found.report.log, found.cuts) = (Some(log), cuts);
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
     (found.report.verdict, found.report.row) =
         with_torn_header(found.report.verdict, found.report.row, torn);
@@ -506,7 +509,7 @@ fn cut_at(
     head: &SegmentHeader,
 ) -> Result<Option<u64>> {
     let mark = cut_mark(directory, segment)?;
-    Ok(mark.filter(|mark| mark.cuts > head.cuts.count()).map(|mark| mark.end))
+    Ok(mark.filter(|mark| mark.cuts > head.cuts).map(|mark| mark.end))
 }
 
 /// Reads the head until what it says of the log is what it was read with: where the log begins, and

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::BLOCK_BYTES;
-use inkstone_format::{Cuts, LogKind, Lsn, Reason, SegmentNumber, Tail};
+use inkstone_format::{LogKind, Lsn, Reason, SegmentNumber, Tail};
 use inkstone_io::{AlignedBuf, AnyDirectory, File};
 
 use crate::commit::shared_page::Published;
@@ -74,11 +74,10 @@ pub(crate) struct View {
 }
 
 struct Seen {
+    /// A new head counts only once its header is durable (`recovery/beside.rs`), so no later history
+    /// of cuts contradicts this one.
     segments: Segments,
     durable: Lsn,
-    /// The history of the head. A new head counts only once its header is durable
-    /// (`recovery/beside.rs`), so no later history contradicts this one.
-    cuts: Cuts,
     settled: Tail,
     /// The file of the head. It stays open because it is read often.
     head: Arc<dyn File>,
@@ -99,17 +98,14 @@ impl View {
         let found = observe(&directory, &options, None)?;
         // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;
-        let cuts = found.cuts();
         let recovery = found.recovery;
         for what in options.doubts.all() {
             options.tell(&Event::Fallback { what });
         }
-        let segments =
-            Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
+        let (links, cuts, first_live) = (found.links, found.cuts, found.first_live);
         let seen = Seen {
-            segments,
+            segments: Segments { links, cuts, first_live, obsolete: Vec::new() },
             durable: found.durable,
-            cuts,
             settled: found.settled,
             head: found.head,
             _cached: found.cached,
@@ -140,7 +136,7 @@ impl View {
     }
 
     pub(crate) fn lowest_cut_since(&self, cuts: u64) -> Option<Lsn> {
-        lock(&self.seen).cuts.lowest_since(cuts)
+        lock(&self.seen).segments.cuts.lowest_since(cuts)
     }
 
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Link> {
@@ -385,8 +381,8 @@ impl View {
             (Some(link), _) => {
                 (link.segment.number(), "another log has taken the place of the one".to_owned())
             }
-            (None, Some(head)) if !found.cuts().continues(&seen.cuts) => {
-                let (now, then) = (found.cuts().count(), seen.cuts.count());
+            (None, Some(head)) if !found.cuts.continues(&seen.segments.cuts) => {
+                let (now, then) = (found.cuts.count(), seen.cut_count());
                 let why = format!(
                     "this log was cut {now} times, and {then} times by another history when it was \
                      read last: an older copy has taken the place of the log"
@@ -470,7 +466,11 @@ impl View {
 
 impl Seen {
     fn now(&self) -> Now {
-        Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.count() }
+        Now { durable: self.durable, first: self.segments.first_live, cuts: self.cut_count() }
+    }
+
+    fn cut_count(&self) -> u64 {
+        self.segments.cuts.count()
     }
 
     /// Whether all that is published as truncated is known to be. Both rise.
@@ -481,20 +481,18 @@ impl Seen {
     /// Whether a record that was shown is missing and no cut explains it. Beside a living writer
     /// this is unknown.
     fn is_missed_by(&self, found: &Observed) -> bool {
-        let is_cut = found.cuts().count() > self.cuts.count();
+        let is_cut = found.cuts.count() > self.cut_count();
         found.untouched.is_some() && found.durable < self.durable && !is_cut
     }
 
     fn take(&mut self, found: Observed) {
-        let cuts = found.cuts();
-        self.durable = match cuts.count() > self.cuts.count() {
+        let (links, cuts, first_live) = (found.links, found.cuts, found.first_live);
+        self.durable = match cuts.count() > self.cut_count() {
             // The header of a cut promises all that the cut has kept.
             true => found.durable,
             false => self.durable.max(found.durable),
         };
-        self.cuts = cuts;
-        self.segments =
-            Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
+        self.segments = Segments { links, cuts, first_live, obsolete: Vec::new() };
         // What the walk of an older head has noted is in that segment's own index now.
         if let [older @ .., _] = &self.segments.links[..] {
             older.iter().for_each(|link| link.segment.forget_places());

@@ -148,6 +148,8 @@ impl KnownBefore<'_> {
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) links: Vec<Link>,
+    /// The history of cuts in the head's header, which is durable.
+    pub(crate) cuts: Cuts,
     pub(crate) first_live: Lsn,
     pub(crate) durable: Lsn,
     /// As in [`KnownBefore`], in the head.
@@ -158,13 +160,6 @@ pub(crate) struct Observed {
     /// Set if no writer lived.
     pub(crate) untouched: Option<Untouched>,
     pub(crate) recovery: Recovery,
-}
-
-impl Observed {
-    /// The history of cuts, of which the header is durable.
-    pub(crate) fn cuts(&self) -> Cuts {
-        self.links.last().map_or(Cuts::NONE, |head| head.segment.header.cuts)
-    }
 }
 
 /// The head as far as its groups are whole.
@@ -376,6 +371,7 @@ fn alone(directory: &AnyDirectory, options: &Options) -> Result<Option<Observed>
         durable: recovery.last,
         settled: found.tail,
         links: found.links,
+        cuts: found.cuts,
         head,
         cached: None,
         untouched: Some(untouched),
@@ -390,10 +386,14 @@ fn beside(
     known: Option<&KnownBefore<'_>>,
     older: &mut Older,
 ) -> Result<Option<Observed>> {
-    let Some(Newest { files, last }) = newest(directory, options, older)? else { return Ok(None) };
-    let mut headers = Headers::of(directory, options, files);
-    let has_header = headers.has_header();
+    let (mut has_header, mut below) = (false, None);
     loop {
+        let Some(Newest { files, last }) = newest(directory, options, older, below)? else {
+            return Ok(None);
+        };
+        let cuts = last.as_ref().map_or(Cuts::NONE, |last| last.cuts);
+        let headers = Headers::of(directory, options, files, cuts);
+        has_header |= headers.has_header();
         let Some((_, header)) = headers.head()? else {
             return Err(if has_header {
                 headers.no_head("no file has the header of its own segment")
@@ -423,7 +423,7 @@ fn beside(
             match becomes_durable(directory, options, &header)? {
                 Some(true) => {}
                 Some(false) => {
-                    headers.files.retain(|file| file.number != header.number);
+                    below = Some(header.number);
                     continue;
                 }
                 None => return Ok(None),
@@ -445,6 +445,7 @@ fn beside(
         let recovery = report_beside(&walked.tail, first_live, &chain);
         return Ok(Some(Observed {
             links: chain,
+            cuts,
             first_live,
             durable: walked.tail.promise,
             settled: walked.settled,

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES, MARK_BLOCK_BYTES};
 use inkstone_format::{
-    CutMark, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, LogKind,
-    Lsn, Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, all_zero, common_log,
+    CutMark, Cuts, Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId,
+    LogKind, Lsn, Reason, ScanAhead, SegmentHeader, SegmentNumber, Verdict, all_zero, common_log,
     directory_fault, head_of, judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
@@ -40,12 +40,16 @@ pub(crate) struct Headers<'d> {
     pub(crate) options: &'d Options,
     /// The lowest number is first.
     pub(crate) files: Vec<FileHeader>,
+    /// The log's history of cuts, by the newest of these files that was begun.
+    cuts: Cuts,
 }
 
 /// What the headers say about the log.
 pub(crate) struct Judged {
     pub(crate) log: LogId,
     pub(crate) head: SegmentHeader,
+    /// The history in the head's header.
+    pub(crate) cuts: Cuts,
     /// The row of the verdict's table, if the header of a file above the head is torn.
     pub(crate) torn: Option<&'static str>,
 }
@@ -62,31 +66,41 @@ impl<'d> Headers<'d> {
             None
         };
         let mut files = Vec::with_capacity(numbers.len());
+        let mut newest = None;
+        let mut found = |number, bytes: &[u8]| {
+            let (block, cuts) = HeaderBlock::with_cuts(bytes);
+            let file = FileHeader { number, block };
+            if file.is_begun() && newest.is_none_or(|(newest, _)| newest < number) {
+                newest = cuts.map(|cuts| (number, cuts));
+            }
+            files.push(file);
+        };
         for &number in numbers {
             let file = past_the_cache(directory, number)?;
             match &mut blocks {
-                Some(blocks) => blocks.read(number, file, &mut files)?,
+                Some(blocks) => blocks.read(number, file, &mut found)?,
                 None => {
                     let mut window = Window::new(file, HEADER_BYTES);
                     window.load(0, HEADER_BYTES)?;
-                    files.push(FileHeader { number, block: HeaderBlock::classify(window.bytes()) });
+                    found(number, window.bytes());
                 }
             }
         }
         if let Some(mut blocks) = blocks {
-            while blocks.take(&mut files)? {}
+            while blocks.take(&mut found)? {}
         }
-        Ok(Self::of(directory, options, files))
+        Ok(Self::of(directory, options, files, newest.map_or(Cuts::NONE, |(_, cuts)| cuts)))
     }
 
-    /// First blocks that the caller has read.
+    /// First blocks that the caller has read, and the history in the newest of them that was begun.
     pub(crate) fn of(
         directory: &'d AnyDirectory,
         options: &'d Options,
         mut files: Vec<FileHeader>,
+        cuts: Cuts,
     ) -> Self {
         files.sort_by_key(|file| file.number);
-        Self { directory, options, files }
+        Self { directory, options, files, cuts }
     }
 
     /// The file with this number.
@@ -281,14 +295,14 @@ impl<'d> Headers<'d> {
         if head.is_none() && (self.options.expect_durable > Lsn::ZERO || self.has_header()) {
             fault(self.no_head("the last segment of the log is missing"))?;
         }
-        Ok(head.map(|(log, head)| Judged { log, head, torn }))
+        Ok(head.map(|(log, head)| Judged { log, head, cuts: self.cuts, torn }))
     }
 
     /// An error if a cut has left a mark in the head that the head's header does not count: the
     /// segment that the cut had begun is missing, and so are those after it.
     pub(crate) fn mind_mark(&self, head: &SegmentHeader) -> Result<()> {
         let Some(mark) = cut_mark(self.directory, head)? else { return Ok(()) };
-        if mark.cuts <= head.cuts.count() {
+        if mark.cuts <= head.cuts {
             return Ok(());
         }
         let corruption = Corruption {

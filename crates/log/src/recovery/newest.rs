@@ -15,7 +15,9 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use inkstone_format::limits::HEADER_BYTES;
-use inkstone_format::{Copies, FileHeader, HeaderBlock, HeaderState, SegmentHeader, SegmentNumber};
+use inkstone_format::{
+    Copies, Cuts, FileHeader, HeaderBlock, HeaderState, SegmentHeader, SegmentNumber,
+};
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
 use crate::error::Result;
@@ -44,6 +46,8 @@ pub(crate) struct Newest {
 /// The last segment. Both handles stay open, since its file may soon have no name any more.
 pub(crate) struct Last {
     pub(crate) number: SegmentNumber,
+    /// The history in its header.
+    pub(crate) cuts: Cuts,
     /// Open as the log reads and writes it.
     pub(crate) file: Arc<dyn File>,
     /// Open through the page cache, for reading records.
@@ -63,7 +67,7 @@ pub(crate) fn is_last(
     let numbers = Listing::of(directory)?.segments;
     for &later in numbers.iter().filter(|later| **later > head.number) {
         let state = first_block(directory, options, later)?
-            .and_then(|(file, _)| file.state(Some(head.log)));
+            .and_then(|first| first.file.state(Some(head.log)));
         if !matches!(state, Some(HeaderState::Zero | HeaderState::Older)) {
             return Ok(false);
         }
@@ -71,8 +75,8 @@ pub(crate) fn is_last(
     Ok(numbers.contains(&head.number))
 }
 
-/// Reads the first blocks that are not among the `older`, and adds to those. `None` if files vanish
-/// again and again.
+/// Reads the first blocks that are not among the `older`, and adds to those: of segments `below`
+/// that number, if one is given. `None` if files vanish again and again.
 ///
 /// # Errors
 /// [`Error::Incomplete`](crate::Error::Incomplete); errors of the file system.
@@ -80,12 +84,15 @@ pub(crate) fn newest(
     directory: &AnyDirectory,
     options: &Options,
     older: &mut Older,
+    below: Option<SegmentNumber>,
 ) -> Result<Option<Newest>> {
     let mut last: Option<(FileHeader, Last)> = None;
     let mut spare: Vec<FileHeader> = Vec::new();
     let mut vanished_before = BTreeSet::new();
     for listings in 1..=LISTINGS_MAX {
-        let numbers: BTreeSet<_> = Listing::of(directory)?.segments.into_iter().collect();
+        let listed = Listing::of(directory)?.segments.into_iter();
+        let is_below = |number: &SegmentNumber| below.is_none_or(|below| *number < below);
+        let numbers: BTreeSet<_> = listed.filter(is_below).collect();
         let mut vanished = BTreeSet::new();
         for &number in numbers.iter().rev() {
             if last.as_ref().is_some_and(|(last, _)| number <= last.number) {
@@ -95,13 +102,15 @@ pub(crate) fn newest(
                 continue;
             }
             match first_block(directory, options, number)? {
-                Some((file, handle)) if file.is_begun() => {
+                Some(FirstBlock { file, cuts: Some(cuts), handle }) if file.is_begun() => {
                     match cached(directory, options, number, &handle)? {
-                        Some(cached) => last = Some((file, Last { number, file: handle, cached })),
+                        Some(cached) => {
+                            last = Some((file, Last { number, cuts, file: handle, cached }));
+                        }
                         None => _ = vanished.insert(number),
                     }
                 }
-                Some((file, _)) => spare.push(file),
+                Some(first) => spare.push(first.file),
                 None => _ = vanished.insert(number),
             }
         }
@@ -133,7 +142,7 @@ fn with_older(
         if let Some(&header) = older.get(&number) {
             let block = HeaderBlock::Valid { header, copies: Copies::Both, stray: false };
             files.push(FileHeader { number, block });
-        } else if let Some((file, _)) = first_block(directory, options, number)? {
+        } else if let Some(FirstBlock { file, .. }) = first_block(directory, options, number)? {
             if let Some(header) = file.block.header().filter(|_| file.is_begun()) {
                 older.insert(number, *header);
             }
@@ -157,17 +166,26 @@ fn cached(
     unless_vanished(directory.open(&names::segment(number), &OpenFile::existing().read_only()))
 }
 
-/// The first block of a segment's file, which stays open; `None` if it has vanished.
+/// The first block of a segment's file, which stays open.
+struct FirstBlock {
+    file: FileHeader,
+    /// The history in its header, if that is valid.
+    cuts: Option<Cuts>,
+    handle: Arc<dyn File>,
+}
+
+/// Reads it; `None` if the file has vanished.
 fn first_block(
     directory: &AnyDirectory,
     options: &Options,
     number: SegmentNumber,
-) -> Result<Option<(FileHeader, Arc<dyn File>)>> {
+) -> Result<Option<FirstBlock>> {
     let opened = directory.open(&names::segment(number), &open_for_reading(options));
-    let Some(file) = unless_vanished(opened)? else { return Ok(None) };
-    let mut window = Window::new(Arc::clone(&file), HEADER_BYTES);
+    let Some(handle) = unless_vanished(opened)? else { return Ok(None) };
+    let mut window = Window::new(Arc::clone(&handle), HEADER_BYTES);
     window.load(0, HEADER_BYTES)?;
-    Ok(Some((FileHeader { number, block: HeaderBlock::classify(window.bytes()) }, file)))
+    let (block, cuts) = HeaderBlock::with_cuts(window.bytes());
+    Ok(Some(FirstBlock { file: FileHeader { number, block }, cuts, handle }))
 }
 
 fn unless_vanished(opened: inkstone_io::Result<Arc<dyn File>>) -> Result<Option<Arc<dyn File>>> {

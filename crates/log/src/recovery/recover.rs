@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{
-    Chain, Epoch, Evidence, Facts, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail,
-    Verdict, explain, judge,
+    Chain, Cuts, Epoch, Evidence, Facts, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop,
+    Tail, Verdict, explain, judge,
 };
 use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 
@@ -30,6 +30,8 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) links: Vec<Link>,
+    /// The history in the header of the last segment.
+    pub(crate) cuts: Cuts,
     pub(crate) tail: Tail,
     /// The highest epoch seen anywhere.
     pub(crate) epoch: Epoch,
@@ -79,13 +81,13 @@ pub(crate) fn recover(
     listing: &Listing,
 ) -> Result<Option<Recovered>> {
     let headers = Headers::read(directory, options, &listing.segments)?;
-    let Some(Judged { head, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
+    let Some(Judged { head, cuts, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
     let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
     options.doubts.flushed(file.sync(SyncKind::Data))?;
     // Later reads may be buffered.
     forget(&*file)?;
     drop(file);
-    let mut found = read_head(directory, options, &headers, &head)?;
+    let mut found = read_head(directory, options, &headers, (&head, cuts))?;
     (found.verdict, found.row) = with_torn_header(found.verdict, found.row, torn);
     Ok(Some(found))
 }
@@ -107,7 +109,7 @@ fn read_head(
     directory: &AnyDirectory,
     options: &Options,
     headers: &Headers<'_>,
-    head: &SegmentHeader,
+    (head, cuts): (&SegmentHeader, Cuts),
 ) -> Result<Recovered> {
     let segment: Arc<Segment> = Arc::new(Segment::new(*head));
     let file = past_the_cache(directory, head.number)?;
@@ -128,7 +130,8 @@ fn read_head(
         headers.files.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
     let epoch = seen.chain([stop.tail.epoch]).chain(evidence.epoch).max().unwrap_or(head.epoch);
     let bytes_read = stop.tail.end;
-    Ok(Recovered { links, tail: stop.tail, epoch, verdict: row.verdict, row: row.name, bytes_read })
+    let (tail, verdict) = (stop.tail, row.verdict);
+    Ok(Recovered { links, cuts, tail, epoch, verdict, row: row.name, bytes_read })
 }
 
 /// The segments of the log in order; the last one is `head`.

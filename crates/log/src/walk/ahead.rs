@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
-use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
+use inkstone_format::{Proof, Prover, SegmentNumber};
 use inkstone_io::{AlignedBuf, AnyDirectory, File, Job, Pool};
 
 use crate::error::Result;
@@ -459,16 +459,16 @@ impl FirstBlocks {
         Ok(Self { threads: reading_threads(directory, threads)?, spare: Vec::new() })
     }
 
-    /// Begins to read one more; if enough are in flight, waits for one of them and adds it to
-    /// `files`.
+    /// Begins to read one more; if enough are in flight, waits for one of them and hands it to
+    /// `found`.
     pub(crate) fn read(
         &mut self,
         number: SegmentNumber,
         file: Arc<dyn File>,
-        files: &mut Vec<FileHeader>,
+        found: &mut impl FnMut(SegmentNumber, &[u8]),
     ) -> Result<()> {
         if self.threads.in_flight() >= DEPTH {
-            self.take(files)?;
+            self.take(found)?;
         }
         let memory = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(HEADER_BYTES));
         let (token, len) = (number.get(), HEADER_BYTES);
@@ -476,12 +476,12 @@ impl FirstBlocks {
     }
 
     /// Waits for one read; false if none is in flight.
-    pub(crate) fn take(&mut self, files: &mut Vec<FileHeader>) -> Result<bool> {
+    pub(crate) fn take(&mut self, found: &mut impl FnMut(SegmentNumber, &[u8])) -> Result<bool> {
         let Some((Read { token, memory, .. }, read)) = self.threads.complete()? else {
             return Ok(false);
         };
         let number = SegmentNumber::new(token).expect("it was a segment's number");
-        files.push(FileHeader { number, block: HeaderBlock::classify(&memory[..read?]) });
+        found(number, &memory[..read?]);
         self.spare.push(memory);
         Ok(true)
     }

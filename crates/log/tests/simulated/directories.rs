@@ -303,9 +303,10 @@ fn an_end_that_is_named_too_late_shows_nothing_that_was_cut_off() {
     let directory = disk.directory(LOG);
     let mut block = [0; HEADER_BYTES];
     block.copy_from_slice(&read_file(&directory, &name(2))[..HEADER_BYTES]);
-    let mut header = *HeaderBlock::classify(&block).header().unwrap();
+    let (found, cuts) = HeaderBlock::with_cuts(&block);
+    let mut header = *found.header().unwrap();
     header.predecessor.as_mut().unwrap().byte = end;
-    header.encode(&mut block);
+    header.encode(&cuts.unwrap(), &mut block);
     write_file(&directory, &name(2), 0, &block);
     let found = inspect::verify_in(&directory).unwrap();
     assert!(found.verdict == Verdict::Corrupt(Reason::Link), "{found:?}");

@@ -49,6 +49,7 @@ pub struct Written {
 pub struct Writer {
     pub files: Vec<File>,
     pub header: SegmentHeader,
+    pub cuts: Cuts,
     pub at: u64,
     pub epoch: Epoch,
     pub next_lsn: Lsn,
@@ -77,12 +78,13 @@ impl Writer {
             roll: Roll::Begin,
             kind: LogKind::PLAIN,
             owner: [0; 16],
-            cuts: Cuts::NONE,
+            cuts: 0,
             lost_to,
         };
         let mut writer = Self {
             files: Vec::new(),
             header,
+            cuts: Cuts::NONE,
             at: 0,
             epoch: Epoch::FIRST,
             next_lsn: Lsn::FIRST,
@@ -100,7 +102,7 @@ impl Writer {
         let mut bytes = recycled.unwrap_or_else(|| vec![0; header.segment_bytes as usize]);
         bytes.resize(header.segment_bytes as usize, 0);
         let block: &mut [u8; limits::HEADER_BYTES] = bytes.first_chunk_mut().unwrap();
-        header.encode(block);
+        header.encode(&self.cuts, block);
         self.files.push(File { number: header.number, bytes });
         self.header = header;
         self.at = limits::HEADER_BYTES as u64;
@@ -222,8 +224,9 @@ impl Writer {
         let seal_at = (self.at, self.epoch);
         self.epoch = previous.next().unwrap();
         self.records.retain(|(kept, _)| *kept <= lsn);
-        let header =
-            SegmentHeader { cuts: self.header.cuts.with(lsn), ..self.next_header(Roll::Cut, end) };
+        self.cuts = self.cuts.with(lsn);
+        let cuts = self.cuts.count();
+        let header = SegmentHeader { cuts, ..self.next_header(Roll::Cut, end) };
         // The seal belongs to the old history: its LSN is the one that was next there.
         let old_next = self.groups.last().unwrap().next_lsn;
         let mut old = Self {
@@ -247,7 +250,7 @@ impl Writer {
                 continue;
             }
             let end = if file.number == cut.segment { cut.byte } else { 4096 };
-            let (cuts, successor, epoch) = (head.cuts.count(), head.number, head.epoch);
+            let (cuts, successor, epoch) = (head.cuts, head.number, head.epoch);
             let at = file.bytes.len() - limits::MARK_BLOCK_BYTES;
             let mark = CutMark { cuts, successor, end, epoch };
             mark.write(&Identity::new(head.log, file.number), &mut file.bytes[at..]);

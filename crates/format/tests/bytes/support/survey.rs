@@ -106,7 +106,7 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], visit: Visit<'_>) -> Survey {
     };
     let block = bytes_of(files, head.number).get(head.marks_at() as usize..);
     let mark = block.and_then(|block| CutMark::read(&head.identity(), block));
-    if let Some(mark) = mark.filter(|mark| mark.cuts > head.cuts.count()) {
+    if let Some(mark) = mark.filter(|mark| mark.cuts > head.cuts) {
         let at = Some(start_of(mark.successor));
         return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D3", at);
     }
