@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Control, Epoch, LogId, LogKind, Lsn, NewPlaces, Position, Roll, SegmentHeader, Verdict,
+    Control, Epoch, LogId, LogKind, Lsn, NewPlaces, Position, Roll, SegmentHeader, SegmentNumber,
+    Verdict,
 };
-use inkstone_io::{Access, AnyDirectory, Durability, File, Preparation};
+use inkstone_io::{Access, AlignedBuf, AnyDirectory, Durability, File, Preparation};
 
 use crate::choice::Choice;
 use crate::commit::open_group::{OpenGroup, memory_for};
@@ -21,6 +22,8 @@ use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::writer::{Way, Writer};
 use crate::error::{Error, Result, is_full};
+use crate::event::Event;
+use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{Recovered, recover, report};
@@ -43,18 +46,8 @@ pub(crate) fn open_shared(
     let mut options = options.settled(&choice);
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {
-        let opened = find_or_create(&directory, &options);
-        let began = opened.and_then(|opened| Ok((begin(&opened).or_else(only_for_room)?, opened)));
-        let (began, (shared, mut recovery, listing)) = match began {
-            // The first write of an opening is the trial: nothing is acknowledged yet, and what was
-            // refused is not written.
-            Err(error) if error.is_not_here() && options.access_chosen() == Access::Direct => {
-                choice = without_direct(choice, &error);
-                options = options.settled(&choice);
-                continue;
-            }
-            began => began?,
-        };
+        let (shared, mut recovery, listing) = find_or_create(&directory, &options, &mut choice)?;
+        let began = begin(&shared, &listing, &mut choice).or_else(only_for_room)?;
         let live = lock(&shared.segments).numbers();
         match began {
             Began::Yes => {}
@@ -94,6 +87,7 @@ pub(crate) fn open_shared(
 fn find_or_create(
     directory: &AnyDirectory,
     options: &Options,
+    choice: &mut Choice,
 ) -> Result<(Shared, Recovery, Listing)> {
     let listing =
         if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
@@ -112,8 +106,8 @@ fn find_or_create(
     let previous = found.as_ref().map(|found| found.epoch);
     let (directory, options) = (directory.clone(), options.clone());
     let (shared, mut recovery) = match found {
-        Some(found) => go_on(directory, options, pool, found)?,
-        None => create(directory, options, pool)?,
+        Some(found) => go_on(directory, options, choice, pool, found)?,
+        None => create(directory, options, choice, pool)?,
     };
     {
         let mut state = shared.lock();
@@ -132,12 +126,17 @@ enum Began {
 }
 
 /// Makes the epoch group durable, after the marks of the last cut if a crash has left them out.
-fn begin((shared, _, listing): &(Shared, Recovery, Listing)) -> Result<Began> {
+/// What these first writes have shown about the way of writing is said with the choice.
+fn begin(shared: &Shared, listing: &Listing, choice: &mut Choice) -> Result<Began> {
     let began = shared.in_turn(shared.lock(), |turn| {
         let began = turn.leave_missing_marks(listing).and_then(|()| turn.begin_epoch());
-        if began.is_err() {
-            // There is no log yet that could be poisoned: the opening has an error, or another way.
-            turn.events.clear();
+        for event in std::mem::take(&mut turn.events) {
+            match event {
+                // There is no log yet that could be poisoned: the opening has an error.
+                _ if began.is_err() => {}
+                Event::Fallback { what } => choice.warnings.push(what),
+                event => turn.events.push(event),
+            }
         }
         began
     });
@@ -148,28 +147,48 @@ fn only_for_room(error: Error) -> Result<Began> {
     if error.is_for_room() { Ok(Began::WaitsForRoom) } else { Err(error) }
 }
 
-/// The same way through the page cache, because O_DIRECT was taken at the opening of a file and
-/// refused at a write or read.
-fn without_direct(mut choice: Choice, error: &Error) -> Choice {
-    let why = match error {
-        Error::Poisoned(poison) => poison.cause().unwrap_or(error).to_string(),
-        error => error.to_string(),
-    };
+/// Opens the head as groups are written into it. Whether O_DIRECT works is shown by its use alone:
+/// by a read of the header's block, since a write may find no room. Where it is refused, the log
+/// writes through the page cache.
+fn open_head(
+    directory: &AnyDirectory,
+    number: SegmentNumber,
+    options: &mut Options,
+    choice: &mut Choice,
+) -> Result<Arc<dyn File>> {
+    let name = names::segment(number);
+    let file = directory.open(&name, &open_for_groups(options));
+    if options.access_chosen() != Access::Direct {
+        return Ok(file?);
+    }
+    let mut block = AlignedBuf::zeroed(HEADER_BYTES);
+    match file.and_then(|file| file.read_at(&mut block, 0).map(|_| file)) {
+        Err(error) if error.is_not_here() => {
+            without_direct(choice, &error);
+            *options = options.clone().settled(choice);
+            Ok(directory.open(&name, &open_for_groups(options))?)
+        }
+        file => Ok(file?),
+    }
+}
+
+/// The same way through the page cache.
+fn without_direct(choice: &mut Choice, error: &inkstone_io::Error) {
     choice.warnings.push(format!(
-        "O_DIRECT is refused here, so the log writes through the page cache ({why})"
+        "O_DIRECT is refused here, so the log writes through the page cache ({error})"
     ));
     let strategy = &mut choice.strategy;
     strategy.access = Access::Buffered;
     if strategy.durability == Durability::RwfDsync {
         strategy.durability = Durability::Fdatasync;
     }
-    choice
 }
 
 /// Continues at the recovered end.
 fn go_on(
     directory: AnyDirectory,
-    options: Options,
+    mut options: Options,
+    choice: &mut Choice,
     pool: Pool,
     found: Recovered,
 ) -> Result<(Shared, Recovery)> {
@@ -192,9 +211,10 @@ fn go_on(
         window.bytes(),
         head.new_places(),
     );
-    let file = head.file(&directory, &open_for_groups(&options))?;
+    let file = open_head(&directory, header.number, &mut options, choice)?;
+    head.adopt(&file);
     let notice = fill_holes(&*file, header.segment_bytes)?;
-    let mut writer = Writer::new(file, &options);
+    let mut writer = Writer::new(&directory, file, &options);
     writer.notice = notice;
     let (links, cuts) = (found.links, found.cuts);
     let state = State::new(open_group, &cuts, recovery.last, epoch, &options);
@@ -220,7 +240,12 @@ fn fill_holes(file: &dyn File, bytes: u64) -> Result<Option<String>> {
 }
 
 /// Begins a new log: a segment and its header.
-fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shared, Recovery)> {
+fn create(
+    directory: AnyDirectory,
+    mut options: Options,
+    choice: &mut Choice,
+    pool: Pool,
+) -> Result<(Shared, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     // Each cut has begun an epoch.
@@ -229,8 +254,8 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let bytes = options.next_segment_bytes(0, 0);
     let ready = pool.fitted(bytes, 0, &options, |bytes| pool.obtain(bytes, &options, false));
     let ready = ready.map_err(ObtainError::into_error)?;
-    let bytes = ready.bytes();
-    let (number, file) = (ready.number, ready.file);
+    let (bytes, number) = (ready.bytes(), ready.number);
+    let file = open_head(&directory, number, &mut options, choice)?;
     let header = SegmentHeader {
         log,
         number,
@@ -246,7 +271,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         cuts: options.cuts.count(),
         lost_to: options.lost_to,
     };
-    let mut writer = Writer::new(Arc::clone(&file), &options);
+    let mut writer = Writer::new(&directory, Arc::clone(&file), &options);
     writer.header(&file, &header, &options.cuts, &Way::Usual).result.map_err(
         |failed| match failed.into_error() {
             error if error.is_for_room() => refused(HEADER_BYTES as u64, error),

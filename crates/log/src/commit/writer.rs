@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Cuts, SegmentHeader};
-use inkstone_io::{AlignedBuf, Durability, File, LockWatch, Persist, SyncKind};
+use inkstone_io::{
+    Access, AlignedBuf, AnyDirectory, Durability, File, LockWatch, OpenFile, Persist, SyncKind,
+};
 
 use crate::choice::Asks;
 use crate::commit::open_group::Encoded;
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::segment::pool::open_for_groups;
 use crate::stats::Took;
 use crate::sync::{CoarseInstant, Instant};
 
@@ -68,10 +71,21 @@ impl Written {
         let took = Took { started: Instant::now(), write: Duration::ZERO, sync: None };
         Self { result: Err(Failed::Write(why)), took, notice: None }
     }
+
+    /// Why the way of writing was refused; nothing was written then.
+    fn not_here(&self) -> Option<&Error> {
+        match &self.result {
+            Err(Failed::Write(error)) if error.is_not_here() => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Writes groups and headers.
 pub(crate) struct Writer {
+    directory: AnyDirectory,
+    /// How the log opens its files.
+    how: OpenFile,
     pub(crate) file: Arc<dyn File>,
     persist: Persist,
     /// The same, with the sync as a separate step.
@@ -93,7 +107,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 impl Writer {
     /// Asks after the first groups: the name and the blocks of the file may be as new as the
     /// opening.
-    pub(crate) fn new(file: Arc<dyn File>, options: &Options) -> Self {
+    pub(crate) fn new(directory: &AnyDirectory, file: Arc<dyn File>, options: &Options) -> Self {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
             Durability::RwfDsync => Persist::Dsync,
@@ -107,8 +121,9 @@ impl Writer {
             _ => Persist::Sync(SyncKind::Data),
         };
         let asks = options.asks != Asks::Never;
+        let (directory, how) = (directory.clone(), open_for_groups(options));
         let (writer_lock, look) = (LockWatch::default(), CoarseInstant::now());
-        Self { file, persist, step, notice: None, asks, writer_lock, look }
+        Self { directory, how, file, persist, step, notice: None, asks, writer_lock, look }
     }
 
     /// From now on nothing is written unless this lock keeps others out, as far as a look once a
@@ -144,14 +159,14 @@ impl Writer {
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
             let persist =
                 if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
-            let cleared = self.write(&*file, &zeros, at, persist);
+            let cleared = self.write(&file, &zeros, at, persist);
             // If there is no room for it, the next opening finds a torn tail, and nothing is lost.
             if cleared.result.as_ref().is_err_and(|failed| !failed.is_for_room()) {
                 return cleared;
             }
         }
         let bytes = &encoded.memory[..encoded.len];
-        let mut written = self.write(&*file, bytes, encoded.offset, persist);
+        let mut written = self.write(&file, bytes, encoded.offset, persist);
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(|error| Failed::Sync(error.into()));
         }
@@ -186,7 +201,7 @@ impl Writer {
             return Written::nothing(error);
         }
         let (file, persist) = self.by(way, file);
-        self.write(&*file, &block[..BLOCK_BYTES], at, persist)
+        self.write(&file, &block[..BLOCK_BYTES], at, persist)
     }
 
     /// The handle through which `own` is written in this way, and how the write becomes durable.
@@ -197,17 +212,39 @@ impl Writer {
         }
     }
 
-    /// Writes; where the write that syncs by itself is refused as such (an old sandbox, a file
-    /// system without it), nothing is written and no sync has failed: from then on the sync is a
-    /// separate step.
-    fn write(&mut self, file: &dyn File, bytes: &[u8], at: u64, persist: Persist) -> Written {
-        let written = write_durable(file, bytes, at, persist);
-        let (Persist::Dsync, Err(Failed::Write(error))) = (persist, &written.result) else {
-            return written;
-        };
-        self.notice = Some(format!("{error}: each commit is a write and an fdatasync instead"));
-        self.persist = self.step;
-        write_durable(file, bytes, at, self.step)
+    /// Writes; where a way of writing is refused as such, nothing is written and no sync has failed.
+    /// Without RWF_DSYNC (an old sandbox, a file system without it) the sync is a separate step from
+    /// then on. Without O_DIRECT, which was taken when the file was opened, the write goes through
+    /// the page cache.
+    fn write(&mut self, file: &Arc<dyn File>, bytes: &[u8], at: u64, persist: Persist) -> Written {
+        let mut written = write_durable(&**file, bytes, at, persist);
+        let mut persist = persist;
+        if let Some(error) = written.not_here()
+            && persist == Persist::Dsync
+        {
+            self.notice = Some(format!("{error}: each commit is a write and an fdatasync instead"));
+            (self.persist, persist) = (self.step, self.step);
+            written = write_durable(&**file, bytes, at, persist);
+        }
+        if let Some(error) = written.not_here()
+            && self.how.access == Access::Direct
+            && let Some(cached) = self.cached(file)
+        {
+            self.notice = Some(format!(
+                "O_DIRECT is refused here, so the log writes through the page cache ({error})"
+            ));
+            written = write_durable(&*cached, bytes, at, persist);
+            if Arc::ptr_eq(file, &self.file) {
+                self.file = cached;
+            }
+        }
+        written
+    }
+
+    /// The same file, through the page cache.
+    fn cached(&self, file: &Arc<dyn File>) -> Option<Arc<dyn File>> {
+        let name = file.path().file_name()?.to_str()?;
+        self.directory.open(name, &self.how.access(Access::Buffered)).ok()
     }
 }
 
@@ -222,7 +259,10 @@ fn write_durable(file: &dyn File, bytes: &[u8], at: u64, persist: Persist) -> Wr
             false => Failed::Sync(error.into()),
         }),
         // The file may have been opened with the flag, so a failure may be that of its sync.
-        Persist::Later => file.write_at(bytes, at).map_err(|error| Failed::Sync(error.into())),
+        Persist::Later => file.write_at(bytes, at).map_err(|error| match error.is_not_here() {
+            true => Failed::Write(error.into()),
+            false => Failed::Sync(error.into()),
+        }),
         Persist::Sync(_) => file.write_at(bytes, at).map_err(|error| Failed::Write(error.into())),
     };
     let write = started.elapsed();
