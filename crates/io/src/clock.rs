@@ -1,6 +1,6 @@
 //! A clock that is cheap to read: for a bound on how old something is, asked for each record.
 //!
-//! *Owns*: the coarse clock, and the time since the machine started. *May not touch*: what they are
+//! *Owns*: the coarse clock, the fine one of a file, and the time since the machine started. *May not touch*: what they are
 //! asked for.
 
 use std::ops::Add;
@@ -21,6 +21,12 @@ pub const TICK: Duration = Duration::from_millis(10);
 const CLOCK: ClockId = ClockId::MonotonicCoarse;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
+
+/// A moment of the clock that never goes back, as the time since some other one.
+pub(crate) fn moment() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
 
 /// How long this machine has been up, also asleep.
 pub fn since_start() -> Duration {

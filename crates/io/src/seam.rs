@@ -13,6 +13,7 @@
 //!   do not retry, reopen.
 
 use crate::capability::{Capabilities, CopyOnWrite};
+use crate::clock::moment;
 use crate::error::Result;
 use crate::held::OwnName;
 use crate::strategy::{Access, Durability, Preparation};
@@ -20,7 +21,7 @@ use crate::{DirectoryLock, SharedPage, SharedPageReader};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// File systems that overwrite a block in place, so that an overwrite needs no room. Overlays,
 /// network and FUSE file systems are not among them, since the file system below is unknown.
@@ -213,6 +214,12 @@ pub trait File: Send + Sync + 'static {
     /// # Errors
     /// What the file system answers; `is_unsupported()` if it does not have this way.
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()>;
+
+    /// A moment of the clock by which the log compares two ways of writing, as the time since some
+    /// other moment. A simulated disk has a clock of its own.
+    fn clock(&self) -> Duration {
+        moment()
+    }
 }
 
 impl fmt::Debug for dyn File {

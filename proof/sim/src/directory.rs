@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inkstone_io::{
-    Access, Capabilities, Directory, Error, Lock, OpenFile, Result, SharedPage, SharedPageReader,
+    Access, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber, DioAlignment,
+    Directory, Error, Lock, MountFacts, OpenFile, Result, SharedPage, SharedPageReader,
 };
 
 use crate::disk::SimDisk;
@@ -27,6 +28,53 @@ pub struct SimDirectory {
     number: usize,
     path: PathBuf,
     hooked: Hooked,
+}
+
+impl SimDirectory {
+    /// What the disk says of itself: see [`crate::DiskOptions::times`].
+    fn told(&self) -> Option<Capabilities> {
+        let options = self.disk.options();
+        options.times?;
+        let sector_bytes = options.sector_bytes as u32;
+        let direct = match options.has_direct {
+            true => DioAlignment::Bytes { memory: sector_bytes, offset: sector_bytes },
+            false => DioAlignment::Refused,
+        };
+        let device = DeviceFacts {
+            name: "sim".into(),
+            number: DeviceNumber { major: 1, minor: 1 },
+            node: "/dev/sim".into(),
+            partition: None,
+            partition_start_bytes: 0,
+            volatile_cache: Some(true),
+            fua: Some(options.has_fua),
+            scheduler: None,
+            hardware_queues: None,
+            rotational: Some(false),
+            model: None,
+            logical_block_bytes: Some(sector_bytes),
+            physical_block_bytes: Some(sector_bytes),
+            loop_backing: None,
+            loop_direct: None,
+        };
+        Some(Capabilities {
+            directory: self.path.clone(),
+            mount: MountFacts {
+                file_system: "sim".into(),
+                target: Some("/".into()),
+                source: Some("/dev/sim".into()),
+                options: Some("rw".into()),
+                read_only: false,
+                barriers: Barriers::On,
+            },
+            device: Some(device),
+            direct,
+            copy_on_write: CopyOnWrite::Never,
+            dsync_writes: true,
+            in_memory: false,
+            journal: None,
+        })
+    }
 }
 
 impl SimDisk {
@@ -195,7 +243,8 @@ impl Directory for SimDirectory {
     }
 
     fn capabilities(&self) -> Result<Option<Capabilities>> {
-        Ok(self.hooked.0.as_ref().and_then(|hook| hook.capabilities()))
+        let hook = self.hooked.0.as_ref().and_then(|hook| hook.capabilities());
+        Ok(hook.or_else(|| self.told()))
     }
 
     fn free_bytes(&self) -> Result<u64> {

@@ -79,6 +79,7 @@ impl State {
         self.count_metadata(&due, kind == SyncKind::All);
         self.settle(due);
         self.counters.flushes += 1;
+        self.take_time(|times| times.flush);
         self.flush(Some(number), cover);
         Ok(())
     }
@@ -98,6 +99,7 @@ impl State {
             let due = self.take(is_own);
             self.settle(due);
             self.counters.fua_writes += 1;
+            self.take_time(|times| times.fua_write);
             return;
         }
         let cover = self.cover_now();
@@ -112,6 +114,7 @@ impl State {
         self.count_metadata(&due, full);
         self.settle(due);
         self.counters.flushes += 1;
+        self.take_time(|times| times.write + times.flush);
         self.flush(Some(number), &cover);
     }
 

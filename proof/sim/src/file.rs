@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use inkstone_io::{
     Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, OwnName, Preparation,
@@ -85,6 +86,8 @@ impl SimFile {
                     direct: target.direct,
                     full,
                 });
+            } else {
+                state.take_time(|times| times.write);
             }
             Ok(())
         })
@@ -229,6 +232,10 @@ impl File for SimFile {
             let synced = self.lock().sync(self.inode, kind, &cover);
             synced.map_err(|source| Error::new(name, &self.path, source))
         })
+    }
+
+    fn clock(&self) -> Duration {
+        self.lock().clock
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {

@@ -93,8 +93,9 @@
 //!     until [`SimDisk::drop_caches`], or until its file's cached pages are dropped.
 //!
 //! One lock guards a disk. With one thread everything follows from the seed and the calls; with
-//! several threads it also depends on the scheduler. Latency is not modelled, and `EINTR` never
-//! passes the seam.
+//! several threads it also depends on the scheduler. No time passes, but by a clock of the disk if
+//! [`DiskOptions::times`] says so: a flush of the device, a FUA write and any other write advance
+//! it. `EINTR` never passes the seam.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
@@ -121,7 +122,7 @@ pub use directory::{SimDirectory, SimLock};
 pub use disk::SimDisk;
 pub use fault::{Effect, Event, Fault, OperationKind, errno};
 pub use file::SimFile;
-pub use options::{AfterEffect, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};
+pub use options::{AfterEffect, DirectoryOrder, DiskOptions, FaultRates, NewBlocks, Times};
 pub use pending::Place;
 
 /// The example of the package's README.

@@ -2,6 +2,8 @@
 //!
 //! *Owns*: the choices and their defaults. *May not touch*: the state of a disk.
 
+use std::time::Duration;
+
 /// Which directory operations a crash may leave behind, of those not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectoryOrder {
@@ -60,6 +62,16 @@ pub struct FaultRates {
     pub short_ppm: u32,
 }
 
+/// How long the device takes, by the disk's own clock: half as long to twice as long, and now and
+/// then ten times as long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    pub write: Duration,
+    pub flush: Duration,
+    /// A write past the device's cache.
+    pub fua_write: Duration,
+}
+
 /// The kind of disk. [`Default`] is an honest device with a volatile cache and FUA, under a file
 /// system that promises no more than the seam does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +93,10 @@ pub struct DiskOptions {
     /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write,
     /// which makes nothing else durable. Otherwise it is a write and a flush.
     pub has_fua: bool,
+    /// How long the device takes. If it is known, the directory says what the file system and the
+    /// device can do: there is a volatile cache, and FUA if the disk has it. Otherwise nothing is
+    /// known, and no time passes.
+    pub times: Option<Times>,
     /// Whether the file system has `O_DIRECT`.
     pub has_direct: bool,
     /// A file that was opened with `O_DIRECT` takes no writes (`EINVAL`).
@@ -110,6 +126,7 @@ impl Default for DiskOptions {
             names_need_room: false,
             flush_is_global: true,
             has_fua: true,
+            times: None,
             has_direct: true,
             refuses_direct_writes: false,
             writeback_ppm: 50_000,

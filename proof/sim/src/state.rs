@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::content::{Content, PAGE_BYTES, blocks_of};
 use crate::counters::Counters;
 use crate::fault::{Effect, Event, OperationKind, Plans, draw, errno};
-use crate::options::{DirectoryOrder, DiskOptions};
+use crate::options::{DirectoryOrder, DiskOptions, Times};
 use crate::pending::{BlockSets, Change, Entry, NameChange, NameEntry, Names};
 
 /// A file, by whatever name.
@@ -72,6 +73,10 @@ pub(crate) struct State {
     pub(crate) seed: u64,
     pub(crate) options: DiskOptions,
     pub(crate) rng: fastrand::Rng,
+    /// The disk's own clock, and how long things take by it: drawn by itself, so that a disk with a
+    /// clock is otherwise the same.
+    pub(crate) clock: Duration,
+    times_rng: fastrand::Rng,
     pub(crate) inodes: BTreeMap<u64, Inode>,
     pub(crate) directories: Vec<NamesOf>,
     /// In order of arrival.
@@ -121,6 +126,8 @@ impl State {
             seed,
             options,
             rng: fastrand::Rng::with_seed(seed),
+            clock: Duration::ZERO,
+            times_rng: fastrand::Rng::with_seed(seed ^ 0x7469_6D65_735F_6F66),
             inodes: BTreeMap::new(),
             directories: Vec::new(),
             pending: Vec::new(),
@@ -190,6 +197,14 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Lets the time pass that this takes.
+    pub(crate) fn take_time(&mut self, of: impl FnOnce(&Times) -> Duration) {
+        let Some(times) = &self.options.times else { return };
+        let rng = &mut self.times_rng;
+        let outlier = if rng.u8(..32) == 0 { 10 } else { 1 };
+        self.clock += of(times) * rng.u32(50..200) / 100 * outlier;
     }
 
     pub(crate) fn order(&mut self) -> u64 {
