@@ -78,6 +78,7 @@
 //! | `open_group` | the buffer and its frames, and how a group is closed |
 //! | `rule` | who leads, and when: pure |
 //! | `writer` | one write and one flush |
+//! | `trial` | which of two durable ways is faster here: pure |
 //! | `sleepers` | how threads sleep, yield before it, and are woken |
 //! | `tasks` | futures and callbacks |
 //! | `shared_page` | publishing the watermark to readers in other processes |
@@ -107,6 +108,7 @@ pub(crate) mod shared_page;
 pub(crate) mod sleepers;
 pub(crate) mod state;
 pub(crate) mod tasks;
+pub(crate) mod trial;
 pub(crate) mod turn;
 pub(crate) mod wait;
 pub(crate) mod writer;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use inkstone_format::{Lsn, SegmentNumber};
 
+use crate::choice::Tried;
 use crate::error::Poison;
 use crate::report::Recovery;
 
@@ -24,6 +25,9 @@ pub enum Event {
         /// What, as a sentence.
         what: String,
     },
+    /// The log has tried which of two durable ways of writing is faster here
+    /// ([`Trial`](crate::Trial)).
+    Tried(Tried),
     /// A segment is full and durable; the next is in use.
     SegmentSealed(SealedSegment),
     /// A segment change found no prepared file and used something else.

@@ -92,7 +92,7 @@ mod walk;
 mod watermarks;
 
 pub use append::Append;
-pub use choice::{Asks, Choice};
+pub use choice::{Asks, Choice, Trial, Tried};
 #[doc(hidden)]
 pub use directory::find_directory;
 pub use error::{Corruption, Cure, Error, Poison, Result};

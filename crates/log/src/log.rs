@@ -469,9 +469,11 @@ impl Log {
         lock(&self.shared.segments).head().segment.header.first_lsn
     }
 
-    /// The way of writing that was chosen, and why.
-    pub fn choice(&self) -> &Choice {
-        &self.choice
+    /// The way of writing that was chosen, and why; with what the log has found since, where it
+    /// tries two ways ([`Choice::trial`]).
+    pub fn choice(&self) -> Choice {
+        let tried = if self.shared.is_forked() { None } else { self.shared.lock().tried };
+        self.choice.clone().after(tried)
     }
 
     /// Says whether it has threads of its own ([`Options::own_thread`]).

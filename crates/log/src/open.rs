@@ -182,6 +182,7 @@ fn without_direct(choice: &mut Choice, error: &inkstone_io::Error) {
     if strategy.durability == Durability::RwfDsync {
         strategy.durability = Durability::Fdatasync;
     }
+    choice.trial = None;
 }
 
 /// Continues at the recovered end.

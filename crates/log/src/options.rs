@@ -54,6 +54,8 @@ pub struct Options {
     pub(crate) free_segments_by_rule: usize,
     /// Set by the rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
+    /// Set by the rule alone ([`Choice::trial`]).
+    pub(crate) tries: bool,
     /// An overwrite may need room here, so room is kept for control groups (`commit/room.rs`). Set
     /// by the file system alone.
     pub(crate) keeps_room: bool,
@@ -95,6 +97,7 @@ impl Default for Options {
             free_segments_max: None,
             free_segments_by_rule: 2,
             asks: Asks::EachGroup,
+            tries: false,
             keeps_room: false,
             own_thread: true,
             prepares_ahead: true,
@@ -366,7 +369,8 @@ impl Options {
     /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`,
     /// `ODsync` or `OSync`. All are equally durable; which is fastest depends on the file system
     /// and the device (`inkstone lab`). If not set: `RwfDsync` with direct access, else
-    /// `Fdatasync`.
+    /// `Fdatasync`. Where no rule knows which of these two is faster, the log tries both
+    /// ([`Choice::trial`]).
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self }
     }
@@ -525,6 +529,7 @@ impl Options {
             durability: Some(strategy.durability),
             free_segments_max: Some(kept),
             asks: choice.asks,
+            tries: choice.trial.is_some(),
             ..self
         }
     }

@@ -14,7 +14,7 @@ use inkstone_io::{
     Strategy,
 };
 
-use crate::choice::{Asks, Choice, in_words};
+use crate::choice::{Asks, Choice, Trial, in_words};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use direct::no_direct;
@@ -55,13 +55,16 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>) -> Result<
         )));
     }
     let warnings = found.map_or_else(Vec::new, warnings);
-    Ok(Choice { strategy, reason, asks: asks(found), warnings })
+    let trial = found.filter(|_| options.durability.is_none() && access == base.access);
+    let trial = trial.and_then(|found| trial_by_rule(found, &base));
+    Ok(Choice { strategy, reason, asks: asks(found), trial, warnings })
 }
 
 /// The way of writing that the rule chooses here, and why.
 pub fn rule(found: &Capabilities) -> Choice {
     let (strategy, reason) = by_rule(found);
-    Choice { strategy, reason, asks: asks(Some(found)), warnings: warnings(found) }
+    let trial = trial_by_rule(found, &strategy);
+    Choice { strategy, reason, asks: asks(Some(found)), trial, warnings: warnings(found) }
 }
 
 /// The parts of the strategy that were asked for, in words.
@@ -115,6 +118,10 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     }
     let fua = match found.device.as_ref().map(|device| (device.fua, device.volatile_cache)) {
         Some((_, Some(false))) => "the device has no volatile cache, so no flush is needed",
+        Some((Some(true), Some(true))) => {
+            "the device has a volatile cache and FUA, so a log tries with its first commits whether \
+             one write that is durable by itself is faster than a write and an fdatasync"
+        }
         Some((Some(true), _)) => "the device has FUA, so a commit is one write",
         _ => "a commit is one write and one flush",
     };
@@ -126,6 +133,14 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     };
     let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, Some(found)), reason)
+}
+
+/// Whether a log tries if a write and an fdatasync are faster than what the rule says: one published
+/// figure for a device with a volatile cache and FUA has them 2.4 times as fast.
+fn trial_by_rule(found: &Capabilities, base: &Strategy) -> Option<Trial> {
+    let device = found.device.as_ref()?;
+    let is_open = device.fua == Some(true) && device.volatile_cache == Some(true);
+    (is_open && base.durability == Durability::RwfDsync).then_some(Trial::Runs)
 }
 
 /// The log asks unless it is known to be unnecessary.
@@ -177,7 +192,7 @@ fn warnings(found: &Capabilities) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inkstone_io::{DeviceFacts, MountFacts};
+    use inkstone_io::{DeviceFacts, DeviceNumber, MountFacts};
 
     fn on(file_system: &str, direct: DioAlignment, copy_on_write: CopyOnWrite) -> Capabilities {
         Capabilities {
@@ -233,6 +248,43 @@ mod tests {
         let none = choose(&Options::default(), None).expect("a choice");
         assert!(none.reason.contains("nothing is known"), "{none}");
         assert_eq!(none.asks, Asks::EachGroup);
+    }
+
+    #[test]
+    fn the_log_tries_where_the_device_has_a_volatile_cache_and_fua_and_nowhere_else() {
+        let device = |volatile_cache, fua| DeviceFacts {
+            name: "nvme0n1".into(),
+            number: DeviceNumber { major: 259, minor: 0 },
+            node: "/dev/nvme0n1".into(),
+            partition: None,
+            partition_start_bytes: 0,
+            volatile_cache,
+            fua,
+            scheduler: None,
+            hardware_queues: None,
+            rotational: None,
+            model: None,
+            logical_block_bytes: None,
+            physical_block_bytes: None,
+            loop_backing: None,
+            loop_direct: None,
+        };
+        let facts = [None, Some(false), Some(true)];
+        for (volatile_cache, fua) in facts.into_iter().flat_map(|one| facts.map(|two| (one, two))) {
+            let ext4 = on("ext4", SECTORS, CopyOnWrite::Never);
+            let found = Capabilities { device: Some(device(volatile_cache, fua)), ..ext4 };
+            let chosen = choose(&Options::default(), Some(&found)).expect("a choice");
+            let both = (volatile_cache, fua) == (Some(true), Some(true));
+            assert_eq!(chosen.trial, both.then_some(Trial::Runs), "{chosen}");
+            assert_eq!(chosen, rule(&found));
+            let refused = Capabilities { dsync_writes: false, ..found.clone() };
+            assert_eq!(rule(&refused).trial, None, "RWF_DSYNC is refused");
+            let asked = Options::new().durability(Durability::RwfDsync);
+            assert_eq!(choose(&asked, Some(&found)).expect("a choice").trial, None, "asked for");
+            let btrfs = Capabilities { copy_on_write: CopyOnWrite::Always, ..found };
+            let direct = choose(&Options::new().access(Access::Direct), Some(&btrfs));
+            assert_eq!(direct.expect("a choice").trial, None, "the rule would be another one");
+        }
     }
 
     #[test]

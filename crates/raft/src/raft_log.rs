@@ -336,7 +336,7 @@ impl RaftLog {
     }
 
     /// How the log below writes, and why so.
-    pub fn choice(&self) -> &inkstone::Choice {
+    pub fn choice(&self) -> inkstone::Choice {
         self.group.log().choice()
     }
 

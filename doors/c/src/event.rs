@@ -127,6 +127,7 @@ impl inkstone_event {
                 format!("a commit of {bytes} bytes took {} us", took.as_micros()),
             ),
             Event::Poisoned(poison) => (INKSTONE_EVENT_POISONED, poison.to_string()),
+            Event::Tried(tried) => (INKSTONE_EVENT_OTHER, tried.to_string()),
             other => (INKSTONE_EVENT_OTHER, format!("{other:?}")),
         };
         let error = match event {

@@ -73,7 +73,7 @@ impl Store for Inkstone {
     }
 
     fn how(&self) -> String {
-        words(self.log.choice(), &self.log.stats())
+        words(&self.log.choice(), &self.log.stats())
     }
 
     fn close(self: Box<Self>) -> Result<()> {

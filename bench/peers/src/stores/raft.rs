@@ -47,7 +47,7 @@ impl Store for Log {
     }
 
     fn how(&self) -> String {
-        inkstone::words(self.raft.choice(), &self.raft.stats())
+        inkstone::words(&self.raft.choice(), &self.raft.stats())
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -57,7 +57,7 @@ impl Store for Log {
     fn how(&self) -> String {
         let log = self.streams.log();
         let moved = self.streams.stats().moved_bytes >> 20;
-        format!("{}; moved {moved} MiB", inkstone::words(log.choice(), &log.stats()))
+        format!("{}; moved {moved} MiB", inkstone::words(&log.choice(), &log.stats()))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

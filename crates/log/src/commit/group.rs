@@ -99,6 +99,10 @@ impl HeldTurn<'_> {
         let took = written.took.total();
         let state: &mut State = self;
         state.events.extend(written.notice.map(|what| Event::Fallback { what }));
+        if let Some(tried) = written.tried {
+            state.events.push(Event::Tried(tried));
+            state.tried = Some(tried);
+        }
         if took >= shared.options.slow_commit {
             state.events.push(Event::SlowCommit { took, bytes });
         }

@@ -11,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 
 use inkstone_format::{Control, Cuts, Epoch, Lsn, SegmentHeader, SegmentNumber};
 
+use crate::choice::Tried;
 use crate::commit::cuts::CutsSoFar;
 use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
@@ -112,6 +113,8 @@ pub(crate) struct State {
     epoch: Epoch,
     /// The epoch frame of this opening, until it is durable.
     epoch_due: Option<Control>,
+    /// What the last trial of two ways of writing has found.
+    pub(crate) tried: Option<Tried>,
     /// Futures and callbacks that wait.
     pub(crate) tasks: Tasks,
     /// Threads that the guard wakes after it has released the lock.
@@ -146,6 +149,7 @@ impl State {
             cuts,
             epoch,
             epoch_due: None,
+            tried: None,
             tasks: Tasks::default(),
             wake_ups: WakeUps::default(),
             publishing: Publishing::default(),

@@ -1,8 +1,8 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
 //! *Owns*: the file of the segment in use, the one rule about failure (a failed sync is
-//! never tried again), and when the writer's lock is looked at. *May not touch*: the content of a
-//! group, its waiters. Only the thread that has the turn (`turn.rs`) uses it.
+//! never tried again), when the writer's lock is looked at, and which commits count in a trial of two
+//! ways. *May not touch*: the content of a group, its waiters. Only the thread that has the turn (`turn.rs`) uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use inkstone_io::{
     Access, AlignedBuf, AnyDirectory, Durability, File, LockWatch, OpenFile, Persist, SyncKind,
 };
 
-use crate::choice::Asks;
+use crate::choice::{Asks, Tried};
 use crate::commit::open_group::Encoded;
+use crate::commit::trial::{By, Found, Trial};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::segment::pool::open_for_groups;
@@ -63,13 +64,15 @@ pub(crate) struct Written {
     pub(crate) took: Took,
     /// What the writer does differently from now on.
     pub(crate) notice: Option<String>,
+    /// What a trial has found with this write.
+    pub(crate) tried: Option<Tried>,
 }
 
 impl Written {
     /// Nothing was written, for this reason.
     fn nothing(why: Error) -> Self {
         let took = Took { started: Instant::now(), write: Duration::ZERO, sync: None };
-        Self { result: Err(Failed::Write(why)), took, notice: None }
+        Self { result: Err(Failed::Write(why)), took, notice: None, tried: None }
     }
 
     /// Why the way of writing was refused; nothing was written then.
@@ -90,6 +93,8 @@ pub(crate) struct Writer {
     persist: Persist,
     /// The same, with the sync as a separate step.
     step: Persist,
+    /// Where no rule knows which of the two is faster.
+    trial: Option<Trial>,
     /// What the writer does instead of what was chosen, to be told once.
     pub(crate) notice: Option<String>,
     /// After a group it asks whether the file system still accepts changes: the group's sync may
@@ -121,9 +126,10 @@ impl Writer {
             _ => Persist::Sync(SyncKind::Data),
         };
         let asks = options.asks != Asks::Never;
+        let trial = options.tries.then(Trial::begin);
         let (directory, how) = (directory.clone(), open_for_groups(options));
         let (writer_lock, look) = (LockWatch::default(), CoarseInstant::now());
-        Self { directory, how, file, persist, step, notice: None, asks, writer_lock, look }
+        Self { directory, how, file, persist, step, trial, notice: None, asks, writer_lock, look }
     }
 
     /// From now on nothing is written unless this lock keeps others out, as far as a look once a
@@ -146,6 +152,9 @@ impl Writer {
     /// Continues in another file.
     pub(crate) fn enter(&mut self, file: Arc<dyn File>, asks: bool) {
         (self.file, self.asks, self.look) = (file, asks, CoarseInstant::now());
+        if let Some(trial) = &mut self.trial {
+            trial.segment_changed();
+        }
     }
 
     /// Writes a group into the segment's file; durable on success.
@@ -153,6 +162,7 @@ impl Writer {
         if let Err(error) = self.check_lock() {
             return Written::nothing(error);
         }
+        let is_usual = matches!(way, Way::Usual);
         let (file, persist) = self.by(way, &self.file);
         if let Some(at) = encoded.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
@@ -166,7 +176,11 @@ impl Writer {
             }
         }
         let bytes = &encoded.memory[..encoded.len];
-        let mut written = self.write(&file, bytes, encoded.offset, persist);
+        let mut written = if is_usual && encoded.has_records() && bytes.len() == BLOCK_BYTES {
+            self.write_in_trial(&file, bytes, encoded.offset)
+        } else {
+            self.write(&file, bytes, encoded.offset, persist)
+        };
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(|error| Failed::Sync(error.into()));
         }
@@ -212,10 +226,35 @@ impl Writer {
         }
     }
 
+    /// Writes a commit that counts in a trial, if there is one, in the way that is its turn.
+    fn write_in_trial(&mut self, file: &Arc<dyn File>, bytes: &[u8], at: u64) -> Written {
+        let Some(way) = self.trial.as_ref().map(Trial::way) else {
+            return self.write(file, bytes, at, self.persist);
+        };
+        let began = file.clock();
+        let mut written = self.write(file, bytes, at, self.persist_by(way));
+        let time = file.clock().saturating_sub(began);
+        if let (Ok(()), Some(trial)) = (&written.result, &mut self.trial)
+            && let Some(Found { kept, pairs, rule, sync }) = trial.took(time)
+        {
+            self.persist = self.persist_by(kept);
+            let kept = if kept == By::Rule { Durability::RwfDsync } else { Durability::Fdatasync };
+            written.tried = Some(Tried { kept, pairs, rwf_dsync: rule, fdatasync: sync });
+        }
+        written
+    }
+
+    fn persist_by(&self, way: By) -> Persist {
+        match way {
+            By::Rule => Persist::Dsync,
+            By::Sync => self.step,
+        }
+    }
+
     /// Writes; where a way of writing is refused as such, nothing is written and no sync has failed.
     /// Without RWF_DSYNC (an old sandbox, a file system without it) the sync is a separate step from
     /// then on. Without O_DIRECT, which was taken when the file was opened, the write goes through
-    /// the page cache.
+    /// the page cache. A trial of what is refused is over.
     fn write(&mut self, file: &Arc<dyn File>, bytes: &[u8], at: u64, persist: Persist) -> Written {
         let mut written = write_durable(&**file, bytes, at, persist);
         let mut persist = persist;
@@ -223,7 +262,7 @@ impl Writer {
             && persist == Persist::Dsync
         {
             self.notice = Some(format!("{error}: each commit is a write and an fdatasync instead"));
-            (self.persist, persist) = (self.step, self.step);
+            (self.persist, self.trial, persist) = (self.step, None, self.step);
             written = write_durable(&**file, bytes, at, persist);
         }
         if let Some(error) = written.not_here()
@@ -233,6 +272,7 @@ impl Writer {
             self.notice = Some(format!(
                 "O_DIRECT is refused here, so the log writes through the page cache ({error})"
             ));
+            self.trial = None;
             written = write_durable(&*cached, bytes, at, persist);
             if Arc::ptr_eq(file, &self.file) {
                 self.file = cached;
@@ -271,5 +311,5 @@ fn write_durable(file: &dyn File, bytes: &[u8], at: u64, persist: Persist) -> Wr
         result = file.sync(kind).map_err(|error| Failed::Sync(error.into()));
         sync = Some(started.elapsed() - write);
     }
-    Written { result, took: Took { started, write, sync }, notice: None }
+    Written { result, took: Took { started, write, sync }, notice: None, tried: None }
 }

@@ -43,3 +43,4 @@ mod refused_direct;
 mod signatures;
 mod steady;
 mod tail;
+mod trial;
