@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::open::open_shared;
-use crate::options::Options;
+use crate::options::{Options, Reach};
 use crate::payload::AsRecord;
 use crate::payload::sealed::Payload;
 use crate::read::reader::Reader;
@@ -331,7 +331,7 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
         let record = record.payload();
-        self.try_add(record, self.sum(record)?, None, true)
+        self.try_add(record, self.sum(record)?, None, true, Reach::Usual)
     }
 
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
@@ -357,9 +357,13 @@ impl Log {
     /// # Durability
     /// None on return: wait for the handle.
     #[doc(hidden)]
-    pub fn try_append_under_lock<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
+    pub fn try_append_under_lock<R: AsRecord + ?Sized>(
+        &self,
+        record: &R,
+        reach: Reach,
+    ) -> Result<Append<'_>> {
         let record = record.payload();
-        self.try_add(record, self.sum(record)?, None, false)
+        self.try_add(record, self.sum(record)?, None, false, reach)
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
@@ -372,12 +376,13 @@ impl Log {
     /// # Durability
     /// None.
     #[doc(hidden)]
-    pub fn make_room(&self, record_bytes: usize) -> Result<()> {
+    pub fn make_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
+        let room = self.room_for_record(record_bytes, reach);
         loop {
-            let Some(full) = self.lacks_room(&state, record_bytes) else { return Ok(()) };
-            state = self.wait_for_room(state, full, frame_bytes(record_bytes) as u64)?;
+            let Some(full) = lacks_room(&state, record_bytes, room) else { return Ok(()) };
+            state = self.wait_for_room(state, full, room)?;
         }
     }
 
@@ -389,7 +394,8 @@ impl Log {
     /// # Durability
     /// None.
     #[doc(hidden)]
-    pub async fn await_room(&self, record_bytes: usize) -> Result<()> {
+    pub async fn await_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
+        let room = self.room_for_record(record_bytes, reach);
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
             // Cloning a waker and dropping the clone run user code: both happen without the lock.
@@ -397,15 +403,14 @@ impl Log {
             self.shared.check_process()?;
             let mut state = self.shared.lock();
             loop {
-                let Some(full) = self.lacks_room(&state, record_bytes) else {
+                let Some(full) = lacks_room(&state, record_bytes, room) else {
                     return Poll::Ready(Ok(()));
                 };
                 if matches!(full, Refused::BufferFull) && state.is_turn_free() {
                     state = self.shared.hand_over(state)?;
                     continue;
                 }
-                let bytes = frame_bytes(record_bytes) as u64;
-                let error = self.ask_for_room(&mut state, full, bytes);
+                let error = self.ask_for_room(&mut state, full, room);
                 if !matches!(error, Error::Busy) {
                     return Poll::Ready(Err(error));
                 }
@@ -418,9 +423,14 @@ impl Log {
         .await
     }
 
-    /// Why a record of so many bytes would find no room now.
-    fn lacks_room(&self, state: &State, record_bytes: usize) -> Option<Refused> {
-        refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes))
+    fn room_for_record(&self, record_bytes: usize, reach: Reach) -> u64 {
+        self.shared.options.room_for(frame_bytes(record_bytes) as u64, reach)
+    }
+
+    /// How many bytes records with [`Reach::ToTheEnd`] may take before the segment must change.
+    #[doc(hidden)]
+    pub fn bytes_to_the_end(&self) -> u64 {
+        self.shared.lock().open_group.record_room()
     }
 
     /// Returns a future that is ready when the watermark reaches `lsn`. The record need not be
@@ -542,28 +552,28 @@ impl Log {
         sum: PayloadSum,
         waker: Option<(&mut Option<Ticket>, Waker)>,
         writes: bool,
+        reach: Reach,
     ) -> Result<Append<'_>> {
         let writes = writes && !self.shared.options.own_thread;
         let records = [(record, sum)];
+        let room = self.shared.options.room_for(needed_bytes(&records), reach);
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let refused = match self.add(&mut state, &records) {
+            let refused = match self.add(&mut state, &records, room) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
                 Err(refused) => refused,
             };
             state = match refused {
-                Refused::SegmentFull if writes => {
-                    self.shared.roll(state, needed_bytes(&records))?
-                }
+                Refused::SegmentFull if writes => self.shared.roll(state, room)?,
                 Refused::BufferFull | Refused::Changing if writes => self.shared.commit(state)?,
                 Refused::BufferFull if self.shared.options.own_thread && state.is_turn_free() => {
                     self.shared.hand_over(state)?
                 }
                 _ => {
-                    let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
+                    let error = self.ask_for_room(&mut state, refused, room);
                     let mut replaced = None;
                     if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
                         replaced = state.tasks.room.leave(ticket, waker);
@@ -584,11 +594,11 @@ impl Log {
     ) -> Result<Append<'_>> {
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
-            let mut tried = self.try_add(record, sum, None, true);
+            let mut tried = self.try_add(record, sum, None, true, Reach::Usual);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
                 let waker = Some((&mut line.ticket, context.waker().clone()));
-                tried = self.try_add(record, sum, waker, true);
+                tried = self.try_add(record, sum, waker, true, Reach::Usual);
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,
@@ -636,15 +646,16 @@ impl Log {
 
     fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_>> {
         self.shared.check_process()?;
+        let room = self.shared.options.room_for(needed_bytes(records), Reach::Usual);
         let mut state = self.shared.lock();
         loop {
-            let full = match self.add(&mut state, records) {
+            let full = match self.add(&mut state, records, room) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
                 Err(full) => full,
             };
-            state = self.wait_for_room(state, full, needed_bytes(records))?;
+            state = self.wait_for_room(state, full, room)?;
         }
     }
 
@@ -653,7 +664,7 @@ impl Log {
         &'a self,
         mut state: Guard<'a>,
         full: Refused,
-        needed_bytes: u64,
+        room: u64,
     ) -> Result<Guard<'a>> {
         Ok(match full {
             Refused::Ended(error) => return Err(error),
@@ -661,7 +672,7 @@ impl Log {
                 state.counted.stats.waits += 1;
                 self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
             }
-            Refused::SegmentFull => self.shared.roll(state, needed_bytes)?,
+            Refused::SegmentFull => self.shared.roll(state, room)?,
             Refused::BufferFull if !state.is_turn_free() => {
                 state.counted.stats.waits += 1;
                 state.wanted.room = true;
@@ -680,10 +691,11 @@ impl Log {
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
+        room: u64,
     ) -> std::result::Result<(Lsn, Lsn), Refused> {
         refuses_all(state)?;
         let first = state.open_group.next_lsn();
-        let last = state.open_group.records(records)?;
+        let last = state.open_group.records(records, room)?;
         let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
         state.counted.records(records.len() as u64, bytes);
         if self.shared.options.periodic.is_some() {
@@ -711,6 +723,11 @@ impl Log {
         state.wake_committer();
         Error::Busy
     }
+}
+
+/// Why a record of so many bytes, for which the segment must have `room`, would find none now.
+fn lacks_room(state: &State, record_bytes: usize, room: u64) -> Option<Refused> {
+    refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes, room))
 }
 
 /// Whether no record at all is taken now, and why.

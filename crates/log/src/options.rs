@@ -22,6 +22,16 @@ use crate::event::{Event, Listener};
 /// zeros, and a log that grows faster than that would have its commits wait behind zeros.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
+/// How far into a segment a record may go.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Up to what is kept ([`Options::keep_bytes`]).
+    Usual,
+    /// For a record that makes room, on a disk that has none.
+    ToTheEnd,
+}
+
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change
 /// costs. They come in two groups: what you may need, and what is for experts.
 #[derive(Debug, Clone)]
@@ -66,6 +76,8 @@ pub struct Options {
     pub(crate) prepares_ahead: bool,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
+    /// At the end of each segment, for records that make room ([`Reach::ToTheEnd`]).
+    pub(crate) kept_bytes: u64,
     pub(crate) slow_commit: Duration,
     /// `None`: that of the log's files, 0600 in a new log.
     pub(crate) file_mode: Option<u32>,
@@ -103,6 +115,7 @@ impl Default for Options {
             prepares_ahead: true,
             periodic: None,
             disk_budget_bytes: None,
+            kept_bytes: 0,
             slow_commit: Duration::from_secs(1),
             file_mode: None,
             listener: None,
@@ -464,6 +477,13 @@ impl Options {
         self.segment_bytes
     }
 
+    /// Keeps so many bytes at the end of each segment for records with [`Reach::ToTheEnd`]; fewer
+    /// behind a record that fills a segment.
+    #[doc(hidden)]
+    pub fn keep_bytes(self, bytes: u64) -> Self {
+        Self { kept_bytes: bytes, ..self }
+    }
+
     /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
     /// by rule.
     #[doc(hidden)]
@@ -546,6 +566,18 @@ impl Options {
         }
     }
 
+    /// How much room a segment must have for frames of so many bytes.
+    pub(crate) fn room_for(&self, frame_bytes: u64, reach: Reach) -> u64 {
+        match reach {
+            Reach::ToTheEnd => frame_bytes,
+            Reach::Usual if self.kept_bytes == 0 => frame_bytes,
+            Reach::Usual => {
+                let most = record_room(self.segment_bytes).max(frame_bytes);
+                (frame_bytes + self.kept_bytes).min(most)
+            }
+        }
+    }
+
     /// The size of the segment after one of `previous` bytes (0: the first of the log), which must
     /// hold a frame of `frame_bytes`.
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
@@ -565,7 +597,8 @@ impl Options {
     }
 
     fn smallest_for_any_record(&self) -> u64 {
-        smallest_segment_bytes(frame_bytes(self.record_bytes_max) as u64)
+        let frame_bytes = frame_bytes(self.record_bytes_max) as u64;
+        smallest_segment_bytes(self.room_for(frame_bytes, Reach::Usual))
     }
 }
 

@@ -17,7 +17,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use inkstone::{AnyDirectory, Log, Lsn};
+use inkstone::{AnyDirectory, Log, Lsn, Reach};
 use inkstone_streams::{Batch, Streams, Written};
 use smallvec::SmallVec;
 
@@ -278,7 +278,7 @@ impl Group {
                     drop(memory);
                     let changes_bytes = CHANGE_BYTES * (batch.len() + 1);
                     let bytes = step.note.len() + step.bytes.len() + changes_bytes;
-                    self.core.noted(self.log().make_room(bytes))?;
+                    self.core.noted(self.log().make_room(bytes, Reach::Usual))?;
                 }
                 Err(error) => return Err(self.failed(error)),
             }
@@ -387,7 +387,7 @@ impl Group {
                 }
                 Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
                     drop(memory);
-                    self.core.noted(self.log().make_room(bytes))?;
+                    self.core.noted(self.log().make_room(bytes, Reach::Usual))?;
                 }
                 Err(error) => return Err(self.failed(error)),
             }

@@ -106,6 +106,22 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// Whether it only makes room, if it makes any: a full disk must not refuse it.
+    pub(crate) fn frees(&self) -> bool {
+        use Change::{Remove, Restart, TruncateBefore};
+        let adds = |step: &Step<'_>| {
+            matches!(step, Step::Append { .. } | Step::Other(Change::Create { .. }))
+        };
+        let frees = |step: &Step<'_>| match step {
+            Step::TruncateAfter { .. } => true,
+            Step::Other(change) => {
+                matches!(change, TruncateBefore { .. } | Restart { .. } | Remove { .. })
+            }
+            Step::Append { .. } => false,
+        };
+        self.steps.iter().any(frees) && !self.steps.iter().any(adds)
+    }
+
     /// Encodes the changes, checked against the streams; returns the numbers of its records. A
     /// record must stay small enough that it can be moved later ([`RESERVE_BYTES`]).
     pub(crate) fn encode(

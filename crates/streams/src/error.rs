@@ -136,6 +136,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(self, Self::Log(inkstone::Error::NoRoom { .. }))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

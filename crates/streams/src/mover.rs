@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use inkstone::{Append, Lsn};
+use inkstone::{Append, Lsn, Reach};
 
 use crate::due::{Whose, Work};
 use crate::error::{Error, Result};
 use crate::pass::{Pass, Read};
 use crate::record::{Change, RESERVE_BYTES};
 use crate::replay::Of;
-use crate::state::{State, cost};
+use crate::state::{FRAME_BYTES, State, cost};
 use crate::sync::{Mutex, Ordering, lock, wait};
-use crate::writer::{Order, Shared};
+use crate::writer::{Order, Shared, go_further};
 
 /// About how many bytes one append moves. Other waiters of the same flush wait for these bytes,
 /// too.
@@ -134,6 +134,21 @@ impl Mover {
         Ok(true)
     }
 
+    /// For a change that found no room: moves records until the front of the log is freed; false if
+    /// nothing can be, or another does that.
+    pub(crate) fn frees(&self) -> bool {
+        if self.shared.options.is_alone {
+            return false;
+        }
+        let first = self.shared.log.first();
+        while self.shared.log.first() == first {
+            if !matches!(self.move_some(), Ok(true)) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Before an append to a log near its bound: moves what is owed for those before it. The caller
     /// holds no lock. If this fails, [`Stats`](crate::Stats) has the error.
     #[inline]
@@ -164,8 +179,8 @@ impl Mover {
             match work {
                 None => return Ok(()),
                 Some(Work::GiveBack(front)) => free(shared, front)?,
-                Some(Work::Empty(section)) => match self.move_few(section) {
-                    Ok(Moved::LacksRoom(bytes)) => shared.log.make_room(bytes)?,
+                Some(Work::Empty(section)) => match self.move_few(section, Reach::Usual) {
+                    Ok(Moved::LacksRoom(bytes)) => shared.log.make_room(bytes, Reach::Usual)?,
                     Ok(Moved::Appended(_) | Moved::All) => {}
                     Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
                     Err(error) => return Err(error),
@@ -174,12 +189,17 @@ impl Mover {
         }
     }
 
-    /// Moves all live records of a section.
+    /// Moves all live records of a section. On a full disk they go where only records that free
+    /// may, if all of them leave as much there as they take.
     fn empty(&self, section: u32) -> Result<()> {
+        let mut reach = Reach::Usual;
         loop {
-            match self.move_few(section)? {
+            match self.move_few(section, reach)? {
                 Moved::Appended(append) => drop(append.wait()?),
-                Moved::LacksRoom(bytes) => self.shared.log.make_room(bytes)?,
+                Moved::LacksRoom(bytes) => {
+                    let lacks = self.shared.log.make_room(bytes, reach).err().map(Error::from);
+                    go_further(&mut reach, self.fits_at_the_end(section), lacks)?;
+                }
                 Moved::All => return Ok(()),
             }
             if self.shared.order_here().is_closing {
@@ -188,8 +208,16 @@ impl Mover {
         }
     }
 
+    fn fits_at_the_end(&self, section: u32) -> bool {
+        let live_bytes = {
+            let order = self.shared.order_here();
+            order.state.sections.get(section).map_or(0, |section| section.live_bytes)
+        };
+        2 * (live_bytes + FRAME_BYTES) <= self.shared.log.bytes_to_the_end()
+    }
+
     /// Moves the next few records of a section. Waits for no record to be durable.
-    fn move_few(&self, section: u32) -> Result<Moved<'_>> {
+    fn move_few(&self, section: u32, reach: Reach) -> Result<Moved<'_>> {
         let shared = &*self.shared;
         let mut pass = lock(&self.pass);
         loop {
@@ -204,8 +232,8 @@ impl Mover {
                 return is_empty(shared, section).map(|()| Moved::All);
             }
             let (count, bytes) = (few.len(), few.iter().map(Read::moved_bytes).sum::<usize>());
-            match append_moved(shared, section, few) {
-                Err(Error::Log(inkstone::Error::Busy)) => {
+            match append_moved(shared, section, few, reach) {
+                Err(Error::Log(inkstone::Error::Busy | inkstone::Error::NoRoom { .. })) => {
                     return Ok(Moved::LacksRoom(bytes + RESERVE_BYTES));
                 }
                 appended => {
@@ -236,6 +264,7 @@ fn append_moved<'log>(
     shared: &'log Shared,
     section: u32,
     records: &[Read],
+    reach: Reach,
 ) -> Result<Option<Append<'log>>> {
     let durable = shared.log.durable();
     let encode = |state: &State, out: &mut Vec<u8>| {
@@ -267,7 +296,7 @@ fn append_moved<'log>(
         order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));
     };
-    match shared.try_append_moved(encode, then) {
+    match shared.try_append_moved(encode, then, reach) {
         Err(Error::Empty) => Ok(None),
         appended => appended.map(|appended| Some(appended.append)),
     }

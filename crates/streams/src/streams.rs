@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reach};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
@@ -122,7 +122,7 @@ impl Streams {
             Change::TableEnd.put(out);
             Ok(())
         };
-        let begun = self.shared.append(encode, |order, lsn, ()| order.keeper.begun(lsn))?;
+        let begun = self.shared.append(false, encode, |order, lsn, ()| order.keeper.begun(lsn))?;
         begun.append.wait()?;
         Ok(())
     }
@@ -240,7 +240,13 @@ impl Streams {
     /// None on return: wait for the handle. After a crash all changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
         self.pay_before(batch);
-        self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)
+        let mut tries = Tries::default();
+        loop {
+            match self.shared.append(batch.frees(), self.encoder(batch), |_, _, _| {}) {
+                Err(error) if tries.again(&self.mover, &error) => {}
+                applied => return applied.map(Written::new),
+            }
+        }
     }
 
     /// What only frees never pays.
@@ -270,7 +276,13 @@ impl Streams {
             return self.apply(batch);
         }
         self.pay_before(batch);
-        self.shared.append_async(self.encoder(batch)).await.map(Written::new)
+        let mut tries = Tries::default();
+        loop {
+            match self.shared.append_async(batch.frees(), self.encoder(batch)).await {
+                Err(error) if tries.again(&self.mover, &error) => {}
+                applied => return applied.map(Written::new),
+            }
+        }
     }
 
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
@@ -278,7 +290,7 @@ impl Streams {
     /// [`Log::make_room`] with the bytes of the batch, and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.shared.try_append(self.encoder(batch), |_, _, _| {}).map(Written::new)
+        self.shared.try_append(self.encoder(batch), |_, _, _| {}, Reach::Usual).map(Written::new)
     }
 
     /// As [`Streams::try_apply`], for records of one stream, the first of which must get `number`.
@@ -446,6 +458,20 @@ impl Streams {
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
             let _ = thread.join();
         }
+    }
+}
+
+/// How often a change found no room.
+#[derive(Default)]
+struct Tries {
+    is_second: bool,
+}
+
+impl Tries {
+    /// Whether to try again, after moving and freeing what can be. Once in any case: another thread
+    /// may have freed it meanwhile.
+    fn again(&mut self, mover: &Mover, error: &Error) -> bool {
+        error.is_no_room() && (mover.frees() || !std::mem::replace(&mut self.is_second, true))
     }
 }
 

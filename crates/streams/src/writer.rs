@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Reach, Reader};
 use smallvec::SmallVec;
 
 use crate::due::{Whose, Work, due};
@@ -167,8 +167,9 @@ impl Shared {
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
+        reach: Reach,
     ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, then, PAID_TIMES)
+        self.try_append_owing(encode, then, (PAID_TIMES, reach))
     }
 
     /// The same for records that are moved: their mover owes nothing.
@@ -176,19 +177,20 @@ impl Shared {
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
+        reach: Reach,
     ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, then, 0)
+        self.try_append_owing(encode, then, (0, reach))
     }
 
     fn try_append_owing<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
-        paid_times: u64,
+        (paid_times, reach): (u64, Reach),
     ) -> Result<Appended<'_, T>> {
         let mut guard = self.order_to_append()?;
         let order = &mut *guard;
-        let (append, bytes, mut what, woken) = self.append_in_order(order, encode)?;
+        let (append, bytes, mut what, woken) = self.append_in_order(order, encode, reach)?;
         then(order, append.lsn(), &mut what);
         self.keep_house_after(order, bytes, paid_times);
         drop(guard);
@@ -259,7 +261,8 @@ impl Shared {
         }
         let replay_from = order.keeper.replay_from(&order.state);
         let Order { state, next, head, .. } = order;
-        let mut out = LogOut { shared: self, next, head, append: None, bytes: 0 };
+        let reach = Reach::Usual;
+        let mut out = LogOut { shared: self, next, head, reach, append: None, bytes: 0 };
         out.write_parts(state, &parts, replay_from)?;
         Ok((out.append.take().expect("a record was written"), out.bytes))
     }
@@ -289,36 +292,45 @@ impl Shared {
     }
 
     /// Appends a record of the changes that `encode` writes. While the log has no room, this waits
-    /// without the lock. In a callback, on the log's own thread, the wait does the log's work.
+    /// without the lock. In a callback, on the log's own thread, the wait does the log's work. On a
+    /// full disk a record that frees goes where no other may.
     pub(crate) fn append<T>(
         &self,
+        frees: bool,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
         mut then: impl FnMut(&mut Order, Lsn, &mut T),
     ) -> Result<Appended<'_, T>> {
+        let mut reach = Reach::Usual;
         loop {
             let mut bytes = 0;
-            match self.try_append(sized(&encode, &mut bytes), &mut then) {
+            let lacks = match self.try_append(sized(&encode, &mut bytes), &mut then, reach) {
                 Err(Error::Log(inkstone::Error::Busy)) => {
-                    self.log.make_room(bytes + HEAD_BYTES_MAX)?;
+                    self.log.make_room(bytes + HEAD_BYTES_MAX, reach).err().map(Error::from)
                 }
-                other => return other,
-            }
+                Err(error) => Some(error),
+                done => return done,
+            };
+            go_further(&mut reach, frees, lacks)?;
         }
     }
 
     /// The same as a future, in a log with threads.
     pub(crate) async fn append_async<T>(
         &self,
+        frees: bool,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
     ) -> Result<Appended<'_, T>> {
+        let mut reach = Reach::Usual;
         loop {
             let mut bytes = 0;
-            match self.try_append(sized(&encode, &mut bytes), |_, _, _| {}) {
+            let lacks = match self.try_append(sized(&encode, &mut bytes), |_, _, _| {}, reach) {
                 Err(Error::Log(inkstone::Error::Busy)) => {
-                    self.log.await_room(bytes + HEAD_BYTES_MAX).await?;
+                    self.log.await_room(bytes + HEAD_BYTES_MAX, reach).await.err().map(Error::from)
                 }
-                other => return other,
-            }
+                Err(error) => Some(error),
+                done => return done,
+            };
+            go_further(&mut reach, frees, lacks)?;
         }
     }
 
@@ -326,6 +338,7 @@ impl Shared {
         &self,
         order: &mut Order,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+        reach: Reach,
     ) -> Result<(Append<'_>, u64, T, Vec<Waker>)> {
         let mut body = std::mem::take(&mut order.body);
         body.clear();
@@ -335,6 +348,7 @@ impl Shared {
                 shared: self,
                 next: &mut order.next,
                 head: &mut order.head,
+                reach,
                 append: None,
                 bytes: 0,
             };
@@ -368,7 +382,8 @@ impl Shared {
                 Err(inkstone::Error::Busy) if busy_at == Some(next) => break,
                 Err(inkstone::Error::Busy) => {
                     busy_at = Some(next);
-                    self.log.make_room(room_bytes.min(self.options.log.largest_record_bytes()))?;
+                    let bytes = room_bytes.min(self.options.log.largest_record_bytes());
+                    self.log.make_room(bytes, Reach::Usual)?;
                 }
                 kept => kept?,
             }
@@ -384,6 +399,7 @@ impl Shared {
             shared: self,
             next: &mut order.next,
             head: &mut order.head,
+            reach: Reach::Usual,
             append: None,
             bytes: 0,
         };
@@ -430,6 +446,19 @@ impl Order {
             self.followers.take(&change, &mut woken);
         }
         woken
+    }
+}
+
+/// A record that frees goes to the end of the segment where it finds no other room. Any other
+/// error, and that of any other record, is returned.
+pub(crate) fn go_further(reach: &mut Reach, frees: bool, lacks: Option<Error>) -> Result<()> {
+    match lacks {
+        Some(error) if error.is_no_room() && frees && *reach == Reach::Usual => {
+            *reach = Reach::ToTheEnd;
+            Ok(())
+        }
+        Some(error) => Err(error),
+        None => Ok(()),
     }
 }
 
@@ -494,6 +523,7 @@ struct LogOut<'a, 'log> {
     shared: &'log Shared,
     next: &'a mut Lsn,
     head: &'a mut Vec<u8>,
+    reach: Reach,
     /// The last record that was written.
     append: Option<Append<'log>>,
     bytes: u64,
@@ -540,7 +570,7 @@ impl LogOut<'_, '_> {
         parts.push(IoSlice::new(self.head));
         parts.extend_from_slice(changes);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let append = self.shared.log.try_append_under_lock(&Parts(&parts))?;
+        let append = self.shared.log.try_append_under_lock(&Parts(&parts), self.reach)?;
         assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");

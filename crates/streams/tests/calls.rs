@@ -8,6 +8,10 @@ mod bounds;
 mod damaged;
 #[path = "calls/following.rs"]
 mod following;
+#[path = "calls/full.rs"]
+mod full;
+#[path = "../../../lab/host/tests/host_support/mod.rs"]
+mod host_support;
 #[path = "calls/house.rs"]
 mod house;
 #[path = "calls/lost.rs"]

@@ -241,10 +241,11 @@ impl OpenGroup {
         self.is_held = is_held;
     }
 
-    /// Why so many records, whose frames take so many bytes, cannot be added now.
+    /// Why so many records, whose frames take so many bytes, cannot be added now. The segment must
+    /// have `room` bytes for them.
     #[inline]
-    fn refuses(&self, needed: usize, records: usize) -> Option<Refused> {
-        if needed as u64 > self.record_room() {
+    fn refuses(&self, needed: usize, room: u64, records: usize) -> Option<Refused> {
+        if room > self.record_room() {
             return Some(Refused::SegmentFull);
         }
         if self.encoder.next_lsn().plus(records as u64).is_none() {
@@ -255,21 +256,23 @@ impl OpenGroup {
         (needed > room && !self.encoder.is_empty()).then_some(Refused::BufferFull)
     }
 
-    /// Why a record of so many bytes cannot be added now.
-    pub(crate) fn refuses_record(&self, record_bytes: usize) -> Option<Refused> {
-        self.refuses(frame_bytes(record_bytes), 1)
+    /// Why a record of so many bytes, for which the segment must have `room`, cannot be added now.
+    pub(crate) fn refuses_record(&self, record_bytes: usize, room: u64) -> Option<Refused> {
+        self.refuses(frame_bytes(record_bytes), room, 1)
     }
 
-    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the
-    /// group is empty, the buffer grows, unless it is one that has grown before.
+    /// Adds records, all or none, if the segment has `room` bytes for them; several are a batch. If
+    /// they are too large for the buffer and the group is empty, the buffer grows, unless it is one
+    /// that has grown before.
     pub(crate) fn records<P: Payload>(
         &mut self,
         payloads: &[(P, PayloadSum)],
+        room: u64,
     ) -> Result<Lsn, Refused> {
         let needed: usize = payloads.iter().map(|(_, sum)| frame_bytes(sum.len())).sum();
         // All or none: every reason for which the encoder could refuse a later record is checked
         // before the first.
-        if let Some(refused) = self.refuses(needed, payloads.len()) {
+        if let Some(refused) = self.refuses(needed, room, payloads.len()) {
             return Err(refused);
         }
         let used = self.prefix + self.encoder.used();
@@ -427,8 +430,9 @@ mod tests {
         );
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
-        (0..2).for_each(|_| _ = open_group.records(&[summed(200 << 20)]).expect("there is room"));
-        let refused = open_group.records(&[summed(60 << 20), summed(60 << 20)]);
+        (0..2)
+            .for_each(|_| _ = open_group.records(&[summed(200 << 20)], 0).expect("there is room"));
+        let refused = open_group.records(&[summed(60 << 20), summed(60 << 20)], 0);
         assert!(matches!(refused, Err(Refused::BufferFull)), "{refused:?}");
         assert_eq!(open_group.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
