@@ -16,7 +16,6 @@
 use inkstone_io::StageBuffer;
 
 use crate::disk::Place;
-use crate::notice::Dropped;
 
 pub(crate) const NUMBER: usize = 1;
 pub(crate) const CONTINUES: usize = 2;
@@ -94,8 +93,6 @@ pub(crate) struct Part {
     pub(crate) lines: u64,
     /// The bytes up to the end of the last such line, without notices.
     pub(crate) bytes: u64,
-    /// The dropped lines that its notices count.
-    pub(crate) told: Dropped,
 }
 
 #[derive(Debug)]
@@ -113,8 +110,6 @@ pub(crate) struct Buffer {
     pub(crate) lines: u64,
     /// Bytes that are not notices.
     pub(crate) line_bytes: u64,
-    /// The dropped lines that its notices count, once the buffer reaches the file.
-    pub(crate) told: Dropped,
     /// Lines that end in it.
     ended_lines: u64,
     /// The bytes of `line_bytes` up to the end of the last of them.
@@ -134,7 +129,6 @@ impl Buffer {
             begins: true,
             lines: 0,
             line_bytes: 0,
-            told: Dropped::default(),
             ended_lines: 0,
             ended_bytes: 0,
             notice_bytes: 0,
@@ -191,7 +185,7 @@ impl Buffer {
         self.memory.set_word(CONTINUES, first as u64);
         self.memory.set_word(NUMBER, number);
         (self.number, self.begins) = (number, first != First::Piece);
-        (self.lines, self.line_bytes, self.told) = (0, 0, Dropped::default());
+        (self.lines, self.line_bytes) = (0, 0);
     }
 
     fn clear(&mut self) {
@@ -204,11 +198,10 @@ impl Buffer {
     /// The part that a file has if it has this many of its bytes.
     pub(crate) fn part(&self, to: usize) -> Part {
         if to >= self.len() {
-            return Part { lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
+            return Part { lines: self.ended_lines, bytes: self.ended_bytes };
         }
-        let told = if to < self.notice_bytes { Dropped::default() } else { self.told };
         let (lines, bytes) = self.ended_before(to);
-        Part { lines, bytes, told }
+        Part { lines, bytes }
     }
 
     /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It
@@ -349,10 +342,10 @@ impl Buffer {
     }
 
     /// Begins with a notice of dropped lines.
-    pub(crate) fn push_notice(&mut self, notice: &[u8], told: Dropped) {
+    pub(crate) fn push_notice(&mut self, notice: &[u8]) {
         self.put(notice, self.sum_of(notice));
         self.publish();
-        (self.notice_bytes, self.told) = (notice.len(), told);
+        self.notice_bytes = notice.len();
     }
 }
 

@@ -116,7 +116,8 @@ pub enum Event<'a> {
         /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends
         /// them.
         unwritten_lines: u64,
-        /// Lines that were dropped since the last notice in the file.
+        /// Lines that were dropped. Where lines are not written, it is all of them, since notices
+        /// may not be written either; otherwise those since the last notice.
         dropped: Dropped,
     },
 }
@@ -135,7 +136,7 @@ impl fmt::Display for Event<'_> {
             Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes } } => write!(
                 f,
                 "the log is closed: {unwritten_lines} lines were not written, {lines} lines \
-                 ({bytes} bytes) were dropped without a notice in the file"
+                 ({bytes} bytes) were dropped, perhaps without a notice in the file"
             ),
             Event::StageRenewed => f.write_str(
                 "the log's stage was removed, or the log is in another directory now; a new stage \

@@ -79,7 +79,7 @@ pub(crate) struct Ended {
     pub(crate) lost: Lost,
 }
 
-/// Lines that are neither in the file nor counted by a notice in it.
+/// Lines that are not in the file, nor certainly counted by a notice in it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Lost {
     pub(crate) unwritten_lines: u64,

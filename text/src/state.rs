@@ -81,6 +81,7 @@ pub(crate) struct State {
     /// Why there are fewer buffers than were asked for, until it is said.
     pub(crate) no_memory: Option<Error>,
     pub(crate) stats: Stats,
+    /// Of the dropped lines, those that notices count.
     told: Dropped,
 }
 
@@ -89,7 +90,6 @@ pub(crate) struct State {
 struct Writing {
     number: u64,
     lines: u64,
-    told: Dropped,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -310,8 +310,7 @@ impl State {
     /// Takes the buffer to write next.
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
-        let (number, lines, told) = (buffer.number(), buffer.lines, buffer.told);
-        self.writing = Some(Writing { number, lines, told });
+        self.writing = Some(Writing { number: buffer.number(), lines: buffer.lines });
         Some(buffer)
     }
 
@@ -324,18 +323,13 @@ impl State {
         self.stats.written_lines += in_file.lines;
         self.stats.written_bytes += in_file.bytes + if in_file.lines > 0 { begun.bytes } else { 0 };
         self.stats.unwritten_lines += begun.lines;
-        let writing = self.writing.take();
-        let writing = writing.map(|Writing { lines, told, .. }| (lines, told.minus(in_file.told)));
-        let queue = std::mem::take(&mut self.queue);
-        let current =
-            (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));
-        let queued = queue.iter().map(|buffer| (buffer.lines, buffer.told));
-        for (lines, told) in writing.into_iter().chain(queued).chain([current]) {
-            self.stats.unwritten_lines += lines;
-            // The next notice, if there is one, must count them again.
-            self.told = self.told.minus(told);
-        }
+        let writing = self.writing.take().map_or(0, |writing| writing.lines);
+        let queued: u64 = self.queue.drain(..).map(|buffer| buffer.lines).sum();
+        let lines = writing + queued + std::mem::take(&mut self.current.lines);
+        self.stats.unwritten_lines += lines;
         self.stats.unwritten_lines -= in_file.lines;
+        // A notice may be in one of them.
+        self.told = Dropped::default();
     }
 
     /// Dropped lines that no notice counts yet.
@@ -349,7 +343,7 @@ impl State {
         if self.turn != Turn::Free || !self.current.is_empty() && !self.hand_over() {
             return false;
         }
-        self.current.push_notice(notice, told);
+        self.current.push_notice(notice);
         self.told = self.told.plus(told);
         true
     }

@@ -238,7 +238,7 @@ impl Guard {
         if untold.lines > 0 {
             let Dropped { lines, bytes } = untold;
             text += &format!(
-                "; {lines} lines ({bytes} bytes) were dropped without a notice in the file"
+                "; {lines} lines ({bytes} bytes) were dropped, perhaps without a notice in the file"
             );
         }
         Err(io::Error::new(error.kind(), text))

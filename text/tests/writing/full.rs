@@ -166,7 +166,7 @@ fn dropped_lines_are_told_when_closing_fails() {
         if is_asked {
             let error = scene.guard.close().expect_err("it fails").to_string();
             let untold =
-                format!("{dropped_lines} lines ({dropped_bytes} bytes) were dropped without a");
+                format!("{dropped_lines} lines ({dropped_bytes} bytes) were dropped, perhaps");
             let unwritten = format!("{lines} lines were not written: append");
             assert!(error.contains(&untold) && error.starts_with(&unwritten), "{error}");
         } else {
