@@ -6,7 +6,7 @@
 //! them differently ([`Builder::open_on`](crate::Builder::open_on)).
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use inkstone_io::{
@@ -117,26 +117,35 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// Whether the last line of the open file has no end. Its name may have changed, may change while
-/// this looks, and another file may have the log's name. If the file cannot be found: yes, since an
-/// extra empty line is better than two lines in one. If it may not be read: no.
-pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
-    let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
+/// The last bytes of the open file, so many at most. Its name may have changed, may change while
+/// this looks, and another file may have the log's name.
+///
+/// # Errors
+/// `NotFound`: the file cannot be found.
+pub(crate) fn last_bytes(
+    directory: &OsDirectory,
+    name: &str,
+    facts: AppendFacts,
+    most: usize,
+) -> io::Result<Vec<u8>> {
+    let bytes = usize::try_from(facts.len_bytes).unwrap_or(most).min(most);
+    let mut last = vec![0; bytes];
+    if bytes == 0 {
+        return Ok(last);
+    }
     for _ in 0..LOOKS_MAX {
-        let Some((name, _)) = find(directory, name, facts.inode) else { return true };
+        let Some((name, _)) = find(directory, name, facts.inode) else { break };
         let file = match directory.open(&name, &OpenFile::existing().read_only()) {
-            Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(_) => return false,
+            opened => opened.map_err(io::Error::other)?,
         };
         // The name may lead to another file by now.
         if file.std_file().metadata().is_ok_and(|opened| opened.ino() == facts.inode) {
-            let mut last = [0];
-            let count = file.std_file().read_at(&mut last, offset);
-            return count.is_ok_and(|count| count == 1) && last != *b"\n";
+            file.std_file().read_exact_at(&mut last, facts.len_bytes - bytes as u64)?;
+            return Ok(last);
         }
     }
-    true
+    Err(ErrorKind::NotFound.into())
 }
 
 /// The log's file with this inode, by its name, which may have changed.

@@ -85,7 +85,7 @@ impl Passage {
             facts = output.ready()?;
         }
         let place = Place::end_of(facts);
-        buffer.place(place, begin);
+        buffer.place(place, begin, output.before(place));
         *self = Self::at(Some(place), begin, begin);
         Ok(())
     }

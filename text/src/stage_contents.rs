@@ -18,7 +18,7 @@ use crate::inbox::left_in;
 
 /// One page.
 pub(crate) const HEAD_BYTES: usize = 4096;
-const MAGIC: &[u8; 16] = b"inkstone stage 6";
+const MAGIC: &[u8; 16] = b"inkstone stage 7";
 const NANOS: u64 = 1_000_000_000;
 /// Behind the magic: four numbers before the path, one behind it.
 const PATH_AT: usize = MAGIC.len() + 4 * 8;
