@@ -7,9 +7,9 @@
 //!    for another one to end.
 //! 2. Examine the file as it was left: its owner, its age, whether a new file is due. Later steps
 //!    change it.
-//! 3. Append what a killed process left to the file that it was for. Up to here the opening may be
-//!    refused, and then it has changed nothing else. Only on a full disk are files above the limits
-//!    removed, since it needs their room.
+//! 3. Append what a killed process left to the file that it was for, and rotate that as it grows. Up
+//!    to here the opening may be refused, and then it has changed nothing else. Only on a full disk,
+//!    and for a rotation, are files above the limits removed, since their room is needed.
 //! 4. Start a new file if one is due. From here on failures are events, and lines are written.
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 

@@ -438,24 +438,7 @@ impl OutputThread {
             self.look_at_stage();
         }
         let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
-        // The rest of a line that goes on belongs to the same file: usually it is no longer.
-        let rest = if buffer.bytes().ends_with(b"\n") { 0 } else { buffer.capacity() / 4 };
-        let left = (buffer.len() - passage.done + rest) as u64;
-        if let Some(end) = passage.rest_of_line(buffer)
-            && (self.shared.reopen.load(Ordering::Acquire) || self.output.is_due(facts, left))
-        {
-            // A stream may have no buffer that begins with a line.
-            passage.advance(&mut self.output, buffer, end)?;
-            if self.take_wish_to_reopen() {
-                self.output.reopen();
-            }
-            return self.attempt();
-        }
-        if passage.is_between_lines(buffer) {
-            self.output.rotate_if_due(facts, left);
-        }
-        let len = buffer.len();
-        passage.advance(&mut self.output, buffer, len)
+        passage.write(&mut self.output, facts, buffer, &self.shared.reopen)
     }
 
     fn failed(&mut self, error: &Error) {

@@ -1,7 +1,7 @@
 //! Writes one buffer to a file, or to several.
 //!
 //! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the
-//! middle of it. *May not touch*: when a file is due ([`output`](crate::output)), how long to wait
+//! middle of it. *May not touch*: whether a file is due ([`output`](crate::output)), how long to wait
 //! after a failure ([`output_thread`](crate::output_thread), [`recover`](crate::recover)).
 //!
 //! A running log and a recovery write the same way. A buffer continues where it stopped if the file
@@ -9,6 +9,8 @@
 //! continues with the line that was split, which is written again, whole. The lines before that one
 //! are in the file, and are not repeated. A line whose beginning is in no buffer any more continues
 //! where it was split.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::{AppendFacts, Result};
 
@@ -31,13 +33,38 @@ impl Passage {
         Self { done, elsewhere, place }
     }
 
-    /// Writes the bytes up to `to`. After a failure it may be called again with the same passage.
-    pub(crate) fn advance(
+    /// Writes the rest of the buffer. The file ends before a line of it if a new one is due, or if
+    /// that is wished. After a failure it may be called again with the same passage.
+    pub(crate) fn write(
         &mut self,
         output: &mut Output,
+        facts: AppendFacts,
         buffer: &mut Buffer,
-        to: usize,
+        reopen: &AtomicBool,
     ) -> Result<()> {
+        // The rest of a line that goes on belongs to the same file: usually it is no longer.
+        let rest = if buffer.bytes().ends_with(b"\n") { 0 } else { buffer.capacity() / 4 };
+        let left = (buffer.len() - self.done + rest) as u64;
+        if let Some(end) = self.rest_of_line(buffer)
+            && (reopen.load(Ordering::Acquire) || output.is_due(facts, left))
+        {
+            // A stream may have no buffer that begins with a line.
+            self.advance(output, buffer, end)?;
+            if reopen.swap(false, Ordering::AcqRel) {
+                output.reopen();
+            }
+            let facts = output.ready()?;
+            return self.write(output, facts, buffer, reopen);
+        }
+        if self.is_between_lines(buffer) {
+            output.rotate_if_due(facts, left);
+        }
+        let len = buffer.len();
+        self.advance(output, buffer, len)
+    }
+
+    /// Writes the bytes up to `to`.
+    fn advance(&mut self, output: &mut Output, buffer: &mut Buffer, to: usize) -> Result<()> {
         self.find_place(output, buffer)?;
         while self.done < to {
             self.done += output.append(&buffer.bytes()[self.done..to])?;
@@ -53,14 +80,14 @@ impl Passage {
 
     /// Where the line ends with which the buffer begins, if that began in an earlier one: it
     /// belongs to the file that has its beginning.
-    pub(crate) fn rest_of_line(&self, buffer: &Buffer) -> Option<usize> {
+    fn rest_of_line(&self, buffer: &Buffer) -> Option<usize> {
         let is_rest = self.done == 0 && !buffer.begins();
         let end = is_rest.then(|| buffer.bytes().iter().position(|byte| *byte == b'\n'));
         end.flatten().map(|at| at + 1)
     }
 
     /// Whether the file may end here: the next byte begins a line.
-    pub(crate) fn is_between_lines(&self, buffer: &Buffer) -> bool {
+    fn is_between_lines(&self, buffer: &Buffer) -> bool {
         begins_line(buffer, self.resumes_at(buffer))
     }
 

@@ -9,6 +9,7 @@
 //! like any other.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -153,12 +154,15 @@ impl Run<'_> {
         }
         let from = if matches!(there, There::Cut(_)) { passage.resumes_at(buffer) } else { done };
         self.bytes += (len - from) as u64;
-        while let Err(error) = passage.advance(self.output, buffer, len) {
-            if !self.patience.awaits_room(self.output, &error) {
-                return Err(stays(error));
+        let never = AtomicBool::new(false);
+        loop {
+            let facts = self.output.ready();
+            match facts.and_then(|facts| passage.write(self.output, facts, buffer, &never)) {
+                Ok(()) => return Ok(None),
+                Err(error) if self.patience.awaits_room(self.output, &error) => {}
+                Err(error) => return Err(stays(error)),
             }
         }
-        Ok(None)
     }
 
     /// Appends to a file that has moved away and ends with the beginning of these bytes; returns

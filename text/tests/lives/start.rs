@@ -5,14 +5,15 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::common::{
     EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, Told, error, is_refused, kept, memory, names,
     next_start, place, quick, read, say, set_mode, small, stage_in, stages_in, turn, wait_until,
 };
 use inkstone_appender::{
-    AppendFacts, Builder, Disk, LogFile, LogWriter, OsDirectory, OsDisk, Result, Survive,
-    take_lines, waiting_lines,
+    AppendFacts, Builder, Disk, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result, Rotation,
+    Survive, take_lines, waiting_lines,
 };
 use inkstone_host::{Mount, alone, fork_child, in_forked_child};
 use inkstone_io::{StageFile, is_root};
@@ -103,6 +104,34 @@ fn that_the_file_was_emptied_and_has_other_lines_by_now_is_said() {
         let rest = LINES.lines().filter(|line| found.contains(line)).count();
         assert_eq!(rest, 4, "{found}");
     }
+}
+
+/// All of them in one file are more than a small disk has room for: no start would ever succeed.
+#[test]
+fn lines_that_waited_are_rotated_and_the_oldest_files_make_room_for_them() {
+    let Some(_turn) = turn("a small disk") else { return };
+    let (directory, path) = place();
+    let folder = directory.path().to_path_buf();
+    let builder = || small(kept(&path)).drain_timeout(Duration::ZERO);
+    crate::common::killed(builder(), MoodyDisk::new(Mood::Fails(ENOSPC)), |log| {
+        crate::common::put(log, 0..400);
+    });
+    let has_room = move |more: usize| {
+        let bytes = |name: &String| fs::metadata(folder.join(name)).map_or(0, |facts| facts.len());
+        names(&folder).iter().map(bytes).sum::<u64>() + more as u64 <= 40 << 10
+    };
+    let disk = Hooked::appending(move |file, bytes| {
+        if has_room(bytes.len()) { file.append(bytes) } else { Err(error(ENOSPC)) }
+    });
+    let rotating = builder().rotate(Rotation::new().at_bytes(16 << 10)).keep(Keep::new().files(1));
+    let (_log, guard) = rotating.open_on(disk).expect("there is room for the newest");
+    guard.close().expect("closed");
+    let files = crate::common::files(directory.path(), "a.log");
+    let lengths: Vec<_> = files.iter().map(|(_, text)| text.len()).collect();
+    assert!(lengths.len() == 2 && lengths.iter().all(|len| *len <= 16 << 10), "{lengths:?}");
+    let text: String = files.into_iter().map(|(_, text)| text).collect();
+    let (found, others) = crate::common::numbers_of(&text);
+    assert!(found.iter().copied().eq(found[0]..400) && others.is_empty(), "{others:?}");
 }
 
 /// A daemon: opens its log, forks, and lives on in the child.
