@@ -14,12 +14,16 @@
 //! |---|---|
 //! | 0 to 3 | as of every buffer; 0 in word 1 while this is an inbox |
 //! | 2 | 1: the first of its bytes continue a line |
+//! | 3 | 3 once a stream has used it, until it is found as a buffer. Otherwise nobody looks at its bytes: for them
+//!       there may be no memory |
 //! | 4, 5 and 6, 7 | a slot: the number of a buffer; its bytes before, and those of the inbox up to the end of the part, in half a word each |
 
 use inkstone_io::StageBuffer;
 
 use crate::buffer::{CONTINUES, NUMBER, Sum};
 
+const USE: usize = 3;
+const IN_USE: u64 = 3;
 const SLOTS: [usize; 2] = [4, 6];
 /// No buffer has this number: the part was dropped.
 const NOWHERE: u64 = u64::MAX;
@@ -45,6 +49,7 @@ impl Inbox {
     pub(crate) fn take(&mut self) -> inkstone_io::Result<()> {
         if self.is_kept {
             self.memory.ready()?;
+            self.memory.set_word(USE, IN_USE);
         }
         self.is_taken = true;
         Ok(())
@@ -87,11 +92,16 @@ impl Inbox {
     }
 }
 
+/// Whether a stream of a killed process may have read something into it.
+pub(crate) fn is_in_use(memory: &StageBuffer) -> bool {
+    memory.word(NUMBER) == 0 && memory.word(USE) == IN_USE
+}
+
 /// What a killed process has left in its inbox, as a buffer behind its `others`, if it left
 /// anything. A kill at any moment leaves the one or the other.
 pub(crate) fn left_in(mut memory: StageBuffer, others: &[StageBuffer]) -> Option<StageBuffer> {
     let half = memory.capacity() / 2;
-    if memory.word(NUMBER) == 0 {
+    if is_in_use(&memory) {
         let is_put = |slot: &&usize| {
             let (number, offset) = (memory.word(**slot), memory.word(**slot + 1) >> 32);
             let other = others.iter().find(|other| other.word(NUMBER) == number);
@@ -113,13 +123,12 @@ pub(crate) fn left_in(mut memory: StageBuffer, others: &[StageBuffer]) -> Option
         memory.set_word(CONTINUES, continues);
         memory.set_word(NUMBER, last + 1);
     }
-    // It is found as a buffer from here on, whose words say where it goes, and not as an inbox once
-    // it was released. A kill may have come before this was done. (A stage that was changed may say
-    // that it holds more.)
-    let text = memory.spare_mut(half.max(memory.len()));
-    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-    text[..end].fill(0);
-    Some(memory)
+    // It is a buffer from here on, and no inbox once it was released. A kill may have come before
+    // this was stored.
+    if memory.word(USE) == IN_USE {
+        memory.set_word(USE, 0);
+    }
+    (memory.word(NUMBER) != 0).then_some(memory)
 }
 
 #[cfg(test)]
@@ -139,6 +148,7 @@ mod tests {
                 Ok::<_, ()>(text.len())
             }
         };
+        inbox.take().expect("memory");
         // Nothing of an earlier read comes again.
         inbox.read(100, true, fill(b"a longer one that was put\n")).expect("read");
         inbox.is_dropped(26);

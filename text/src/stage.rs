@@ -28,7 +28,7 @@ use crate::stage_contents::{Head, Identity, Left};
 /// A living process has it (an error of [`others`]), or it cannot be opened.
 fn open(path: &Path, log: &Path) -> Result<Option<(StageFile, Left)>> {
     match StageFile::open(path) {
-        Ok(Some(mut file)) => Left::of(&mut file, true).map(|left| Some((file, left))),
+        Ok(Some(mut file)) => Left::of(&mut file).map(|left| Some((file, left))),
         Ok(None) => Err(others(log).advise(format!("its stage {} is locked", path.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -45,14 +45,6 @@ fn end(
     let recovery = recover(left, output, patience)?;
     let Some((mut file, left)) = found.take() else { return Ok(None) };
     let Some(damage) = left.damage else { return file.remove().map(|()| recovery) };
-    let tell = |path: &Path, advice: &str| {
-        let error = Error::invalid("read stage", path, damage).advise(advice);
-        output.events.tell(&Event::Damaged(&error));
-    };
-    if left.head.is_some() && left.changed.is_empty() {
-        tell(file.path(), "lines that were behind the cut are lost");
-        return file.remove().map(|()| recovery);
-    }
     let aside = |number: u32| {
         let mut path = file.path().to_path_buf().into_os_string();
         path.push(format!(".bad{number}"));
@@ -60,7 +52,9 @@ fn end(
     };
     let free = (0..).map(aside).find(|path| std::fs::symlink_metadata(path).is_err());
     file.rename(&free.unwrap_or_default())?;
-    tell(file.path(), "`inkstone tee --recover STAGE` prints what can be read, and removes it");
+    let error = Error::invalid("read stage", file.path(), damage)
+        .advise("`inkstone tee --recover STAGE` prints what can be read, and removes it");
+    output.events.tell(&Event::Damaged(&error));
     Ok(recovery)
 }
 
@@ -69,7 +63,7 @@ fn end(
 fn clear_up(parent: &Path, log: &Path, events: &Events) {
     for path in StageFile::list(parent).unwrap_or_default() {
         let Ok(Some(mut file)) = StageFile::open(&path) else { continue };
-        let Ok(left) = Left::of(&mut file, false) else { continue };
+        let Ok(left) = Left::of(&mut file) else { continue };
         match left.waiting(&path) {
             // Another start does the same, or nobody can.
             None => drop(file.remove()),
@@ -85,7 +79,7 @@ fn clear_up(parent: &Path, log: &Path, events: &Events) {
 /// The lines that wait in this stage of a dead process, if there is one that can be read.
 pub(crate) fn waiting_in(path: &Path) -> Option<WaitingLines> {
     let mut file = StageFile::open(path).ok()??;
-    Left::of(&mut file, false).ok()?.waiting(path)
+    Left::of(&mut file).ok()?.waiting(path)
 }
 
 /// The error for a directory whose stage could not be found again.
@@ -241,7 +235,7 @@ pub fn waiting_lines(stage_directory: &Path) -> Result<Vec<WaitingLines>> {
     for path in StageFile::list(stage_directory)? {
         // It may be gone by now, or a living process has it.
         if let Ok(Some(mut file)) = StageFile::open(&path) {
-            waiting.extend(Left::of(&mut file, false)?.waiting(&path));
+            waiting.extend(Left::of(&mut file)?.waiting(&path));
         }
     }
     Ok(waiting)
@@ -259,7 +253,7 @@ pub fn take_lines(stage: &Path, out: &mut impl Write) -> Result<WaitingLines> {
         Error::invalid("open stage", stage, why)
     };
     let mut file = StageFile::open(stage)?.ok_or_else(missing)?;
-    let left = Left::of(&mut file, true)?;
+    let left = Left::of(&mut file)?;
     let none = || Error::invalid("open stage", stage, "no lines of a killed process wait in it");
     let waiting = left.waiting(stage).ok_or_else(none)?;
     if left.head.is_none() {

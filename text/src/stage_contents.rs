@@ -14,7 +14,7 @@ use inkstone_io::{OsDirectory, Result, StageBuffer, StageFile, StageLayout};
 
 use crate::buffer::{Buffer, Sum};
 use crate::event::WaitingLines;
-use crate::inbox::left_in;
+use crate::inbox::{is_in_use, left_in};
 
 /// One page.
 pub(crate) const HEAD_BYTES: usize = 4096;
@@ -139,32 +139,35 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// `is_taken`: the caller ends the stage; otherwise nothing in it is changed, also if it was
-    /// cut.
-    pub(crate) fn of(file: &mut StageFile, is_taken: bool) -> Result<Self> {
+    pub(crate) fn of(file: &mut StageFile) -> Result<Self> {
         let mut left = Self { head: None, buffers: Vec::new(), changed: Vec::new(), damage: None };
         let (len, head) = file.read_head(HEAD_BYTES)?;
         if len == 0 {
             // Its maker was killed before anything was in it.
             return Ok(left);
         }
-        let Some(head) = Head::parse(&head) else {
+        // The words beside the buffers say what is in these.
+        let has_words = |head: &Head| len >= head.layout.buffer_at(0) as u64;
+        let Some(head) = Head::parse(&head).filter(has_words) else {
             left.damage = Some("its head was changed, or cut");
             return Ok(left);
         };
-        let is_cut = len < head.layout.len_bytes() as u64;
-        if is_taken || !is_cut {
-            let mut buffers = file.map(head.layout)?;
-            let inbox = buffers.pop().and_then(|inbox| left_in(inbox, &buffers));
-            buffers.extend(inbox);
-            let buffers = counting(buffers).into_iter();
-            (left.buffers, left.changed) = buffers.partition(Buffer::is_sound);
+        let mut buffers = file.map(head.layout)?;
+        let mut lacks = false;
+        if len < head.layout.len_bytes() as u64 {
+            // What is missing needs memory to be looked at; then its sums are wrong. What was just
+            // read has none.
+            let is_used = |buffer: &&mut StageBuffer| !buffer.is_empty() || is_in_use(buffer);
+            let mut used = buffers.iter_mut().filter(is_used);
+            used.try_for_each(StageBuffer::ready)?;
+            lacks = buffers.last().is_some_and(is_in_use);
         }
-        left.damage = match left.changed.is_empty() {
-            _ if is_cut => Some("it was cut"),
-            true => None,
-            false => Some("some of its bytes were changed"),
-        };
+        let inbox = buffers.pop().and_then(|inbox| left_in(inbox, &buffers));
+        buffers.extend(inbox);
+        let buffers = counting(buffers).into_iter();
+        (left.buffers, left.changed) = buffers.partition(Buffer::is_sound);
+        lacks |= !left.changed.is_empty();
+        left.damage = lacks.then_some("some of its bytes were changed or cut");
         left.head = Some(head);
         Ok(left)
     }

@@ -269,11 +269,12 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
         bytes.windows(LINES.len()).position(is_text).expect("its lines") as u64
     };
     type Change<'a> = &'a dyn Fn(&File, &Path);
-    let changes: [(&str, Change<'_>, bool); 4] = [
+    let changes: [(&str, Change<'_>, bool); 5] = [
         ("some of its bytes were changed", &|file, at| change(file, text_at(at) + 9), true),
-        ("it was cut", &|file, at| file.set_len(text_at(at) + 9).expect("cut"), true),
+        ("or cut", &|file, at| file.set_len(text_at(at) + 9).expect("cut"), true),
         ("its head was changed", &|file, _| change(file, 20), false),
         ("its head was changed", &|file, _| file.set_len(50).expect("cut"), false),
+        ("or cut", &|file, _| file.set_len(4100).expect("cut"), false),
     ];
     for (said, change, has_lines) in changes {
         let (memory, (_directory, path)) = (memory(), place());
@@ -297,13 +298,18 @@ fn a_stage_that_was_changed_is_said_and_what_can_be_read_of_it_is_there() {
     }
     let (memory, (_directory, path)) = (memory(), place());
     let open = || kept(&path).stage_directory(memory.path());
-    // Nothing is left that could be read.
+    // Where nothing was, nothing is missing: neither for a start that is refused nor for the next.
     killed(open(), Mood::Fails(ENOSPC));
-    let stage = File::options().write(true).open(stage_in(memory.path())).expect("open");
-    stage.set_len(2000).expect("cut");
+    let stage = stage_in(memory.path());
+    let file = File::options().write(true).open(&stage).expect("open");
+    file.set_len(text_at(&stage) + LINES.len() as u64).expect("cut");
+    let refused = open().drain_timeout(Duration::ZERO).open_on(MoodyDisk::new(Mood::Fails(EIO)));
+    assert!(refused.is_err());
     let told = Told::default();
-    next_start(open().on_event(told.hook()));
-    assert_eq!((told.count("are lost"), stages_in(memory.path())), (1, vec![]), "{told:?}");
+    assert!(next_start(open().on_event(told.hook())).is_some());
+    let left = (told.count("changed"), stages_in(memory.path()), read(&path));
+    assert_eq!(left, (0, vec![], LINES.to_owned()), "{told:?}");
+    fs::remove_file(&path).expect("removed");
     // Others may read it, and no more: no reason to leave its lines.
     killed(open(), Mood::Fails(ENOSPC));
     set_mode(&stage_in(memory.path()), 0o620);
@@ -404,6 +410,25 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     assert_eq!(read(&path), "one\n");
     // It has the memory mapped.
     drop(log);
+    drop(mount);
+}
+
+/// No page of a stage is looked at that nothing was put into: it would need memory.
+#[test]
+#[ignore = "needs root"]
+fn lines_are_brought_back_from_a_memory_that_is_full() {
+    let Some(_turn) = turn("a full memory") else { return };
+    let Some((memory, mount)) = small_memory("a full memory", 4 << 20) else { return };
+    let (_directory, path) = place();
+    let open = || small(kept(&path)).stage_directory(memory.path());
+    killed(open(), Mood::Fails(ENOSPC));
+    let filler = File::create(memory.path().join("filler")).expect("made");
+    while (&filler).write_all(&[1; 4096]).is_ok() {}
+    // A page that is missing would end the process.
+    let code = in_forked_child(|| u8::from(next_start(open()).is_some()));
+    assert_eq!(code.expect("it ends by itself"), 1);
+    assert_eq!(read(&path), LINES);
+    drop(filler);
     drop(mount);
 }
 
