@@ -17,13 +17,12 @@ use inkstone_format::{
 use inkstone_io::AnyDirectory;
 
 use super::spans::Span;
-use super::strip::Strip;
+use super::strip::{Halt, Shown, Strip};
 use super::survey::{Depth, LOOKS_MAX, may_live, steady};
 use crate::directory::find_directory;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
-use crate::recovery::headers::past_the_cache;
-use crate::walk::window::{FrameAt, Item};
+use crate::walk::window::FrameAt;
 
 /// What is in a log, in the order in which it lies there.
 #[allow(clippy::large_enum_variant, reason = "one of them is there at a time")]
@@ -90,14 +89,13 @@ pub struct Dump {
     spans: VecDeque<Span>,
     damage: Vec<Corruption>,
     doubts: Vec<String>,
-    now: Option<Shown>,
+    now: Option<Segment>,
     payload_bytes_max: usize,
     is_over: bool,
 }
 
 /// The segment that is being shown.
-struct Shown {
-    span: Span,
+struct Segment {
     strip: Strip,
     /// The highest byte at which a shown group or frame begins.
     shown_to: u64,
@@ -168,17 +166,18 @@ impl Dump {
                     None => continue,
                 }
             };
-            let segment = now.span.header.number;
-            let (at, entry) = match now.strip.step()? {
-                Item::GroupStart(start) => {
+            let segment = now.strip.span.header.number;
+            let (at, entry) = match now.strip.next()? {
+                None => continue,
+                Some(Shown::Group(start)) => {
                     (start.at, Entry::Group { segment, at: start.at, header: start.header })
                 }
-                Item::Frame(frame) => (frame.at, self.frame(segment, &now.strip, &frame)),
-                Item::GroupEnd => {
+                Some(Shown::Frame(frame)) => (frame.at, self.frame(segment, &now.strip, &frame)),
+                Some(Shown::GroupEnd) => {
                     self.now = Some(now);
                     continue;
                 }
-                Item::Stop(stop) => match self.stop(now, stop)? {
+                Some(Shown::Halt(halt)) => match self.halt(now, &halt)? {
                     Some(entry) => return Ok(Some(entry)),
                     None => continue,
                 },
@@ -195,9 +194,12 @@ impl Dump {
 
     /// The entry of a stop; `None` where the segment is read again first, or the stop was shown
     /// before.
-    fn stop(&mut self, mut now: Shown, stop: Stop) -> Result<Option<Entry>> {
-        let (entry, is_damage) = describe(&now.span, &mut now.strip, stop)?;
-        if !is_damage {
+    fn halt(&mut self, mut now: Segment, halt: &Halt) -> Result<Option<Entry>> {
+        let (segment, stop, verdict) = (now.strip.span.header.number, halt.stop, halt.verdict);
+        let lines = if verdict == Verdict::End { Vec::new() } else { now.strip.explain(&stop)? };
+        let entry =
+            Entry::Stop { segment, stop: Box::new(stop), verdict, row: halt.row.name, lines };
+        if !halt.is_damage() {
             return Ok(Some(entry));
         }
         let is_shown = now.damage.contains(&stop.at);
@@ -207,22 +209,21 @@ impl Dump {
             return Ok(None);
         }
         now.doubted = None;
-        let is_more = now.strip.go_on(&stop)?.is_some();
         if !is_shown {
             now.damage.push(stop.at);
         }
-        self.now = Some(now).filter(|_| is_more);
+        self.now = Some(now);
         Ok(Some(entry).filter(|_| !is_shown))
     }
 
     /// The same segment from its front, as a new survey finds it; `None` where it is no longer part
     /// of the log.
-    fn look_again(&self, now: Shown, doubted: u64) -> Result<Option<Shown>> {
-        let Some((span, is_still)) = self.survey_again(now.span.header.number)? else {
+    fn look_again(&self, now: Segment, doubted: u64) -> Result<Option<Segment>> {
+        let Some((span, is_still)) = self.survey_again(now.strip.span.header.number)? else {
             return Ok(None);
         };
-        let Some((span, strip)) = self.strip_of(span)? else { return Ok(None) };
-        Ok(Some(Shown { span, strip, doubted: Some(doubted), is_still, ..now }))
+        let Some(strip) = self.strip_of(span)? else { return Ok(None) };
+        Ok(Some(Segment { strip, doubted: Some(doubted), is_still, ..now }))
     }
 
     /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of
@@ -242,16 +243,15 @@ impl Dump {
 
     /// `None` where the segment has become obsolete since.
     fn begin(&mut self, span: Span) -> Result<Option<Entry>> {
-        let Some((span, strip)) = self.strip_of(span)? else { return Ok(None) };
-        let header = span.header;
+        let Some(strip) = self.strip_of(span)? else { return Ok(None) };
+        let Span { header, is_stand_in, .. } = strip.span;
         let entry = Entry::Segment {
             path: self.directory.path().join(names::segment(header.number)),
             header,
-            is_header_lost: span.is_stand_in,
-            named_end: span.end(),
+            is_header_lost: is_stand_in,
+            named_end: strip.span.end(),
         };
-        self.now = Some(Shown {
-            span,
+        self.now = Some(Segment {
             strip,
             shown_to: 0,
             damage: Vec::new(),
@@ -263,7 +263,7 @@ impl Dump {
 
     /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is
     /// obsolete.
-    fn strip_of(&self, mut span: Span) -> Result<Option<(Span, Strip)>> {
+    fn strip_of(&self, mut span: Span) -> Result<Option<Strip>> {
         for _ in 1..LOOKS_MAX {
             match self.strip(&span) {
                 Err(error) if is_gone(&error) => {
@@ -272,19 +272,17 @@ impl Dump {
                     };
                     span = again;
                 }
-                answer => return Ok(Some((span, answer?))),
+                answer => return answer.map(Some),
             }
         }
-        let strip = self.strip(&span)?;
-        Ok(Some((span, strip)))
+        self.strip(&span).map(Some)
     }
 
     fn strip(&self, span: &Span) -> Result<Strip> {
-        let file = past_the_cache(&self.directory, span.header.number)?;
         // The seal of a full segment lies after the end that the next segment names. After a cut
         // lie truncated records.
         let end = span.end().filter(|_| span.successor.is_none_or(|next| next.roll == Roll::Cut));
-        Strip::new(file, &span.header, end)
+        Strip::open(&self.directory, span, end)
     }
 
     fn frame(&self, segment: SegmentNumber, strip: &Strip, frame: &FrameAt) -> Entry {
@@ -306,13 +304,4 @@ impl Dump {
 /// The file was removed since it was listed.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
-}
-
-/// The stop, and whether it is damage.
-fn describe(span: &Span, strip: &mut Strip, stop: Stop) -> Result<(Entry, bool)> {
-    let segment = span.header.number;
-    let (_, row, verdict) = span.judge(strip, &stop)?;
-    let lines = if verdict == Verdict::End { Vec::new() } else { strip.explain(&stop)? };
-    let entry = Entry::Stop { segment, stop: Box::new(stop), verdict, row: row.name, lines };
-    Ok((entry, matches!(verdict, Verdict::Corrupt(_))))
 }

@@ -21,15 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, FRAME_HEADER_BYTES, RECORD_BYTES_MAX};
-use inkstone_format::{
-    Batch, Epoch, Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, frame_bytes,
-};
+use inkstone_format::{Batch, Epoch, Evidence, Fault, FrameHeader, Kind, Lsn, Stop, frame_bytes};
 use inkstone_io::AnyDirectory;
 
 use super::making::Making;
 use super::report::{Gap, Report, Savable, SegmentReport, SegmentState};
 use super::spans::Span;
-use super::strip::Strip;
+use super::strip::{Halt, Shown, Strip};
 use super::survey::{Depth, Surveyed, steady};
 use super::{new_directory, options_for};
 use crate::directory::find_directory;
@@ -37,9 +35,8 @@ use crate::doubts::{Holder, holder};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::READ_BYTES;
-use crate::walk::window::{FrameAt, Item};
+use crate::walk::window::FrameAt;
 
 /// What is saved, and what is lost.
 #[derive(Debug, Clone)]
@@ -333,35 +330,30 @@ fn read_sound(
     named: &mut Lsn,
     visit: Visit<'_>,
 ) -> Result<bool> {
-    let file = past_the_cache(directory, span.header.number)?;
-    let mut strip = Strip::new(file, &span.header, span.end())?;
+    let mut strip = Strip::open(directory, span, span.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
     let mut batches = Batches { visit, open: Vec::new(), named };
-    loop {
-        match strip.step()? {
-            Item::GroupStart(_) => group.clear(),
-            Item::Frame(frame) if frame.kind == Kind::Record => {
+    let mut ends_in_damage = false;
+    while let Some(shown) = strip.next()? {
+        match shown {
+            Shown::Group(_) => group.clear(),
+            Shown::Frame(frame) if frame.kind == Kind::Record => {
                 group.push((frame, strip.walk.payload(frame.at, frame.payload_bytes).to_vec()));
             }
-            Item::Frame(_) => {}
-            Item::GroupEnd => show(&mut group, None, &mut batches)?,
-            Item::Stop(stop) => {
-                // A cut may end inside a group, and inside a batch; the frames before it belong to
-                // the log.
-                if stop.fault == Fault::SegmentEnd {
-                    show(&mut group, None, &mut batches)?;
-                    return batches.end().map(|()| false);
-                }
-                let (evidence, _, verdict) = span.judge(&mut strip, &stop)?;
-                if !matches!(verdict, Verdict::Corrupt(_)) {
-                    return Ok(false);
-                }
+            Shown::Frame(_) => {}
+            Shown::GroupEnd => show(&mut group, None, &mut batches)?,
+            // A cut may end inside a group, and inside a batch; the frames before it belong to the
+            // log.
+            Shown::Halt(halt) if halt.stop.fault == Fault::SegmentEnd => {
+                show(&mut group, None, &mut batches)?;
+                return batches.end().map(|()| false);
+            }
+            Shown::Halt(halt) if halt.is_damage() => {
+                let Halt { stop, evidence, inside, next, .. } = *halt;
                 let covered =
                     if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
                 show(&mut group, Some(&covered), &mut batches)?;
-                let open_group = strip.group_of(&stop);
-                let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
-                let next = strip.go_on(&stop)?;
+                let epoch = inside.map_or(stop.tail.epoch, |group| group.header.epoch);
                 // The group that began a new epoch may be lost, too.
                 let newer = match (next, &span.successor) {
                     (None, Some(successor)) => successor.epoch,
@@ -369,12 +361,12 @@ fn read_sound(
                 };
                 let epochs = [epoch, newer];
                 read_loose(&mut strip, &stop, epochs, next, &covered, &mut batches)?;
-                if next.is_none() {
-                    return Ok(true);
-                }
+                ends_in_damage = next.is_none();
             }
+            Shown::Halt(_) => {}
         }
     }
+    Ok(ends_in_damage)
 }
 
 /// Takes the records of a group: all of them, or those that the evidence covers.

@@ -16,7 +16,6 @@ use inkstone_format::{
 };
 use inkstone_io::AnyDirectory;
 
-use super::strip::Strip;
 use crate::error::Result;
 use crate::recovery::headers::{Headers, past_the_cache};
 use crate::recovery::recover::READ_BYTES;
@@ -44,32 +43,25 @@ impl Span {
         named.into_iter().chain(self.cut_at).min()
     }
 
-    /// Judges a stop in it: the evidence that durable data follows, the row that fits, and what the
-    /// row means here.
-    pub(crate) fn judge(
-        &self,
-        strip: &mut Strip,
-        stop: &Stop,
-    ) -> Result<(Evidence, &'static Row, Verdict)> {
-        let evidence = self.evidence(strip, stop)?;
-        let row = judge(&Facts::of(stop, &evidence));
-        Ok((evidence, row, self.verdict_of(row)))
-    }
-
-    /// The evidence that durable data follows a stop in it.
-    fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
+    /// The evidence that durable data follows a stop in it; `None` if only its own groups can say
+    /// so.
+    pub(crate) fn evidence(&self) -> Option<Evidence> {
         match (self.cut_at, &self.successor) {
             // What a cut keeps was durable before it.
-            (Some(end), _) => Ok(Evidence { end, ..Evidence::default() }),
-            (None, Some(next)) => Ok(Evidence::default().with_successor(self.header.number, next)),
-            (None, None) => strip.evidence(stop),
+            (Some(end), _) => Some(Evidence { end, ..Evidence::default() }),
+            (None, Some(next)) => {
+                Some(Evidence::default().with_successor(self.header.number, next))
+            }
+            (None, None) => None,
         }
     }
 
-    /// What a row means here. A missing next segment is reported where a header names it, not a
-    /// second time here.
-    fn verdict_of(&self, row: &Row) -> Verdict {
-        if row.name == "S1" && !self.is_head { Verdict::End } else { row.verdict }
+    /// The row that fits a stop in it, and what the row means here. A missing next segment is
+    /// reported where a header names it, not a second time here.
+    pub(crate) fn judge(&self, stop: &Stop, evidence: &Evidence) -> (&'static Row, Verdict) {
+        let row = judge(&Facts::of(stop, evidence));
+        let is_reported = row.name == "S1" && !self.is_head;
+        (row, if is_reported { Verdict::End } else { row.verdict })
     }
 }
 
@@ -182,22 +174,9 @@ pub(crate) fn stand_in(
     let id = Identity::new(log, number);
     let file = past_the_cache(directory, number)?;
     let len = file.len_bytes()?;
-    let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
-    let mut window = Window::new(file, READ_BYTES);
-    while let (Some(at), None) = (scan.wants(), scan.evidence().first) {
-        window.load(at, READ_BYTES)?;
-        scan.feed(window.bytes(), window.at());
-        if scan.wants() == Some(at) {
-            break;
-        }
-    }
-    let Some(at) = scan.evidence().first else { return Ok(None) };
-    window.load(at, GROUP_HEADER_BYTES)?;
-    let bytes = window.bytes().get((at - window.at()) as usize..);
-    let Some(group) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
-        return Ok(None);
-    };
-    Ok(Some(SegmentHeader {
+    let scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
+    let first = first_group(&mut Window::new(file, READ_BYTES), &id, scan)?;
+    Ok(first.map(|(_, group)| SegmentHeader {
         log,
         number,
         segment_bytes: len,
@@ -213,4 +192,25 @@ pub(crate) fn stand_in(
         // Not known: every gap that it has is believed.
         lost_to: Lsn::new(u64::MAX),
     }))
+}
+
+/// The first sound group that a scan finds, and its place.
+pub(super) fn first_group(
+    window: &mut Window,
+    id: &Identity,
+    mut scan: ScanAhead,
+) -> Result<Option<(u64, GroupHeader)>> {
+    while let (Some(at), None) = (scan.wants(), scan.evidence().first) {
+        window.load(at, READ_BYTES)?;
+        scan.feed(window.bytes(), window.at());
+        if scan.wants() == Some(at) {
+            // The file has become shorter.
+            break;
+        }
+    }
+    let Some(at) = scan.evidence().first else { return Ok(None) };
+    window.load(at, GROUP_HEADER_BYTES)?;
+    let bytes = window.bytes().get((at - window.at()) as usize..);
+    // The file may have been used for something else meanwhile, and be shorter.
+    Ok(bytes.and_then(|bytes| GroupHeader::decode(id, at, bytes)).map(|header| (at, header)))
 }

@@ -1,67 +1,110 @@
 //! Reads one segment's file from front to back, past damage.
 //!
-//! *Owns*: continuing at the next sound group. *May not touch*: whether a stop is damage.
+//! *Owns*: the one walk of all that inspects a log: what a segment shows, the judgement of each
+//! stop, continuing at the next sound group. *May not touch*: which segments are the log, and what
+//! a stop means (`spans.rs`).
 
-use std::sync::Arc;
-
-use inkstone_format::limits::{ALIGN, GROUP_HEADER_BYTES};
 use inkstone_format::{
-    Decoder, Evidence, GroupHeader, GroupStart, Place, ScanAhead, SegmentHeader, Stop, Tail,
-    explain,
+    Decoder, Evidence, GroupStart, Place, Row, ScanAhead, Stop, Tail, Verdict, explain,
 };
-use inkstone_io::File;
+use inkstone_io::AnyDirectory;
 
+use super::spans::{Span, first_group};
 use crate::error::Result;
+use crate::recovery::headers::past_the_cache;
 use crate::recovery::recover::{READ_BYTES, look_ahead};
-use crate::walk::window::{Item, Walk, Window};
+use crate::walk::window::{FrameAt, Item, Walk, Window};
 
 /// A segment being read.
 pub(crate) struct Strip {
+    pub(crate) span: Span,
     pub(crate) walk: Walk,
     /// Where reading ends at the latest: at the named end, the end of the segment or the end of its
     /// file.
     pub(crate) to: u64,
     group: Option<GroupStart>,
+    is_over: bool,
+}
+
+/// What a segment shows next.
+pub(crate) enum Shown {
+    Group(GroupStart),
+    /// Its payload is in the walk's window until the next step.
+    Frame(FrameAt),
+    /// The group is whole.
+    GroupEnd,
+    Halt(Box<Halt>),
+}
+
+/// A place where reading stops.
+pub(crate) struct Halt {
+    pub(crate) stop: Stop,
+    /// That durable data follows.
+    pub(crate) evidence: Evidence,
+    pub(crate) row: &'static Row,
+    /// What the row means here.
+    pub(crate) verdict: Verdict,
+    /// The group inside which reading stopped; `None` between groups.
+    pub(crate) inside: Option<GroupStart>,
+    /// The next sound group after damage, where reading goes on; if there is none, nothing comes
+    /// after this.
+    pub(crate) next: Option<u64>,
+}
+
+impl Halt {
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self.verdict, Verdict::Corrupt(_))
+    }
 }
 
 impl Strip {
-    /// Begins at the first group; `end` is the end that the next segment's header names.
-    pub(crate) fn new(
-        file: Arc<dyn File>,
-        header: &SegmentHeader,
-        end: Option<u64>,
-    ) -> Result<Self> {
+    /// Begins at the first group. Reading ends at `end`, if that is known.
+    pub(crate) fn open(directory: &AnyDirectory, span: &Span, end: Option<u64>) -> Result<Self> {
+        let file = past_the_cache(directory, span.header.number)?;
         let file_bytes = file.len_bytes()?;
-        let decoder = Decoder::new(header, file_bytes);
+        let decoder = Decoder::new(&span.header, file_bytes);
         let decoder = match end {
             Some(end) => decoder.with_end(end),
             None => decoder,
         };
         let to = decoder.limit().min(file_bytes);
-        let window = Window::new(file, READ_BYTES.min(header.segment_bytes as usize));
-        Ok(Self { walk: Walk::new(window, decoder), to, group: None })
+        let window = Window::new(file, READ_BYTES.min(span.header.segment_bytes as usize));
+        let walk = Walk::new(window, decoder);
+        Ok(Self { span: *span, walk, to, group: None, is_over: false })
     }
 
-    /// The next step.
-    pub(crate) fn step(&mut self) -> Result<Item> {
-        let item = self.walk.step()?;
-        if let Item::GroupStart(start) = item {
-            self.group = Some(start);
+    /// What comes next; `None` after the last stop.
+    pub(crate) fn next(&mut self) -> Result<Option<Shown>> {
+        if self.is_over {
+            return Ok(None);
         }
-        Ok(item)
+        Ok(Some(match self.walk.step()? {
+            Item::GroupStart(start) => {
+                self.group = Some(start);
+                Shown::Group(start)
+            }
+            Item::Frame(frame) => Shown::Frame(frame),
+            Item::GroupEnd => Shown::GroupEnd,
+            Item::Stop(stop) => Shown::Halt(Box::new(self.halt(stop)?)),
+        }))
     }
 
-    /// The group inside which reading stopped; `None` between groups.
-    pub(crate) fn group_of(&self, stop: &Stop) -> Option<GroupStart> {
-        self.group.filter(|_| stop.place == Place::Inside)
+    fn halt(&mut self, stop: Stop) -> Result<Halt> {
+        let evidence = match self.span.evidence() {
+            Some(evidence) => evidence,
+            None => look_ahead(&mut self.walk, &stop, self.to)?,
+        };
+        let (row, verdict) = self.span.judge(&stop, &evidence);
+        let inside = self.group.filter(|_| stop.place == Place::Inside);
+        let next = match verdict {
+            Verdict::Corrupt(_) => self.go_on(&stop)?,
+            _ => None,
+        };
+        self.is_over = next.is_none();
+        Ok(Halt { stop, evidence, row, verdict, inside, next })
     }
 
-    /// The evidence that durable data follows the stop.
-    pub(crate) fn evidence(&mut self, stop: &Stop) -> Result<Evidence> {
-        look_ahead(&mut self.walk, stop, self.to)
-    }
-
-    /// Explains the stop.
+    /// Explains a stop.
     pub(crate) fn explain(&mut self, stop: &Stop) -> Result<Vec<String>> {
         self.walk.window.load(stop.at, READ_BYTES)?;
         let window = &self.walk.window;
@@ -69,24 +112,10 @@ impl Strip {
     }
 
     /// Moves to the next sound group after a stop and returns its place; `None` if there is none.
-    pub(crate) fn go_on(&mut self, stop: &Stop) -> Result<Option<u64>> {
+    fn go_on(&mut self, stop: &Stop) -> Result<Option<u64>> {
         let id = *self.walk.decoder.identity();
-        let from = stop.tail.end + ALIGN as u64;
-        let mut scan = ScanAhead::new(&id, stop.tail.epoch, from, self.to);
-        let mut found = None;
-        while let (Some(at), None) = (scan.wants(), found) {
-            self.walk.window.load(at, READ_BYTES)?;
-            scan.feed(self.walk.window.bytes(), self.walk.window.at());
-            found = scan.evidence().first;
-            if scan.wants() == Some(at) {
-                break;
-            }
-        }
-        let Some(at) = found else { return Ok(None) };
-        self.walk.window.load(at, GROUP_HEADER_BYTES)?;
-        let bytes = self.walk.window.bytes().get((at - self.walk.window.at()) as usize..);
-        // The file may have been used for something else meanwhile, and be shorter.
-        let Some(header) = bytes.and_then(|bytes| GroupHeader::decode(&id, at, bytes)) else {
+        let scan = ScanAhead::behind(&id, stop, self.to);
+        let Some((at, header)) = first_group(&mut self.walk.window, &id, scan)? else {
             return Ok(None);
         };
         let tail = Tail {

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
     Copies, Cuts, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason, SegmentHeader,
-    SegmentNumber, Stop, Tail, Verdict,
+    SegmentNumber, Tail, Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
 use super::report::{Counts, FileState, Gap, OtherFile, Report, SegmentReport, SegmentState};
 use super::spans::{Span, Spans, stand_in};
-use super::strip::Strip;
+use super::strip::{Halt, Shown, Strip};
 use crate::doubts::{Doubts, Holder, holder};
 use crate::error::{Corruption, Cure, Error, Result};
 use crate::names;
@@ -23,7 +23,6 @@ use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, cut_mark, past_the_cache};
 use crate::recovery::recover::{promise_in_words, with_torn_header};
 use crate::segment::listing::Listing;
-use crate::walk::window::Item;
 
 /// Surveys of a log beside a living writer, at most, until two in a row find the same damage.
 pub(super) const LOOKS_MAX: usize = 30;
@@ -461,42 +460,35 @@ fn read_span(
     let mut read = unread(directory, headers, span)?;
     // Reading finds this damage itself.
     read.damage.clear();
-    let file = past_the_cache(directory, span.header.number)?;
-    let mut strip = Strip::new(file, &span.header, span.end())?;
+    let mut strip = Strip::open(directory, span, span.end())?;
     let (mut group, mut gaps) = (Counts::default(), Vec::new());
-    let mut is_first = true;
-    loop {
-        match strip.step()? {
-            Item::GroupStart(_) if told.load(Ordering::Relaxed) => return Err(Error::Stopped),
-            Item::GroupStart(_) => {
+    while let Some(shown) = strip.next()? {
+        match shown {
+            Shown::Group(_) if told.load(Ordering::Relaxed) => return Err(Error::Stopped),
+            Shown::Group(_) => {
                 (group, gaps) = (Counts { groups: 1, ..Counts::default() }, Vec::new());
             }
-            Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn < first_live => {}
-            Item::Frame(frame) if frame.kind == Kind::Record => {
+            Shown::Frame(frame) if frame.kind == Kind::Record && frame.lsn < first_live => {}
+            Shown::Frame(frame) if frame.kind == Kind::Record => {
                 group.records += 1;
                 group.record_bytes += frame.payload_bytes as u64;
             }
-            Item::Frame(frame) => {
+            Shown::Frame(frame) => {
                 group.controls += 1;
                 let last = strip.walk.decoder.mark().lsn.before();
                 let is_live = |last: &Lsn| frame.kind == Kind::Lost && *last >= first_live;
                 let first = frame.lsn.max(first_live);
                 gaps.extend(last.filter(is_live).map(|last| Gap { first, last }));
             }
-            Item::GroupEnd => read.count(&std::mem::take(&mut group), &mut gaps),
-            Item::Stop(stop) => {
-                if stop.fault == Fault::SegmentEnd {
+            Shown::GroupEnd => read.count(&std::mem::take(&mut group), &mut gaps),
+            Shown::Halt(halt) => {
+                if halt.stop.fault == Fault::SegmentEnd {
                     read.count(&std::mem::take(&mut group), &mut gaps);
                 }
-                if !read.stop(&mut strip, span, &stop, std::mem::take(&mut is_first))?
-                    || strip.go_on(&stop)?.is_none()
-                {
-                    break;
-                }
+                read.halt(&mut strip, &halt)?;
             }
         }
     }
-    read.report.is_read = true;
     read.check_link(span);
     Ok(read)
 }
@@ -587,16 +579,9 @@ impl Read {
         self.report.counts = self.report.counts.plus(group);
     }
 
-    /// Judges a stop. Returns whether it is damage, after which more groups may follow.
-    fn stop(
-        &mut self,
-        strip: &mut Strip,
-        span: &Span,
-        stop: &Stop,
-        is_first: bool,
-    ) -> Result<bool> {
-        let number = span.header.number;
-        let (evidence, row, verdict) = span.judge(strip, stop)?;
+    /// Notes where reading stops, and how far it came. There is at least one such place.
+    fn halt(&mut self, strip: &mut Strip, halt: &Halt) -> Result<()> {
+        let Halt { stop, evidence, row, verdict, .. } = halt;
         self.tail =
             Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
         self.promise = self.promise.max(stop.tail.promise).max(evidence.lsn);
@@ -604,11 +589,11 @@ impl Read {
         self.report.end = stop.tail.end;
         self.report.epoch = self.report.epoch.max(stop.tail.epoch);
         self.report.last = stop.tail.next_lsn.before().unwrap_or(Lsn::ZERO);
-        if is_first {
-            (self.report.verdict, self.report.row) = (verdict, row.name);
+        if !std::mem::replace(&mut self.report.is_read, true) {
+            (self.report.verdict, self.report.row) = (*verdict, row.name);
         }
-        let Verdict::Corrupt(reason) = verdict else {
-            if verdict == Verdict::Torn {
+        let Verdict::Corrupt(reason) = *verdict else {
+            if *verdict == Verdict::Torn {
                 self.report.notes.push(format!("from byte {} on: {}", stop.tail.end, row.why));
                 let mut lines = strip.explain(stop)?;
                 if let Some(first) = lines.first_mut() {
@@ -616,7 +601,7 @@ impl Read {
                 }
                 self.report.notes.extend(lines);
             }
-            return Ok(false);
+            return Ok(());
         };
         let mut details = strip.explain(stop)?;
         if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
@@ -624,7 +609,7 @@ impl Read {
         }
         self.damage.push(Corruption {
             path: self.report.path.clone(),
-            segment: Some(number),
+            segment: Some(self.report.number),
             offset: stop.at,
             lsn: Some(stop.lsn_expected),
             reason,
@@ -632,7 +617,7 @@ impl Read {
             details,
             cure: Cure::of(reason),
         });
-        Ok(true)
+        Ok(())
     }
 
     /// Checks that the next segment begins where this one ends.
