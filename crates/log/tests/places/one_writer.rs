@@ -26,73 +26,116 @@ fn lock(log: &Path) -> std::path::PathBuf {
 }
 
 /// A way in which people and programs take a lock file away.
-type Takes = (&'static str, fn(&Path));
+struct Way {
+    name: &'static str,
+    /// `saved` is an archive of the log as it was before its writer had it open.
+    take: fn(log: &Path, saved: &Path),
+    /// The lock file stays the same file, so its lock does, too.
+    keeps_the_lock: bool,
+}
 
-const WAYS: [Takes; 4] = [
-    ("rm", |log| fs::remove_file(lock(log)).unwrap()),
-    ("mv", |log| fs::rename(lock(log), log.join("old.lock")).unwrap()),
-    ("find -delete", |log| {
-        run("find", &[log.to_str().unwrap(), "-name", "*.lock", "-delete"]);
-    }),
-    // As a restore does that makes each file beside its name.
-    ("a restore", |log| {
-        fs::copy(lock(log), log.join("restored")).unwrap();
-        fs::rename(log.join("restored"), lock(log)).unwrap();
-    }),
+const WAYS: [Way; 5] = [
+    Way { name: "rm", take: |log, _| fs::remove_file(lock(log)).unwrap(), keeps_the_lock: false },
+    Way {
+        name: "mv",
+        take: |log, _| fs::rename(lock(log), log.join("old.lock")).unwrap(),
+        keeps_the_lock: false,
+    },
+    Way {
+        name: "cp over it",
+        take: |log, saved| {
+            run("cp", &[saved.to_str().unwrap(), lock(log).to_str().unwrap()]);
+        },
+        keeps_the_lock: true,
+    },
+    Way {
+        name: "find -delete",
+        take: |log, _| {
+            run("find", &[log.to_str().unwrap(), "-name", "*.lock", "-delete"]);
+        },
+        keeps_the_lock: false,
+    },
+    Way {
+        name: "a restore over the directory",
+        take: |log, saved| {
+            run("tar", &["-xf", saved.to_str().unwrap(), "-C", log.to_str().unwrap()]);
+        },
+        keeps_the_lock: false,
+    },
 ];
 
-fn loses_its_lock(path: &Path, (how, take): Takes) {
+/// At most one writer acknowledges: no second one gets in beside the first, and the first ends if
+/// its lock is lost.
+fn loses_its_lock(path: &Path, way: &Way) {
+    let how = format!("{}, {}", path.display(), way.name);
     let log = Log::open(path, options()).unwrap();
-    for _ in 0..5 {
+    log.append_durable(b"before").unwrap();
+    log.close().unwrap();
+    let saved = path.with_extension("tar");
+    run("tar", &["-cf", saved.to_str().unwrap(), "-C", path.to_str().unwrap(), "."]);
+    let log = Log::open(path, options()).unwrap();
+    for _ in 0..4 {
         log.append_durable(b"a record").unwrap();
     }
-    take(path);
-    let second = Log::open(path, options()).expect_err(how);
-    assert!(
-        matches!(&second, Error::Locked { .. }) && second.to_string().contains("directory itself"),
-        "{how}: {second}"
-    );
+    (way.take)(path, &saved);
+    let second = Log::open(path, options()).expect_err(&how);
+    assert!(matches!(&second, Error::Locked { .. }), "{how}: {second}");
+    assert_eq!(second.to_string().contains("directory itself"), !way.keeps_the_lock, "{second}");
     sleep(BETWEEN_LOOKS);
-    let error = log.append_durable(b"one too many").expect_err(how);
-    assert!(matches!(error, Error::Poisoned(_)), "{how}: {error}");
-    assert!(error.to_string().contains("removed, moved or replaced"), "{how}: {error}");
-    assert_eq!(log.durable(), Lsn::new(5), "{how}");
+    let mut records = 5;
+    if way.keeps_the_lock {
+        log.append_durable(b"the writer goes on").expect(&how);
+        records += 1;
+    } else {
+        let error = log.append_durable(b"one too many").expect_err(&how);
+        assert!(matches!(error, Error::Poisoned(_)), "{how}: {error}");
+        assert!(error.to_string().contains("removed, moved or replaced"), "{how}: {error}");
+    }
+    assert_eq!(log.durable(), Lsn::new(records), "{how}");
     drop(log);
-    let log = Log::open(path, options()).unwrap();
+    let log = Log::open(path, options()).expect(&how);
     log.append_durable(b"the next writer's").unwrap();
     log.close().unwrap();
     let found = Reader::open(path, &options()).unwrap();
-    assert_eq!(found.records(Lsn::FIRST).count(), 6, "{how}");
+    // What was restored is the log as it was then.
+    let kept = if way.name.starts_with("a restore") { 1 } else { records };
+    assert_eq!(found.records(Lsn::FIRST).count() as u64, kept + 1, "{how}");
+}
+
+/// Each way by itself, at the same time.
+fn lose_their_locks(below: &Path) {
+    std::thread::scope(|scope| {
+        for (number, way) in WAYS.iter().enumerate() {
+            scope.spawn(move || loses_its_lock(&below.join(format!("log-{number}")), way));
+        }
+    });
 }
 
 #[test]
 fn a_lost_lock_file_lets_nobody_in_and_ends_its_writer() {
-    for way in WAYS {
-        let made = tempfile::tempdir_in(temporary()).unwrap();
-        loses_its_lock(&made.path().join("log"), way);
-    }
+    lose_their_locks(tempfile::tempdir_in(temporary()).unwrap().path());
 }
 
 #[test]
-#[ignore = "needs root, mkfs.xfs and mkfs.btrfs"]
+#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
 fn a_lost_lock_file_on_each_file_system_whose_directory_locks_count() {
     let tools = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
     if !can_run("a_lost_lock_file_on_each_file_system_whose_directory_locks_count", &tools) {
         return;
     }
-    for (kind, mib, args) in [("ext4", 64, EXT4), ("xfs", XFS_MIB, XFS), ("btrfs", 128, BTRFS)] {
+    for (kind, mib, args) in [("ext4", 256, EXT4), ("xfs", XFS_MIB, XFS), ("btrfs", 256, BTRFS)] {
         let made = FileSystem::new(kind, mib, args);
-        loses_its_lock(&made.target().join("log"), WAYS[0]);
+        lose_their_locks(made.target());
         made.remove();
     }
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let mount = Mount::new(Path::new("none"), made.path(), "tmpfs", "").unwrap();
-    loses_its_lock(&made.path().join("log"), WAYS[0]);
+    lose_their_locks(made.path());
     mount.unmount().unwrap();
     // A layer of an overlay cannot itself be one.
     let mount = Mount::new(Path::new("none"), made.path(), "tmpfs", "").unwrap();
     let merged = overlay(made.path(), "").unwrap();
-    loses_its_lock(&merged.target().join("log"), WAYS[0]);
+    lose_their_locks(merged.target());
     merged.unmount().unwrap();
     mount.unmount().unwrap();
 }
