@@ -252,14 +252,6 @@ pub enum Cure {
 }
 
 impl Cure {
-    /// What to do about damage of which no more is known than its reason.
-    pub(crate) fn of(reason: Reason) -> Self {
-        match reason {
-            Reason::ForeignLog => Self::MoveAway,
-            _ => Self::Salvage,
-        }
-    }
-
     const fn words(self) -> &'static str {
         match self {
             Self::Salvage => "`inkstone salvage` saves what can be read",
@@ -278,6 +270,28 @@ impl Cure {
 }
 
 impl Corruption {
+    /// Damage to a segment, of which no more is known.
+    pub(crate) fn of(
+        path: PathBuf,
+        segment: SegmentNumber,
+        reason: Reason,
+        row: &'static str,
+    ) -> Self {
+        Self {
+            path,
+            segment: Some(segment),
+            offset: 0,
+            lsn: None,
+            reason,
+            row,
+            details: Vec::new(),
+            cure: match reason {
+                Reason::ForeignLog => Cure::MoveAway,
+                _ => Cure::Salvage,
+            },
+        }
+    }
+
     fn what(&self) -> String {
         let mut what = format!("{} is corrupt at byte {}", self.path.display(), self.offset);
         if let Some(lsn) = self.lsn {

@@ -8,8 +8,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
-    Copies, Cuts, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason, SegmentHeader,
-    SegmentNumber, Tail, Verdict,
+    ChainFault, Copies, Cuts, Decoder, Fault, HeaderBlock, Kind, LogId, Lsn, Position, Reason,
+    SegmentHeader, SegmentNumber, Tail, Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
@@ -17,7 +17,7 @@ use super::report::{Counts, FileState, Gap, OtherFile, Report, SegmentReport, Se
 use super::spans::{Span, Spans, stand_in};
 use super::strip::{Halt, Shown, Strip};
 use crate::doubts::{Doubts, Holder, holder};
-use crate::error::{Corruption, Cure, Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, cut_mark, past_the_cache};
@@ -191,8 +191,7 @@ fn read_all(
         }
     }
     for fault in faults {
-        let error = headers.corrupt(fault.segment, fault.reason, "D1");
-        found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
+        found.report.note_damage(broken_link(headers, &fault));
     }
     // A file above the head has groups but no header: the log continued there.
     let above: BTreeSet<SegmentNumber> =
@@ -285,19 +284,12 @@ fn take_unnamed(
     Ok(())
 }
 
-/// Adds what is in the place of a missing header.
-fn with_details(
-    error: Error,
-    headers: &Headers<'_>,
-    segment: SegmentNumber,
-    named_by: SegmentNumber,
-) -> Error {
-    let Error::Corrupt(corruption) = error else { return error };
-    let mut corruption = (*corruption).clone();
-    corruption
-        .details
-        .push(format!("expected: the header of segment {segment}, which segment {named_by} names"));
-    corruption.details.push(match headers.file(segment).map(|file| &file.block) {
+/// A broken link, and what is in the place of the missing header.
+fn broken_link(headers: &Headers<'_>, fault: &ChainFault) -> Corruption {
+    let ChainFault { segment, named_by, reason } = *fault;
+    let expected =
+        format!("expected: the header of segment {segment}, which segment {named_by} names");
+    let found = match headers.file(segment).map(|file| &file.block) {
         None => "found: no such file".into(),
         Some(HeaderBlock::Zero) => "found: zeros".into(),
         Some(HeaderBlock::Short) => "found: a file too short for a header".into(),
@@ -312,8 +304,8 @@ fn with_details(
                 header.number, header.first_lsn, header.epoch
             )
         }
-    });
-    corruption.into()
+    };
+    Corruption { details: vec![expected, found], ..headers.corrupt(segment, reason, "D1") }
 }
 
 /// A segment that was read.
@@ -349,31 +341,13 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Resul
         row: "E1",
         notes: notes(headers, header.number),
     };
-    let tail = Tail {
-        end,
-        next_lsn: header.first_lsn,
-        epoch: header.epoch,
-        promise: header.promise,
-        first_live: header.first_live,
-        groups: 0,
-        closed: false,
-        sealed: None,
-    };
-    let mut damage = Vec::new();
+    let tail = *Decoder::new(&header, file_bytes).tail();
+    let mut read = Read { report, tail, promise: header.promise, damage: Vec::new() };
     if let Some(end) = span.end().filter(|end| *end > file_bytes) {
-        let corruption = Corruption {
-            path: report.path.clone(),
-            segment: Some(header.number),
-            offset: file_bytes,
-            lsn: None,
-            reason: Reason::FileShort,
-            row: "F1",
-            details: vec![format!("expected: {end} bytes or more, found: {file_bytes}")],
-            cure: Cure::Salvage,
-        };
-        damage.push(corruption);
+        let why = format!("expected: {end} bytes or more, found: {file_bytes}");
+        read.note_damage(Reason::FileShort, "F1", (file_bytes, None), vec![why]);
     }
-    Ok(Read { report, tail, promise: header.promise, damage })
+    Ok(read)
 }
 
 fn state(span: &Span) -> SegmentState {
@@ -607,16 +581,7 @@ impl Read {
         if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
             details.push(promise_in_words(evidence.lsn.max(stop.tail.promise), evidence.end));
         }
-        self.damage.push(Corruption {
-            path: self.report.path.clone(),
-            segment: Some(self.report.number),
-            offset: stop.at,
-            lsn: Some(stop.lsn_expected),
-            reason,
-            row: row.name,
-            details,
-            cure: Cure::of(reason),
-        });
+        self.note_damage(reason, row.name, (stop.at, Some(stop.lsn_expected)), details);
         Ok(())
     }
 
@@ -625,20 +590,26 @@ impl Read {
         let is_whole = self.damage.is_empty() && span.cut_at.is_none();
         let Some(next) = span.successor.filter(|_| is_whole) else { return };
         if next.first_lsn != self.tail.next_lsn {
-            self.damage.push(Corruption {
-                path: self.report.path.clone(),
-                segment: Some(span.header.number),
-                offset: self.tail.end,
-                lsn: Some(self.tail.next_lsn),
-                reason: Reason::Link,
-                row: "D1",
-                details: vec![format!(
-                    "expected: LSN {}, with which segment {} begins; found: LSN {}",
-                    next.first_lsn, next.number, self.tail.next_lsn
-                )],
-                cure: Cure::Salvage,
-            });
+            let (end, found) = (self.tail.end, self.tail.next_lsn);
+            let why = format!(
+                "expected: LSN {}, with which segment {} begins; found: LSN {found}",
+                next.first_lsn, next.number
+            );
+            self.note_damage(Reason::Link, "D1", (end, Some(found)), vec![why]);
         }
+    }
+
+    /// Damage at this byte, where this LSN should be.
+    fn note_damage(
+        &mut self,
+        reason: Reason,
+        row: &'static str,
+        (offset, lsn): (u64, Option<Lsn>),
+        details: Vec<String>,
+    ) {
+        let SegmentReport { path, number, .. } = &self.report;
+        let found = Corruption::of(path.clone(), *number, reason, row);
+        self.damage.push(Corruption { offset, lsn, details, ..found });
     }
 }
 

@@ -391,17 +391,10 @@ impl View {
             }
             _ => return Ok(()),
         };
-        let corruption = Corruption {
-            path: self.directory.path().join(names::segment(number)),
-            segment: Some(number),
-            offset: 0,
-            lsn: None,
-            reason: Reason::ForeignLog,
-            row: "H2",
-            details: vec![format!("{why} that this reader had opened")],
-            cure: Cure::OpenAgain,
-        };
-        Err(corruption.into())
+        let path = self.directory.path().join(names::segment(number));
+        let details = vec![format!("{why} that this reader had opened")];
+        let corruption = Corruption::of(path, number, Reason::ForeignLog, "H2");
+        Err(Corruption { details, cure: Cure::OpenAgain, ..corruption }.into())
     }
 
     /// What was seen is no longer true. Called with the lock held, before the state changes. (A

@@ -118,18 +118,8 @@ impl<'d> Headers<'d> {
         number: SegmentNumber,
         reason: Reason,
         row: &'static str,
-    ) -> Error {
-        let corruption = Corruption {
-            path: self.path(number),
-            segment: Some(number),
-            offset: 0,
-            lsn: None,
-            reason,
-            row,
-            details: vec![],
-            cure: Cure::of(reason),
-        };
-        corruption.into()
+    ) -> Corruption {
+        Corruption::of(self.path(number), number, reason, row)
     }
 
     /// The error of a directory with the files of several logs, with each log's files: only a
@@ -148,10 +138,7 @@ impl<'d> Headers<'d> {
             format!("log {log} has {} of the files here: {named}", files.len())
         };
         let details = logs.collect::<BTreeSet<_>>().into_iter().map(of_log).collect();
-        match self.corrupt(number, Reason::ForeignLog, row) {
-            Error::Corrupt(corruption) => Corruption { details, ..(*corruption).clone() }.into(),
-            other => other,
-        }
+        Corruption { details, ..self.corrupt(number, Reason::ForeignLog, row) }.into()
     }
 
     /// The error of a file of a version that this code does not know.
@@ -171,7 +158,7 @@ impl<'d> Headers<'d> {
                 judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
             return Err(match row.verdict {
                 Verdict::Corrupt(Reason::ForeignLog) => self.of_two_logs(number, row.name),
-                Verdict::Corrupt(reason) => self.corrupt(number, reason, row.name),
+                Verdict::Corrupt(reason) => self.corrupt(number, reason, row.name).into(),
                 _ => self.unknown_version(number),
             });
         }
@@ -208,7 +195,7 @@ impl<'d> Headers<'d> {
             let row = judge_header(&HeaderFacts { state, named: false, groups, dirty });
             match row.verdict {
                 Verdict::Corrupt(reason) => {
-                    let error = self.corrupt(file.number, reason, row.name);
+                    let error = Error::from(self.corrupt(file.number, reason, row.name));
                     return Err(match no_header && self.holds_nothing()? {
                         true => error.without_records(),
                         false => error,
@@ -305,24 +292,16 @@ impl<'d> Headers<'d> {
         if mark.cuts <= head.cuts {
             return Ok(());
         }
-        let corruption = Corruption {
-            path: self.path(mark.successor),
-            segment: Some(mark.successor),
-            offset: 0,
-            lsn: None,
-            reason: Reason::MissingSegment,
-            row: "D3",
-            details: vec![
-                format!(
-                    "segment {} is the newest, and a mark in it says that a cut has begun segment \
-                     {} (cut number {}, epoch {})",
-                    head.number, mark.successor, mark.cuts, mark.epoch
-                ),
-                format!("what segment {} has from byte {} on was cut", head.number, mark.end),
-            ],
-            cure: Cure::Salvage,
-        };
-        Err(corruption.into())
+        let details = vec![
+            format!(
+                "segment {} is the newest, and a mark in it says that a cut has begun segment {} \
+                 (cut number {}, epoch {})",
+                head.number, mark.successor, mark.cuts, mark.epoch
+            ),
+            format!("what segment {} has from byte {} on was cut", head.number, mark.end),
+        ];
+        let missing = self.corrupt(mark.successor, Reason::MissingSegment, "D3");
+        Err(Corruption { details, ..missing }.into())
     }
 
     /// Whether any file has a header. A log has a head from its first header on, so files without a

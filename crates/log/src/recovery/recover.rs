@@ -142,16 +142,9 @@ pub(crate) fn resolve(
     head: Arc<Segment>,
 ) -> Result<Vec<Link>> {
     let chain = Chain::resolve(&headers.files, head_header, first_live).map_err(|fault| {
-        Error::from(Corruption {
-            path: headers.path(fault.segment),
-            segment: Some(fault.segment),
-            offset: 0,
-            lsn: None,
-            reason: fault.reason,
-            row: "D1",
-            details: vec![format!("segment {} names it as its predecessor", fault.named_by)],
-            cure: Cure::Salvage,
-        })
+        let details = vec![format!("segment {} names it as its predecessor", fault.named_by)];
+        let corruption = headers.corrupt(fault.segment, fault.reason, "D1");
+        Error::from(Corruption { details, ..corruption })
     })?;
     let link = |link: &inkstone_format::ChainLink| Link {
         segment: if link.header.number == head_header.number {
@@ -200,6 +193,12 @@ pub(crate) fn corruption(
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
         details.push(promise_in_words(evidence.lsn, evidence.end));
     }
+    let found = Corruption::of(
+        directory.path().join(names::segment(id.segment())),
+        id.segment(),
+        reason,
+        row,
+    );
     // The file was cut short before the first group with records. A group that is cut or damaged
     // may have whole ones.
     let is_without_records = reason == Reason::FileShort
@@ -207,14 +206,11 @@ pub(crate) fn corruption(
         && stop.place == inkstone_format::Place::Between
         && stop.tail.next_lsn <= stop.tail.first_live;
     Ok(Error::from(Corruption {
-        path: directory.path().join(names::segment(id.segment())),
-        segment: Some(id.segment()),
         offset: stop.at,
         lsn: Some(stop.lsn_expected),
-        reason,
-        row,
         details,
-        cure: if is_without_records { Cure::Backup } else { Cure::of(reason) },
+        cure: if is_without_records { Cure::Backup } else { found.cure },
+        ..found
     }))
 }
 
