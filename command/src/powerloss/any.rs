@@ -11,6 +11,7 @@ use clap::Args;
 use inkstone_powerloss::any::{self, AnyOptions, Shell};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
+use inkstone_subject::lines::Promise;
 
 use super::shared::{JsonArgument, campaign, conclude};
 use crate::parse::{names, some_time};
@@ -27,14 +28,23 @@ and exits with 0. In an empty directory it prints nothing.
 After each crash the reader must print every acknowledged item, in order, whole, none twice. Items \
 that were in flight may follow. What the reader has printed once must stay.
 
+Other promises (--promise):
+  prefix:TIME  the same order; a crash may take the end, of at most this time, never the middle
+  set          items in any order, from several clients. A client prints `try ITEM` before it asks \
+for an item, and `ok ITEM` when it is acknowledged; the reader prints ITEM
+  map          the same, where an item is KEY VERSION. One client at a time writes a key; the \
+version - removes it. The reader must find the version that was acknowledged last, or one that was \
+tried since
+
 Examples:
   inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader \
 'examples/any-log/sqlite/reader.sh {dir}'
   inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 \
 --json mine.json
 
-Each runs in a shell and in its own process group, which it must not leave: SIGKILL goes to the \
-whole group. A kill keeps the page cache, so this shows nothing about syncs; --fs does.";
+As root each of them runs in a PID namespace of its own, and all that it has started ends with it. \
+Without root SIGKILL goes to its process group, which it must not leave. A kill keeps the page \
+cache, so this shows nothing about syncs; --fs does.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -45,6 +55,9 @@ pub(crate) struct AnyArguments {
     /// The reader's shell command, with {dir} for the directory
     #[arg(long, value_name = "COMMAND")]
     reader: String,
+    /// What must be there after a crash: order, prefix:TIME, set or map
+    #[arg(long, value_name = "PROMISE", default_value = "order", value_parser = promise)]
+    promise: Promise,
     /// Where they work: a new directory is created there, and removed at the end
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
@@ -81,6 +94,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     let options = AnyOptions {
         writer: Shell::of("--writer", &arguments.writer),
         reader: Shell::of("--reader", &arguments.reader),
+        promise: arguments.promise,
         rounds: arguments.rounds,
         lines_max: arguments.lines,
         limit: arguments.limit,
@@ -97,5 +111,16 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
             Ok(ExitCode::from(2))
         }
         Err(RunError::Other(words)) => Err(anyhow::Error::msg(words)),
+    }
+}
+
+/// `order`, `prefix:1s`, `set`, `map`.
+fn promise(text: &str) -> Result<Promise, String> {
+    match (text, text.split_once(':')) {
+        ("order", _) => Ok(Promise::Order),
+        ("set", _) => Ok(Promise::Set),
+        ("map", _) => Ok(Promise::Map),
+        (_, Some(("prefix", time))) => Ok(Promise::Prefix { may_go: some_time(time)? }),
+        _ => Err(format!("{text:?} is no promise; take order, prefix:1s, set or map")),
     }
 }

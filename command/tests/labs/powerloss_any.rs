@@ -66,7 +66,8 @@ fn who_loses_or_fails_is_found_and_kept() {
         let says_so = words.split('|').any(|words| told.contains(words));
         assert!(told.contains("BROKEN") && says_so, "{writer} and {reader}, {words:?}: {told}");
         let kept = names(directory.path());
-        let is_kept = kept.len() == 1 && kept[0].starts_with("inkstone-any-broken-seed-1-round-");
+        let is_kept =
+            kept.len() == 1 && kept[0].starts_with("inkstone-any-broken-kill-seed-1-round-");
         assert!(is_kept, "{kept:?}");
     });
 }
@@ -97,6 +98,57 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         assert!(told.contains(words), "{writer} and {reader}: {told}");
         assert!(names(directory.path()).is_empty());
     }
+}
+
+/// Items from two clients: each has a file.
+const SET: &str = "cd {dir}; for c in a b; do (n=$(cat $c 2>/dev/null | wc -l); while :; do \
+    n=$((n+1)); echo try $c$n; echo $c$n >>$c; echo ok $c$n; done) & done; wait";
+const SET_READER: &str = "cd {dir}; cat b a 2>/dev/null || true";
+/// Keys are files, replaced by a rename; one of them is removed now and then.
+const MAP: &str = "cd {dir}; n=$(cat n 2>/dev/null || echo 0); while :; do n=$((n+1)); echo $n >m; \
+    mv m n; for k in x y; do echo try $k $n; echo $n >t; mv t key.$k; echo ok $k $n; done; \
+    echo try z $n; echo $n >key.z; echo ok z $n; echo try z -; rm key.z; echo ok z -; done";
+const MAP_READER: &str = "cd {dir}; for k in x y z; do [ ! -s key.$k ] || \
+    echo $k $(cat key.$k); done";
+/// The last lines are in memory.
+const PREFIX: &str = "cd {dir}; n=$(cat f 2>/dev/null | wc -l); while :; do m=; for i in 1 2; do \
+    n=$((n+1)); m=\"$m$n\\n\"; echo $n; sleep 0.01; done; printf \"$m\" >>f; done";
+const PREFIX_READER: &str = "cat {dir}/f 2>/dev/null || true";
+
+#[test]
+fn each_promise_holds_or_its_lie_is_found() {
+    let swap = |from: &str, to: &str, script: &str| {
+        assert!(script.contains(from), "{script}");
+        script.replace(from, to)
+    };
+    let early =
+        swap("echo $c$n >>$c; echo ok $c$n", "echo ok $c$n; sleep 0.01; echo $c$n >>$c", SET);
+    let invents = format!("{SET_READER}; yes c");
+    let stale = swap("echo $n >t; mv t key.$k; echo ok $k $n", "echo ok $k $n", MAP);
+    let back = swap("rm key.z; echo ok z -", "echo ok z -; sleep 0.01; rm key.z", MAP);
+    let holes = swap("cat {dir}/f", "grep -v '^3$' {dir}/f", PREFIX_READER);
+    let lazy = swap("1 2;", "$(seq 400);", PREFIX);
+    let (most, more) = ("--promise prefix:1s", "--promise prefix:100ms");
+    let ways = [
+        (SET, SET_READER, "--promise set", 0, "every promise held"),
+        (&early, SET_READER, "--promise set", 1, "is missing; it was acknowledged"),
+        (SET, &invents, "--promise set", 1, "is \"c\", which nobody tried"),
+        (MAP, MAP_READER, "--promise map", 0, "every promise held"),
+        (&stale, MAP_READER, "--promise map", 1, "instead of version|missing"),
+        (&back, MAP_READER, "--promise map", 1, "instead of removed; it was acknowledged"),
+        (PREFIX, PREFIX_READER, most, 0, "every promise held"),
+        (PREFIX, &holes, most, 1, "instead of"),
+        (&lazy, PREFIX_READER, more, 1, "is missing: \"1\"; it was acknowledged"),
+        (PREFIX, PREFIX_READER, "--promise set", 2, "begins with neither `try ` nor `ok `"),
+    ];
+    side_by_side(&ways, |(writer, reader, promise, code, words)| {
+        let directory = directory();
+        let rounds = if *code == 0 { 3 } else { 200 };
+        let output = any(directory.path(), writer, reader, &format!("{promise} --rounds {rounds}"));
+        let told = text(&output.stdout) + &said(&output);
+        assert_eq!(output.status.code(), Some(*code), "{promise}: {writer}: {told}");
+        assert!(words.split('|').any(|words| told.contains(words)), "{writer}, {reader}: {told}");
+    });
 }
 
 /// After a power cut a program that syncs is sound, and one that does not is caught, which a kill

@@ -17,6 +17,7 @@
 //! [`WorkDir`], [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`],
 //! [`ExtentMap`].
 
+mod apart;
 mod child;
 mod counters;
 mod engine;
@@ -46,6 +47,7 @@ mod trace_format;
 mod tracefs;
 mod workdir;
 
+pub use apart::{Network, spawn_apart};
 pub use child::{
     ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,
     give_up_root_on_this_thread, in_forked_child, not_run, refuse, without_descriptors,

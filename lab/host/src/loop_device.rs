@@ -12,7 +12,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -178,6 +178,27 @@ impl LoopDevice {
         let text = retry(|| fs::read_to_string(&path));
         let number = text.and_then(|text| text.trim().parse().map_err(io::Error::other));
         number.map_err(|error| Error::new("read", &path, error))
+    }
+
+    /// Waits until no file system uses it: what a process had mounted in a namespace of its own ends
+    /// a moment after that process.
+    ///
+    /// # Errors
+    /// One does, after some time.
+    pub fn until_unused(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.path) {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY)
+                        && start.elapsed() < DETACHES_IN =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(Error::new("wait for", &self.path, error)),
+                Ok(_) => return Ok(()),
+            }
+        }
     }
 
     /// Detaches it and waits until it is free.

@@ -37,6 +37,11 @@ pub struct WorkDir {
     lock: Option<File>,
 }
 
+/// Whether a path is in a work directory, of any lab.
+pub(super) fn is_in_workdir(path: &Path) -> bool {
+    path.iter().any(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
 impl WorkDir {
     /// Makes `<parent>/.inkstone-lab-<pid>-<n>`, which only this user can look into, and locks it.
     ///

@@ -7,15 +7,19 @@
 //! **The writer** gets a directory. It makes one item after the other durable there. For each it
 //! prints one line on stdout when, and only when, the item is durable, and flushes stdout. No two
 //! lines are the same. It continues until it is killed, or ends with exit code 0. Started in a
-//! directory that an earlier writer has left, it continues after the items that are there.
+//! directory that an earlier writer has left, it continues after the items that are there. Where
+//! items have no order it prints two lines for each ([`inkstone_subject::lines::heard`]).
 //!
 //! **The reader** gets a directory. It prints the items that it finds, one line each, the same as
-//! the writer's, in order, and ends with exit code 0. In an empty directory it prints nothing.
+//! the writer's, and ends with exit code 0. In an empty directory it prints nothing.
 //!
-//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has
-//! shown, followed by all that were acknowledged since: in order, whole, none twice. After those
-//! there may be lines that were not acknowledged: items that were in flight. A reader that goes on
-//! beyond what can have been in flight is stopped there.
+//! **The rule** is a [`Promise`]. By the first one the reader's lines begin, after a crash, with all
+//! lines that an earlier reading has shown, followed by all that were acknowledged since: in order,
+//! whole, none twice. After those there may be lines that were not acknowledged: items that were in
+//! flight. A reader is stopped at the first line that cannot be right, whatever follows.
+//!
+//! As root each program runs in namespaces of its own, so that nothing that it starts outlives it.
+//! Elsewhere a kill reaches its process group.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -24,21 +28,26 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use inkstone_host::Network;
+use inkstone_io::is_root;
+use inkstone_subject::lines::heard::Heard as Said;
 use inkstone_subject::lines::past::Past;
-use inkstone_subject::lines::{Line, Shown, Told};
+use inkstone_subject::lines::{Promise, Shown, Told};
 use inkstone_subject::{Broken, Past as _};
 
 use crate::campaign::Campaign;
 use crate::keep::kept;
-use crate::medium::{Choice, Ground, Killed, Medium, PowerCut, RunError, State};
+use crate::medium::{Choice, Ground, Killed, Medium, Moments, Place, PowerCut, RunError, State};
 use crate::process::{Heard, LINE_BYTES_MAX, Process};
 use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 
-const PLACEHOLDER: &str = "{dir}";
+pub(crate) const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
 const LIVES: u64 = 5;
 pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
+/// Of those, what no state may have lost.
+const CERTAIN: &str = "items that had to be there";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
 /// After a kill the pipe ends at once, unless another process holds it.
@@ -48,6 +57,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 
 pub struct AnyOptions {
     pub writer: Shell,
     pub reader: Shell,
+    pub promise: Promise,
     pub rounds: u64,
     /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
@@ -65,8 +75,8 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<RunResult, RunError> {
-    let (writer, reader) = (&options.writer.command, &options.reader.command);
-    let subject = format!("what `{writer}` writes and `{reader}` reads");
+    let (writer, reader, promise) = (&options.writer, &options.reader, options.promise);
+    let subject = format!("what {} writes and {} reads: {promise}", writer.label, reader.label);
     let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
         crash(options, campaign, &mut medium, result, stop, progress)
@@ -97,8 +107,8 @@ fn crash(
     let mut any = Any {
         options,
         campaign,
-        past: Past::default(),
-        told: Vec::new(),
+        past: Past::of(options.promise),
+        said: Said::default(),
         round: 0,
         counts: Counts::default(),
         first_line: None,
@@ -113,6 +123,15 @@ fn crash(
             format!("{writer} acknowledged no line in {rounds} rounds, so nothing was tested");
         return Err(RunError::Nothing(why));
     }
+    if any.counts.of(CERTAIN) == 0 && result.is_clean() && !is_stopped {
+        let (label, promise) = (&options.writer.label, options.promise);
+        let why = format!("{label}: each state may have lost all ({promise}): nothing was tested");
+        return Err(RunError::Nothing(why));
+    }
+    if let Some(Moments { cut, changed }) = medium.moments() {
+        any.counts.add("moments at which the power was cut", cut);
+        any.counts.add("moments at which something had changed", changed);
+    }
     result.counts = any.counts;
     Ok(())
 }
@@ -122,7 +141,7 @@ struct Any<'a> {
     campaign: &'a Campaign,
     /// What the writers before this one have promised.
     past: Past,
-    told: Vec<Line>,
+    said: Said,
     round: u64,
     counts: Counts,
     /// The time from a writer's start to its first line, as seen last.
@@ -131,13 +150,20 @@ struct Any<'a> {
 
 impl Any<'_> {
     /// When the writer is killed: after so many lines, and so long after them. One in four is
-    /// killed before its first line or soon after.
-    fn moment(&self, rng: &mut fastrand::Rng) -> (u32, Duration) {
+    /// killed before its first line or soon after. Where the last seconds may go, it lives longer.
+    fn moment(&self, rng: &mut fastrand::Rng) -> Moment {
+        let at_least = match self.options.promise {
+            Promise::Prefix { may_go } => may_go.mul_f64(1.5 + f64::from(rng.u32(..1000)) / 1000.0),
+            _ => Duration::ZERO,
+        };
         match (rng.u8(..4), self.first_line) {
-            (0, Some(first)) => (0, first.mul_f64(f64::from(rng.u32(..1500)) / 1000.0)),
+            (0, Some(first)) if at_least.is_zero() => {
+                let delay = first.mul_f64(f64::from(rng.u32(..1500)) / 1000.0);
+                Moment { lines: 0, at_least, delay }
+            }
             _ => {
                 let lines = 1 + rng.u32(..self.options.lines_max);
-                (lines, Duration::from_micros(rng.u64(..2000)))
+                Moment { lines, at_least, delay: Duration::from_micros(rng.u64(..2000)) }
             }
         }
     }
@@ -145,17 +171,17 @@ impl Any<'_> {
     /// What is promised when so many lines of this writer were heard.
     fn past(&self, heard: usize) -> Result<Past, Broken> {
         let mut past = self.past.clone();
-        for (who, line) in (0..).zip(&self.told) {
-            past.began(who, line);
-            if (who as usize) < heard {
-                past.ended(who, &Told::Done, false)?;
-            }
-        }
+        self.said.tell(&mut past, heard)?;
         Ok(past)
     }
 
-    fn kept(&self, directory: &Path, what: &str) -> String {
-        let name = format!("inkstone-any-broken-seed-{}-round-{}", self.campaign.seed, self.round);
+    /// `place`: which crash it was.
+    fn kept(&self, directory: &Path, place: Option<Place>, what: &str) -> String {
+        let seed = self.campaign.seed;
+        let crash = self.campaign.kinds.first().map_or("kill".into(), ToString::to_string);
+        let place = place.map(|place| format!("-entry-{}-{}", place.entry, place.subset));
+        let place = place.unwrap_or_default().replace(':', "-");
+        let name = format!("inkstone-any-broken-{crash}-seed-{seed}-round-{}{place}", self.round);
         kept(directory, &self.campaign.parent, &name, what)
     }
 }
@@ -165,7 +191,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.round = round + 1;
         let Ground { directory, is_new } = medium.ground("any")?;
         if is_new {
-            self.past = Past::default();
+            self.past = Past::of(self.options.promise);
             let made = std::fs::create_dir(&directory).and_then(|()| {
                 File::open(&directory)?.sync_all()?;
                 File::open(directory.join(".."))?.sync_all()
@@ -174,23 +200,24 @@ impl<M: Medium> Lab<M> for Any<'_> {
         }
         let from = medium.requests();
         let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
-        let (lines, delay) = self.moment(&mut fastrand::Rng::with_seed(seed));
+        let moment = self.moment(&mut fastrand::Rng::with_seed(seed));
         let AnyOptions { writer, limit, .. } = self.options;
-        let written = writer.write(&directory, lines, delay, *limit, &mut |line| {
+        let said = Said::of(self.options.promise);
+        let written = writer.write(&directory, moment, *limit, said, &mut |line| {
             medium.heard(&String::from_utf8_lossy(line));
         })?;
         self.counts.add("kills", u64::from(written.was_killed));
-        self.counts.add(ACKNOWLEDGED, written.lines.len() as u64);
+        self.counts.add(ACKNOWLEDGED, written.said.acknowledged() as u64);
         self.first_line = written.first_line.or(self.first_line);
-        self.told = written.lines;
+        self.said = written.said;
         self.past.opening();
         if let Some(why) = written.failed {
-            if is_new && self.told.is_empty() {
+            if is_new && self.said.lines() == 0 {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
             }
-            let next = self.told.len() as u32;
+            let next = self.said.lines() as u32;
             let told = self.past.ended(next, &Told::Failed(why), false);
-            let broken = told.err().map(|broken| self.kept(&directory, &broken.what));
+            let broken = told.err().map(|broken| self.kept(&directory, None, &broken.what));
             return Ok(Written { choice: None, broken: broken.into_iter().collect() });
         }
         let states = self.options.states;
@@ -208,6 +235,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
             Ok(past) => past,
             Err(broken) => return Ok(Err(broken.what)),
         };
+        self.counts.add(CERTAIN, past.certain() as u64);
         let shown = self.options.reader.read(directory, self.options.limit, &past)?;
         Ok(match past.check(&shown) {
             Ok(()) => {
@@ -218,7 +246,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
                 }
                 Ok(())
             }
-            Err(broken) => Err(self.kept(directory, &broken.what)),
+            Err(broken) => Err(self.kept(directory, state.place, &broken.what)),
         })
     }
 
@@ -231,9 +259,20 @@ impl<M: Medium> Lab<M> for Any<'_> {
     }
 }
 
-#[derive(Debug, Default)]
+/// When a writer is killed.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    /// It has said so many lines,
+    lines: u32,
+    /// lives for so long,
+    at_least: Duration,
+    /// and then for so long after the last of them.
+    delay: Duration,
+}
+
+#[derive(Debug)]
 struct Printed {
-    lines: Vec<Vec<u8>>,
+    said: Said,
     /// From its start to its first line.
     first_line: Option<Duration>,
     /// It had not ended by itself.
@@ -249,12 +288,14 @@ pub struct Shell {
     pub label: String,
     /// As the shell takes it; `{dir}` is the directory.
     pub command: String,
+    pub(crate) network: Network,
 }
 
 impl Shell {
     /// The command of an argument.
     pub fn of(argument: &str, command: &str) -> Self {
-        Self { label: format!("{argument} {command:?}"), command: command.to_owned() }
+        let label = format!("{argument} {command:?}");
+        Self { label, command: command.to_owned(), network: Network::Shared }
     }
 
     fn check(&self) -> Result<(), RunError> {
@@ -265,15 +306,21 @@ impl Shell {
     }
 
     fn start(&self, directory: &Path) -> Result<Process, RunError> {
-        let Some(directory) = directory.to_str() else {
+        let Some(path) = directory.to_str() else {
             let path = directory.display();
             return Err(RunError::Other(format!("the shell cannot take the path {path}")));
         };
-        let quoted = format!("'{}'", directory.replace('\'', r"'\''"));
+        let command = self.command.replace(PLACEHOLDER, &quoted(path));
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(self.command.replace(PLACEHOLDER, &quoted));
-        shell.stdin(Stdio::null()).stderr(Stdio::piped());
-        let started = Process::start(&mut shell);
+        shell.arg("-c").stdin(Stdio::null()).stderr(Stdio::piped());
+        let started = if is_root() {
+            // The first process of a namespace ignores signals that it does not handle, so the
+            // command is the second one.
+            shell.args([r#"sh -c "$1"; exit $?"#, "sh", &command]);
+            Process::start_apart(&mut shell, self.network, directory)
+        } else {
+            Process::start(shell.arg(command))
+        };
         started.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))
     }
 
@@ -284,7 +331,8 @@ impl Shell {
     fn check_started(&self, status: ExitStatus, complaint: &str) -> Result<(), RunError> {
         match status.code() {
             Some(code) if CANNOT_START.contains(&code) => {
-                Err(self.fault(&format!("cannot be started: exit code {code}{}", said(complaint))))
+                Err(self
+                    .fault(&format!("cannot be started: exit code {code}{}", words_of(complaint))))
             }
             _ => Ok(()),
         }
@@ -294,42 +342,45 @@ impl Shell {
     fn write(
         &self,
         directory: &Path,
-        lines: u32,
-        delay: Duration,
+        moment: Moment,
         limit: Duration,
+        said: Said,
         told: &mut dyn FnMut(&[u8]),
     ) -> Result<Printed, RunError> {
         let began = Instant::now();
         let mut process = self.start(directory)?;
-        let mut printed = Printed::default();
+        let mut printed = Printed { said, first_line: None, was_killed: false, failed: None };
         let mut take = |line: Vec<u8>, printed: &mut Printed| {
-            if let Some(line) = line.strip_suffix(b"\n") {
-                printed.lines.push(line.to_vec());
-                printed.first_line.get_or_insert_with(|| began.elapsed());
-                told(line);
-            }
+            let Some(line) = line.strip_suffix(b"\n") else { return Ok(()) };
+            // Before it is marked: the crash comes after this moment.
+            let at = began.elapsed();
+            printed.first_line.get_or_insert(at);
+            told(line);
+            printed.said.push(line, at).map_err(|why| self.fault(&why))
         };
-        while (printed.lines.len() as u64) < u64::from(lines) {
+        while (printed.said.lines() as u64) < u64::from(moment.lines)
+            || began.elapsed() < moment.at_least
+        {
             match process.hear(limit) {
-                Heard::Line(line) => take(line, &mut printed),
+                Heard::Line(line) => take(line, &mut printed)?,
                 Heard::Ended => break,
                 Heard::Silent => {
                     let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
                     return Err(self.fault(&format!(
                         "has printed nothing for {limit:?}, after {} lines: it must flush each \
                          line when its item is durable{}",
-                        printed.lines.len(),
-                        said(&complaint.unwrap_or_default())
+                        printed.said.lines(),
+                        words_of(&complaint.unwrap_or_default())
                     )));
                 }
             }
         }
-        std::thread::sleep(delay);
+        std::thread::sleep(moment.delay);
         process.kill();
         let until = Instant::now() + GONE_WITHIN;
         loop {
             match process.hear(until.saturating_duration_since(Instant::now())) {
-                Heard::Line(line) if Instant::now() < until => take(line, &mut printed),
+                Heard::Line(line) if Instant::now() < until => take(line, &mut printed)?,
                 Heard::Ended => break,
                 // Also one that goes on as if nothing had happened.
                 Heard::Line(_) | Heard::Silent => {
@@ -344,7 +395,7 @@ impl Shell {
         self.check_started(status, &complaint)?;
         printed.was_killed = status.signal() == Some(9);
         if !printed.was_killed && !status.success() {
-            printed.failed = Some(format!("{}: {status}{}", self.label, said(&complaint)));
+            printed.failed = Some(format!("{}: {status}{}", self.label, words_of(&complaint)));
         }
         Ok(printed)
     }
@@ -379,7 +430,7 @@ impl Shell {
                     }
                     shown.push(line.strip_suffix(b"\n").unwrap_or(&line).to_vec());
                     // Dropped, it is killed.
-                    if past.is_beyond(&shown) {
+                    if past.is_decided(&shown) {
                         return Ok(shown);
                     }
                 }
@@ -392,7 +443,7 @@ impl Shell {
         };
         self.check_started(status, &complaint)?;
         if !status.success() {
-            return failed(shown, format!("{status}{}", said(&complaint)));
+            return failed(shown, format!("{status}{}", words_of(&complaint)));
         }
         if !is_whole {
             let number = shown.lines().len();
@@ -403,7 +454,12 @@ impl Shell {
     }
 }
 
-fn said(complaint: &str) -> String {
+/// A word of the shell.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn words_of(complaint: &str) -> String {
     if complaint.is_empty() { String::new() } else { format!(", with the message {complaint:?}") }
 }
 
@@ -411,14 +467,33 @@ fn said(complaint: &str) -> String {
 mod tests {
     use super::*;
 
+    const MOMENT: Moment = Moment { lines: 1, at_least: Duration::ZERO, delay: Duration::ZERO };
+
     /// It went on for ever before: no line came late.
     #[test]
-    fn a_writer_that_left_its_group_and_goes_on_is_an_error() {
-        let command = "setsid sh -c 'for i in $(seq 60); do echo $i; sleep 0.1; done' & : {dir}";
+    fn a_writer_that_left_its_group_is_killed_by_root_and_an_error_elsewhere() {
+        let command = "setsid sh -c 'for i in $(seq 60); do echo $i; sleep 0.1; done' & \
+            sleep 1000; : {dir}";
         let writer = Shell::of("--writer", command);
-        let limit = Duration::from_secs(2);
-        let told = writer.write(Path::new("/"), 1, Duration::ZERO, limit, &mut |_| {});
-        let why = told.expect_err("it was not killed").to_string();
-        assert!(why.contains("must not leave the process group"), "{why}");
+        let limit = Duration::from_secs(20);
+        let told = writer.write(Path::new("/"), MOMENT, limit, Said::default(), &mut |_| {});
+        match told {
+            Ok(printed) => assert!(is_root() && printed.was_killed, "{printed:?}"),
+            Err(why) => {
+                assert!(!is_root() && why.to_string().contains("must not leave"), "{why}");
+            }
+        }
+    }
+
+    /// It was heard only when its daemon ended, whatever the limit was.
+    #[test]
+    fn a_reader_is_bounded_although_its_daemon_holds_stderr() {
+        let reader = Shell::of("--reader", "setsid sleep 1000 >/dev/null & echo 1; : {dir}");
+        let mut past = Past::default();
+        past.began(0, &b"1".to_vec());
+        let began = Instant::now();
+        let shown = reader.read(Path::new("/"), Duration::from_secs(2), &past).expect("it ends");
+        assert_eq!((shown.lines(), &shown.failed), (&[b"1".to_vec()][..], &None));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
 }

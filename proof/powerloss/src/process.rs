@@ -7,11 +7,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use inkstone_host::{Signal, has_ended, signal_group, signal_process};
+use inkstone_host::{Network, Signal, has_ended, signal_group, signal_process, spawn_apart};
 
 /// A message of a program is shown up to this length.
 const COMPLAINT_BYTES: usize = 600;
@@ -21,6 +20,9 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 const LINES_WAITING: usize = 64;
 /// A killed process ends at once, unless the kernel holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
+/// How long the end of a message may take when its process has ended: who left the group may hold
+/// the pipe.
+const COMPLAINT_WITHIN: Duration = Duration::from_secs(1);
 /// How often a wait checks whether it must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -47,7 +49,7 @@ pub enum Heard {
 pub struct Process {
     child: Child,
     lines: Receiver<Vec<u8>>,
-    complaint: Option<JoinHandle<String>>,
+    complaint: Option<Receiver<Vec<u8>>>,
     is_over: bool,
 }
 
@@ -55,9 +57,27 @@ impl Process {
     /// Starts a command in a process group of its own, so that a kill reaches everything that it
     /// starts.
     pub fn start(command: &mut Command) -> std::io::Result<Self> {
-        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
-        let complaint =
-            child.stderr.take().map(|pipe| std::thread::spawn(move || first_bytes(pipe)));
+        Ok(Self::hearing(command.process_group(0).stdout(Stdio::piped()).spawn()?))
+    }
+
+    /// Starts a command in namespaces of its own ([`spawn_apart`]), so that a kill reaches what
+    /// leaves the process group, too.
+    pub fn start_apart(
+        command: &mut Command,
+        network: Network,
+        directory: &Path,
+    ) -> std::io::Result<Self> {
+        let command = command.process_group(0).stdout(Stdio::piped());
+        spawn_apart(command, network, directory).map(Self::hearing).map_err(std::io::Error::other)
+    }
+
+    fn hearing(mut child: Child) -> Self {
+        let complaint = child.stderr.take().map(|pipe| {
+            let (tell, pieces) = sync_channel(COMPLAINT_BYTES);
+            // Ends with the last process that holds the pipe.
+            std::thread::spawn(move || first_bytes(pipe, &tell));
+            pieces
+        });
         let (tell, lines) = sync_channel(LINES_WAITING);
         let out = child.stdout.take();
         // Ends with the process, whose output it reads.
@@ -74,7 +94,7 @@ impl Process {
                 }
             }
         });
-        Ok(Self { child, lines, complaint, is_over: false })
+        Self { child, lines, complaint, is_over: false }
     }
 
     /// Starts a program of ours, which listens.
@@ -144,8 +164,7 @@ impl Process {
         }
         self.is_over = true;
         let status = self.child.wait().ok();
-        let complaint =
-            self.complaint.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let complaint = self.complaint.take().map(|pieces| collect(&pieces)).unwrap_or_default();
         status.filter(|_| is_in_time || within.is_zero()).map(|status| (status, complaint))
     }
 
@@ -172,14 +191,26 @@ pub fn whole(line: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line.strip_suffix(b"\n")?).into_owned())
 }
 
-/// The first bytes of a message: what follows is often a backtrace.
-fn first_bytes(mut pipe: impl Read) -> String {
-    let mut first = Vec::new();
+/// Sends the first bytes of a message: what follows is often a backtrace.
+fn first_bytes(mut pipe: impl Read, tell: &SyncSender<Vec<u8>>) {
+    let mut room = COMPLAINT_BYTES;
     let mut piece = [0; 4096];
     // Read to the end all the same: a full pipe would block the program.
     while let Ok(count @ 1..) = pipe.read(&mut piece) {
-        let room = COMPLAINT_BYTES.saturating_sub(first.len());
-        first.extend_from_slice(&piece[..count.min(room)]);
+        let first = &piece[..count.min(room)];
+        room -= first.len();
+        // Each piece has a byte, so there is room for all of them.
+        if !first.is_empty() {
+            let _ = tell.send(first.to_vec());
+        }
+    }
+}
+
+fn collect(pieces: &Receiver<Vec<u8>>) -> String {
+    let until = Instant::now() + COMPLAINT_WITHIN;
+    let mut first = Vec::new();
+    while let Ok(piece) = pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        first.extend(piece);
     }
     String::from_utf8_lossy(&first).trim().to_owned()
 }

@@ -12,10 +12,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use inkstone_host::WorkDir;
+use inkstone_host::{Network, WorkDir};
+use inkstone_subject::lines::Promise;
 use inkstone_subject::lines::past::Past;
 
-use crate::any::{self, AnyOptions, Shell};
+use crate::any::{self, AnyOptions, Shell, quoted};
 use crate::campaign::Campaign;
 use crate::kernel::machine::{FsKind, missing};
 use crate::medium::RunError;
@@ -150,14 +151,14 @@ fn play(part: impl FnOnce(&Path, &mut Lines) -> Played) -> ! {
 fn again(role: &str, name: &str) -> Result<Shell, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let program = program.to_str().ok_or("the path of this program is no text")?;
-    let [program, test] = [program, name].map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+    let [program, test] = [program, name].map(quoted);
     let command = format!(
         "{ROLE}={role} {DIRECTORY}={{dir}} \
          {program} {test} --exact --include-ignored --nocapture 3>&1 >/dev/null; \
          case $? in {PLAYED}) exit 0;; 0) echo no test ran: call it on the thread of one >&2;; \
          esac; exit 1"
     );
-    Ok(Shell { label: format!("the {role} of {name}"), command })
+    Ok(Shell { label: format!("the {role} of {name}"), command, network: Network::Shared })
 }
 
 fn report(name: &str) -> Report {
@@ -189,7 +190,8 @@ fn crashed(name: &str, kinds: &[FsKind]) -> Result<(Verdict, String), RunError> 
         _ => (CUT_ROUNDS, "power cut"),
     };
     let (lines_max, limit, states) = (LINES_MAX, LIMIT, STATES);
-    let options = AnyOptions { writer, reader, rounds, lines_max, limit, states };
+    let promise = Promise::Order;
+    let options = AnyOptions { writer, reader, promise, rounds, lines_max, limit, states };
     let mut campaign = Campaign {
         kinds: Vec::new(),
         seed: 1,

@@ -118,6 +118,7 @@ impl Running {
             mount.unmount().map_err(|error| error.to_string())?;
         }
         let Some(device) = self.device.take() else { return Ok(()) };
+        device.until_unused().map_err(|error| error.to_string())?;
         forget(self.kind, device.path())?;
         device.detach().map_err(|error| error.to_string())
     }

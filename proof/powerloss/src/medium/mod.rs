@@ -60,7 +60,8 @@ pub struct Ground {
 /// Which of the states of a writer are shown, where there are many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Choice {
-    /// Cut right when one of the newest so many lines was heard, nothing unflushed kept.
+    /// Cut right when one of the newest so many lines was heard, nothing unflushed kept. Of lines
+    /// that have the same on the disk only the last one counts: it promises most.
     pub plainest: usize,
     /// Cut at any moment, any part of the unflushed sectors kept.
     pub sampled: usize,
@@ -71,6 +72,16 @@ pub struct Choice {
     /// This one only.
     pub place: Option<Place>,
     pub seed: u64,
+}
+
+/// The moments of writers at which the power could be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moments {
+    /// At so many it was cut.
+    pub cut: u64,
+    /// At so many something had changed since the moment before: what the disk may hold, or what
+    /// was promised.
+    pub changed: u64,
 }
 
 /// What leads back to a state: the requests before the cut, and which of the unflushed sectors are
@@ -138,6 +149,11 @@ pub trait Medium {
     /// Shows what a crash may have left, one state after the other, until the judge breaks. A
     /// medium whose next [`Ground`] is not new shows exactly one.
     fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError>;
+
+    /// Of all writers so far; `None`: a writer here is crashed at one moment only.
+    fn moments(&self) -> Option<Moments> {
+        None
+    }
 
     /// What reached the disk until the crash, from which every state can be made again.
     fn recording(&self) -> Option<&Recording> {

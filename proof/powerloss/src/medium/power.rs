@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use inkstone_host::run_on_device;
 
-use super::{Choice, Ground, Judge, Medium, Place, RunError, State};
+use super::{Choice, Ground, Judge, Medium, Moments, Place, RunError, State};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::machine::{FsKind, Machine, Running};
@@ -48,6 +48,7 @@ pub struct PowerCut<'m> {
     disk: Option<Disk>,
     /// States that were shown.
     shown: u64,
+    moments: Moments,
 }
 
 impl<'m> PowerCut<'m> {
@@ -61,6 +62,7 @@ impl<'m> PowerCut<'m> {
             running: None,
             disk: None,
             shown: 0,
+            moments: Moments::default(),
         }
     }
 
@@ -185,7 +187,12 @@ impl<'m> PowerCut<'m> {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x6375_7473);
         let places = match place {
             Some(place) => BTreeMap::from([(place.entry, Wanted::default())]),
-            None => places(recording, choice, &mut rng),
+            None => {
+                let (places, changed) = places(recording, choice, &mut rng);
+                self.moments.cut += places.len() as u64;
+                self.moments.changed += changed as u64;
+                places
+            }
         };
         let lines = recording.lines();
         let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
@@ -251,6 +258,10 @@ impl Medium for PowerCut<'_> {
         done
     }
 
+    fn moments(&self) -> Option<Moments> {
+        Some(self.moments)
+    }
+
     fn recording(&self) -> Option<&Recording> {
         Some(&self.recording)
     }
@@ -264,18 +275,24 @@ struct Wanted {
 }
 
 /// Where the power is cut, and how many states to show of each such moment: no more than there are,
-/// so that none is shown twice.
+/// so that none is shown twice. And how many moments there were at which something had changed.
 fn places(
     recording: &Recording,
     choice: &Choice,
     rng: &mut fastrand::Rng,
-) -> BTreeMap<usize, Wanted> {
+) -> (BTreeMap<usize, Wanted>, usize) {
     let lines = recording.lines();
-    let mut unflushed = 0_u32;
+    let (mut unflushed, mut flushes, mut unchanged) = (0_u32, 0, 0);
     let (mut anywhere, mut busy, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+    // The last line before each flush that has changed the medium, by the flushes before it.
+    let mut last_lines = BTreeMap::new();
     for at in 0..=recording.entries.len() {
         unflushed = match at.checked_sub(1).map(|before| &recording.entries[before]) {
-            Some(Entry::Flush) => 0,
+            Some(Entry::Flush) => {
+                unchanged += usize::from(unflushed == 0 && at >= choice.from);
+                flushes += usize::from(unflushed > 0);
+                0
+            }
             Some(Entry::Mark(_)) | None => unflushed,
             Some(Entry::Write { bytes, .. }) => {
                 unflushed.saturating_add((bytes.len() / SECTOR_BYTES) as u32)
@@ -284,17 +301,20 @@ fn places(
         };
         if at >= choice.from {
             anywhere.push((at, unflushed));
+            if lines.binary_search(&at).is_ok() {
+                last_lines.insert(flushes, at);
+            }
             busy.extend((unflushed > 0).then_some((at, unflushed)));
             let is_behind = unflushed > 0 && lines.binary_search(&at).is_ok();
             behind.extend(is_behind.then_some((at, unflushed)));
         }
     }
     let mut places: BTreeMap<usize, Wanted> = BTreeMap::new();
-    let newest = lines.iter().rev().filter(|line| **line >= choice.from).take(choice.plainest);
+    let newest = last_lines.values().rev().take(choice.plainest);
     newest.for_each(|line| places.entry(*line).or_default().is_plainest = true);
-    let mut left = choice.sampled;
+    let mut left = choice.sampled + (choice.plainest - places.len());
     // Where there are fewer states, fewer are shown.
-    for _ in 0..choice.sampled.saturating_mul(64) {
+    for _ in 0..left.saturating_mul(64) {
         let from = match rng.u8(..ANYWHERE_EVERY) {
             0 => &anywhere,
             1 if !behind.is_empty() => &behind,
@@ -310,7 +330,7 @@ fn places(
         }
     }
     places.retain(|_, wanted| wanted.is_plainest || wanted.sampled > 0);
-    places
+    (places, anywhere.len() - unchanged)
 }
 
 /// A state of a cut that is shown.
@@ -367,7 +387,9 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let mut player = Player::new(&recording, Image::new(1 << 20));
         let (mut states, mut plainest) = (Vec::new(), Vec::new());
-        for (entry, wanted) in places(&recording, &choice, &mut rng) {
+        let (chosen, changed) = places(&recording, &choice, &mut rng);
+        assert_eq!(changed, 7, "each entry from the first line on");
+        for (entry, wanted) in chosen {
             player.play(entry);
             for state in subsets(&player.cut(), wanted, rng.u64(..)) {
                 plainest.extend(state.is_plainest.then_some(entry));
