@@ -11,6 +11,7 @@ use clap::Args;
 use inkstone_powerloss::any::{self, AnyOptions, Shell};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
+use inkstone_powerloss::server::Server;
 use inkstone_subject::lines::Promise;
 
 use super::shared::{JsonArgument, campaign, conclude};
@@ -36,11 +37,19 @@ for an item, and `ok ITEM` when it is acknowledged; the reader prints ITEM
 version - removes it. The reader must find the version that was acknowledged last, or one that was \
 tried since
 
+A server: --start starts a daemon, in the foreground or not, on the directory $DIR; --ready \
+succeeds when it can be asked; --client prints the lines of a writer, --reader those of a reader. \
+For a reading the daemon is started again on what the crash left; --stop then ends it in order. \
+The daemon and the program that talks to it have their own processes, network (a loopback device) \
+and /run: use port $PORT, and $RUN for sockets and lock files. All of them are killed at once.
+
 Examples:
   inkstone powerloss any --writer 'examples/any-log/sqlite/writer.sh {dir} wal full' --reader \
 'examples/any-log/sqlite/reader.sh {dir}'
   inkstone powerloss any --writer './mine write {dir}' --reader './mine read {dir}' --rounds 1000 \
 --json mine.json
+  inkstone powerloss any --fs ext4 --promise set --start './mined --data $DIR --port $PORT' \
+--ready './mine ping $PORT' --client './client.py write $PORT' --reader './client.py read $PORT'
 
 As root each of them runs in a PID namespace of its own, and all that it has started ends with it. \
 Without root SIGKILL goes to its process group, which it must not leave. A kill keeps the page \
@@ -50,14 +59,27 @@ cache, so this shows nothing about syncs; --fs does.";
 #[command(after_help = HELP)]
 pub(crate) struct AnyArguments {
     /// The writer's shell command, with {dir} for the directory
-    #[arg(long, value_name = "COMMAND")]
-    writer: String,
+    #[arg(long, value_name = "COMMAND", required_unless_present = "start")]
+    writer: Option<String>,
     /// The reader's shell command, with {dir} for the directory
     #[arg(long, value_name = "COMMAND")]
     reader: String,
     /// What must be there after a crash: order, prefix:TIME, set or map
     #[arg(long, value_name = "PROMISE", default_value = "order", value_parser = promise)]
     promise: Promise,
+    /// A server's command, with $DIR for the directory and $PORT for its port (root)
+    #[arg(long, value_name = "COMMAND", conflicts_with = "writer")]
+    #[arg(requires = "ready", requires = "client")]
+    start: Option<String>,
+    /// Succeeds when the server can be asked
+    #[arg(long, value_name = "COMMAND", requires = "start")]
+    ready: Option<String>,
+    /// The writer beside the server, which it asks
+    #[arg(long, value_name = "COMMAND", requires = "start")]
+    client: Option<String>,
+    /// Ends the server in order after a reading; without it the server is killed
+    #[arg(long, value_name = "COMMAND", requires = "start")]
+    stop: Option<String>,
     /// Where they work: a new directory is created there, and removed at the end
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
@@ -91,9 +113,16 @@ pub(crate) struct AnyArguments {
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = arguments.json.open()?;
+    let (writer, reader) = match server(arguments) {
+        Some(server) => server.shells(arguments.limit)?,
+        None => (
+            Shell::of("--writer", arguments.writer.as_deref().unwrap_or_default()),
+            Shell::of("--reader", &arguments.reader),
+        ),
+    };
     let options = AnyOptions {
-        writer: Shell::of("--writer", &arguments.writer),
-        reader: Shell::of("--reader", &arguments.reader),
+        writer,
+        reader,
         promise: arguments.promise,
         rounds: arguments.rounds,
         lines_max: arguments.lines,
@@ -112,6 +141,16 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         }
         Err(RunError::Other(words)) => Err(anyhow::Error::msg(words)),
     }
+}
+
+fn server(arguments: &AnyArguments) -> Option<Server> {
+    Some(Server {
+        start: arguments.start.clone()?,
+        ready: arguments.ready.clone()?,
+        client: arguments.client.clone()?,
+        reader: arguments.reader.clone(),
+        stop: arguments.stop.clone(),
+    })
 }
 
 /// `order`, `prefix:1s`, `set`, `map`.

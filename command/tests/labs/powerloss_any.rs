@@ -151,6 +151,52 @@ fn each_promise_holds_or_its_lie_is_found() {
     });
 }
 
+/// A daemon that forks away from its start and from its session. Its client asks it through pipes.
+const START: &str = "[ $PORT -gt 0 ] && cd $DIR && touch items && sync items . && \
+    mkfifo $RUN/ask $RUN/answer && setsid sh -c 'while read -r item <$RUN/ask; do \
+    echo \"$item\" >>items; sync items; echo done >$RUN/answer; done' & sleep 0.1";
+const CLIENT: &str = "n=$(wc -l <{dir}/items); while :; do n=$((n+1)); echo line $n >$RUN/ask; \
+    read -r answer <$RUN/answer; echo line $n; done";
+const ASKED: &str = "cat $DIR/items";
+
+fn server(at: &Path, start: &str, more: &str) -> Output {
+    let more = more.words();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let words = ["powerloss", "any", "--start", start, "--ready", "[ -p $RUN/answer ]"];
+    let talk = ["--client", CLIENT, "--reader", ASKED, "--stop", "rm $RUN/ask"];
+    run(at, [&words[..], &talk, &more].concat().as_slice())
+}
+
+#[test]
+fn a_server_is_killed_with_all_that_it_has_started() {
+    let kinds = here("a_server_is_killed_with_all_that_it_has_started", &[FsKind::Ext4]);
+    let Some(kind) = kinds.first() else { return };
+    let cut = &format!("--fs {kind} --rounds 1 --lines 8 --states 12");
+    let killed = "--rounds 6 --lines 8";
+    let unsynced = START.replace("sync items; echo", "echo");
+    let early = START.replace(
+        r#"echo "$item" >>items; sync items; echo done >$RUN/answer"#,
+        r#"echo done >$RUN/answer; sleep 0.01; echo "$item" >>items"#,
+    );
+    let never = START.replace("mkfifo", "true");
+    assert!(unsynced != START && early != START && never != START);
+    let ways = [
+        (START, cut, 0, "moments at which something had changed"),
+        (START, &killed.to_owned(), 0, "every promise held"),
+        (&unsynced, cut, 1, "is missing"),
+        (&early, &killed.replace(" 6 ", " 60 "), 1, "is missing"),
+        (&never, &"--limit 2s".to_owned(), 2, "--ready did not succeed in time"),
+        ("echo no room; exit 7", &killed.to_owned(), 2, "exit code 7 before --ready succeeded"),
+    ];
+    for (start, more, code, words) in ways {
+        let directory = directory();
+        let output = server(directory.path(), start, more);
+        let told = text(&output.stdout) + &said(&output);
+        assert_eq!(output.status.code(), Some(code), "{start}: {told}");
+        assert!(told.contains(words), "{start}: {told}");
+    }
+}
+
 /// After a power cut a program that syncs is sound, and one that does not is caught, which a kill
 /// cannot do.
 #[test]

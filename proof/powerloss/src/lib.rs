@@ -17,7 +17,7 @@
 //! | [`words`], [`writer`] | what a writer of ours does, as words; the process that does it |
 //! | [`in_use`] | a process that uses a log and says so, told to the judge |
 //! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
-//! | [`any`] | lab: any writer and reader |
+//! | [`any`], [`server`] | lab: any writer and reader; a daemon with a client as those |
 //! | [`test()`] | the same in anybody's `#[test]` |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
@@ -37,6 +37,7 @@ pub mod process;
 pub mod replay;
 pub mod result;
 pub(crate) mod runner;
+pub mod server;
 pub mod sim;
 pub mod strategies;
 mod testing;
