@@ -88,6 +88,12 @@ enum TableNext {
     Sections(u32),
     /// The streams above this one.
     Streams(Option<u64>),
+    /// The runs of this stream from a number on, unless it was cut since: then all of them.
+    Runs {
+        stream: u64,
+        from: u64,
+        cut: Lsn,
+    },
 }
 
 /// The progress of the directory of a section.
@@ -286,7 +292,7 @@ impl Keeper {
             let most = match at.next {
                 // The row of a section may be large.
                 TableNext::Sections(_) => self.piece_bytes,
-                TableNext::Streams(_) => piece_bytes,
+                TableNext::Streams(_) | TableNext::Runs { .. } => piece_bytes,
             };
             if changes.len() >= most {
                 break;
@@ -310,11 +316,16 @@ impl Keeper {
                         is_complete = true;
                         break;
                     };
-                    let rest = put_stream(&mut changes, id, stream);
-                    at.next = TableNext::Streams(Some(id));
-                    if !rest.is_empty() {
-                        return self.write_runs(state, out, &changes, at, (id, rest));
-                    }
+                    at.next = put_stream(&mut changes, (id, stream), 0);
+                }
+                TableNext::Runs { stream: id, from, cut } => {
+                    at.next = match state.stream(id) {
+                        Ok(stream) if stream.cut == cut => {
+                            put_stream(&mut changes, (id, stream), from)
+                        }
+                        Ok(stream) => put_stream(&mut changes, (id, stream), 0),
+                        Err(_) => TableNext::Streams(Some(id)),
+                    };
                 }
             }
         }
@@ -334,38 +345,6 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes a piece whose last stream has more runs than one change holds: the rest follows in
-    /// records of their own, with nothing in between. If the log refuses one of them, the next step
-    /// writes the same stream again.
-    fn write_runs(
-        &mut self,
-        state: &mut State,
-        out: &mut impl Out,
-        changes: &[u8],
-        at: TableAt,
-        (stream, mut rest): (u64, Vec<crate::runs::Run>),
-    ) -> inkstone::Result<()> {
-        let replay_from = self.replay_from(state);
-        let mut before = at;
-        out.write(state, changes, replay_from)?;
-        if self.table.is_none() {
-            before.next = TableNext::Sections(0);
-        } else if let Some(table) = self.table {
-            before = table;
-        }
-        self.table = Some(before);
-        self.count(changes.len());
-        while !rest.is_empty() {
-            let runs: Vec<_> = rest.drain(..rest.len().min(RUNS_MAX)).collect();
-            let mut changes = Vec::new();
-            Change::TableRuns { stream, runs }.put(&mut changes);
-            out.write(state, &changes, replay_from)?;
-            self.count(changes.len());
-        }
-        self.table = Some(at);
-        Ok(())
-    }
-
     /// A piece of the table was written.
     fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
@@ -382,20 +361,17 @@ fn written(directory: &Directory) -> Option<(Lsn, Arc<DirectoryAt>)> {
     }
 }
 
-/// Encodes a stream of a table; returns the runs that found no room.
-fn put_stream(out: &mut Vec<u8>, id: u64, stream: &Stream) -> Vec<crate::runs::Run> {
-    let (runs, rest) = stream.runs.as_slice().split_at(stream.runs.as_slice().len().min(RUNS_MAX));
-    Change::TableStream {
-        stream: id,
-        first: stream.first,
-        next: stream.next,
-        cut: stream.cut,
-        note: stream.note(),
-        missing: rest.len() as u64,
-        runs: runs.to_vec(),
+/// Encodes a stream of a table from one of its numbers on, or as many of its runs as one change
+/// holds; returns what comes next.
+fn put_stream(out: &mut Vec<u8>, (id, stream): (u64, &Stream), from: u64) -> TableNext {
+    let (runs, to) = stream.runs.piece(from, stream.next, RUNS_MAX);
+    if let Some(to) = to {
+        Change::TableRuns { stream: id, from, to, runs }.put(out);
+        return TableNext::Runs { stream: id, from: to, cut: stream.cut };
     }
-    .put(out);
-    rest.to_vec()
+    let (first, next, cut, note) = (stream.first, stream.next, stream.cut, stream.note());
+    Change::TableStream { stream: id, first, next, cut, note, from, runs }.put(out);
+    TableNext::Streams(Some(id))
 }
 
 impl Sealer {
@@ -432,5 +408,103 @@ impl Sealer {
             (at, from) = (at + 1, 0);
         }
         (page, at, from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log whose buffer takes 4 KiB with each step.
+    struct Small {
+        next: u64,
+        left_bytes: usize,
+        records: Vec<(u32, Lsn, Vec<u8>)>,
+    }
+
+    impl Small {
+        /// A record of these changes, in the newest section or in a new one.
+        fn take(&mut self, state: &mut State, changes: &[u8], is_new: bool) -> Lsn {
+            let lsn = self.next();
+            let active = state.sections.active().map_or(0, |active| active.number);
+            let section = active + u32::from(is_new);
+            state.enter(section, lsn, changes.len() as u64).unwrap();
+            self.records.push((section, lsn, changes.to_vec()));
+            self.next += 1;
+            lsn
+        }
+
+        fn make(&mut self, state: &mut State, change: &Change<'_>, is_new: bool) {
+            let mut bytes = Vec::new();
+            change.put(&mut bytes);
+            let lsn = self.take(state, &bytes, is_new);
+            state.apply(change, lsn).unwrap();
+        }
+    }
+
+    impl Out for Small {
+        fn write(&mut self, state: &mut State, changes: &[u8], _: Lsn) -> inkstone::Result<Lsn> {
+            let left = self.left_bytes.checked_sub(changes.len());
+            self.left_bytes = left.ok_or(inkstone::Error::Busy)?;
+            Ok(self.take(state, changes, false))
+        }
+
+        fn durable(&self) -> Lsn {
+            self.next().before().unwrap()
+        }
+
+        fn next(&self) -> Lsn {
+            Lsn::new(self.next)
+        }
+    }
+
+    /// Its row takes more than the buffer. Meanwhile records are appended, moved and truncated; in
+    /// the second round the stream is cut while its runs are written.
+    #[test]
+    fn a_stream_of_thousands_of_runs_is_written_in_pieces() {
+        for is_cut in [false, true] {
+            let mut state = State::unknown();
+            let mut log = Small { next: 1, left_bytes: 0, records: Vec::new() };
+            let create = Change::Create { stream: 7, first: 1 };
+            for change in [Change::TableBegin, Change::TableEnd, create] {
+                log.make(&mut state, &change, false);
+            }
+            let append = |log: &mut Small, state: &mut State| {
+                let number = state.stream(7).unwrap().next;
+                log.make(state, &Change::Append { stream: 7, number, bytes: b"" }, true);
+            };
+            (0..5000).for_each(|_| append(&mut log, &mut state));
+            let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
+            let mut keeper = Keeper::new(&state, (Lsn::FIRST, 1 << 20), &options);
+            for step in 1..240 {
+                log.left_bytes = 4096;
+                let _ = keeper.step(&mut state, &mut log);
+                if step > 3 && keeper.table.is_none() {
+                    break;
+                }
+                append(&mut log, &mut state);
+                let number = 20 * step + 1;
+                let source = u32::try_from(number).unwrap();
+                let moved = Change::Moved { stream: 7, number, source, bytes: b"" };
+                log.make(&mut state, &moved, false);
+                let cut = Change::TruncateBefore { stream: 7, first: 10 * step };
+                log.make(&mut state, &cut, false);
+                if is_cut && step == 30 {
+                    log.make(&mut state, &Change::TruncateAfter { stream: 7, next: 4990 }, false);
+                }
+            }
+            assert!(keeper.table.is_none() && keeper.table_begin > Lsn::new(5000), "{keeper:?}");
+            let mut again = State::unknown();
+            for (section, lsn, changes) in &log.records {
+                if *lsn < keeper.table_begin {
+                    continue;
+                }
+                again.enter(*section, *lsn, changes.len() as u64).unwrap();
+                for change in crate::record::changes(changes) {
+                    again.apply(&change.unwrap(), *lsn).unwrap();
+                }
+            }
+            assert_eq!(again.stream(7).unwrap(), state.stream(7).unwrap());
+        }
     }
 }

@@ -95,19 +95,22 @@ pub(crate) enum Change<'a> {
     },
     /// A table of all streams begins: each piece is true as of its own record.
     TableBegin,
-    /// `missing` more runs follow in `TableRuns`.
+    /// Its runs before `from` came in `TableRuns`; 0 if these are all.
     TableStream {
         stream: u64,
         first: u64,
         next: u64,
         cut: Lsn,
         note: &'a [u8],
-        missing: u64,
+        from: u64,
         runs: Vec<Run>,
     },
-    /// More runs of the stream before.
+    /// The runs of the numbers from `from` up to `to` of a stream whose row comes later. They begin
+    /// anew at 0.
     TableRuns {
         stream: u64,
+        from: u64,
+        to: u64,
         runs: Vec<Run>,
     },
     TableSection(Sealed),
@@ -185,13 +188,13 @@ impl Change<'_> {
                 head(TABLE_BEGIN, &[]);
                 out.extend_from_slice(MAGIC);
             }
-            Self::TableStream { stream, first, next, cut, note, missing, runs } => {
-                head(TABLE_STREAM, &[*stream, *first, *next, cut.get(), *missing]);
+            Self::TableStream { stream, first, next, cut, note, from, runs } => {
+                head(TABLE_STREAM, &[*stream, *first, *next, cut.get(), *from]);
                 put_bytes(out, note);
                 put_runs(out, runs);
             }
-            Self::TableRuns { stream, runs } => {
-                head(TABLE_RUNS, &[*stream]);
+            Self::TableRuns { stream, from, to, runs } => {
+                head(TABLE_RUNS, &[*stream, *from, *to]);
                 put_runs(out, runs);
             }
             Self::TableSection(section) => {
@@ -333,11 +336,16 @@ impl<'a> Changes<'a> {
                     first: rest.number()?,
                     next: rest.number()?,
                     cut: Lsn::new(rest.number()?),
-                    missing: rest.number()?,
+                    from: rest.number()?,
                     note: rest.bytes()?,
                     runs: runs(rest)?,
                 },
-                TABLE_RUNS => Change::TableRuns { stream: rest.number()?, runs: runs(rest)? },
+                TABLE_RUNS => Change::TableRuns {
+                    stream: rest.number()?,
+                    from: rest.number()?,
+                    to: rest.number()?,
+                    runs: runs(rest)?,
+                },
                 TABLE_SECTION => Change::TableSection(sealed(rest)?),
                 TABLE_END => Change::TableEnd,
                 PAGE => Change::Page { section: rest.number_u32()?, bytes: rest.bytes()? },
@@ -416,10 +424,10 @@ mod tests {
                 next: 10,
                 cut: Lsn::new(900),
                 note: b"n",
-                missing: 2,
+                from: 2,
                 runs: runs.clone(),
             },
-            Change::TableRuns { stream: 1, runs },
+            Change::TableRuns { stream: 1, from: 0, to: 2, runs },
             Change::TableSection(sealed.clone()),
             Change::TableEnd,
             Change::Page { section: 4, bytes: b"page" },

@@ -188,6 +188,18 @@ impl Runs {
         Some((self.0[place].section, self.end(place, next)))
     }
 
+    /// At most so many runs, of the numbers from `from` on; and where the next one begins.
+    pub(crate) fn piece(&self, from: u64, next: u64, count: usize) -> (Vec<Run>, Option<u64>) {
+        let at = self.place_of(from).unwrap_or(0);
+        let end = (at + count).min(self.0.len());
+        let mut runs = self.0[at..end].to_vec();
+        if let Some(run) = runs.first_mut().filter(|run| run.first < from) {
+            run.bytes -= share(run.bytes, from - run.first, self.end(at, next) - run.first);
+            run.first = from;
+        }
+        (runs, self.0.get(end).map(|run| run.first))
+    }
+
     /// The runs in a section, each from its first number to its end.
     pub(crate) fn in_section(
         &self,

@@ -185,15 +185,8 @@ mod tests {
                 taken(&mut state, 4, &[begin()]);
             }
             let (cut, runs) = (Lsn::new(1), Vec::new());
-            let row = Change::TableStream {
-                stream: 1,
-                first: 1,
-                next: 1,
-                cut,
-                note: b"",
-                missing: 0,
-                runs,
-            };
+            let row =
+                Change::TableStream { stream: 1, first: 1, next: 1, cut, note: b"", from: 0, runs };
             taken(&mut state, 5, &[row, Change::TableEnd]);
             assert_eq!((state.has(1), state.doubt(1)), (true, None));
             assert_eq!((state.has(2), state.is_known()), (!begins_behind, begins_behind));

@@ -125,6 +125,16 @@ pub(crate) struct Salvaged {
     pub(crate) doubts: BTreeMap<u64, Doubt>,
 }
 
+/// The first runs of a stream whose row has not come. Changes meanwhile are part of what comes, but
+/// for moves of these records; the row says what was truncated.
+#[derive(Debug)]
+struct Partial {
+    stream: u64,
+    runs: Runs,
+    /// They are those of all numbers before this one.
+    to: u64,
+}
+
 /// The streams and the sections.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -135,9 +145,8 @@ pub(crate) struct State {
     /// Of the notes of all streams.
     note_bytes: u64,
     table: Table,
-    /// A stream of a table, and how many of its runs must still come. The stream is known once all
-    /// have come: the log may refuse the rest, or end before them.
-    partial: Option<(u64, Stream, u64)>,
+    /// Runs of a table, whose stream is known once its row has come.
+    partial: Option<Partial>,
     /// None if the opening read no gap.
     pub(crate) salvaged: Option<Box<Salvaged>>,
 }
@@ -412,6 +421,9 @@ impl State {
     ) -> std::result::Result<(), Broken> {
         let is_known = self.is_known();
         let Some(found) = self.streams.get_mut(&stream) else {
+            if let Some(partial) = self.partial.as_mut().filter(|begun| begun.stream == stream) {
+                partial.runs.relocate((number, partial.to), (source, to), bytes, &mut ());
+            }
             return unknown(is_known, stream);
         };
         let (place, live) = ((number, found.next), &mut self.sections);
@@ -460,20 +472,26 @@ impl State {
                 self.table = Table::Begun;
                 self.partial = None;
             }
-            Change::TableStream { stream, first, next, cut, note, missing, runs } => {
-                let mut found =
-                    Stream { first: *first, next: *next, cut: *cut, ..Stream::default() };
+            Change::TableStream { stream, first, next, cut, note, from, runs } => {
+                let Some(mut before) = self.take_runs(*stream, *from)? else { return Ok(()) };
+                before.truncate_before(*first, *from, &mut ());
+                before.extend(runs);
+                let runs = before;
+                let (first, next, cut) = (*first, *next, *cut);
+                let mut found = Stream { first, next, cut, runs, ..Stream::default() };
                 found.set_note(note);
-                found.runs.extend(runs);
-                self.partial = None;
-                self.take_stream(*stream, found, *missing)?;
+                self.take_stream(*stream, found)?;
             }
-            Change::TableRuns { stream, runs } => {
-                if let Some((begun, mut found, missing)) = self.partial.take()
-                    && begun == *stream
-                {
-                    found.runs.extend(runs);
-                    self.take_stream(begun, found, missing.saturating_sub(runs.len() as u64))?;
+            Change::TableRuns { stream, from, to, runs } => {
+                let is_sound = runs.is_sorted_by(|one, other| one.first < other.first)
+                    && runs.first().is_some_and(|run| run.first >= *from)
+                    && runs.last().is_some_and(|run| run.first < *to);
+                if !is_sound {
+                    return Err(format!("the runs of stream {stream} do not fit their numbers"));
+                }
+                if let Some(mut before) = self.take_runs(*stream, *from)? {
+                    before.extend(runs);
+                    self.partial = Some(Partial { stream: *stream, runs: before, to: *to });
                 }
             }
             Change::TableSection(sealed) => self.sections.is_written(sealed)?,
@@ -483,21 +501,25 @@ impl State {
         Ok(())
     }
 
-    /// Takes a stream of a table; `missing` runs of it must still come. A known stream stays as it
-    /// is.
-    fn take_stream(
-        &mut self,
-        id: u64,
-        found: Stream,
-        missing: u64,
-    ) -> std::result::Result<(), Broken> {
+    /// The runs of a stream before this number, which have come. `None` if its pieces do not count:
+    /// the stream is known, or they began before the table, or before records that are lost.
+    fn take_runs(&mut self, id: u64, from: u64) -> std::result::Result<Option<Runs>, Broken> {
+        let partial = self.partial.take();
         if self.has(id) && self.doubt(id) != Some(Doubt::NoRow) {
-            return Ok(());
+            return Ok(None);
         }
-        if missing > 0 {
-            self.partial = Some((id, found, missing));
-            return Ok(());
+        match partial.filter(|begun| begun.stream == id && begun.to == from) {
+            _ if from == 0 => Ok(Some(Runs::default())),
+            Some(begun) => Ok(Some(begun.runs)),
+            None if self.table == Table::Begun && self.salvaged.is_none() => {
+                Err(format!("the runs of stream {id} before {from} are not there"))
+            }
+            None => Ok(None),
         }
+    }
+
+    /// Takes a stream of a table.
+    fn take_stream(&mut self, id: u64, found: Stream) -> std::result::Result<(), Broken> {
         self.check_runs(id, &found)?;
         if let Some(salvaged) = &mut self.salvaged {
             match salvaged.gaps.first() {
@@ -844,29 +866,39 @@ mod tests {
         numbers.map(|first| Run { first, section: first as u32, bytes: 30 }).collect()
     }
 
-    fn piece(missing: u64) -> Change<'static> {
-        let runs = runs(1..6 - missing);
-        let cut = Lsn::new(1);
-        Change::TableStream { stream: 1, first: 1, next: 6, cut, note: b"", missing, runs }
-    }
-
-    /// A stream whose last runs the log refused, or that lies before the table: its next piece
-    /// counts, and a change in between is passed over.
+    /// Pieces of the runs 1 to 9, one run for each number, of a stream that had the first three
+    /// truncated meanwhile, and record 5 moved.
     #[test]
     fn a_stream_of_a_table_is_known_when_all_its_runs_have_come() {
-        let rest = || Change::TableRuns { stream: 1, runs: runs(4..6) };
-        let moved = || Change::Moved { stream: 1, number: 5, source: 5, bytes: b"" };
-        let whole = [Change::TableBegin, piece(2), rest(), Change::TableEnd];
-        let refused = [Change::TableBegin, piece(2), moved(), piece(2), rest(), Change::TableEnd];
-        let before = [piece(2), Change::TableBegin, piece(2), rest(), Change::TableEnd];
-        let cut = [Change::TableBegin, piece(2), Change::TableBegin, piece(0), Change::TableEnd];
-        for changes in [&whole[..], &refused, &before, &cut] {
+        let piece = |from: u64, to| {
+            let runs = runs(from.max(1)..to);
+            Change::TableRuns { stream: 1, from, to, runs }
+        };
+        let row = |from: u64| {
+            let (first, next, cut) = (4, 10, Lsn::new(1));
+            let runs = runs(from.max(4)..10);
+            Change::TableStream { stream: 1, first, next, cut, note: b"", from, runs }
+        };
+        let [begin, end] = [Change::TableBegin, Change::TableEnd];
+        let moved = Change::Moved { stream: 1, number: 5, source: 5, bytes: b"" };
+        let whole = [&begin, &piece(0, 4), &piece(4, 7), &moved, &row(7), &end];
+        let again = [&begin, &piece(0, 6), &piece(0, 2), &piece(2, 7), &moved, &row(7), &end];
+        let before = [&piece(0, 4), &begin, &piece(0, 7), &moved, &row(7), &end];
+        let late = [&piece(3, 4), &row(4), &begin, &piece(0, 9), &moved, &row(9), &end];
+        let short = [&begin, &piece(0, 2), &row(2), &moved, &end];
+        for changes in [&whole[..], &again, &before, &late, &short] {
             let mut state = State::unknown();
             state.enter(9, Lsn::new(9), 1).unwrap();
-            for change in changes {
-                state.apply(change, Lsn::new(9)).unwrap();
-            }
-            assert_eq!(state.stream(1).unwrap().runs.as_slice(), runs(1..6), "{changes:?}");
+            changes.iter().for_each(|change| state.apply(change, Lsn::new(9)).unwrap());
+            let mut expected = runs(4..10);
+            (expected[1].section, expected[1].bytes) = (9, cost(0));
+            assert_eq!(state.stream(1).unwrap().runs.as_slice(), expected, "{changes:?}");
+        }
+        for wrong in [piece(3, 4), row(4)] {
+            let mut state = State::unknown();
+            state.enter(9, Lsn::new(9), 1).unwrap();
+            state.apply(&begin, Lsn::new(9)).unwrap();
+            state.apply(&wrong, Lsn::new(9)).unwrap_err();
         }
     }
 
