@@ -20,7 +20,7 @@ use crate::commit::open_group::{OpenGroup, memory_for};
 use crate::commit::room::refused;
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
-use crate::commit::writer::{Way, Writer};
+use crate::commit::writer::Writer;
 use crate::error::{Error, Result, is_full};
 use crate::event::Event;
 use crate::names;
@@ -41,93 +41,51 @@ pub(crate) fn open_shared(
     options: Options,
 ) -> Result<(Shared, Recovery, Choice)> {
     let options = options.kind_by_rule(LogKind::PLAIN);
-    let found = directory.capabilities()?;
-    let mut choice = choose(&options, found.as_ref())?;
+    let capabilities = directory.capabilities()?;
+    let mut choice = choose(&options, capabilities.as_ref())?;
     let mut options = options.settled(&choice);
-    options.keeps_room = directory.overwrites_need_room(found.as_ref());
-    loop {
-        let (shared, mut recovery, listing) = find_or_create(&directory, &options, &mut choice)?;
-        let began = begin(&shared, &listing, &mut choice).or_else(only_for_room)?;
-        let live = lock(&shared.segments).numbers();
-        match began {
-            Began::Yes => {}
-            Began::WaitsForRoom => {
-                // First the files that are not part of the log are removed, then the reserved room.
-                // Then the opening starts over, since only the medium shows what became of the
-                // group. Listed files may have other names by now.
-                let listing = Listing::of(&directory).unwrap_or(listing);
-                let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
-                if shared.give_up_some() || !options.keeps_room {
-                    // The failure has shown that an overwrite needs room here.
-                    options.keeps_room = true;
-                    continue;
-                }
-                // Nothing is written: everything that is shown was on the medium before
-                // (`commit/room.rs`).
-                (recovery.leftovers, recovery.waits_for_room) = (leftovers, true);
-                return Ok((shared, recovery, choice));
-            }
-        }
+    options.keeps_room = directory.overwrites_need_room(capabilities.as_ref());
+    let listing =
+        if options.is_a_copy { Listing::of_any(&directory)? } else { Listing::of(&directory)? };
+    let found = recover(&directory, &options, &listing)?;
+    if found.is_none() && !options.create {
+        return Err(Error::NoLog { path: directory.path().to_path_buf(), missing: None });
+    }
+    // From here on the log relies on names that a killed writer may have made.
+    directory.sync()?;
+    let (shared, mut recovery) = match found {
+        Some(found) => go_on(directory, options, &mut choice, &listing, found)?,
+        None => create(directory, options, &mut choice, &listing)?,
+    };
+    let mut has_begun = begin(&shared, &listing, &mut choice)?;
+    let live = lock(&shared.segments).numbers();
+    recovery.leftovers = shared.pool.tidy(&listing, &live, &shared.options);
+    // What was left over may have taken the room.
+    while !has_begun && shared.give_up_some() {
+        has_begun = begin(&shared, &listing, &mut choice)?;
+    }
+    // Then the epoch group is held back. All that is shown was on the medium before
+    // (`commit/room.rs`).
+    recovery.waits_for_room = !has_begun;
+    if has_begun {
         {
             // The first group has asked about the names and sizes that the opening synced. From now
             // on the blocks decide.
             let mut writer = lock(&shared.writer);
             writer.asks = shared.options.asks.groups_in(&*writer.file);
         }
-        recovery.leftovers = shared.pool.tidy(&listing, &live, &shared.options);
         if !shared.prepares_ahead() {
             shared.pool.remove_all().map_err(ObtainError::into_error)?;
         }
         shared.keep_room()?;
-        return Ok((shared, recovery, choice));
     }
+    Ok((shared, recovery, choice))
 }
 
-/// Recovers the log, or makes a new one. The epoch group of this opening is not written yet.
-fn find_or_create(
-    directory: &AnyDirectory,
-    options: &Options,
-    choice: &mut Choice,
-) -> Result<(Shared, Recovery, Listing)> {
-    let listing =
-        if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
-    let found = recover(directory, options, &listing)?;
-    if found.is_none() && !options.create {
-        return Err(Error::NoLog { path: directory.path().to_path_buf(), missing: None });
-    }
-    // From here on the log relies on names that a killed writer may have made.
-    directory.sync()?;
-    let live_bytes = found
-        .iter()
-        .flat_map(|found| &found.links)
-        .map(|link| link.segment.header.segment_bytes)
-        .sum();
-    let pool = Pool::new(directory.clone(), &listing, live_bytes);
-    let previous = found.as_ref().map(|found| found.epoch);
-    let (directory, options) = (directory.clone(), options.clone());
-    let (shared, mut recovery) = match found {
-        Some(found) => go_on(directory, options, choice, pool, found)?,
-        None => create(directory, options, choice, pool)?,
-    };
-    {
-        let mut state = shared.lock();
-        recovery.epoch = Some(state.epoch());
-        let is_new = previous != Some(state.epoch());
-        let epoch = Control::Epoch { previous, recovered: state.durable() };
-        state.set_epoch_due(is_new.then_some(epoch));
-    }
-    Ok((shared, recovery, listing))
-}
-
-/// Whether the epoch of the opening has begun.
-enum Began {
-    Yes,
-    WaitsForRoom,
-}
-
-/// Makes the epoch group durable, after the marks of the last cut if a crash has left them out.
-/// What these first writes have shown about the way of writing is said with the choice.
-fn begin(shared: &Shared, listing: &Listing, choice: &mut Choice) -> Result<Began> {
+/// Makes the epoch group durable, after the marks of the last cut if a crash has left them out;
+/// false if there is no room for it. What these first writes have shown about the way of writing is
+/// said with the choice.
+fn begin(shared: &Shared, listing: &Listing, choice: &mut Choice) -> Result<bool> {
     let began = shared.in_turn(shared.lock(), |turn| {
         let began = turn.leave_missing_marks(listing).and_then(|()| turn.begin_epoch());
         for event in std::mem::take(&mut turn.events) {
@@ -140,11 +98,10 @@ fn begin(shared: &Shared, listing: &Listing, choice: &mut Choice) -> Result<Bega
         }
         began
     });
-    began.map(|_| Began::Yes)
-}
-
-fn only_for_room(error: Error) -> Result<Began> {
-    if error.is_for_room() { Ok(Began::WaitsForRoom) } else { Err(error) }
+    match began {
+        Err(error) if error.is_for_room() => Ok(false),
+        began => began.map(|_| true),
+    }
 }
 
 /// Opens the head as groups are written into it. Whether O_DIRECT works is shown by its use alone:
@@ -190,10 +147,12 @@ fn go_on(
     directory: AnyDirectory,
     mut options: Options,
     choice: &mut Choice,
-    pool: Pool,
+    listing: &Listing,
     found: Recovered,
 ) -> Result<(Shared, Recovery)> {
-    let recovery = report(&found);
+    let mut recovery = report(&found);
+    let live_bytes = found.links.iter().map(|link| link.segment.header.segment_bytes).sum();
+    let pool = Pool::new(directory.clone(), listing, live_bytes);
     let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();
     let header = head.header;
     let tail = found.tail;
@@ -218,7 +177,12 @@ fn go_on(
     let mut writer = Writer::new(&directory, file, &options);
     writer.notice = notice;
     let (links, cuts) = (found.links, found.cuts);
-    let state = State::new(open_group, &cuts, recovery.last, epoch, &options);
+    let mut state = State::new(open_group, &cuts, recovery.last, epoch, &options);
+    if epoch != found.epoch {
+        let previous = Some(found.epoch);
+        state.set_epoch_due(Some(Control::Epoch { previous, recovered: recovery.last }));
+    }
+    recovery.epoch = Some(epoch);
     let segments = Segments { links, cuts, first_live: tail.first_live, obsolete: Vec::new() };
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
@@ -245,8 +209,9 @@ fn create(
     directory: AnyDirectory,
     mut options: Options,
     choice: &mut Choice,
-    pool: Pool,
+    listing: &Listing,
 ) -> Result<(Shared, Recovery)> {
+    let pool = Pool::new(directory.clone(), listing, 0);
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     // Each cut has begun an epoch.
@@ -273,12 +238,12 @@ fn create(
         lost_to: options.lost_to,
     };
     let mut writer = Writer::new(&directory, Arc::clone(&file), &options);
-    writer.header(&file, &header, &options.cuts, &Way::Usual).result.map_err(
-        |failed| match failed.into_error() {
+    writer.header(&file, &header, &options.cuts).result.map_err(|failed| {
+        match failed.into_error() {
             error if error.is_for_room() => refused(HEADER_BYTES as u64, error),
             error => error,
-        },
-    )?;
+        }
+    })?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
@@ -292,8 +257,9 @@ fn create(
         NewPlaces::default(),
     );
     let links = vec![Link { segment, end: None }];
+    let mut state = State::new(open_group, &options.cuts, last, epoch, &options);
+    state.set_epoch_due(Some(Control::Epoch { previous: None, recovered: last }));
     let segments = Segments { links, cuts: options.cuts, first_live: first, obsolete: Vec::new() };
-    let state = State::new(open_group, &options.cuts, last, epoch, &options);
     let recovery = Recovery {
         created: true,
         clean: true,

@@ -6,7 +6,7 @@
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{Control, EncodeError, PromiseReason};
 
-use crate::commit::room::{Need, or_left_out};
+use crate::commit::room::or_left_out;
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::commit::turn::HeldTurn;
@@ -64,7 +64,7 @@ impl HeldTurn<'_> {
             rolled => rolled.map(|()| None)?,
         };
         match self.open_group.control(control) {
-            Ok(()) => self.write_control(Need::Must),
+            Ok(()) => self.write(),
             Err(EncodeError::LsnsUsedUp) => Err(Error::UsedUp),
             Err(error) => {
                 let why = format!("no room for a control group: {error}");
@@ -79,7 +79,6 @@ impl HeldTurn<'_> {
         let shared = self.shared;
         let mut rolled = self.roll(0);
         while matches!(rolled, Err(Error::NoRoom { .. }))
-            && shared.options.keeps_room
             && self.open_group.control_room() < BLOCK_BYTES as u64
             && self.unlocked(|| shared.give_up_some())
         {
@@ -131,6 +130,6 @@ impl HeldTurn<'_> {
         if reason == PromiseReason::Close {
             self.open_group.clear_behind();
         }
-        or_left_out(self.write_control(Need::May))
+        or_left_out(self.write())
     }
 }

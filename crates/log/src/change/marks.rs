@@ -20,7 +20,7 @@ use inkstone_io::{AlignedBuf, file_bytes_max};
 
 use crate::commit::shared::Shared;
 use crate::commit::turn::HeldTurn;
-use crate::commit::writer::{Failed, Way};
+use crate::commit::writer::Failed;
 use crate::error::Result;
 use crate::event::Event;
 use crate::names;
@@ -129,9 +129,7 @@ impl Shared {
             epoch: head.epoch,
         };
         mark.write(&identity, &mut block);
-        let way =
-            if self.options.keeps_room { self.step_by_step(older.number) } else { Way::Usual };
-        let written = lock(&self.writer).block(&file, &block, older.marks_at(), &way);
+        let written = lock(&self.writer).block(&file, &block, older.marks_at());
         match written.result {
             Err(failed) if failed.is_refused() => Ok(Some(failed.into_error().to_string())),
             result => result.map(|()| None).map_err(Failed::into_error),

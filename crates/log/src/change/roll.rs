@@ -16,7 +16,7 @@ use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Cuts, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
 
 use crate::change::seal::write_index;
-use crate::commit::room::{Need, or_left_out, refused};
+use crate::commit::room::{or_left_out, refused};
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
 use crate::commit::turn::HeldTurn;
@@ -146,7 +146,7 @@ impl HeldTurn<'_> {
         let _ = self.open_group.control(&Control::Seal(next));
         if !shared.prepares_ahead() {
             self.leave_index()?;
-            or_left_out(self.write_control(Need::May))?;
+            or_left_out(self.write())?;
             if shared.options.listener.is_some() {
                 self.events.push(shared.sealed(old(), last));
             }
@@ -237,7 +237,7 @@ impl Shared {
             obtained => obtained?,
         };
         let header = header(ready.number);
-        let written = self.write_header(&ready.file, &header, cuts);
+        let written = self.while_refused(|| lock(&self.writer).header(&ready.file, &header, cuts));
         match written.result {
             Ok(()) => Ok((header, ready)),
             // Before the log continues without this file, no crash may find a header in it,

@@ -10,14 +10,13 @@
 
 use inkstone_format::{Lsn, Promise};
 
-use crate::commit::open_group::{Encoded, Group};
-use crate::commit::room::{Need, refused};
+use crate::commit::open_group::{Content, Encoded, Group};
+use crate::commit::room::refused;
 use crate::commit::shared::Shared;
 use crate::commit::shared_page::{Published, polls_go_on};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, State};
 use crate::commit::turn::HeldTurn;
-use crate::commit::writer::Way;
 use crate::error::Result;
 use crate::event::Event;
 use crate::sync::{Ordering, lock};
@@ -26,32 +25,14 @@ impl HeldTurn<'_> {
     /// Writes the open group, if it is not empty, and makes it durable.
     ///
     /// # Errors
-    /// The poison, if it failed.
+    /// The poison; [`NoRoom`](crate::Error::NoRoom) when a control group found no room and was
+    /// withdrawn: the log is unchanged.
     pub(crate) fn write(&mut self) -> Result<()> {
         if self.open_group.is_empty() {
             return Ok(());
         }
         let group = self.close_group();
-        self.write_closed(group, &Way::Usual, None)
-    }
-
-    /// As [`HeldTurn::write`]. If the write needs room and there is none, a group without records
-    /// is withdrawn.
-    ///
-    /// # Errors
-    /// The poison; [`NoRoom`](crate::Error::NoRoom) when the group was withdrawn: the log is
-    /// unchanged.
-    pub(crate) fn write_control(&mut self, need: Need) -> Result<()> {
-        if !self.shared.options.keeps_room {
-            return self.write();
-        }
-        if self.open_group.is_empty() {
-            return Ok(());
-        }
-        let head = lock(&self.shared.segments).head().segment.number();
-        let way = self.shared.step_by_step(head);
-        let group = self.close_group();
-        self.write_closed(group, &way, Some(need))
+        self.write_closed(group)
     }
 
     /// Closes the open group and begins the next one.
@@ -72,28 +53,21 @@ impl HeldTurn<'_> {
         state.open_group.finish(promise, pads, &mut state.spare)
     }
 
-    /// Writes a closed group. `need` says what to do if there is no room for a control group
-    /// (`room.rs`).
+    /// Writes a closed group, and notes what became of it.
     ///
     /// # Errors
-    /// As [`HeldTurn::write_control`].
-    pub(super) fn write_closed(
-        &mut self,
-        group: Group,
-        way: &Way,
-        need: Option<Need>,
-    ) -> Result<()> {
+    /// As [`HeldTurn::write`].
+    pub(super) fn write_closed(&mut self, group: Group) -> Result<()> {
         let shared = self.shared;
         let Group { number, encoded, waiters, since } = group;
         let (last, at, end, bytes) = (encoded.last(), encoded.at, encoded.end, encoded.len as u64);
-        let (has_records, is_large, placed) =
-            (encoded.has_records(), encoded.is_large, encoded.placed());
+        let (content, is_large, placed) = (encoded.content, encoded.is_large, encoded.placed());
         let pollers = self.publishing.take_pollers();
         let written = self.unlocked(|| {
             pollers.wake(&shared.pollers);
-            match need {
-                Some(Need::Must) => shared.write_with_room(&encoded, way),
-                _ => lock(&shared.writer).group(&encoded, way),
+            match content {
+                Content::Needed => shared.while_refused(|| lock(&shared.writer).group(&encoded)),
+                Content::Records | Content::Optional => lock(&shared.writer).group(&encoded),
             }
         });
         let took = written.took.total();
@@ -108,10 +82,8 @@ impl HeldTurn<'_> {
         }
         let memory = encoded.memory;
         if let Err(failed) = written.result {
-            let is_withdrawn = failed.is_refused()
-                && need.is_some()
-                && !has_records
-                && state.open_group.is_empty();
+            let is_withdrawn =
+                failed.is_refused() && content != Content::Records && state.open_group.is_empty();
             if !is_withdrawn {
                 return Err(shared.poison(state, failed.into_error()));
             }

@@ -60,13 +60,28 @@ pub(crate) struct OpenGroup {
     places: NewPlaces,
     /// It accepts no records.
     is_held: bool,
+    /// What the group has as long as no record is added.
+    control: Content,
     /// The block after this group is cleared with it.
     clears_behind: bool,
+}
+
+/// What a group has, for a disk without room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A failure poisons the log, as any other does.
+    Records,
+    /// Control frames that must be written: room is released for them. If that does not help, the
+    /// group is withdrawn.
+    Needed,
+    /// Control frames that may be left out: the group is withdrawn.
+    Optional,
 }
 
 /// A group that is ready to be written, whole blocks around it.
 #[derive(Debug)]
 pub(crate) struct Encoded {
+    pub(crate) content: Content,
     pub(crate) memory: AlignedBuf,
     /// Bytes to write, from the front of the memory.
     pub(crate) len: usize,
@@ -88,11 +103,6 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Whether it has records, not only control frames.
-    pub(crate) fn has_records(&self) -> bool {
-        self.first_lsn != self.next_lsn
-    }
-
     /// Where it lies in its buffer.
     pub(crate) fn placed(&self) -> Placed {
         let Self { identity, at, first_lsn, next_lsn, .. } = *self;
@@ -189,6 +199,7 @@ impl OpenGroup {
             first_lsn: next_lsn,
             places,
             is_held: false,
+            control: Content::Optional,
             clears_behind: false,
         }
     }
@@ -315,6 +326,9 @@ impl OpenGroup {
 
     /// Adds a control frame.
     pub(crate) fn control(&mut self, control: &Control) -> Result<(), EncodeError> {
+        if !matches!(control, Control::Promise(_) | Control::Seal(_)) {
+            self.control = Content::Needed;
+        }
         self.encoder.control(&mut self.memory[self.prefix..], control)
     }
 
@@ -358,7 +372,10 @@ impl OpenGroup {
         self.memory[..self.prefix].copy_from_slice(&old[block..used]);
         self.encoder = GroupEncoder::begin(&self.coded, end, self.epoch, finished.next_lsn);
         let first_lsn = std::mem::replace(&mut self.first_lsn, finished.next_lsn);
+        let control = std::mem::replace(&mut self.control, Content::Optional);
+        let content = if first_lsn == finished.next_lsn { control } else { Content::Records };
         Encoded {
+            content,
             memory: old,
             len,
             offset,

@@ -17,9 +17,9 @@
 //! overwrite can fail with ENOSPC. Opening, reading and truncating from the front must work all the
 //! same. So the log reserves room in a file of unused blocks, and removes the file when a control
 //! group finds no room; removing a file needs none. Then it writes the group again, the same bytes
-//! to the same place. That is sound because the *write* was refused, before any sync: such a group
-//! is written and synced in two steps, even if the log's usual way is one. A sync that fails is
-//! never tried again.
+//! to the same place. That is sound because the *write* was refused, before any sync: the log's own
+//! blocks are written and synced in two steps, even if groups of records take one. A sync that fails
+//! is never tried again.
 //!
 //! btrfs gives the blocks of a removed file back with the end of a transaction, also those of a
 //! file that somebody else has removed. Until then `df` shows them as free, and a write may be
@@ -33,73 +33,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_format::{Cuts, SegmentHeader, SegmentNumber};
-use inkstone_io::{Durability, File};
-
-use crate::commit::open_group::Encoded;
 use crate::commit::shared::Shared;
-use crate::commit::writer::{Failed, Way, Written};
+use crate::commit::writer::{Failed, Written};
 use crate::error::{Error, Result};
-use crate::names;
 use crate::segment::Segment;
-use crate::segment::pool::{ObtainError, Obtained, Unnamed, open_for_groups};
+use crate::segment::pool::{ObtainError, Obtained, Unnamed};
 use crate::sync::{lock, try_lock};
 
 /// How many files are given back after a turn, at most; of a file that is removed in pieces, how
 /// many pieces.
 const FILES_A_TURN: usize = 4;
 
-/// How much a control group needs room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// It must be written: reserved room is released for it.
-    Must,
-    /// It may be left out.
-    May,
-}
-
 impl Shared {
-    /// The way to write into this segment if the write may find no room.
-    pub(crate) fn step_by_step(&self, segment: SegmentNumber) -> Way {
-        if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
-            return Way::InSteps(None);
-        }
-        let how = open_for_groups(&self.options).durability(Durability::None);
-        match self.directory.open(&names::segment(segment), &how) {
-            Ok(file) => Way::InSteps(Some(file)),
-            // It can still be written, but a failure does not show then whether the write or its
-            // sync failed.
-            Err(_) => Way::Usual,
-        }
-    }
-
-    /// Writes the header of a segment that is not part of the log yet, as
-    /// [`Shared::write_with_room`] writes a group.
-    pub(crate) fn write_header(
-        &self,
-        file: &Arc<dyn File>,
-        header: &SegmentHeader,
-        cuts: &Cuts,
-    ) -> Written {
-        let way =
-            if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
-        self.while_refused(|| lock(&self.writer).header(file, header, cuts, &way))
-    }
-
-    /// Writes a group. While the write is refused because there is no room, releases reserved room
-    /// and writes the group again.
-    pub(crate) fn write_with_room(&self, encoded: &Encoded, way: &Way) -> Written {
-        self.while_refused(|| lock(&self.writer).group(encoded, way))
-    }
-
     /// Writes; while there is no room, releases reserved room piece by piece and writes the same
     /// bytes to the same place, until they fit or nothing is left to release; the last time after a
     /// sync of the file system. Then reserves room again, as much as there is.
-    fn while_refused(&self, write: impl Fn() -> Written) -> Written {
+    pub(crate) fn while_refused(&self, write: impl Fn() -> Written) -> Written {
         let is_refused = |written: &Written| written.result.as_ref().is_err_and(Failed::is_refused);
         let mut written = write();
         let (mut gave_up, mut is_last) = (false, false);
-        while is_refused(&written) && self.options.keeps_room && !is_last {
+        while is_refused(&written) && !is_last {
             is_last = !self.give_up_some();
             gave_up |= !is_last;
             if is_last {
@@ -126,9 +79,6 @@ impl Shared {
     /// # Errors
     /// The poison, if a sync failed.
     pub(crate) fn keep_room(&self) -> Result<()> {
-        if !self.options.keeps_room {
-            return Ok(());
-        }
         self.pool.keep_room(&self.options).map_err(|error| self.poison_now(error))
     }
 }
@@ -167,9 +117,7 @@ impl Shared {
             if !self.pool.remove_some(Duration::ZERO, unnamed)? && !is_retired {
                 return Ok(false);
             }
-            if self.options.keeps_room {
-                self.pool.keep_room(&self.options).map_err(ObtainError::Poison)?;
-            }
+            self.pool.keep_room(&self.options).map_err(ObtainError::Poison)?;
         }
         Ok(true)
     }

@@ -15,7 +15,6 @@ use crate::commit::sleepers::{Sleepers, WaitQueue};
 use crate::commit::state::{Doing, Guard, State};
 use crate::commit::tasks::{DurableCallback, Function, Ticket};
 use crate::commit::turn::HeldTurn;
-use crate::commit::writer::Way;
 use crate::error::{Error, Result};
 use crate::sync::{FALLBACK, Ordering, lock};
 
@@ -380,7 +379,7 @@ impl Shared {
         let state = self.wake_before_turn(state);
         let Some((mut turn, group)) = HeldTurn::take_handed(self, state) else { return };
         // A failed write poisons the log, which notifies every waiter.
-        let _ = turn.write_closed(group, &Way::Usual, None);
+        let _ = turn.write_closed(group);
         // A failure has poisoned the log.
         drop(self.after_turn(turn.end()));
     }

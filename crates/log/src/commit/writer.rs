@@ -14,22 +14,13 @@ use inkstone_io::{
 };
 
 use crate::choice::{Asks, Tried};
-use crate::commit::open_group::Encoded;
+use crate::commit::open_group::{Content, Encoded};
 use crate::commit::trial::{By, Found, Trial};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::segment::pool::open_for_groups;
 use crate::stats::Took;
 use crate::sync::{CoarseInstant, Instant};
-
-/// How a group or a header is written.
-pub(crate) enum Way {
-    /// The log's usual way.
-    Usual,
-    /// First the write and then the sync, so that it is known which of the two failed. With another
-    /// handle if writes through the usual one sync by themselves.
-    InSteps(Option<Arc<dyn File>>),
-}
 
 /// Why a write is not durable.
 #[derive(Debug)]
@@ -90,11 +81,16 @@ pub(crate) struct Writer {
     /// How the log opens its files.
     how: OpenFile,
     pub(crate) file: Arc<dyn File>,
+    /// How groups of records become durable.
     persist: Persist,
-    /// The same, with the sync as a separate step.
+    /// How the log's own blocks do: control groups, headers, marks. The sync is a separate step, so
+    /// that a write which finds no room is known as such, and may be made again.
     step: Persist,
     /// Where no rule knows which of the two is faster.
     trial: Option<Trial>,
+    /// An overwrite may find no room here, so the same holds if writes sync by themselves because
+    /// of a flag of the file.
+    keeps_room: bool,
     /// What the writer does instead of what was chosen, to be told once.
     pub(crate) notice: Option<String>,
     /// After a group it asks whether the file system still accepts changes: the group's sync may
@@ -125,11 +121,19 @@ impl Writer {
             (_, Durability::OSync) => Persist::Sync(SyncKind::All),
             _ => Persist::Sync(SyncKind::Data),
         };
-        let asks = options.asks != Asks::Never;
-        let trial = options.tries.then(Trial::begin);
-        let (directory, how) = (directory.clone(), open_for_groups(options));
-        let (writer_lock, look) = (LockWatch::default(), CoarseInstant::now());
-        Self { directory, how, file, persist, step, trial, notice: None, asks, writer_lock, look }
+        Self {
+            directory: directory.clone(),
+            how: open_for_groups(options),
+            file,
+            persist,
+            step,
+            trial: options.tries.then(Trial::begin),
+            keeps_room: options.keeps_room,
+            notice: None,
+            asks: options.asks != Asks::Never,
+            writer_lock: LockWatch::default(),
+            look: CoarseInstant::now(),
+        }
     }
 
     /// From now on nothing is written unless this lock keeps others out, as far as a look once a
@@ -158,12 +162,14 @@ impl Writer {
     }
 
     /// Writes a group into the segment's file; durable on success.
-    pub(crate) fn group(&mut self, encoded: &Encoded, way: &Way) -> Written {
+    pub(crate) fn group(&mut self, encoded: &Encoded) -> Written {
         if let Err(error) = self.check_lock() {
             return Written::nothing(error);
         }
-        let is_usual = matches!(way, Way::Usual);
-        let (file, persist) = self.by(way, &self.file);
+        let (file, persist) = match encoded.content {
+            Content::Records => (Arc::clone(&self.file), self.persist),
+            Content::Needed | Content::Optional => self.in_steps(&self.file),
+        };
         if let Some(at) = encoded.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
@@ -176,7 +182,8 @@ impl Writer {
             }
         }
         let bytes = &encoded.memory[..encoded.len];
-        let mut written = if is_usual && encoded.has_records() && bytes.len() == BLOCK_BYTES {
+        let is_tried = encoded.content == Content::Records && bytes.len() == BLOCK_BYTES;
+        let mut written = if is_tried {
             self.write_in_trial(&file, bytes, encoded.offset)
         } else {
             self.write(&file, bytes, encoded.offset, persist)
@@ -194,35 +201,34 @@ impl Writer {
         file: &Arc<dyn File>,
         header: &SegmentHeader,
         cuts: &Cuts,
-        way: &Way,
     ) -> Written {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(cuts, block);
-        self.block(file, &memory, 0, way)
+        self.block(file, &memory, 0)
     }
 
     /// Writes a block of the log's own into a segment's file, outside of its groups; durable on
     /// success.
-    pub(crate) fn block(
-        &mut self,
-        file: &Arc<dyn File>,
-        block: &AlignedBuf,
-        at: u64,
-        way: &Way,
-    ) -> Written {
+    pub(crate) fn block(&mut self, file: &Arc<dyn File>, block: &AlignedBuf, at: u64) -> Written {
         if let Err(error) = self.check_lock() {
             return Written::nothing(error);
         }
-        let (file, persist) = self.by(way, file);
+        let (file, persist) = self.in_steps(file);
         self.write(&file, &block[..BLOCK_BYTES], at, persist)
     }
 
-    /// The handle through which `own` is written in this way, and how the write becomes durable.
-    fn by(&self, way: &Way, own: &Arc<dyn File>) -> (Arc<dyn File>, Persist) {
-        match way {
-            Way::Usual => (Arc::clone(own), self.persist),
-            Way::InSteps(other) => (Arc::clone(other.as_ref().unwrap_or(own)), self.step),
+    /// The handle through which a block of the log's own is written into this file, and how it
+    /// becomes durable.
+    fn in_steps(&self, file: &Arc<dyn File>) -> (Arc<dyn File>, Persist) {
+        if self.persist != Persist::Later {
+            return (Arc::clone(file), self.step);
+        }
+        let without = self.how.durability(Durability::None);
+        match self.keeps_room.then(|| self.again(file, &without)).flatten() {
+            Some(plain) => (plain, self.step),
+            // A failure does not show then whether the write or its sync failed.
+            None => (Arc::clone(file), self.persist),
         }
     }
 
@@ -267,7 +273,7 @@ impl Writer {
         }
         if let Some(error) = written.not_here()
             && self.how.access == Access::Direct
-            && let Some(cached) = self.cached(file)
+            && let Some(cached) = self.again(file, &self.how.access(Access::Buffered))
         {
             self.notice = Some(format!(
                 "O_DIRECT is refused here, so the log writes through the page cache ({error})"
@@ -281,10 +287,9 @@ impl Writer {
         written
     }
 
-    /// The same file, through the page cache.
-    fn cached(&self, file: &Arc<dyn File>) -> Option<Arc<dyn File>> {
-        let name = file.path().file_name()?.to_str()?;
-        self.directory.open(name, &self.how.access(Access::Buffered)).ok()
+    /// The same file, opened in another way.
+    fn again(&self, file: &Arc<dyn File>, how: &OpenFile) -> Option<Arc<dyn File>> {
+        self.directory.open(file.path().file_name()?.to_str()?, how).ok()
     }
 }
 

@@ -24,6 +24,9 @@ impl Pool {
     /// # Errors
     /// A sync failed: what is on the medium is not known.
     pub(crate) fn keep_room(&self, options: &Options) -> Result<()> {
+        if !options.keeps_room {
+            return Ok(());
+        }
         for bytes in ROOM_BYTES {
             {
                 let mut files = lock(&self.files);
