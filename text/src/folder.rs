@@ -6,9 +6,7 @@
 //!
 //! Rotating, compressing and removing happen in the directory that was opened, wherever its path
 //! leads by then: another directory under that path may hold another log. It is opened again by its
-//! path when the caller asks to reopen the file by its name, when the directory was removed, and
-//! when its disk failed: another one may be there by then. That one counts only if it has the log's
-//! file, since the path may lead to the empty directory in which a disk is mounted.
+//! path when the caller asks to reopen the file by its name, and when the directory was removed.
 //!
 //! The lock is on the file that has the log's name. A rotation locks the next file before it
 //! renames the current one, and an opening that finds no file of the log's name looks for that lock
@@ -68,14 +66,6 @@ impl Folder {
         if let Ok(found) = Self::open_at(&self.path) {
             *self.lock() = Arc::new(found);
         }
-    }
-
-    /// Switches to the directory that its path leads to now, if the log's file is there; whether it
-    /// is.
-    pub(crate) fn finds_log(&self) -> bool {
-        let found = Self::open_at(&self.path);
-        let found = found.ok().filter(|at| at.look(&self.log).is_ok_and(|log| log.is_some()));
-        found.map(|found| *self.lock() = Arc::new(found)).is_some()
     }
 }
 
@@ -145,11 +135,6 @@ impl Alone {
             Taken::Same | Taken::NoFile | Taken::NoLocks(_) => {}
         }
         Ok(())
-    }
-
-    /// The disk of the files is away.
-    pub(crate) fn let_go(&mut self) {
-        (self.current, self.next) = (None, None);
     }
 
     /// No rotation is under way.

@@ -24,8 +24,6 @@ use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
 const ROTATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How often a disk that fails is looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Output {
     pub(crate) disk: Box<dyn Disk>,
@@ -54,8 +52,6 @@ pub(crate) struct Output {
     last_bytes: Vec<u8>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
-    /// When the disk was looked for after a failure.
-    looked_for: Option<Instant>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -90,7 +86,6 @@ impl Output {
             written_to: None,
             last_bytes: Vec::with_capacity(2 * BEFORE_BYTES),
             lost: None,
-            looked_for: None,
             is_dirty: false,
             failed_sync: None,
         }
@@ -273,21 +268,6 @@ impl Output {
         self.folder.look_again();
     }
 
-    /// After a failure of the disk, at most once a second: another one may be there by now, or the
-    /// same one afresh, so the file is opened again by its path.
-    pub(crate) fn look_for_disk(&mut self, error: &Error) {
-        let is_soon = self.looked_for.is_some_and(|at| at.elapsed() < LOOK_EVERY);
-        if !error.is_disk_gone() || is_soon {
-            return;
-        }
-        self.looked_for = Some(Instant::now());
-        if self.folder.finds_log() {
-            self.sync_quietly();
-            (self.file, self.written_to) = (None, None);
-            self.alone.let_go();
-        }
-    }
-
     pub(crate) fn sync_quietly(&mut self) {
         if self.is_durable
             && let Err(error) = self.sync()
@@ -346,10 +326,7 @@ impl Output {
         match self.ready() {
             Ok(facts) => self.rotate_if_due(facts, 0),
             // The next line tries again; by then the file may exist.
-            Err(error) => {
-                self.look_for_disk(&error);
-                self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
-            }
+            Err(_) => self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER),
         }
     }
 

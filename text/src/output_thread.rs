@@ -378,9 +378,6 @@ impl OutputThread {
         }
         let written_to = self.shared.lock().oldest() - 1;
         let synced = self.output.sync();
-        if let Err(error) = &synced {
-            self.output.look_for_disk(error);
-        }
         let synced = self.output.failed_sync.take().map_or(synced, Err);
         self.last_sync = Instant::now();
         let mut state = self.shared.lock();
@@ -406,7 +403,6 @@ impl OutputThread {
         }
         while let Err(error) = self.attempt() {
             self.failed(&error);
-            self.output.look_for_disk(&error);
             if !self.pause() {
                 return Err(error);
             }

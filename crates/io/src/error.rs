@@ -170,23 +170,6 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// Whether the disk, or the way to it, may be gone: it failed, was pulled out or became
-    /// read-only, a server ended, or the file's handle is not known any more. It may come back
-    /// under the same path as another one.
-    pub fn is_disk_gone(&self) -> bool {
-        let codes = [
-            libc::EIO,
-            libc::ENXIO,
-            libc::ENODEV,
-            libc::EROFS,
-            libc::ENOTCONN,
-            libc::ECONNABORTED,
-            libc::ESHUTDOWN,
-            libc::ESTALE,
-        ];
-        self.raw_os_error().is_some_and(|code| codes.contains(&code))
-    }
-
     /// Whether this process (`EMFILE`), or the whole system (`ENFILE`), had no descriptor left for
     /// another open file.
     pub fn is_out_of_descriptors(&self) -> bool {

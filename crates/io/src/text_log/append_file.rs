@@ -236,7 +236,7 @@ impl AppendFile {
                 io::ErrorKind::FileTooLarge => {
                     error.advise("raise the limit (ulimit -f), or move the file away")
                 }
-                _ => error,
+                _ => error.advise("if the disk was mounted afresh, have the log opened again"),
             }
         })
     }
