@@ -37,8 +37,9 @@ impl Pool {
         for &number in &listing.unfinished {
             count += usize::from(self.directory.remove(&names::new(number)).is_ok());
         }
-        if listing.room {
-            self.tidy_room(options);
+        // Room that is not needed (the log was on btrfs once), or a file that is larger than ours.
+        if listing.room && (!options.keeps_room || *lock(&self.room_bytes) > ROOM_BYTES[0]) {
+            self.give_up_room();
         }
         let mut files = lock(&self.files);
         let before = files.free.len();
@@ -46,16 +47,5 @@ impl Pool {
         files.doom_if(|spare| spare.bytes > options.segment_bytes);
         files.doom_surplus(options.free_segments_chosen());
         count + before - files.free.len()
-    }
-
-    /// Removes a file of reserved room that is not needed (the log was on btrfs once), or that is
-    /// larger than ours are.
-    fn tidy_room(&self, options: &Options) {
-        let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
-        if !is_ours && self.directory.remove(names::ROOM).is_ok() {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(files.room_bytes);
-            files.room_bytes = 0;
-        }
     }
 }

@@ -61,13 +61,9 @@ impl Pool {
         if is_over() {
             self.give_up_room();
         }
-        {
-            let mut files = lock(&self.files);
-            if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
-                let why = "the log's disk budget (the option disk_budget_bytes) is used up";
-                return Err(ObtainError::Retry(no_room(&self.directory, bytes, why)));
-            }
-            files.used_bytes = files.used_bytes.saturating_add(bytes);
+        if !self.take_bytes(bytes, options) {
+            let why = "the log's disk budget (the option disk_budget_bytes) is used up";
+            return Err(ObtainError::Retry(no_room(&self.directory, bytes, why)));
         }
         // The number in the name is new each time, so a file that could not be removed is never in
         // the way.
@@ -76,7 +72,7 @@ impl Pool {
         made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
             // Nothing relies on a file that never had a segment's name.
             let _ = self.directory.remove(&name);
-            lock(&self.files).used_bytes -= bytes;
+            self.give_bytes(bytes);
         })
     }
 

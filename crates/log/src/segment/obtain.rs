@@ -201,7 +201,7 @@ impl Pool {
         if let Some(spare) = made.spare {
             lock(&self.files).free.push(spare);
         } else if self.directory.remove(&made.name).is_ok() {
-            lock(&self.files).used_bytes -= bytes;
+            self.give_bytes(bytes);
         }
     }
 

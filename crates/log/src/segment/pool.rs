@@ -99,9 +99,8 @@ pub(super) struct Files {
     pub(super) highest: Option<SegmentNumber>,
     /// The number in the name of the last file that was made.
     pub(super) made: Option<SegmentNumber>,
-    /// The size of the file of reserved room; 0 if there is none.
-    pub(super) room_bytes: u64,
-    /// Bytes of the log's segments, of all files above, and of files that are being made.
+    /// Bytes of the log's segments, of all files above, of reserved room, and of files that are
+    /// being made.
     pub(super) used_bytes: u64,
     /// The file system has refused to reserve blocks.
     pub(super) lacks_fallocate: bool,
@@ -165,6 +164,9 @@ pub(crate) struct Pool {
     /// Held while a file is given a segment's name, so that names are given in the order of their
     /// numbers.
     pub(super) naming: Mutex<()>,
+    /// The size of the file of reserved room (`reserve.rs`); 0 if there is none. Held while it is
+    /// made.
+    pub(super) room_bytes: Mutex<u64>,
 }
 
 impl Pool {
@@ -176,26 +178,42 @@ impl Pool {
             doomed: Vec::new(),
             highest: listing.highest(),
             made: listing.unfinished.iter().max().copied(),
-            room_bytes: 0,
             used_bytes: live_bytes,
             lacks_fallocate: false,
             notice: None,
         };
-        if listing.room {
-            // A file that is too small was being made when the power failed.
-            let opened = directory.open(names::ROOM, &OpenFile::existing().read_only());
-            files.room_bytes = opened.and_then(|file| file.len_bytes()).unwrap_or(0);
-            files.used_bytes += files.room_bytes;
-        }
+        let size = |name: &str| {
+            let opened = directory.open(name, &OpenFile::existing().read_only());
+            opened.and_then(|file| file.len_bytes())
+        };
+        let room_bytes = if listing.room { size(names::ROOM).unwrap_or(0) } else { 0 };
+        files.used_bytes = files.used_bytes.saturating_add(room_bytes);
         for &number in &listing.free {
             // A file that cannot be opened is not used; the next opening tries again.
-            let opened = directory.open(&names::free(number), &OpenFile::existing().read_only());
-            if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
+            if let Ok(bytes) = size(&names::free(number)) {
                 files.free.push(Spare::new(number, bytes));
                 files.used_bytes = files.used_bytes.saturating_add(bytes);
             }
         }
-        Self { directory, files: Mutex::new(files), naming: Mutex::new(()) }
+        let (files, naming, room_bytes) = (Mutex::new(files), Mutex::new(()), room_bytes.into());
+        Self { directory, files, naming, room_bytes }
+    }
+
+    /// Counts so many bytes as used, unless the budget is used up then.
+    pub(super) fn take_bytes(&self, bytes: u64, options: &Options) -> bool {
+        let mut files = lock(&self.files);
+        let used_bytes = files.used_bytes.saturating_add(bytes);
+        let fits = options.disk_budget_bytes.is_none_or(|budget| used_bytes <= budget);
+        if fits {
+            files.used_bytes = used_bytes;
+        }
+        fits
+    }
+
+    /// So many bytes are used no more.
+    pub(super) fn give_bytes(&self, bytes: u64) {
+        let mut files = lock(&self.files);
+        files.used_bytes = files.used_bytes.saturating_sub(bytes);
     }
 
     /// The numbers of prepared and of free files.
@@ -250,9 +268,8 @@ impl Pool {
         if ready.file.own_name() != OwnName::Lost {
             return self.free_again(ready.number, ready.bytes);
         }
-        let mut files = lock(&self.files);
-        files.used_bytes = files.used_bytes.saturating_sub(ready.bytes);
-        files.notice = Some(format!(
+        self.give_bytes(ready.bytes);
+        lock(&self.files).notice = Some(format!(
             "{}: another program removed, moved or replaced this segment, which was prepared and \
              not in use: the log takes another file",
             ready.file.path().display()
@@ -302,8 +319,7 @@ impl Pool {
             // removing a name needs no room.
             Err(error) if error.kind() == ErrorKind::AlreadyExists || is_full(&error) => {
                 self.directory.remove(&name)?;
-                let mut files = lock(&self.files);
-                files.used_bytes = files.used_bytes.saturating_sub(bytes);
+                self.give_bytes(bytes);
                 return Ok(());
             }
             renamed => renamed?,
@@ -343,15 +359,13 @@ impl Pool {
                 done => !is_refused_for_room(done).map_err(ObtainError::Retry)?,
             };
         if is_shrunk {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
+            self.give_bytes(spare.bytes - left);
             (spare.bytes, spare.is_usable) = (left, false);
-            files.doomed.push(spare);
+            lock(&self.files).doomed.push(spare);
         } else {
             self.directory.remove(&name).map_err(retry)?;
             unnamed.push(file);
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
+            self.give_bytes(spare.bytes);
         }
         Ok(true)
     }

@@ -18,42 +18,28 @@ use crate::sync::lock;
 pub(super) const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
 
 impl Pool {
-    /// Reserves room for control groups, as much as possible, unless some is reserved. It is no
-    /// error if there is none.
+    /// Reserves room for control groups, as much as possible, where an overwrite may need some,
+    /// unless some is reserved. It is no error if there is none.
     ///
     /// # Errors
     /// A sync failed: what is on the medium is not known.
     pub(crate) fn keep_room(&self, options: &Options) -> Result<()> {
-        if !options.keeps_room {
+        let mut room_bytes = lock(&self.room_bytes);
+        // An old file may be smaller than any.
+        if !options.keeps_room || *room_bytes >= ROOM_BYTES[2] {
             return Ok(());
         }
+        self.give_bytes(std::mem::take(&mut *room_bytes));
         for bytes in ROOM_BYTES {
-            {
-                let mut files = lock(&self.files);
-                let least = ROOM_BYTES[ROOM_BYTES.len() - 1];
-                let others_bytes = files.used_bytes - files.room_bytes;
-                let is_over =
-                    options.disk_budget_bytes.is_some_and(|budget| others_bytes + bytes > budget);
-                if files.room_bytes >= least {
-                    return Ok(());
-                }
-                if is_over {
-                    continue;
-                }
-                // Another thread that comes now sees that it is being made.
-                files.used_bytes = others_bytes + bytes;
-                files.room_bytes = bytes;
+            if !self.take_bytes(bytes, options) {
+                continue;
             }
-            let made = self.make_room(bytes);
-            if let Ok(true) = made {
-                return Ok(());
+            if self.make_room(bytes)? {
+                *room_bytes = bytes;
+                break;
             }
             let _ = self.directory.remove(names::ROOM);
-            // Unless another thread has released it meanwhile.
-            let mut files = lock(&self.files);
-            files.used_bytes -= std::mem::take(&mut files.room_bytes);
-            drop(files);
-            made?;
+            self.give_bytes(bytes);
         }
         Ok(())
     }
@@ -80,12 +66,16 @@ impl Pool {
     /// Releases unused blocks because room is needed elsewhere: files that are marked for removal,
     /// else the reserved room, else free and prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
-        if self.remove_doomed() {
-            return true;
-        }
-        if self.give_up_room() {
-            return true;
-        }
+        self.remove_doomed() || self.give_up_room() || self.give_up_prepared()
+    }
+
+    /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
+    pub(super) fn give_up_room(&self) -> bool {
+        self.give_bytes(std::mem::take(&mut *lock(&self.room_bytes)));
+        self.directory.remove(names::ROOM).is_ok()
+    }
+
+    fn give_up_prepared(&self) -> bool {
         let _naming = lock(&self.naming);
         let ready: Vec<_> = {
             let mut files = lock(&self.files);
@@ -97,22 +87,10 @@ impl Pool {
             drop(file);
             if self.directory.remove(&names::segment(number)).is_ok() {
                 is_removed = true;
-                let mut files = lock(&self.files);
-                files.used_bytes = files.used_bytes.saturating_sub(bytes);
+                self.give_bytes(bytes);
             }
         }
         self.remove_doomed() || is_removed
-    }
-
-    /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
-    pub(super) fn give_up_room(&self) -> bool {
-        let room = std::mem::take(&mut lock(&self.files).room_bytes);
-        let is_removed = room > 0 && self.directory.remove(names::ROOM).is_ok();
-        if is_removed {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(room);
-        }
-        is_removed
     }
 
     /// Removes also the free files.
@@ -161,8 +139,7 @@ impl Pool {
     fn remove_spare(&self, spare: Spare) -> bool {
         let is_removed = self.directory.remove(&names::free(spare.number)).is_ok();
         if is_removed {
-            let mut files = lock(&self.files);
-            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
+            self.give_bytes(spare.bytes);
         }
         is_removed
     }
