@@ -19,7 +19,8 @@ use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Cuts, Decoder, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber, Tail,
+    Cuts, Decoder, Epoch, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber,
+    Tail,
 };
 use inkstone_io::{AlignedBuf, AnyDirectory, File, OpenFile};
 
@@ -47,7 +48,7 @@ pub(crate) struct Segment {
     /// The same, while it is kept open (`kept.rs`), and its index.
     kept: Mutex<Option<Kept>>,
     /// Ends of groups, ascending: where reading can begin.
-    ends: Mutex<Vec<Tail>>,
+    ends: Mutex<Vec<Mark>>,
     /// Places of durable records, as far as this process has written or walked them. Empty once
     /// they are written as the index of the segment.
     places: Mutex<SegmentIndex>,
@@ -128,12 +129,12 @@ impl Segment {
         *lock(&self.cached) = Some(Arc::downgrade(file));
     }
 
-    /// Notes the end of a group.
-    pub(crate) fn note(&self, tail: &Tail) {
+    /// Notes the end of a group: the byte after it, the next LSN, its epoch.
+    pub(crate) fn note_end(&self, end: u64, next_lsn: Lsn, epoch: Epoch) {
         let mut ends = lock(&self.ends);
-        let last = ends.last().map_or(HEADER_BYTES as u64, |tail| tail.end);
-        if tail.end >= last + END_STEP_BYTES {
-            ends.push(*tail);
+        let last = ends.last().map_or(HEADER_BYTES as u64, |last| last.at);
+        if end >= last + END_STEP_BYTES {
+            ends.push(Mark::between(end, next_lsn, epoch));
         }
     }
 
@@ -188,9 +189,12 @@ impl Segment {
     ) -> Result<Decoder> {
         let decoder = self.decoder(end, file)?;
         let ends = lock(&self.ends);
-        let after = ends.partition_point(|tail| tail.next_lsn <= lsn);
+        let after = ends.partition_point(|known| known.lsn <= lsn);
         Ok(match after.checked_sub(1).and_then(|at| ends.get(at)) {
-            Some(tail) if end.is_none_or(|end| tail.end <= end) => decoder.from_tail(*tail),
+            Some(Mark { at, lsn, epoch, .. }) if end.is_none_or(|end| *at <= end) => {
+                let tail = Tail { end: *at, next_lsn: *lsn, epoch: *epoch, ..*decoder.tail() };
+                decoder.from_tail(tail)
+            }
             _ => decoder,
         })
     }

@@ -146,16 +146,7 @@ impl Shared {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;
         segment.note_places(state.open_group.take_places(last));
-        segment.note(&inkstone_format::Tail {
-            end,
-            next_lsn: last.next().unwrap_or(last),
-            epoch: state.epoch(),
-            promise: state.durable(),
-            first_live: segments.first_live,
-            groups: 0,
-            closed: false,
-            sealed: None,
-        });
+        segment.note_end(end, last.next().unwrap_or(last), state.epoch());
         let (number, first) = (segment.number(), segments.first_live);
         Published { durable: last, segment: number, end, epoch: state.epoch(), first }
     }

@@ -198,7 +198,7 @@ impl<'s> Promised<'s> {
     /// All before the end of this group is durable.
     pub(crate) fn settle(&mut self, tail: Tail) {
         self.settled = tail;
-        self.segment.note(&tail);
+        self.segment.note_end(tail.end, tail.next_lsn, tail.epoch);
         self.segment.note_places(self.places.take(|place| place.at < tail.end));
     }
 

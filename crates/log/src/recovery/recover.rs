@@ -117,7 +117,7 @@ fn read_head(
     let decoder = segment.decoder(None, &*file)?;
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
     let stop = walk.run_to_stop(|tail, places| {
-        segment.note(tail);
+        segment.note_end(tail.end, tail.next_lsn, tail.epoch);
         segment.note_places(places.take(|_| true));
     })?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
