@@ -169,11 +169,8 @@ impl Publishing {
     /// The head or the first record has changed. The group before may wait to be published: this
     /// publication wakes those whom that one was to wake.
     pub(crate) fn head(&mut self, published: Published) {
-        let mut publish = self.publish(published, false);
-        let mut older = std::mem::take(&mut self.due);
-        older.words = None;
-        (publish.followers, publish.pollers) = (older.followers.take(), older.pollers.take());
-        self.due = publish;
+        let Publication { followers, pollers, .. } = std::mem::take(&mut self.due);
+        self.due = Publication { followers, pollers, ..self.publish(published, false) };
     }
 
     /// Whether readers may poll until the next write begins.
@@ -197,7 +194,7 @@ impl Publishing {
         self.due.is_due()
     }
 
-    /// The publication that is due, to be dropped when the lock is free.
+    /// The publication that is due, to be made when the lock is free.
     pub(crate) fn take_due(&mut self) -> Publication {
         std::mem::take(&mut self.due)
     }
@@ -213,7 +210,7 @@ impl Publishing {
     }
 }
 
-/// Something to publish: dropping this publishes it, and wakes followers.
+/// Something to publish, and the followers to wake.
 #[derive(Default)]
 pub(crate) struct Publication {
     words: Option<(Arc<SharedPage>, u64, [u64; PAGE_WORDS])>,
@@ -227,15 +224,14 @@ impl Publication {
     fn is_due(&self) -> bool {
         self.words.is_some() || self.followers.is_some() || self.pollers.is_some()
     }
-}
 
-impl Drop for Publication {
+    /// Publishes it. The caller has released the lock.
     #[inline]
-    fn drop(&mut self) {
-        if let Some((shared_page, number, words)) = self.words.take() {
+    pub(crate) fn publish(self) {
+        if let Some((shared_page, number, words)) = self.words {
             shared_page.publish(number, words, self.polls_go_on);
         }
-        for readers in [self.followers.take(), self.pollers.take()].into_iter().flatten() {
+        for readers in [self.followers, self.pollers].into_iter().flatten() {
             readers.ring();
         }
     }

@@ -107,21 +107,21 @@ impl WaitQueues {
         self.0.iter()
     }
 
-    /// The threads that are due. The caller has the lock, and drops this after it has released the
+    /// The threads that are due. The caller has the lock, and wakes them after it has released the
     /// lock.
     pub(crate) fn due(&self, wake_ups: &mut WakeUps) -> DueThreads<'_> {
         DueThreads { queues: self, wake_ups: std::mem::take(wake_ups) }
     }
 }
 
-/// The threads that are woken when this is dropped.
+/// The threads that are woken when the lock is released.
 pub(crate) struct DueThreads<'a> {
     queues: &'a WaitQueues,
     wake_ups: WakeUps,
 }
 
-impl Drop for DueThreads<'_> {
-    fn drop(&mut self) {
+impl DueThreads<'_> {
+    pub(crate) fn wake(self) {
         for (sleepers, due) in self.queues.iter().zip(self.wake_ups.0) {
             match due {
                 WakeUp::Nobody => {}

@@ -454,27 +454,40 @@ impl State {
     }
 }
 
-/// The locked state. Dropping it first releases the lock, then wakes threads, publishes, and runs
-/// the wakers and callbacks that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, and then does what was marked meanwhile.
 pub(crate) struct Guard<'a> {
-    // The order matters: fields are dropped from the first to the last.
+    // The order matters: the lock is released first.
     state: MutexGuard<'a, State>,
-    /// Most often nothing: each append makes a guard, and looks at one word here.
-    marked: Option<(DueThreads<'a>, Publication, DueTasks<'a>)>,
+    unlocked: Unlocked<'a>,
     waking: &'a Waking,
+}
+
+/// What is done when the lock is released. Most often nothing: each append makes a guard, and looks
+/// at one word here.
+struct Unlocked<'a>(Option<(DueThreads<'a>, Publication, DueTasks<'a>)>);
+
+impl Drop for Unlocked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((threads, publication, tasks)) = self.0.take() {
+            threads.wake();
+            publication.publish();
+            tasks.run();
+        }
+    }
 }
 
 impl<'a> Guard<'a> {
     #[inline]
     pub(crate) fn new(state: MutexGuard<'a, State>, waking: &'a Waking) -> Self {
-        Self { state, marked: None, waking }
+        Self { state, unlocked: Unlocked(None), waking }
     }
 
     #[cold]
     fn take_marked(&mut self) {
         let tasks = DueTasks::take(self.waking, &mut self.state.tasks);
         let threads = self.waking.queues.due(&mut self.state.wake_ups);
-        self.marked = Some((threads, self.state.publishing.take_due(), tasks));
+        self.unlocked.0 = Some((threads, self.state.publishing.take_due(), tasks));
     }
 }
 

@@ -270,7 +270,7 @@ struct CallQueue {
     is_calling: bool,
 }
 
-/// The wakers that a thread wakes, and the callbacks that it calls, when it drops this.
+/// The wakers that a thread wakes, and the callbacks that it calls, when it has released the lock.
 pub(crate) struct DueTasks<'a> {
     waking: &'a Waking,
     wakers: Vec<Waker>,
@@ -279,7 +279,7 @@ pub(crate) struct DueTasks<'a> {
 
 impl<'a> DueTasks<'a> {
     /// Takes what was marked. The caller has the state's lock, so that the order of callbacks is
-    /// that of the groups, and drops this without it.
+    /// that of the groups, and runs them without it.
     pub(crate) fn take(waking: &'a Waking, tasks: &mut Tasks) -> Self {
         let mut wakers = Vec::new();
         if !tasks.marked.is_empty() {
@@ -294,8 +294,7 @@ impl<'a> DueTasks<'a> {
     }
 
     /// If a waker panics, the others are woken all the same; the first panic resumes after that.
-    #[cold]
-    fn run(&mut self) {
+    pub(crate) fn run(mut self) {
         let mut panicked = None;
         for waker in self.wakers.drain(..) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
@@ -309,15 +308,6 @@ impl<'a> DueTasks<'a> {
             self.waking.call();
         }
         resume(panicked);
-    }
-}
-
-impl Drop for DueTasks<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.has_callbacks || !self.wakers.is_empty() {
-            self.run();
-        }
     }
 }
 
