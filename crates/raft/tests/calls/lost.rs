@@ -23,7 +23,7 @@ fn flips(
     mut check: impl FnMut(&str, &Arc<SimDirectory>, bool),
 ) {
     let step = std::env::var("INKSTONE_BIT_STEP").map_or(step, |step| step.parse().unwrap());
-    let all = records(directory);
+    let (all, mut count, mut with_gap) = (records(directory), 0, 0);
     for segment in &verify_in(Arc::clone(directory)).unwrap().segments {
         let name = segment.path.file_name().unwrap().to_string_lossy();
         let file = directory.open(&name, &OpenFile::existing()).unwrap();
@@ -42,8 +42,11 @@ fn flips(
             assert!(records(&saved) == left, "{what}: {gaps:?}");
             assert!(gaps.len() <= 1, "{what}: {gaps:?}");
             check(&what, &saved, !gaps.is_empty());
+            (count, with_gap) = (count + 1, with_gap + usize::from(!gaps.is_empty()));
         }
     }
+    let path = directory.path().display();
+    println!("{count} bits flipped in {path}: {with_gap} cost records");
 }
 
 /// The records of the log below, with its own of groups and of tables.

@@ -145,6 +145,10 @@ fn one_bit(options: &Options, step: usize, has_table: bool) {
             }
         }
     }
+    let count = certain + uncertain;
+    println!(
+        "{count} bits flipped in streams: {whole} cost nothing, {uncertain} made some uncertain"
+    );
     assert!(whole > 0 && uncertain > 0, "{whole}, {uncertain}");
     assert_eq!(certain > whole, has_table, "{certain}, {whole}");
 }
