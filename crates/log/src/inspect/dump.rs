@@ -25,7 +25,6 @@ use crate::names;
 use crate::walk::window::FrameAt;
 
 /// What is in a log, in the order in which it lies there.
-#[allow(clippy::large_enum_variant, reason = "one of them is there at a time")]
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A segment of the log begins.
