@@ -76,6 +76,19 @@ impl FsKind {
         run_on_device(name, &arguments, device, |code| code == 0)
     }
 
+    /// Has its own tool check it, on a device where it is not mounted.
+    ///
+    /// # Errors
+    /// In words: its tool is missing, or found damage.
+    pub fn check(self, device: &Path) -> Result<(), String> {
+        let (name, arguments): (_, &[&str]) = match self {
+            Self::Ext4 | Self::Ext4NoJournal | Self::Ext4DataJournal => ("e2fsck", &["-fn"]),
+            Self::Xfs => ("xfs_repair", &["-n"]),
+            Self::Btrfs => ("btrfs", &["check", "--readonly"]),
+        };
+        run_on_device(name, arguments, device, |code| code == 0)
+    }
+
     /// Which of the tools that it needs is missing here, in words: to be made, and to be mounted
     /// again after a crash.
     pub fn missing(self) -> Option<String> {

@@ -18,6 +18,7 @@
 //! [`ExtentMap`].
 
 mod apart;
+mod attributes;
 mod child;
 mod counters;
 mod engine;
@@ -37,6 +38,7 @@ mod mount;
 mod plain_file;
 mod process;
 mod ring_page;
+mod seal;
 mod served_mount;
 mod stream;
 mod terminal;
@@ -48,6 +50,7 @@ mod tracefs;
 mod workdir;
 
 pub use apart::{Network, spawn_apart};
+pub use attributes::attributes;
 pub use child::{
     ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,
     give_up_root_on_this_thread, in_forked_child, not_run, refuse, without_descriptors,
@@ -70,6 +73,7 @@ pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
 pub use mount::{Mount, mounts_under, unmount};
 pub use plain_file::{open_plain, read_text};
 pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, signal_process, spin};
+pub use seal::{living_beside, seal};
 pub use served_mount::ServedMount;
 
 pub use terminal::raw_terminal;

@@ -29,8 +29,9 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Other programs take free devices too: for how long the next free one may be gone again.
 const ATTACHES_IN: Duration = Duration::from_secs(10);
-/// How long a detached device may stay busy: udev opens each new one for a moment.
-const DETACHES_IN: Duration = Duration::from_secs(2);
+/// How long a detached device may stay busy: udev opens each new one for a moment, and a process that
+/// is just getting a mount namespace of its own has all mounts for one.
+const DETACHES_IN: Duration = Duration::from_secs(10);
 /// The pause before asking again.
 const PAUSE: Duration = Duration::from_millis(2);
 
