@@ -3,6 +3,7 @@
 //! *Owns*: the list of subcommands. *May not touch*: crash states.
 
 mod any;
+mod check;
 mod kill;
 mod mistake;
 mod recording;
@@ -40,6 +41,11 @@ enum PowerlossCommand {
     Kill(kill::KillArguments),
     /// Crash any program that writes, and compare what a reader finds with what was acknowledged
     Any(any::AnyArguments),
+    /// Run any command, cut the power after its exit 0, and say of each file what is left (root)
+    Check(Box<check::CheckArguments>),
+    /// The first process of a command's namespaces
+    #[command(hide = true)]
+    Inside(check::InsideArguments),
     /// The writer that a lab starts
     #[command(hide = true)]
     Writer(writer::WriterArguments),
@@ -59,6 +65,8 @@ pub(crate) fn powerloss(
         PowerlossCommand::Faults(faults) => run::faults(faults, stop),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
+        PowerlossCommand::Check(check) => check::check(check, stop),
+        PowerlossCommand::Inside(inside) => check::begin(inside),
         PowerlossCommand::Writer(writer) => writer::write(writer),
     }
 }

@@ -29,8 +29,13 @@ pub(super) fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
 
 /// This command, quoted for a shell.
 pub(super) fn again() -> String {
+    quoted(std::env::args())
+}
+
+/// A command, quoted for a shell.
+pub(super) fn quoted(words: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
-    let quoted = std::env::args().map(|argument| {
+    let quoted = words.map(|argument| {
         let is_plain = !argument.is_empty() && argument.chars().all(is_plain);
         if is_plain { argument } else { format!("'{}'", argument.replace('\'', r"'\''")) }
     });

@@ -14,6 +14,7 @@ mod lab_users;
 mod labels;
 mod powerloss;
 mod powerloss_any;
+mod powerloss_check;
 mod powerloss_faults;
 mod powerloss_kernel;
 mod powerloss_strategies;

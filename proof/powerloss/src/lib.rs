@@ -18,6 +18,7 @@
 //! | [`in_use`] | a process that uses a log and says so, told to the judge |
 //! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
 //! | [`any`], [`server`] | lab: any writer and reader; a daemon with a client as those |
+//! | [`check`], [`apart`] | lab: any command at all; its first process |
 //! | [`test()`] | the same in anybody's `#[test]` |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
@@ -25,7 +26,9 @@
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 
 pub mod any;
+pub mod apart;
 pub mod campaign;
+pub mod check;
 pub mod faults;
 pub mod in_use;
 pub mod keep;

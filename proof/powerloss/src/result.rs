@@ -15,7 +15,7 @@ const LINE: usize = 96;
 /// The result of one run. `inkstone powerloss ... --json FILE` writes a list of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
+    /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`, `check`.
     pub lab: String,
     pub inkstone: String,
     pub kernel: String,
@@ -38,6 +38,26 @@ pub struct RunResult {
     /// Recordings that were to be kept: what each shows, and the command that shows it again.
     #[serde(default)]
     pub kept: Vec<Violation>,
+    /// Of `check`: what was found of each name that the command has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameFound>,
+}
+
+/// What was found of one name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NameFound {
+    pub name: String,
+    /// In how many states.
+    pub found: Counts,
+    /// Of the worst, in words.
+    pub words: String,
+}
+
+impl NameFound {
+    /// Whether it was anything but new in any state.
+    pub fn is_lost(&self) -> bool {
+        self.found.0.iter().any(|(what, count)| what != "new" && *count > 0)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -96,6 +116,7 @@ impl RunResult {
             violations: Vec::new(),
             not_run: Vec::new(),
             kept: Vec::new(),
+            names: Vec::new(),
         }
     }
 

@@ -84,6 +84,15 @@ impl Machine {
         Ok(Running { mount: Some(mount), device: Some(device), kind })
     }
 
+    /// Has the file system's own tool check it; it must not be mounted.
+    pub fn check(&self, disk: &Disk, kind: FsKind) -> Result<(), String> {
+        let device = self.attach(disk)?;
+        let checked = kind.check(device.path());
+        forget(kind, device.path())?;
+        device.detach().map_err(|error| error.to_string())?;
+        checked
+    }
+
     pub fn new_disk(&self, kind: FsKind) -> Result<Disk, String> {
         let disk = Disk::new(kind.to_string().as_str(), Image::new(kind.disk_bytes()));
         self.make(&disk, kind)?;

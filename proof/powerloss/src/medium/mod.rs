@@ -65,6 +65,10 @@ pub struct Choice {
     pub plainest: usize,
     /// Cut at any moment, any part of the unflushed sectors kept.
     pub sampled: usize,
+    /// Cut after the first so many requests, and at each later one: so many of these states, evenly.
+    /// At each everything that has reached the disk is kept; before each flush also nothing, and a
+    /// part.
+    pub each: usize,
     /// These only after so many requests to the disk.
     pub from: usize,
     /// One state in so many is cut again while it is judged; 0: none.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -43,6 +43,13 @@ pub struct PowerCut<'m> {
     pub recording: Recording,
     /// Whether a file system that does not mount is repaired first, as people do.
     pub repairs: bool,
+    /// Whether the file system's own tool checks each state after a judge has looked at it. If that
+    /// fails, the judge gets the state again, without its directory.
+    pub is_checked: bool,
+    /// How large each disk is.
+    pub disk_bytes: u64,
+    /// What a disk holds before its recording begins.
+    base: Option<Image>,
     made: Option<Made>,
     running: Option<Running>,
     disk: Option<Disk>,
@@ -58,6 +65,9 @@ impl<'m> PowerCut<'m> {
             kind,
             recording: Recording::default(),
             repairs: false,
+            is_checked: false,
+            disk_bytes: kind.disk_bytes(),
+            base: None,
             made: None,
             running: None,
             disk: None,
@@ -116,11 +126,27 @@ impl<'m> PowerCut<'m> {
         if let Some(made) = &self.made {
             return Ok(made.clone());
         }
-        let disk = Disk::new(&self.kind.to_string(), Image::new(self.kind.disk_bytes()));
+        let disk = Disk::new(&self.kind.to_string(), Image::new(self.disk_bytes));
         disk.record();
         self.machine.make(&disk, self.kind)?;
         let made = Made { image: disk.image(), recording: disk.take_recording() };
         Ok(self.made.insert(made).clone())
+    }
+
+    /// Changes the new file system, on which each writer begins: what `change` does in its mount
+    /// is durable, and no part of a recording.
+    pub fn prepare(
+        &mut self,
+        change: impl FnOnce(&Path) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let disk = Disk::new(&self.kind.to_string(), self.made()?.image);
+        let running = self.machine.boot(&disk, self.kind)?;
+        change(self.machine.target())?;
+        running.shut_down()?;
+        let image = disk.image();
+        self.base = Some(image.clone());
+        self.made = Some(Made { image, recording: Recording::default() });
+        Ok(())
     }
 
     /// Mounts a state.
@@ -161,6 +187,12 @@ impl<'m> PowerCut<'m> {
         let goes_on = judge(&state)?;
         let second = disk.take_recording();
         running.shut_down()?;
+        if self.is_checked
+            && let Err(why) = self.machine.check(&disk, self.kind)
+        {
+            let directory = Err(format!("the file system fails its own check: {why}"));
+            return judge(&State { directory, ..state });
+        }
         let (ControlFlow::Continue(()), Some(seed)) = (goes_on, again) else { return Ok(goes_on) };
         let mut rng = fastrand::Rng::with_seed(seed);
         let at = rng.usize(..=second.entries.len());
@@ -187,6 +219,7 @@ impl<'m> PowerCut<'m> {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x6375_7473);
         let places = match place {
             Some(place) => BTreeMap::from([(place.entry, Wanted::default())]),
+            None if choice.each > 0 => each(recording, choice),
             None => {
                 let (places, changed) = places(recording, choice, &mut rng);
                 self.moments.cut += places.len() as u64;
@@ -195,7 +228,8 @@ impl<'m> PowerCut<'m> {
             }
         };
         let lines = recording.lines();
-        let mut player = Player::new(recording, Image::new(self.kind.disk_bytes()));
+        let base = self.base.clone().unwrap_or_else(|| Image::new(self.disk_bytes));
+        let mut player = Player::new(recording, base);
         for (entry, wanted) in places {
             player.play(entry);
             let cut = player.cut();
@@ -270,7 +304,10 @@ impl Medium for PowerCut<'_> {
 /// How many states of one cut are wanted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wanted {
+    /// Nothing unflushed is kept.
     is_plainest: bool,
+    /// Everything is kept.
+    is_whole: bool,
     sampled: usize,
 }
 
@@ -333,6 +370,40 @@ fn places(
     (places, anywhere.len() - unchanged)
 }
 
+/// The cut at the first place, and those at each later request: so many of all their states, evenly.
+fn each(recording: &Recording, choice: &Choice) -> BTreeMap<usize, Wanted> {
+    let entries = &recording.entries;
+    let plainest = Wanted { is_plainest: true, ..Wanted::default() };
+    let whole = Wanted { is_whole: true, ..Wanted::default() };
+    let drawn = Wanted { sampled: 1, ..Wanted::default() };
+    let mut all = vec![(choice.from, plainest), (choice.from, whole)];
+    let mut is_in_flight = true;
+    for at in choice.from..=entries.len() {
+        let is_last = entries.get(at).is_none_or(|next| *next == Entry::Flush);
+        if is_last && is_in_flight {
+            all.extend([(at, plainest), (at, drawn), (at, drawn)]);
+        }
+        is_in_flight = match entries.get(at) {
+            Some(Entry::Flush) => false,
+            Some(Entry::Mark(_)) | None => is_in_flight,
+            Some(Entry::Write { .. } | Entry::Discard { .. }) => {
+                all.push((at + 1, whole));
+                true
+            }
+        };
+    }
+    let mut places: BTreeMap<usize, Wanted> = BTreeMap::new();
+    let count = all.len().min(choice.each.max(2));
+    let others = (2..count).map(|number| 2 + (number - 2) * (all.len() - 2) / (count - 2));
+    for (at, more) in [0, 1].into_iter().chain(others).map(|number| all[number]) {
+        let wanted = places.entry(at).or_default();
+        wanted.is_plainest |= more.is_plainest;
+        wanted.is_whole |= more.is_whole;
+        wanted.sampled += more.sampled;
+    }
+    places
+}
+
 /// A state of a cut that is shown.
 struct Chosen {
     /// Nothing unflushed is kept, right behind a line.
@@ -349,14 +420,19 @@ impl Chosen {
 
 /// The states of a cut that are shown.
 fn subsets(cut: &Cut, wanted: Wanted, seed: u64) -> Vec<Chosen> {
-    let (subset, kept) = (Subset::None, keep(&cut.units, Subset::None));
-    let most = wanted.sampled + usize::from(wanted.is_plainest);
-    let mut chosen = choose(&cut.units, most, seed);
-    let plainest = wanted.is_plainest.then(|| {
-        chosen.retain(|(_, other)| *other != kept);
-        Chosen { is_plainest: true, subset, kept }
-    });
-    plainest.into_iter().chain(chosen.into_iter().take(wanted.sampled).map(Chosen::of)).collect()
+    let asked = [(wanted.is_plainest, Subset::None), (wanted.is_whole, Subset::All)];
+    let mut first: Vec<Chosen> = Vec::new();
+    for (_, subset) in asked.into_iter().filter(|(is_asked, _)| *is_asked) {
+        let kept = keep(&cut.units, subset);
+        // Where nothing is in flight, nothing and everything are the same.
+        if first.iter().all(|other| other.kept != kept) {
+            first.push(Chosen { is_plainest: subset == Subset::None, subset, kept });
+        }
+    }
+    let mut chosen = choose(&cut.units, wanted.sampled + first.len(), seed);
+    chosen.retain(|(_, kept)| first.iter().all(|other| other.kept != *kept));
+    first.extend(chosen.into_iter().take(wanted.sampled).map(Chosen::of));
+    first
 }
 
 #[cfg(test)]
@@ -377,6 +453,25 @@ mod tests {
             write(4),
         ];
         Recording { entries }
+    }
+
+    #[test]
+    fn each_request_behind_a_place_is_a_cut_and_fewer_are_taken_evenly() {
+        let recording = recording();
+        let shown = |each: usize| -> Vec<usize> {
+            let choice = Choice { each, from: 4, ..Choice::default() };
+            let mut player = Player::new(&recording, Image::new(1 << 20));
+            let all = super::each(&recording, &choice).into_iter().flat_map(|(entry, wanted)| {
+                player.play(entry);
+                let states = subsets(&player.cut(), wanted, 1);
+                states.iter().map(|_| entry).collect::<Vec<_>>()
+            });
+            all.collect()
+        };
+        // Of both sectors at 4, and of two more at 5 and at 8.
+        assert_eq!(shown(100), [4, 4, 5, 5, 5, 5, 8, 8, 8, 8]);
+        assert_eq!(shown(2), [4, 4]);
+        assert_eq!(shown(5).len(), 5);
     }
 
     #[test]

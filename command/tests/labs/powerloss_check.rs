@@ -1,0 +1,224 @@
+//! `inkstone powerloss check`: what a command loses is found, what it keeps is not called lost, and
+//! what cannot be judged is said in a sentence.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use inkstone_host::{loops_backed_under, mounts_under};
+use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::result::RunResult;
+
+use super::powerloss_kernel::here;
+use crate::support::{command, directory, names, run, said, side_by_side, signal, text, until};
+
+/// Checks a script of the shell.
+fn check(at: &Path, more: &str, script: &str) -> Output {
+    let more: Vec<&str> = more.split_whitespace().collect();
+    let words = [&["powerloss", "check", "--directory", "."], &more[..]].concat();
+    run(at, [&words[..], &["--", "sh", "-c", script]].concat().as_slice())
+}
+
+fn told(output: &Output) -> String {
+    text(&output.stdout) + &said(output)
+}
+
+/// What was found of each name, by a check that shows a table.
+fn found(at: &Path, more: &str, script: &str) -> Vec<(String, String)> {
+    let output = check(at, &format!("{more} --json -"), script);
+    assert_eq!(output.status.code(), Some(0), "{script}: {}", told(&output));
+    let results: Vec<RunResult> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(results[0].states() > 2, "{results:?}");
+    results[0].names.iter().map(|name| (name.name.clone(), name.found.to_string())).collect()
+}
+
+fn is_there(found: &[(String, String)], name: &str, words: &str) -> bool {
+    found.iter().any(|(known, counts)| known == name && counts.contains(words))
+}
+
+#[test]
+fn what_is_synced_is_kept_and_what_is_not_is_lost() {
+    let kinds = here("what_is_synced_is_kept", &[FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs]);
+    side_by_side(&kinds, |kind| {
+        let place = directory();
+        let at = place.path();
+        let output = check(at, &format!("--fs {kind} --durable"), "echo new >f; sync f .");
+        assert_eq!(output.status.code(), Some(0), "{kind}: {}", told(&output));
+        assert!(told(&output).contains("kept: all 1 names are new in all "), "{}", told(&output));
+        let output = check(at, &format!("--fs {kind} --durable"), "echo new >f");
+        assert_eq!(output.status.code(), Some(1), "{kind}: {}", told(&output));
+        let told = told(&output);
+        assert!(told.contains("does not sync") && told.contains("loses: 1 of 1"), "{told}");
+        let output = check(at, &format!("--fs {kind}"), "echo new >f");
+        assert_eq!(output.status.code(), Some(0), "losing is no error where nothing was asked");
+        assert!(names(at).is_empty(), "{:?}", names(at));
+    });
+}
+
+/// What each name may be after a crash, on ext4 and xfs.
+#[test]
+fn names_that_come_back_and_files_that_are_empty_have_their_words() {
+    let kinds = here("names_that_come_back", &[FsKind::Ext4, FsKind::Xfs]);
+    side_by_side(&kinds, |kind| {
+        let place = directory();
+        let at = place.path();
+        fs::create_dir(at.join("given")).unwrap();
+        for name in ["moved", "changed", "removed", "same"] {
+            fs::write(at.join("given").join(name), format!("{name} before")).unwrap();
+        }
+        let script = "echo after >temporary; sync temporary; mv temporary changed; \
+            mv moved there; rm removed; echo made >made";
+        let found = found(at, &format!("--fs {kind} --in given --states 200"), script);
+        for (name, words) in [
+            ("moved", "old name back"),
+            ("there", "missing"),
+            ("removed", "old name back"),
+            ("changed", "old"),
+            ("made", "missing"),
+        ] {
+            assert!(is_there(&found, name, words), "{kind}: {name}: {words}: {found:?}");
+            assert!(
+                is_there(&found, name, "new"),
+                "{kind}: {name}: at last it is there: {found:?}"
+            );
+        }
+        assert!(!found.iter().any(|(name, _)| name == "same"), "{kind}: {found:?}");
+        // The name reaches the disk by another program's sync, before the bytes do.
+        let found = self::found(at, &format!("--fs {kind} --states 200"), "echo bytes >f");
+        assert!(is_there(&found, "f", "empty"), "{kind}: {found:?}");
+    });
+}
+
+#[test]
+fn a_command_that_is_none_or_fails_is_not_judged() {
+    if here("a_command_that_is_none", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let at = place.path();
+    for (script, more, words) in [
+        ("echo x >f; echo why >&2; exit 3", "", "exit status: 3: why; so nothing is said"),
+        ("kill -9 $$", "", "signal: 9"),
+        ("sleep 100", "--limit 300ms", "has not ended within 300ms: give it more by --limit"),
+        ("true", "", "has changed nothing in its directory"),
+        ("echo x >/tmp/../inkstone-check-outside", "", "may write below /tmp and /dev alone"),
+    ] {
+        let output = check(at, more, script);
+        assert_eq!(output.status.code(), Some(2), "{script}: {}", told(&output));
+        assert!(said(&output).contains(words), "{script}: {}", told(&output));
+        assert!(text(&output.stdout).is_empty() && names(at).is_empty(), "{script}");
+    }
+    assert!(!Path::new("/inkstone-check-outside").exists());
+    let output = run(at, ["powerloss", "check", "--", "nonesuch-command", "x"].as_slice());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("nonesuch-command cannot be started: No such file"));
+}
+
+#[test]
+fn who_is_left_behind_is_named_and_killed() {
+    if here("who_is_left_behind", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let script = "echo x >f; sync f .; setsid sh -c 'exec sleep 1000' & disown 2>/dev/null; true";
+    let output = check(place.path(), "", script);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("was killed 2 s after its exit") && told.contains(": sleep"), "{told}");
+    assert!(told.contains("kept: all 1 names"), "{told}");
+}
+
+/// All that a directory has, with all time stamps.
+fn stamps(at: &Path) -> Vec<(String, u64, i64, i64, i64, i64)> {
+    let stamp = |name: String| {
+        let it = fs::symlink_metadata(at.join(&name)).unwrap();
+        (name, it.ino(), it.atime(), it.atime_nsec(), it.mtime_nsec(), it.ctime_nsec())
+    };
+    names(at).into_iter().map(stamp).collect()
+}
+
+#[test]
+fn a_directory_is_copied_with_all_that_is_in_it_and_nothing_of_it_changes() {
+    if here("a_directory_is_copied", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let at = place.path();
+    let made = "mkdir given && cd given && echo a >a && ln a b && ln -s nowhere link && \
+        mkfifo pipe && mkdir below && echo c >below/c && chmod 600 a && truncate -s 1M sparse && \
+        python3 -c 'import os, socket; os.setxattr(\"a\", \"user.mine\", b\"1\"); \
+        socket.socket(socket.AF_UNIX).bind(\"socket\")'";
+    assert!(Command::new("sh").args(["-c", made]).current_dir(at).status().unwrap().success());
+    let before = stamps(&at.join("given"));
+    let path = at.join("given").canonicalize().unwrap();
+    let reads = format!(
+        "set -e; [ a -ef b ]; [ -p pipe ]; [ -S socket ]; [ $(readlink link) = nowhere ]; \
+         [ $(stat -c %a a) = 600 ]; cat below/c sparse >/dev/null; \
+         python3 -c 'import os; assert os.getxattr(\"a\", \"user.mine\") == b\"1\"'; \
+         ! echo x 2>/dev/null >{path}/a; echo more >>a; sync a",
+        path = path.display()
+    );
+    let found = found(at, "--in given", &reads);
+    assert_eq!(stamps(&path), before);
+    assert!(is_there(&found, "a", "new") && is_there(&found, "b", "new"), "{found:?}");
+    assert_eq!(found.len(), 2, "what it has not changed is the same: {found:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_copied_is_refused_with_the_reason() {
+    if here("a_directory_that_cannot_be_copied", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let at = place.path();
+    let made = "mkdir device large && mknod device/null c 1 3 && touch file && \
+        fallocate -l 100M large/file";
+    assert!(Command::new("sh").args(["-c", made]).current_dir(at).status().unwrap().success());
+    for (given, words) in [
+        (".", "the lab's own disks are in it"),
+        ("device", "null is a device"),
+        ("large", "give a smaller directory, or a larger disk by --disk"),
+        ("file", "it is no directory"),
+        ("nowhere", "No such file"),
+    ] {
+        let output = check(at, &format!("--in {given}"), "echo x >f");
+        assert_eq!(output.status.code(), Some(2), "{given}: {}", told(&output));
+        assert!(said(&output).contains(words), "{given}: {}", told(&output));
+    }
+    let output = check(at, "--in large --disk 256MiB --states 4", "echo x >f");
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
+fn ctrl_c_and_a_kill_of_a_check_leave_no_process_and_no_mount() {
+    if here("ctrl_c_and_a_kill_of_a_check", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let at = &place.path().canonicalize().unwrap();
+    let nothing = || (mounts_under(at).unwrap().len(), loops_backed_under(at).unwrap().len());
+    let asleep = format!("sleep 1000.{}", std::process::id());
+    let lives =
+        || Command::new("pgrep").args(["-f", "-x", &asleep]).output().unwrap().status.success();
+    for name in ["-INT", "-KILL"] {
+        let words = ["powerloss", "check", "--directory", ".", "--", "sh", "-c"];
+        let script = format!("echo x >f; {asleep}");
+        let mut child = command(at, [&words[..], &[&script]].concat().as_slice()).spawn().unwrap();
+        until("the command runs", || {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before");
+            lives()
+        });
+        signal(name, child.id());
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, if name == "-INT" { Some(130) } else { None });
+        until("the command has ended, too", || !lives());
+        if name == "-INT" {
+            assert_eq!(nothing(), (0, 0));
+        }
+    }
+    assert_eq!(check(at, "--states 2", "echo x >f").status.code(), Some(0));
+    assert_eq!(nothing(), (0, 0), "the next start takes away what a kill has left");
+}

@@ -1,0 +1,299 @@
+//! Any command, without a writer, a reader or a checker: the power is cut at its exit 0 and at the
+//! writes of the writeback behind it, and each file that it has changed is compared with what it was
+//! before and after.
+//!
+//! *Owns*: the order of the steps, what a command may do, the counts. *May not touch*: how states
+//! are made ([`crate::medium`]).
+//!
+//! 1. A new file system; its free space is filled with bytes that no file has; a copy of a directory
+//!    of the user's, or nothing; unmounted, mounted again, read: this is *old*.
+//! 2. The command runs there, apart ([`crate::apart`]). Its exit 0 is a mark in the recording.
+//! 3. Its last process has ended: what the mount shows now is *new*.
+//! 4. Another program syncs a small file of its own, as others do all the time (the metadata of the
+//!    command may reach the disk by that, before its data). Then all is synced.
+//! 5. The states: at the exit, and at each write since. Everything that is not new is counted.
+//!
+//! A command that fails promises nothing, so nothing is said of it.
+
+mod ground;
+pub mod table;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use inkstone_io::{Directory as _, OsDirectory};
+
+use self::ground::Given;
+use self::tree::{AllFound, Found, OTHERS, Pair};
+use crate::apart::{self, Apart, Ran};
+use crate::campaign::Campaign;
+use crate::keep::kept;
+use crate::kernel::machine::FsKind;
+use crate::kernel::recording::Entry;
+use crate::medium::{Choice, Medium as _, Place, PowerCut, RunError, State};
+use crate::process::Program;
+use crate::result::{Counts, NameFound, RunResult, Violation};
+
+const AT_EXIT: &str = "at its exit 0";
+const LATER: &str = "in the writeback behind it";
+const UNSOUND: &str = "of a file system that fails its own check";
+pub(crate) const FLUSHES: &str = "flushes before its exit";
+const BYSTANDER: &str = "bystander";
+/// How many lines are heard before a cut at the exit: that it begins, and that it has ended.
+const LINES_AT_EXIT: usize = 2;
+
+#[derive(Debug, Clone)]
+pub struct CheckOptions {
+    /// The command and its arguments; `{dir}` is its directory, which is its current one, too.
+    pub command: Vec<OsString>,
+    /// The same for people.
+    pub words: String,
+    /// Its directory begins as a copy of this one; otherwise it is empty.
+    pub directory: Option<PathBuf>,
+    /// How long it may take.
+    pub limit: Duration,
+    /// How many states at most, evenly.
+    pub states: usize,
+    /// How large the disk is.
+    pub disk_bytes: Option<u64>,
+    /// Whether it is to be durable at its exit: anything but new is a violation.
+    pub is_durable: bool,
+    /// Starts the command as process 1 of its namespaces.
+    pub inside: Program,
+}
+
+/// Checks a command on each file system of the campaign.
+pub fn run(
+    options: &CheckOptions,
+    campaign: &Campaign,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<RunResult>, RunError> {
+    let ran = campaign.on_each("check", &options.words, stop, |machine, kind, result| {
+        let mut medium = PowerCut::new(machine, kind);
+        medium.is_checked = true;
+        medium.disk_bytes = options.disk_bytes.unwrap_or(medium.disk_bytes);
+        let done = on(options, campaign, &mut medium, result, stop, progress);
+        // A run that was stopped has seen what it has seen.
+        if stop.load(Ordering::Relaxed) { Ok(()) } else { done }
+    })?;
+    Ok(ran.into_iter().map(|(result, ())| result).collect())
+}
+
+fn on(
+    options: &CheckOptions,
+    campaign: &Campaign,
+    medium: &mut PowerCut<'_>,
+    result: &mut RunResult,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), RunError> {
+    let (machine, kind) = (medium.machine, medium.kind);
+    progress(&format!("{kind}: a disk is made"));
+    let sealed = options.directory.as_deref().map(ground::whole).transpose()?;
+    let (inside, limit) = (&options.inside, options.limit);
+    let given = sealed.as_deref().map(|path| Given { path, inside, limit });
+    medium.prepare(|top| ground::prepare(top, given.as_ref(), stop))?;
+    let directory = medium.ground("check")?.directory;
+    let mut pair = Pair { old: tree::read(&directory)?, ..Pair::default() };
+    progress(&format!("{kind}: the command runs"));
+    let from = medium.requests();
+    let (left, exit) = carry_out(options, medium, &directory, sealed, stop)?;
+    result.not_run.extend(left);
+    pair.new = tree::read(&directory)?;
+    if let (true, Some(given)) = (pair.changed().is_empty(), options.command.first()) {
+        let given = given.to_string_lossy();
+        let why = format!(
+            "{given} has changed nothing in its directory. What it writes elsewhere is not looked \
+             at: let it write into its current directory, or into {{dir}}"
+        );
+        return Err(RunError::Nothing(why));
+    }
+    medium.heard("all is written back");
+    write_back(machine.target()).map_err(|error| format!("write back: {error}"))?;
+    medium.stop_recording();
+    let before = &medium.recording.entries[from..exit];
+    let flushes = before.iter().filter(|entry| **entry == Entry::Flush).count();
+    result.counts.add(FLUSHES, flushes as u64);
+    let Campaign { seed, keep_in, .. } = campaign;
+    let choice = Choice { each: options.states, from: exit, seed: *seed, ..Choice::default() };
+    let mut seen = Seen { keep_in: keep_in.as_deref(), ..Seen::new(&pair, kind) };
+    medium.states(&choice, &mut |state| {
+        seen.judge(state);
+        progress(&format!("{kind}: {} states", seen.states));
+        let is_over = stop.load(Ordering::Relaxed);
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    seen.conclude(options.is_durable, result);
+    Ok(())
+}
+
+/// Runs the command. Returns a sentence about what it has left behind, and how many requests had
+/// reached the disk at its exit.
+fn carry_out(
+    options: &CheckOptions,
+    medium: &mut PowerCut<'_>,
+    directory: &Path,
+    sealed: Option<PathBuf>,
+    stop: &AtomicBool,
+) -> Result<(Option<String>, usize), RunError> {
+    let place = apart::Place {
+        directory: directory.to_path_buf(),
+        open: medium.machine.target().to_path_buf(),
+        sealed,
+    };
+    let name = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let command = apart::with_directory(&options.command, directory);
+    medium.heard("begins");
+    let started = Apart::start(&options.inside, &place, &command)?;
+    let mut exit = None;
+    let ran = started.hear(options.limit, stop, |_| {
+        medium.heard("has ended");
+        exit = Some(medium.requests());
+    })?;
+    let fault = |words: String| Err(RunError::Command(format!("{name} {words}")));
+    let elsewhere = "outside of its directory a command may write below /tmp and /dev alone";
+    match (ran, exit) {
+        (Ran::Ended { status, left, .. }, Some(exit)) if status.success() => {
+            let left = left.map(|left| {
+                format!(
+                    "what {name} has left behind was killed 2 s after its exit, and what it wrote \
+                     until then counts as new: {left}"
+                )
+            });
+            Ok((left, exit))
+        }
+        (Ran::Ended { status, complaint, .. }, _) => {
+            let said = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
+            fault(format!(
+                "failed with {status}{said}; so nothing is said of what it wrote ({elsewhere})"
+            ))
+        }
+        (Ran::NotStarted(why), _) => fault(format!("cannot be started: {why}")),
+        (Ran::TooSlow, _) => {
+            let limit = options.limit;
+            fault(format!("has not ended within {limit:?}: give it more by --limit"))
+        }
+        (Ran::Stopped, _) => Err(RunError::Other("stopped".into())),
+    }
+}
+
+/// Another program syncs a new file, then all is written back.
+fn write_back(top: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let file = File::create(top.join(BYSTANDER))?;
+    std::io::Write::write_all(&mut &file, &OTHERS.repeat(256))?;
+    file.sync_all()?;
+    Ok(OsDirectory::open(top)?.sync_file_system()?)
+}
+
+/// What was seen of one name.
+#[derive(Debug, Default, Clone)]
+struct Row {
+    counts: BTreeMap<Found, u64>,
+    /// What the first state of the worst kind has shown.
+    words: String,
+}
+
+/// What was seen in all states.
+struct Seen<'a> {
+    pair: &'a Pair,
+    keep_in: Option<&'a Path>,
+    kind: FsKind,
+    states: u64,
+    classes: Counts,
+    rows: BTreeMap<PathBuf, Row>,
+    /// Of the state before, which its file system's own tool has not judged yet.
+    last: Option<(Option<Place>, &'static str, AllFound)>,
+    unsound: Vec<String>,
+    kept: Option<String>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(pair: &'a Pair, kind: FsKind) -> Self {
+        let rows = pair.changed().into_iter().map(|name| (name.clone(), Row::default())).collect();
+        let (classes, last, unsound) = (Counts::default(), None, Vec::new());
+        Self { pair, keep_in: None, kind, states: 0, classes, rows, last, unsound, kept: None }
+    }
+
+    fn judge(&mut self, state: &State<'_>) {
+        let class = if state.heard > LINES_AT_EXIT { LATER } else { AT_EXIT };
+        let read = state.up().and_then(|directory| Ok((directory, tree::read(directory)?)));
+        match read {
+            Ok((directory, now)) => {
+                self.settle();
+                let found = self.pair.compare(&now);
+                let worst = found.values().max_by_key(|(found, _)| *found).map(|it| it.0);
+                let is_bad = worst >= Some(Found::Gone);
+                if let (true, None, Some(parent)) = (is_bad, &self.kept, self.keep_in) {
+                    let name = format!("inkstone-check-{}", self.kind);
+                    self.kept = Some(kept(directory, parent, &name, "the first of the worst"));
+                }
+                self.last = Some((state.place, class, found));
+            }
+            Err(why) => {
+                // Either its tool says so of the state that was looked at last, or another one does
+                // not mount.
+                if self.last.as_ref().is_some_and(|(place, ..)| *place == state.place) {
+                    self.last = None;
+                }
+                self.settle();
+                self.states += 1;
+                self.unsound.push(why);
+            }
+        }
+    }
+
+    /// Counts the state that was looked at last: its file system is sound.
+    fn settle(&mut self) {
+        let Some((_, class, found)) = self.last.take() else { return };
+        self.states += 1;
+        self.classes.add(class, 1);
+        for (name, (found, words)) in found {
+            let row = self.rows.entry(name).or_default();
+            if row.counts.keys().all(|known| *known < found) {
+                row.words = words;
+            }
+            *row.counts.entry(found).or_default() += 1;
+        }
+    }
+
+    fn conclude(mut self, is_durable: bool, result: &mut RunResult) {
+        self.settle();
+        for class in [AT_EXIT, LATER] {
+            result.count(class, self.classes.of(class));
+        }
+        let sound = self.states - self.unsound.len() as u64;
+        if let Some(why) = self.unsound.first() {
+            let count = self.unsound.len();
+            result.not_run.push(format!("{count} states {UNSOUND}: {why}"));
+        }
+        for (name, Row { counts, words }) in self.rows {
+            let mut found = Counts::default();
+            // A name that is seen only now and then is right in all other states.
+            let others = sound - counts.values().sum::<u64>();
+            let new = others + counts.get(&Found::New).copied().unwrap_or(0);
+            found.add(Found::New.words(), new);
+            let bad = counts.into_iter().filter(|(found, _)| *found != Found::New);
+            bad.for_each(|(kind, count)| found.add(kind.words(), count));
+            result.names.push(NameFound { name: name.display().to_string(), found, words });
+        }
+        let lost = result.names.iter().filter(|name| name.is_lost());
+        if is_durable {
+            let violations: Vec<_> = lost
+                .map(|name| Violation {
+                    what: format!("after its exit 0 {} is not new: {}", name.name, name.found),
+                    command: result.command.clone(),
+                })
+                .collect();
+            result.violations.extend(violations);
+        }
+        let kept = self.kept.map(|what| Violation { what, command: result.command.clone() });
+        result.kept.extend(kept);
+    }
+}
