@@ -65,6 +65,10 @@ pub(crate) struct CheckArguments {
     /// Exit with 1 if anything but the new files is found after exit 0
     #[arg(long)]
     durable: bool,
+    /// Cut the power while the command runs, not after its exit: an editor that truncates a file
+    /// before it writes it is found (needs strace, which makes the command slow)
+    #[arg(long, conflicts_with = "durable")]
+    during: bool,
     /// States on each file system at most; fewer than there are, they are taken evenly
     #[arg(long, value_name = "N", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
@@ -104,6 +108,7 @@ pub(crate) fn check(arguments: &CheckArguments, stop: &AtomicBool) -> anyhow::Re
         states: arguments.states as usize,
         disk_bytes: arguments.disk,
         is_durable: arguments.durable,
+        is_during: arguments.during,
         inside: Program { arguments: words, ..program },
     };
     let parent = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);

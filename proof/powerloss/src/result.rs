@@ -47,6 +47,8 @@ pub struct RunResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NameFound {
     pub name: String,
+    /// Before the command.
+    pub was_there: bool,
     /// In how many states.
     pub found: Counts,
     /// Of the worst, in words.
@@ -56,7 +58,12 @@ pub struct NameFound {
 impl NameFound {
     /// Whether it was anything but new in any state.
     pub fn is_lost(&self) -> bool {
-        self.found.0.iter().any(|(what, count)| what != "new" && *count > 0)
+        self.is_but(&["new"])
+    }
+
+    /// Whether it was anything but these in any state.
+    pub(crate) fn is_but(&self, fine: &[&str]) -> bool {
+        self.found.0.iter().any(|(what, count)| !fine.contains(&what.as_str()) && *count > 0)
     }
 }
 

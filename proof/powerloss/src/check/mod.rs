@@ -13,6 +13,10 @@
 //!    command may reach the disk by that, before its data). Then all is synced.
 //! 5. The states: at the exit, and at each write since. Everything that is not new is counted.
 //!
+//! *During* the command it is otherwise: all is written back again and again while it runs, and `strace`
+//! holds it for a moment after each call that changes a file. The states are those of all writes from
+//! its beginning to its exit.
+//!
 //! A command that fails promises nothing, so nothing is said of it.
 
 mod ground;
@@ -27,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use inkstone_host::find_tool;
 use inkstone_io::{Directory as _, OsDirectory};
 
 use self::ground::Given;
@@ -42,9 +47,17 @@ use crate::result::{Counts, NameFound, RunResult, Violation};
 
 const AT_EXIT: &str = "at its exit 0";
 const LATER: &str = "in the writeback behind it";
+pub(crate) const MIDDLE: &str = "while it runs";
+/// A name is taken away before the one that follows it is whole: the bytes are nowhere.
+pub(crate) const NOWHERE: &str = "states with an old name gone and a new one not there";
 const UNSOUND: &str = "of a file system that fails its own check";
 pub(crate) const FLUSHES: &str = "flushes before its exit";
 const BYSTANDER: &str = "bystander";
+/// The calls that change a file or a name, and for how long each is held.
+const CHANGES: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,ftruncate,truncate,?rename,\
+?renameat,renameat2,?unlink,unlinkat,?link,linkat,copy_file_range,sendfile,fallocate";
+const HELD_US: u32 = 10_000;
+const WRITTEN_BACK_EVERY: Duration = Duration::from_millis(2);
 /// How many lines are heard before a cut at the exit: that it begins, and that it has ended.
 const LINES_AT_EXIT: usize = 2;
 
@@ -64,6 +77,8 @@ pub struct CheckOptions {
     pub disk_bytes: Option<u64>,
     /// Whether it is to be durable at its exit: anything but new is a violation.
     pub is_durable: bool,
+    /// Cut while it runs, not after its exit.
+    pub is_during: bool,
     /// Starts the command as process 1 of its namespaces.
     pub inside: Program,
 }
@@ -102,7 +117,10 @@ fn on(
     medium.prepare(|top| ground::prepare(top, given.as_ref(), stop))?;
     let directory = medium.ground("check")?.directory;
     let mut pair = Pair { old: tree::read(&directory)?, ..Pair::default() };
+    // What a mount itself has to write is no write of the command.
+    synced(machine.target()).map_err(|error| error.to_string())?;
     progress(&format!("{kind}: the command runs"));
+    medium.heard("begins");
     let from = medium.requests();
     let (left, exit) = carry_out(options, medium, &directory, sealed, stop)?;
     result.not_run.extend(left);
@@ -118,12 +136,18 @@ fn on(
     medium.heard("all is written back");
     write_back(machine.target()).map_err(|error| format!("write back: {error}"))?;
     medium.stop_recording();
-    let before = &medium.recording.entries[from..exit];
-    let flushes = before.iter().filter(|entry| **entry == Entry::Flush).count();
-    result.counts.add(FLUSHES, flushes as u64);
+    let is_during = options.is_during;
+    if is_during {
+        medium.recording.entries.truncate(exit);
+    } else {
+        let before = &medium.recording.entries[from..exit];
+        let flushes = before.iter().filter(|entry| **entry == Entry::Flush).count();
+        result.counts.add(FLUSHES, flushes as u64);
+    }
     let Campaign { seed, keep_in, .. } = campaign;
-    let choice = Choice { each: options.states, from: exit, seed: *seed, ..Choice::default() };
-    let mut seen = Seen { keep_in: keep_in.as_deref(), ..Seen::new(&pair, kind) };
+    let from = if is_during { from } else { exit };
+    let choice = Choice { each: options.states, from, seed: *seed, ..Choice::default() };
+    let mut seen = Seen { keep_in: keep_in.as_deref(), is_during, ..Seen::new(&pair, kind) };
     medium.states(&choice, &mut |state| {
         seen.judge(state);
         progress(&format!("{kind}: {} states", seen.states));
@@ -149,13 +173,21 @@ fn carry_out(
         sealed,
     };
     let name = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let command = apart::with_directory(&options.command, directory);
-    medium.heard("begins");
+    let mut command = apart::with_directory(&options.command, directory);
+    if options.is_during {
+        command.splice(..0, held_up()?);
+    }
     let started = Apart::start(&options.inside, &place, &command)?;
-    let mut exit = None;
-    let ran = started.hear(options.limit, stop, |_| {
-        medium.heard("has ended");
-        exit = Some(medium.requests());
+    let (mut exit, is_over) = (None, AtomicBool::new(!options.is_during));
+    let top = medium.machine.target();
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| written_back(top, &is_over));
+        let ran = started.hear(options.limit, stop, |_| {
+            medium.heard("has ended");
+            exit = Some(medium.requests());
+        });
+        is_over.store(true, Ordering::Relaxed);
+        ran
     })?;
     let fault = |words: String| Err(RunError::Command(format!("{name} {words}")));
     let elsewhere = "outside of its directory a command may write below /tmp and /dev alone";
@@ -184,12 +216,35 @@ fn carry_out(
     }
 }
 
+/// What holds a command for a moment after each call that changes a file or a name.
+fn held_up() -> Result<Vec<OsString>, RunError> {
+    let missing = || "--during needs strace, which is not installed: it is in the package strace";
+    let tool = find_tool("strace").ok_or_else(|| missing().to_owned())?;
+    let calls = format!("inject={CHANGES}:delay_exit={HELD_US}");
+    let words = ["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={CHANGES}"), "-e", &calls];
+    let words = words.iter().map(OsString::from).chain(["--".into()]);
+    Ok(std::iter::once(tool.into_os_string()).chain(words).collect())
+}
+
+/// Writes all back until it is over. An error ends the command, too.
+fn written_back(top: &Path, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let _ = synced(top);
+        std::thread::sleep(WRITTEN_BACK_EVERY);
+    }
+}
+
 /// Another program syncs a new file, then all is written back.
 fn write_back(top: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let file = File::create(top.join(BYSTANDER))?;
     std::io::Write::write_all(&mut &file, &OTHERS.repeat(256))?;
     file.sync_all()?;
-    Ok(OsDirectory::open(top)?.sync_file_system()?)
+    Ok(synced(top)?)
+}
+
+/// Writes all of a file system back.
+fn synced(top: &Path) -> inkstone_io::Result<()> {
+    OsDirectory::open(top)?.sync_file_system()
 }
 
 /// What was seen of one name.
@@ -204,6 +259,7 @@ struct Row {
 struct Seen<'a> {
     pair: &'a Pair,
     keep_in: Option<&'a Path>,
+    is_during: bool,
     kind: FsKind,
     states: u64,
     classes: Counts,
@@ -218,11 +274,16 @@ impl<'a> Seen<'a> {
     fn new(pair: &'a Pair, kind: FsKind) -> Self {
         let rows = pair.changed().into_iter().map(|name| (name.clone(), Row::default())).collect();
         let (classes, last, unsound) = (Counts::default(), None, Vec::new());
-        Self { pair, keep_in: None, kind, states: 0, classes, rows, last, unsound, kept: None }
+        let (keep_in, is_during, states, kept) = (None, false, 0, None);
+        Self { pair, keep_in, is_during, kind, states, classes, rows, last, unsound, kept }
     }
 
     fn judge(&mut self, state: &State<'_>) {
-        let class = if state.heard > LINES_AT_EXIT { LATER } else { AT_EXIT };
+        let class = match state.heard {
+            _ if self.is_during => MIDDLE,
+            LINES_AT_EXIT => AT_EXIT,
+            _ => LATER,
+        };
         let read = state.up().and_then(|directory| Ok((directory, tree::read(directory)?)));
         match read {
             Ok((directory, now)) => {
@@ -254,6 +315,7 @@ impl<'a> Seen<'a> {
         let Some((_, class, found)) = self.last.take() else { return };
         self.states += 1;
         self.classes.add(class, 1);
+        self.classes.add(NOWHERE, u64::from(self.pair.is_nowhere(&found)));
         for (name, (found, words)) in found {
             let row = self.rows.entry(name).or_default();
             if row.counts.keys().all(|known| *known < found) {
@@ -265,9 +327,10 @@ impl<'a> Seen<'a> {
 
     fn conclude(mut self, is_durable: bool, result: &mut RunResult) {
         self.settle();
-        for class in [AT_EXIT, LATER] {
+        for class in [AT_EXIT, LATER, MIDDLE] {
             result.count(class, self.classes.of(class));
         }
+        result.counts.add(NOWHERE, self.classes.of(NOWHERE));
         let sound = self.states - self.unsound.len() as u64;
         if let Some(why) = self.unsound.first() {
             let count = self.unsound.len();
@@ -281,7 +344,9 @@ impl<'a> Seen<'a> {
             found.add(Found::New.words(), new);
             let bad = counts.into_iter().filter(|(found, _)| *found != Found::New);
             bad.for_each(|(kind, count)| found.add(kind.words(), count));
-            result.names.push(NameFound { name: name.display().to_string(), found, words });
+            let was_there = self.pair.old.contains_key(&name);
+            let name = name.display().to_string();
+            result.names.push(NameFound { name, was_there, found, words });
         }
         let lost = result.names.iter().filter(|name| name.is_lost());
         if is_durable {

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the table and its sentences. *May not touch*: the counts.
 
-use super::FLUSHES;
 use super::tree::Found;
+use super::{FLUSHES, MIDDLE, NOWHERE};
 use crate::result::{Counts, NameFound, RunResult};
 
 /// More rows than these are counted, not shown.
@@ -23,11 +23,19 @@ fn on(result: &RunResult) -> String {
         let classes: Vec<_> =
             classes.map(|class| format!("{} {}", class.states, class.name)).collect();
         let synced = match result.counts.of(FLUSHES) {
+            _ if is_during(result) => "all was written back again and again".to_owned(),
             0 => "it does not sync: no flush reached the disk before its exit".to_owned(),
             count => format!("{count} flushes reached the disk before its exit"),
         };
         lines.push(format!("  {states} states: {}; {synced}", classes.join(", ")));
         table(result, &mut lines);
+        let nowhere = result.counts.of(NOWHERE);
+        if nowhere > 0 {
+            lines.push(format!(
+                "  in {nowhere} states a name is gone that was there, and one that replaces it is not \
+                 there whole"
+            ));
+        }
     }
     lines.extend(result.not_run.iter().map(|why| format!("  NOTE: {why}")));
     lines.extend(result.kept.iter().map(|kept| format!("  kept: {}", kept.what)));
@@ -76,6 +84,21 @@ fn verdict(result: &RunResult) -> String {
     let run =
         format!("{:.1} s, seed {}, inkstone {}", result.seconds, result.seed, result.inkstone);
     let run = format!("{run}, Linux {}", result.kernel);
+    if is_during(result) {
+        let fine = ["new", "old", "old name back", "missing"].as_slice();
+        let before: Vec<_> = result.names.iter().filter(|name| name.was_there).collect();
+        let bad: Vec<_> = before.iter().filter(|name| name.is_but(fine)).collect();
+        let [count, bad_count] = [before.len(), bad.len()];
+        return match bad.first() {
+            _ if count == 0 => format!("no name of before the command is changed by it ({run})"),
+            None => format!("while it runs each of {count} old names is old or new ({run})"),
+            Some(name) => format!(
+                "while it runs {bad_count} of {count} old names are neither old nor new: {}: {} \
+                 ({run})",
+                name.name, name.found
+            ),
+        };
+    }
     if lost.is_empty() {
         return format!("kept: all {names} names are new in all {states} states ({run})");
     }
@@ -85,4 +108,8 @@ fn verdict(result: &RunResult) -> String {
         all.add(found.words(), of as u64);
     }
     format!("loses: {} of {names} names are not always new ({all}) ({run})", lost.len())
+}
+
+fn is_during(result: &RunResult) -> bool {
+    result.classes.iter().any(|class| class.name == MIDDLE && class.states > 0)
 }

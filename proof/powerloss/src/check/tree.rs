@@ -197,6 +197,19 @@ impl Pair {
         names.map(|name| (name.clone(), self.found(name, now.get(name)))).collect()
     }
 
+    /// Whether a name that the command takes away is gone, and one that it makes is not whole.
+    pub(crate) fn is_nowhere(&self, found: &AllFound) -> bool {
+        let mut gone_and_unmade = (false, false);
+        for (name, (found, _)) in found {
+            match (self.old.contains_key(name), self.new.contains_key(name)) {
+                (true, false) => gone_and_unmade.0 |= *found == Found::New,
+                (false, true) => gone_and_unmade.1 |= *found != Found::New,
+                _ => {}
+            }
+        }
+        gone_and_unmade == (true, true)
+    }
+
     fn found(&self, name: &Path, now: Option<&Node>) -> (Found, String) {
         let (old, new) = (self.old.get(name), self.new.get(name));
         let Some(now) = now else {
@@ -318,6 +331,9 @@ mod tests {
         ] {
             assert_eq!(found(name, now), expected, "{name} in {now:?}");
         }
+        let nowhere = |now: &[(&str, &[u8])]| pair.is_nowhere(&pair.compare(&tree(now)));
+        assert!(nowhere(&[]) && nowhere(&[("made", b"")]));
+        assert!(!nowhere(&[("made", b"made")]) && !nowhere(&[("went", b"went")]));
     }
 
     #[test]
