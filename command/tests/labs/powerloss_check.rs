@@ -90,7 +90,11 @@ fn names_that_come_back_and_files_that_are_empty_have_their_words() {
         // What gzip does: the old one is gone before the new one is there.
         let script = "tr a-z A-Z <same >made; rm same";
         let output = check(at, &format!("--fs {kind} --in given --states 200"), script);
-        assert!(told(&output).contains("a name is gone that was there"), "{}", told(&output));
+        assert!(
+            told(&output).contains("the bytes of an old name are nowhere"),
+            "{}",
+            told(&output)
+        );
         // The name reaches the disk by another program's sync, before the bytes do.
         let found = self::found(at, &format!("--fs {kind} --states 200"), "echo bytes >f");
         assert!(is_there(&found, "f", "empty"), "{kind}: {found:?}");

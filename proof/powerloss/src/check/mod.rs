@@ -48,8 +48,8 @@ use crate::result::{Counts, NameFound, RunResult, Violation};
 const AT_EXIT: &str = "at its exit 0";
 const LATER: &str = "in the writeback behind it";
 pub(crate) const MIDDLE: &str = "while it runs";
-/// A name is taken away before the one that follows it is whole: the bytes are nowhere.
-pub(crate) const NOWHERE: &str = "states with an old name gone and a new one not there";
+/// An old file is taken away before what it has become is whole.
+pub(crate) const NOWHERE: &str = "states with old bytes nowhere and a new file not whole";
 const UNSOUND: &str = "of a file system that fails its own check";
 pub(crate) const FLUSHES: &str = "flushes before its exit";
 const BYSTANDER: &str = "bystander";
@@ -255,6 +255,14 @@ struct Row {
     words: String,
 }
 
+/// What was seen in one state.
+struct Last {
+    place: Option<Place>,
+    class: &'static str,
+    found: AllFound,
+    is_nowhere: bool,
+}
+
 /// What was seen in all states.
 struct Seen<'a> {
     pair: &'a Pair,
@@ -265,7 +273,7 @@ struct Seen<'a> {
     classes: Counts,
     rows: BTreeMap<PathBuf, Row>,
     /// Of the state before, which its file system's own tool has not judged yet.
-    last: Option<(Option<Place>, &'static str, AllFound)>,
+    last: Option<Last>,
     unsound: Vec<String>,
     kept: Option<String>,
 }
@@ -295,12 +303,13 @@ impl<'a> Seen<'a> {
                     let name = format!("inkstone-check-{}", self.kind);
                     self.kept = Some(kept(directory, parent, &name, "the first of the worst"));
                 }
-                self.last = Some((state.place, class, found));
+                let is_nowhere = self.pair.is_nowhere(&now, &found);
+                self.last = Some(Last { place: state.place, class, found, is_nowhere });
             }
             Err(why) => {
                 // Either its tool says so of the state that was looked at last, or another one does
                 // not mount.
-                if self.last.as_ref().is_some_and(|(place, ..)| *place == state.place) {
+                if self.last.as_ref().is_some_and(|last| last.place == state.place) {
                     self.last = None;
                 }
                 self.settle();
@@ -312,10 +321,10 @@ impl<'a> Seen<'a> {
 
     /// Counts the state that was looked at last: its file system is sound.
     fn settle(&mut self) {
-        let Some((_, class, found)) = self.last.take() else { return };
+        let Some(Last { class, found, is_nowhere, .. }) = self.last.take() else { return };
         self.states += 1;
         self.classes.add(class, 1);
-        self.classes.add(NOWHERE, u64::from(self.pair.is_nowhere(&found)));
+        self.classes.add(NOWHERE, u64::from(is_nowhere));
         for (name, (found, words)) in found {
             let row = self.rows.entry(name).or_default();
             if row.counts.keys().all(|known| *known < found) {

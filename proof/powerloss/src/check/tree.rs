@@ -197,17 +197,19 @@ impl Pair {
         names.map(|name| (name.clone(), self.found(name, now.get(name)))).collect()
     }
 
-    /// Whether a name that the command takes away is gone, and one that it makes is not whole.
-    pub(crate) fn is_nowhere(&self, found: &AllFound) -> bool {
-        let mut gone_and_unmade = (false, false);
-        for (name, (found, _)) in found {
-            match (self.old.contains_key(name), self.new.contains_key(name)) {
-                (true, false) => gone_and_unmade.0 |= *found == Found::New,
-                (false, true) => gone_and_unmade.1 |= *found != Found::New,
-                _ => {}
-            }
-        }
-        gone_and_unmade == (true, true)
+    /// Whether a name that the command takes away is gone, its bytes are in no other file, and a
+    /// name that the command makes is not whole.
+    pub(crate) fn is_nowhere(&self, now: &Tree, found: &AllFound) -> bool {
+        let is_made = |name| !self.old.contains_key(name) && self.new.contains_key(name);
+        let is_unmade = found.iter().any(|(name, (it, _))| is_made(name) && *it != Found::New);
+        let mut gone = self
+            .old
+            .iter()
+            .filter(|(name, _)| !self.new.contains_key(*name) && !now.contains_key(*name));
+        let is_elsewhere = |node: &Node| {
+            node.bytes().is_none() || now.values().any(|other| other.bytes() == node.bytes())
+        };
+        is_unmade && gone.any(|(_, node)| !is_elsewhere(node))
     }
 
     fn found(&self, name: &Path, now: Option<&Node>) -> (Found, String) {
@@ -331,9 +333,11 @@ mod tests {
         ] {
             assert_eq!(found(name, now), expected, "{name} in {now:?}");
         }
-        let nowhere = |now: &[(&str, &[u8])]| pair.is_nowhere(&pair.compare(&tree(now)));
+        let nowhere =
+            |now: &[(&str, &[u8])]| pair.is_nowhere(&tree(now), &pair.compare(&tree(now)));
         assert!(nowhere(&[]) && nowhere(&[("made", b"")]));
         assert!(!nowhere(&[("made", b"made")]) && !nowhere(&[("went", b"went")]));
+        assert!(!nowhere(&[("other", b"went")]), "it has another name");
     }
 
     #[test]
