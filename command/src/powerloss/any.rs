@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyOptions, Shell};
+use inkstone_powerloss::any::{self, AnyOptions, Shell, Start};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 use inkstone_powerloss::server::Server;
@@ -80,6 +80,10 @@ pub(crate) struct AnyArguments {
     /// Ends the server in order after a reading; without it the server is killed
     #[arg(long, value_name = "COMMAND", requires = "start")]
     stop: Option<String>,
+    /// Cut the power from the first line on: what a writer does before it, such as making a new
+    /// database, is not tested. With --start it never is
+    #[arg(long)]
+    skip_start: bool,
     /// Where they work: a new directory is created there, and removed at the end
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
@@ -120,10 +124,12 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
             Shell::of("--reader", &arguments.reader),
         ),
     };
+    let is_skipped = arguments.skip_start || arguments.start.is_some();
     let options = AnyOptions {
         writer,
         reader,
         promise: arguments.promise,
+        start: if is_skipped { Start::Skipped } else { Start::Tested },
         rounds: arguments.rounds,
         lines_max: arguments.lines,
         limit: arguments.limit,

@@ -56,7 +56,7 @@ fn who_loses_or_fails_is_found_and_kept() {
         (&forgets, READER, "an earlier reading showed it|it was acknowledged"),
         (WRITER, &*gives_up, message),
         (&stops, READER, "the writer could not continue"),
-        (WRITER, &has_no_end, "the reader goes on: it was stopped at line 100"),
+        (WRITER, &has_no_end, "the reader goes on: it was stopped at line 1"),
     ];
     side_by_side(&ways, |(writer, reader, words)| {
         let directory = directory();
@@ -82,12 +82,12 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         (WRITER, "echo 1", "has no place for the directory"),
         ("exit 3 # {dir}", READER, "it had acknowledged nothing"),
         ("true # {dir}", READER, "acknowledged no line"),
-        ("sleep 1000 # {dir}", READER, "has printed nothing for 300ms"),
+        ("sleep 1000 # {dir}", READER, "has printed nothing for 3s"),
         ("echo 'item 1!' > {dir}/f; echo 'item 1!'", &unfinished, "ends inside line 2"),
         (WRITER, "tr '\\0' x </dev/zero # {dir}", "prints a line 1 above 1048576 bytes"),
     ] {
         let directory = directory();
-        let output = any(directory.path(), writer, reader, "--rounds 3 --limit 300ms");
+        let output = any(directory.path(), writer, reader, "--rounds 3 --limit 3s");
         let told = said(&output);
         assert_eq!(
             output.status.code(),
@@ -218,5 +218,25 @@ fn the_power_finds_what_a_kill_cannot() {
             assert_eq!(output.status.code(), Some(code), "{kind}, {sync}: {told}");
             assert!(words.iter().all(|word| told.contains(word)), "{kind}, {sync}: {told}");
         }
+    }
+}
+
+/// What it makes before its first line is wrong on the way.
+#[test]
+fn a_start_is_tested_unless_it_is_skipped() {
+    let kinds = here("a_start_is_tested_unless_it_is_skipped", &[FsKind::Ext4]);
+    let Some(kind) = kinds.first() else { return };
+    let writer = "cd {dir} && echo half >items && sync items . && echo more >>items && sync items \
+        && : >items && sync items && i=0 && while :; do i=$((i+1)); echo line $i >>items; \
+        sync items; echo line $i; done";
+    let reader = "cat {dir}/items 2>/dev/null || true";
+    let ways = [("", 1, "is \"half\", but the writer's next was"), ("--skip-start", 0, "held")];
+    for (more, code, words) in ways {
+        let directory = directory();
+        let more = format!("{more} --rounds 2 --lines 6 --states 30 --fs {kind}");
+        let output = any(directory.path(), writer, reader, &more);
+        let told = text(&output.stdout) + &said(&output);
+        assert_eq!(output.status.code(), Some(code), "{more}: {told}");
+        assert!(told.contains(words), "{more}: {told}");
     }
 }

@@ -5,6 +5,7 @@
 //! calls: a thread of its own enters them, starts the process, and ends.
 
 use std::ffi::CStr;
+use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
@@ -12,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use inkstone_io::{Error, Result, mount_points};
+use inkstone_io::{Error, Result};
 use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::mount::detach;
@@ -58,11 +59,12 @@ fn enter(network: Network, directory: &Path) -> io::Result<()> {
     // What is mounted here later is seen by nobody else.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     // The copies of what other labs have mounted would keep it in use after they have unmounted it.
-    let points = mount_points().map_err(io::Error::other)?;
-    for point in points.iter().rev().filter(|point| is_in_workdir(&point.target)) {
-        if !directory.starts_with(&point.target) {
-            // It may be gone already.
-            let _ = detach(&point.target);
+    let points = fs::read_to_string("/proc/thread-self/mountinfo")?;
+    let targets = points.lines().filter_map(|line| line.split(' ').nth(4));
+    let targets: Vec<_> = targets.map(|target| target.replace(r"\040", " ")).collect();
+    for target in targets.iter().rev().map(Path::new) {
+        if is_in_workdir(target) && !directory.starts_with(target) {
+            detach(target).map_err(io::Error::other)?;
         }
     }
     if network == Network::Own { loopback_up() } else { Ok(()) }

@@ -29,9 +29,11 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Other programs take free devices too: for how long the next free one may be gone again.
 const ATTACHES_IN: Duration = Duration::from_secs(10);
-/// How long a detached device may stay busy: udev opens each new one for a moment, and a process that
-/// is just getting a mount namespace of its own has all mounts for one.
+/// How long a detached device may stay busy: udev opens each new one for a moment, and a process
+/// that is just getting a mount namespace of its own has all mounts for one.
 const DETACHES_IN: Duration = Duration::from_secs(10);
+/// How long a file system may live on when the last process that had it mounted has ended.
+const UNUSED_IN: Duration = Duration::from_secs(20);
 /// The pause before asking again.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -191,12 +193,11 @@ impl LoopDevice {
         loop {
             match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.path) {
                 Err(error)
-                    if error.raw_os_error() == Some(libc::EBUSY)
-                        && start.elapsed() < DETACHES_IN =>
+                    if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < UNUSED_IN =>
                 {
                     thread::sleep(PAUSE);
                 }
-                Err(error) => return Err(Error::new("wait for", &self.path, error)),
+                Err(error) => return Err(Error::new("wait for the unmount of", &self.path, error)),
                 Ok(_) => return Ok(()),
             }
         }

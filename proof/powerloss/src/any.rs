@@ -58,6 +58,7 @@ pub struct AnyOptions {
     pub writer: Shell,
     pub reader: Shell,
     pub promise: Promise,
+    pub start: Start,
     pub rounds: u64,
     /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
@@ -65,6 +66,14 @@ pub struct AnyOptions {
     pub limit: Duration,
     /// States of each writer, where the medium has many.
     pub states: usize,
+}
+
+/// Whether what a writer does before its first line is crashed, too. Making a new database takes many
+/// writes, and mostly nothing is promised of one that was not made to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    Tested,
+    Skipped,
 }
 
 /// Crashes writers until there were enough, a state broke the rule, or `stop` is set: under the
@@ -150,14 +159,15 @@ struct Any<'a> {
 
 impl Any<'_> {
     /// When the writer is killed: after so many lines, and so long after them. One in four is
-    /// killed before its first line or soon after. Where the last seconds may go, it lives longer.
+    /// killed before its first line or soon after, unless the start is skipped. Where the last
+    /// seconds may go, it lives longer.
     fn moment(&self, rng: &mut fastrand::Rng) -> Moment {
         let at_least = match self.options.promise {
             Promise::Prefix { may_go } => may_go.mul_f64(1.5 + f64::from(rng.u32(..1000)) / 1000.0),
             _ => Duration::ZERO,
         };
         match (rng.u8(..4), self.first_line) {
-            (0, Some(first)) if at_least.is_zero() => {
+            (0, Some(first)) if at_least.is_zero() && self.options.start == Start::Tested => {
                 let delay = first.mul_f64(f64::from(rng.u32(..1500)) / 1000.0);
                 Moment { lines: 0, at_least, delay }
             }
@@ -198,13 +208,17 @@ impl<M: Medium> Lab<M> for Any<'_> {
             });
             made.map_err(|error| format!("{}: {error}", directory.display()))?;
         }
-        let from = medium.requests();
+        let mut from = medium.requests();
         let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
         let moment = self.moment(&mut fastrand::Rng::with_seed(seed));
         let AnyOptions { writer, limit, .. } = self.options;
         let said = Said::of(self.options.promise);
+        let mut is_starting = self.options.start == Start::Skipped;
         let written = writer.write(&directory, moment, *limit, said, &mut |line| {
             medium.heard(&String::from_utf8_lossy(line));
+            if std::mem::take(&mut is_starting) {
+                from = medium.requests();
+            }
         })?;
         self.counts.add("kills", u64::from(written.was_killed));
         self.counts.add(ACKNOWLEDGED, written.said.acknowledged() as u64);

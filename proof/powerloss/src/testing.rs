@@ -16,7 +16,7 @@ use inkstone_host::{Network, WorkDir};
 use inkstone_subject::lines::Promise;
 use inkstone_subject::lines::past::Past;
 
-use crate::any::{self, AnyOptions, Shell, quoted};
+use crate::any::{self, AnyOptions, Shell, Start, quoted};
 use crate::campaign::Campaign;
 use crate::kernel::machine::{FsKind, missing};
 use crate::medium::RunError;
@@ -190,8 +190,8 @@ fn crashed(name: &str, kinds: &[FsKind]) -> Result<(Verdict, String), RunError> 
         _ => (CUT_ROUNDS, "power cut"),
     };
     let (lines_max, limit, states) = (LINES_MAX, LIMIT, STATES);
-    let promise = Promise::Order;
-    let options = AnyOptions { writer, reader, promise, rounds, lines_max, limit, states };
+    let (promise, start) = (Promise::Order, Start::Tested);
+    let options = AnyOptions { writer, reader, promise, start, rounds, lines_max, limit, states };
     let mut campaign = Campaign {
         kinds: Vec::new(),
         seed: 1,
