@@ -12,7 +12,6 @@ use std::path::Path;
 use inkstone_io::{Error, Result};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 
-
 /// Makes all of this mount namespace read-only but for the mount `open` and what lies below
 /// `/tmp` and `/dev`; `sealed` is read-only in any case. For a process that
 /// [`crate::spawn_apart`] has started.
