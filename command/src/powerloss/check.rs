@@ -1,7 +1,7 @@
 //! `inkstone powerloss check`: what any command leaves when the power goes after its exit 0.
 //!
-//! *Owns*: its arguments, and those of the process that starts the command. *May not touch*: running,
-//! crashing, comparing.
+//! *Owns*: its arguments, and those of the process that starts the command. *May not touch*:
+//! running, crashing, comparing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,8 +45,8 @@ Examples:
   sudo inkstone powerloss check --fs ext4,xfs,btrfs --durable -- sh -c 'echo x >f; sync f .'
   sudo inkstone powerloss check -- ./mine --database {dir}/db --import data.csv
 
-The directory is the command's current one; {dir} in an argument is its path. Elsewhere the command \
-may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
+The directory is the command's current one; {dir} in an argument is its path. Elsewhere the \
+command may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
 
 Exit code 0: the table is shown. 1: nothing could be shown, or with --durable a name was anything \
 but new. 2: the command cannot be started, failed, did not end, or changed nothing; or the \
@@ -76,7 +76,8 @@ pub(crate) struct CheckArguments {
     /// How long the command may take
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = some_time)]
     limit: Duration,
-    /// How large the disk is; it is in memory [default: 64 MiB for ext4, 320 MiB xfs, 256 MiB btrfs]
+    /// How large the disk is; it is in memory [default: 64 MiB for ext4, 320 MiB xfs, 256 MiB
+    /// btrfs]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     disk: Option<u64>,
     /// Keep a copy of the first state in which a file is damaged or gone

@@ -189,7 +189,7 @@ fn a_directory_that_cannot_be_copied_is_refused_with_the_reason() {
     for (given, words) in [
         (".", "the lab's own disks are in it"),
         ("device", "null is a device"),
-        ("large", "give a smaller directory, or a larger disk by --disk"),
+        ("large", "smaller directory, or a larger disk by --disk"),
         ("file", "it is no directory"),
         ("nowhere", "No such file"),
     ] {
@@ -232,8 +232,8 @@ fn ctrl_c_and_a_kill_of_a_check_leave_no_process_and_no_mount() {
     assert_eq!(nothing(), (0, 0), "the next start takes away what a kill has left");
 }
 
-/// A file that is truncated before it is written is lost by a cut in between; one that is replaced is
-/// not.
+/// A file that is truncated before it is written is lost by a cut in between; one that is replaced
+/// is not.
 #[test]
 fn a_cut_in_the_middle_shows_what_is_truncated_first() {
     if here("a_cut_in_the_middle", &[FsKind::Ext4]).is_empty() {

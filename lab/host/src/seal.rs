@@ -1,7 +1,8 @@
-//! The first process of a command's namespaces: where the command may write, and who still lives there.
+//! The first process of a command's namespaces: where the command may write, and who still lives
+//! there.
 //!
-//! *Owns*: which places are read-only in the mount namespace that [`crate::spawn_apart`] has made. *May
-//! not touch*: any mount outside of it; what the command does.
+//! *Owns*: which places are read-only in the mount namespace that [`crate::spawn_apart`] has made.
+//! *May not touch*: any mount outside of it; what the command does.
 
 use std::ffi::{CString, OsStr};
 use std::fs;

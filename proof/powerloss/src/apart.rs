@@ -1,5 +1,5 @@
-//! A command that a lab starts in namespaces of its own, and what is heard of it: that it began, its
-//! end, who it has left behind.
+//! A command that a lab starts in namespaces of its own, and what is heard of it: that it began,
+//! its end, who it has left behind.
 //!
 //! *Owns*: the lines between the process that starts the command there ([`inside`]) and the lab
 //! ([`Apart`]). *May not touch*: what the command does, and what its end means.

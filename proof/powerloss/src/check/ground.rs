@@ -1,5 +1,5 @@
-//! The directory in which a command begins: a copy of the user's, on a disk whose free space is full
-//! of another's bytes.
+//! The directory in which a command begins: a copy of the user's, on a disk whose free space is
+//! full of another's bytes.
 //!
 //! *Owns*: what may be copied, and that nothing of it is changed. *May not touch*: the command.
 
@@ -29,8 +29,8 @@ device=$(find "$1" \( -type b -o -type c \) -print -quit)
 }
 bytes=$(du -sB1 "$1" | cut -f1)
 [ "$bytes" -le "$3" ] || {
-    echo "it has $((bytes >> 20)) MiB, and the disk has room for $(($3 >> 20)) MiB: give a smaller" \
-        "directory, or a larger disk by --disk" >&2
+    echo "it has $((bytes >> 20)) MiB, and the disk has room for $(($3 >> 20)) MiB: give a" \
+        "smaller directory, or a larger disk by --disk" >&2
     exit 1
 }
 cp -a "$1/." "$2"

@@ -1,21 +1,21 @@
 //! Any command, without a writer, a reader or a checker: the power is cut at its exit 0 and at the
-//! writes of the writeback behind it, and each file that it has changed is compared with what it was
-//! before and after.
+//! writes of the writeback behind it, and each file that it has changed is compared with what it
+//! was before and after.
 //!
 //! *Owns*: the order of the steps, what a command may do, the counts. *May not touch*: how states
 //! are made ([`crate::medium`]).
 //!
-//! 1. A new file system; its free space is filled with bytes that no file has; a copy of a directory
-//!    of the user's, or nothing; unmounted, mounted again, read: this is *old*.
+//! 1. A new file system; its free space is filled with bytes that no file has; a copy of a
+//!    directory of the user's, or nothing; unmounted, mounted again, read: this is *old*.
 //! 2. The command runs there, apart ([`crate::apart`]). Its exit 0 is a mark in the recording.
 //! 3. Its last process has ended: what the mount shows now is *new*.
 //! 4. Another program syncs a small file of its own, as others do all the time (the metadata of the
 //!    command may reach the disk by that, before its data). Then all is synced.
 //! 5. The states: at the exit, and at each write since. Everything that is not new is counted.
 //!
-//! *During* the command it is otherwise: all is written back again and again while it runs, and `strace`
-//! holds it for a moment after each call that changes a file. The states are those of all writes from
-//! its beginning to its exit.
+//! *During* the command it is otherwise: all is written back again and again while it runs, and
+//! `strace` holds it for a moment after each call that changes a file. The states are those of all
+//! writes from its beginning to its exit.
 //!
 //! A command that fails promises nothing, so nothing is said of it.
 
@@ -54,8 +54,8 @@ const UNSOUND: &str = "of a file system that fails its own check";
 pub(crate) const FLUSHES: &str = "flushes before its exit";
 const BYSTANDER: &str = "bystander";
 /// The calls that change a file or a name, and for how long each is held.
-const CHANGES: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,ftruncate,truncate,?rename,\
-?renameat,renameat2,?unlink,unlinkat,?link,linkat,copy_file_range,sendfile,fallocate";
+const CHANGES: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,ftruncate,truncate,\
+?rename,?renameat,renameat2,?unlink,unlinkat,?link,linkat,copy_file_range,sendfile,fallocate";
 const HELD_US: u32 = 10_000;
 const WRITTEN_BACK_EVERY: Duration = Duration::from_millis(2);
 /// How many lines are heard before a cut at the exit: that it begins, and that it has ended.

@@ -32,11 +32,13 @@ fn on(result: &RunResult) -> String {
         let nowhere = result.counts.of(NOWHERE);
         if nowhere > 0 {
             lines.push(format!(
-                "  in {nowhere} states the bytes of an old name are nowhere, and a new name is not whole"
+                "  in {nowhere} states the bytes of an old name are nowhere, and a new name is not \
+                 whole"
             ));
         }
     }
-    lines.extend(result.not_run.iter().map(|why| format!("  NOTE: {why}")));
+    let word = if states > 0 { "NOTE" } else { "NOT RUN" };
+    lines.extend(result.not_run.iter().map(|why| format!("  {word}: {why}")));
     lines.extend(result.kept.iter().map(|kept| format!("  kept: {}", kept.what)));
     lines.push(verdict(result));
     lines.join("\n")

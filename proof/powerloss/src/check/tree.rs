@@ -1,7 +1,7 @@
 //! What a directory holds, and what is found of one file of it after a crash.
 //!
-//! *Owns*: reading a directory without waiting for anything in it, comparing. *May not touch*: why it
-//! is compared. Time stamps, and the sizes of directories, are not part of it.
+//! *Owns*: reading a directory without waiting for anything in it, comparing. *May not touch*: why
+//! it is compared. Time stamps, and the sizes of directories, are not part of it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
