@@ -15,7 +15,7 @@ use inkstone_powerloss::server::Server;
 use inkstone_subject::lines::Promise;
 
 use super::shared::{JsonArgument, campaign, conclude};
-use crate::parse::{names, some_time};
+use crate::parse::{names, size, some_time};
 use crate::stdout::{erase, redraw};
 
 const HELP: &str = "The writer gets a directory: {dir} in its command. It makes one item after \
@@ -99,6 +99,9 @@ pub(crate) struct AnyArguments {
     /// unflushed is kept
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
+    /// With --fs: how large the disk is, if the file system's least size is too small
+    #[arg(long = "disk", value_name = "SIZE", value_parser = size)]
+    disk_bytes: Option<u64>,
     /// Kill each writer after at most this many lines
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -134,6 +137,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         lines_max: arguments.lines,
         limit: arguments.limit,
         states: arguments.states,
+        disk_bytes: arguments.disk_bytes,
     };
     let kinds = arguments.kind.into_iter().collect();
     let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;

@@ -66,6 +66,8 @@ pub struct AnyOptions {
     pub limit: Duration,
     /// States of each writer, where the medium has many.
     pub states: usize,
+    /// How large the disk is, if not as its file system needs it.
+    pub disk_bytes: Option<u64>,
 }
 
 /// Whether what a writer does before its first line is crashed, too. Making a new database takes many
@@ -88,6 +90,7 @@ pub fn run(
     let subject = format!("what {} writes and {} reads: {promise}", writer.label, reader.label);
     let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
+        medium.disk_bytes = options.disk_bytes.unwrap_or(0).max(medium.disk_bytes);
         crash(options, campaign, &mut medium, result, stop, progress)
     })?;
     if let Some((result, ())) = ran.pop() {

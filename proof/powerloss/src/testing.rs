@@ -191,7 +191,9 @@ fn crashed(name: &str, kinds: &[FsKind]) -> Result<(Verdict, String), RunError> 
     };
     let (lines_max, limit, states) = (LINES_MAX, LIMIT, STATES);
     let (promise, start) = (Promise::Order, Start::Tested);
-    let options = AnyOptions { writer, reader, promise, start, rounds, lines_max, limit, states };
+    let disk_bytes = None;
+    let options =
+        AnyOptions { writer, reader, promise, start, rounds, lines_max, limit, states, disk_bytes };
     let mut campaign = Campaign {
         kinds: Vec::new(),
         seed: 1,
