@@ -195,8 +195,8 @@ impl Pool {
                 files.used_bytes = files.used_bytes.saturating_add(bytes);
             }
         }
-        let (files, naming, room_bytes) = (Mutex::new(files), Mutex::new(()), room_bytes.into());
-        Self { directory, files, naming, room_bytes }
+        let (files, naming) = (Mutex::new(files), Mutex::new(()));
+        Self { directory, files, naming, room_bytes: Mutex::new(room_bytes) }
     }
 
     /// Counts so many bytes as used, unless the budget is used up then.
