@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::capability::DioAlignment;
+use crate::clock::moment;
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result, is_not_here};
 use crate::fiemap;
@@ -402,6 +403,10 @@ impl File for OsFile {
             Err(source) if self.how.read_only && is_clean_by_mount(&self.file, &source) => Ok(()),
             answer => answer.map_err(|source| Error::new(name, &self.path, source)),
         }
+    }
+
+    fn clock(&self) -> Duration {
+        moment()
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use inkstone_io::{
     Access, AlignedBuf, AnyDirectory, AnyLock, Capabilities, Directory, Durability, File, FileFacts,
@@ -156,6 +157,7 @@ impl File for LyingFile {
         fn check_takes_changes(&self) -> Result<()>;
         fn set_len(&self, len_bytes: u64) -> Result<()>;
         fn is_cached(&self) -> Result<bool>;
+        fn clock(&self) -> Duration;
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
     }
 
