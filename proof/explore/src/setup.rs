@@ -156,7 +156,6 @@ fn in_small_files(options: Options) -> Options {
         .buffer_bytes(8 << 10)
         .own_thread(false)
         .access(Access::Buffered)
-        .durability(Durability::Fdatasync)
         .preparation(Preparation::Fallocate)
 }
 
@@ -171,7 +170,11 @@ fn options(rng: &mut Rng, taste: Taste) -> (Options, bool, bool) {
         plain()
     };
     if rng.u8(..4) == 0 {
-        options = options.access(Access::Direct).durability(Durability::RwfDsync);
+        options = options.access(Access::Direct);
+        // Else it is tried, since the disk says that it has a volatile cache and FUA.
+        if rng.clone().fork().bool() {
+            options = options.durability(Durability::RwfDsync);
+        }
     }
     if rng.bool() {
         options = options.free_segments_max(2);

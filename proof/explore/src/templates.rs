@@ -3,9 +3,10 @@
 //! *Owns*: what they hold. *May not touch*: what becomes of the copies.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use inkstone::Log;
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk, Times};
 use inkstone_subject::log::history::Op;
 use inkstone_subject::log::past::{Callers, Past};
 use inkstone_subject::log::words::{Answer, Told};
@@ -34,7 +35,9 @@ impl Template {
 
     fn new(before: Before) -> Self {
         let with = |sizes: &[usize]| {
-            let disk = SimDisk::new(7, DiskOptions::default());
+            let [write, flush, fua_write] = [20, 180, 200].map(Duration::from_micros);
+            let times = Some(Times { write, flush, fua_write });
+            let disk = SimDisk::new(7, DiskOptions { times, ..DiskOptions::default() });
             let mut past = Past::new(Callers::Many);
             if sizes.is_empty() {
                 return (Self { disk, past }, 0);

@@ -141,5 +141,8 @@ inkstone_io::named_choice! {
         HalfBatchKept = "half-batch-kept", "a salvage keeps what is left of a batch";
         HintBelieved = "hint-believed", "a reader believes what is published and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
+        TrialForgetsSync = "trial-forgets-sync",
+            "a trial of two durable ways leaves out the sync of the second one";
+        TrialKeepsSlower = "trial-keeps-slower", "a trial of two durable ways keeps the slower one";
     }
 }

@@ -78,8 +78,12 @@ impl Opened {
     }
 }
 
-/// What is kept in each of 100 openings on such a device, and the commits of all trials.
+/// What is kept in each of so many openings on such a device, and the commits of all trials.
 fn kept(fua_us: u64, openings: u64) -> (usize, usize) {
+    kept_with(options, fua_us, openings)
+}
+
+fn kept_with(options: fn() -> Options, fua_us: u64, openings: u64) -> (usize, usize) {
     let (mut syncs, mut commits) = (0, 0);
     for seed in 0..openings {
         let opened = Opened::on(disk(seed, fua_us), options());
@@ -212,4 +216,18 @@ fn nothing_is_tried_where_the_rule_knows_or_the_options_say() {
     }
     // Direct access, as the rule says, too, leaves the durability open.
     assert_eq!(Opened::on(fua, direct(options())).log.choice().trial, Some(Trial::Runs));
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone::mistake::Mistake;
+
+    use super::*;
+
+    #[test]
+    fn a_trial_that_keeps_the_slower_way_is_caught() {
+        let mistaken = || options().with_mistake(Mistake::TrialKeepsSlower);
+        assert_eq!(kept_with(mistaken, 600, 10).0, 0);
+        assert_eq!(kept_with(mistaken, 100, 10).0, 10);
+    }
 }

@@ -5,9 +5,10 @@
 //! (`.ci/powerloss`).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
+use inkstone::{Access, Durability, Event};
 use inkstone_io::{Directory, File, NamedChoice, OpenFile};
 use inkstone_powerloss::sim::PATH;
 use inkstone_powerloss::sim::class::{FaultClass, Look, Unit};
@@ -15,10 +16,10 @@ use inkstone_powerloss::sim::lab::{Plan, Report, Until, run};
 use inkstone_powerloss::sim::prove::prove;
 use inkstone_powerloss::sim::space::{Pick, Space, is_unread};
 use inkstone_powerloss::sim::tally::Tally;
-use inkstone_powerloss::sim::variant::{Variant, variant};
+use inkstone_powerloss::sim::variant::{Variant, times, variant};
 use inkstone_powerloss::sim::walk::Walk;
 use inkstone_powerloss::sim::way::{Effort, Way};
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_sim::{Counters, DiskOptions, SimDisk};
 use inkstone_subject::End;
 use inkstone_subject::log::history::{Op, Step};
 use inkstone_subject::log::new_past;
@@ -179,6 +180,65 @@ fn segments_filled_to_the_last_byte() {
         states += walk.tally.states;
     }
     assert!(states >= 7_500, "{states} states");
+}
+
+/// Commits of one block that alternate between two durable ways, then take the one that is kept, in
+/// several openings and segments: whatever a cut leaves, it is a state of one log.
+#[test]
+fn a_log_that_tries_two_ways_survives_every_cut() {
+    let (mut found, mut states, mut ways) = ([0; 2], 0, Counters::default());
+    for seed in 1..=12 {
+        let mut steps = Vec::new();
+        for number in 0..90 {
+            steps.push(Step::Do(Op::Append([100, 900, 3000][number % 3])));
+            if number == 45 {
+                steps.push(Step::End([End::Kill, End::Close][(seed % 2) as usize]));
+            }
+        }
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&kept);
+        let Variant { disk, mut log } = variant(seed);
+        let disk = DiskOptions {
+            times: Some(times(seed)),
+            has_fua: true,
+            has_direct: true,
+            garbage_at_crash: false,
+            ..disk
+        };
+        let pads = seed.is_multiple_of(4);
+        let options = small().access(Access::Direct).pad_groups(pads);
+        log.options = options.listener(move |event| {
+            if let Event::Tried(tried) = event {
+                told.lock().unwrap().push(tried.kept);
+            }
+        });
+        let way = Way::new(Effort { samples: 2, all_of: 4, deep: 0 });
+        let disk = SimDisk::new(seed, disk);
+        let mut walk = Walk::new(log, disk.clone(), new_past(), steps, way, seed);
+        prove(&mut walk, &mut |_, _| {}).unwrap_or_else(|broken| panic!("{seed}: {broken}"));
+        states += walk.tally.states;
+        ways.dsync_writes += disk.counters().dsync_writes;
+        ways.data_syncs += disk.counters().data_syncs;
+        for kept in &*kept.lock().unwrap() {
+            found[usize::from(*kept == Durability::Fdatasync)] += 1;
+        }
+    }
+    println!("{states} states; {ways:?}; kept {found:?}");
+    assert!(states >= 3000, "{states} states");
+    assert!(ways.dsync_writes > 200 && ways.data_syncs > 200, "{ways:?}");
+    assert!(found.iter().all(|count| *count > 1), "{found:?} trials kept each of the ways");
+}
+
+/// A tenth or so of what the classes draw tries.
+#[test]
+fn the_classes_have_logs_that_try_two_ways() {
+    let tries = |seed| {
+        let Variant { disk, log } = variant(seed);
+        let disk = SimDisk::new(seed, disk);
+        inkstone::Log::open_in(&disk.directory(PATH), log.options).unwrap().choice().trial.is_some()
+    };
+    let count = (1..=200).filter(|seed| tries(*seed)).count();
+    assert!((10..=40).contains(&count), "{count} of 200");
 }
 
 #[cfg(inkstone_mistakes)]

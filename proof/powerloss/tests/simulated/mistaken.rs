@@ -37,7 +37,7 @@ fn by(mistake: Mistake) -> By {
     By::Class(match mistake {
         M::NoSync => C::Threads,
         M::TailRewritten | M::RemovesFirst | M::CloseForgets | M::TruncationNotSynced => C::Torn512,
-        M::SyncsFirst => C::Torn4096,
+        M::SyncsFirst | M::TrialForgetsSync => C::Torn4096,
         M::PromiseTooHigh => C::Lost,
         M::FirstGroupEarly => C::Garbage,
         M::NoDirectorySync => C::Names,
@@ -135,6 +135,13 @@ fn by(mistake: Mistake) -> By {
                 "simulated/gaps.rs",
                 "a_salvage_that_shifts_hides_or_halves_is_caught",
                 "Copies and backups",
+            );
+        }
+        M::TrialKeepsSlower => {
+            return By::Test(
+                "simulated/trial.rs",
+                "a_trial_that_keeps_the_slower_way_is_caught",
+                "its own checks",
             );
         }
         M::HintBelieved => {
