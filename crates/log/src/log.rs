@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::open::open_shared;
-use crate::options::{Options, Reach};
+use crate::options::{Frames, Options, Reach};
 use crate::payload::AsRecord;
 use crate::payload::sealed::Payload;
 use crate::read::reader::Reader;
@@ -379,10 +379,10 @@ impl Log {
     pub fn make_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
-        let room = self.room_for_record(record_bytes, reach);
+        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, reach };
         loop {
-            let Some(full) = lacks_room(&state, record_bytes, room) else { return Ok(()) };
-            state = self.wait_for_room(state, full, room)?;
+            let Some(full) = self.lacks_room(&state, record_bytes, frames) else { return Ok(()) };
+            state = self.wait_for_room(state, full, frames)?;
         }
     }
 
@@ -395,7 +395,7 @@ impl Log {
     /// None.
     #[doc(hidden)]
     pub async fn await_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
-        let room = self.room_for_record(record_bytes, reach);
+        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, reach };
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
             // Cloning a waker and dropping the clone run user code: both happen without the lock.
@@ -403,14 +403,14 @@ impl Log {
             self.shared.check_process()?;
             let mut state = self.shared.lock();
             loop {
-                let Some(full) = lacks_room(&state, record_bytes, room) else {
+                let Some(full) = self.lacks_room(&state, record_bytes, frames) else {
                     return Poll::Ready(Ok(()));
                 };
                 if matches!(full, Refused::BufferFull) && state.is_turn_free() {
                     state = self.shared.hand_over(state)?;
                     continue;
                 }
-                let error = self.ask_for_room(&mut state, full, room);
+                let error = self.ask_for_room(&mut state, full, frames);
                 if !matches!(error, Error::Busy) {
                     return Poll::Ready(Err(error));
                 }
@@ -423,8 +423,10 @@ impl Log {
         .await
     }
 
-    fn room_for_record(&self, record_bytes: usize, reach: Reach) -> u64 {
-        self.shared.options.room_for(frame_bytes(record_bytes) as u64, reach)
+    /// Why a record of so many bytes would find no room now.
+    fn lacks_room(&self, state: &State, record_bytes: usize, frames: Frames) -> Option<Refused> {
+        let room = self.shared.options.room_in(state.open_group.segment_bytes(), frames);
+        refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes, room))
     }
 
     /// How many bytes records with [`Reach::ToTheEnd`] may take before the segment must change.
@@ -556,24 +558,24 @@ impl Log {
     ) -> Result<Append<'_>> {
         let writes = writes && !self.shared.options.own_thread;
         let records = [(record, sum)];
-        let room = self.shared.options.room_for(needed_bytes(&records), reach);
+        let frames = Frames { bytes: needed_bytes(&records), reach };
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
-            let refused = match self.add(&mut state, &records, room) {
+            let refused = match self.add(&mut state, &records, frames) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
                 Err(refused) => refused,
             };
             state = match refused {
-                Refused::SegmentFull if writes => self.shared.roll(state, room)?,
+                Refused::SegmentFull if writes => self.shared.roll(state, frames)?,
                 Refused::BufferFull | Refused::Changing if writes => self.shared.commit(state)?,
                 Refused::BufferFull if self.shared.options.own_thread && state.is_turn_free() => {
                     self.shared.hand_over(state)?
                 }
                 _ => {
-                    let error = self.ask_for_room(&mut state, refused, room);
+                    let error = self.ask_for_room(&mut state, refused, frames);
                     let mut replaced = None;
                     if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
                         replaced = state.tasks.room.leave(ticket, waker);
@@ -646,16 +648,16 @@ impl Log {
 
     fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_>> {
         self.shared.check_process()?;
-        let room = self.shared.options.room_for(needed_bytes(records), Reach::Usual);
+        let frames = Frames { bytes: needed_bytes(records), reach: Reach::Usual };
         let mut state = self.shared.lock();
         loop {
-            let full = match self.add(&mut state, records, room) {
+            let full = match self.add(&mut state, records, frames) {
                 Ok((first, last)) => {
                     return Ok(Append::new(&self.shared, first, last, state.cut_count()));
                 }
                 Err(full) => full,
             };
-            state = self.wait_for_room(state, full, room)?;
+            state = self.wait_for_room(state, full, frames)?;
         }
     }
 
@@ -664,7 +666,7 @@ impl Log {
         &'a self,
         mut state: Guard<'a>,
         full: Refused,
-        room: u64,
+        frames: Frames,
     ) -> Result<Guard<'a>> {
         Ok(match full {
             Refused::Ended(error) => return Err(error),
@@ -672,7 +674,7 @@ impl Log {
                 state.counted.stats.waits += 1;
                 self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
             }
-            Refused::SegmentFull => self.shared.roll(state, room)?,
+            Refused::SegmentFull => self.shared.roll(state, frames)?,
             Refused::BufferFull if !state.is_turn_free() => {
                 state.counted.stats.waits += 1;
                 state.wanted.room = true;
@@ -691,9 +693,10 @@ impl Log {
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
-        room: u64,
+        frames: Frames,
     ) -> std::result::Result<(Lsn, Lsn), Refused> {
         refuses_all(state)?;
+        let room = self.shared.options.room_in(state.open_group.segment_bytes(), frames);
         let first = state.open_group.next_lsn();
         let last = state.open_group.records(records, room)?;
         let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
@@ -705,12 +708,12 @@ impl Log {
     }
 
     /// For callers that may not block: asks the log's own thread to make room.
-    fn ask_for_room(&self, state: &mut Guard<'_>, refused: Refused, bytes: u64) -> Error {
+    fn ask_for_room(&self, state: &mut Guard<'_>, refused: Refused, frames: Frames) -> Error {
         match refused {
             Refused::Ended(error) => return error,
             Refused::Changing => {}
             Refused::SegmentFull => {
-                let asked = SegmentWish::Asked(bytes);
+                let asked = SegmentWish::Asked(frames);
                 if let SegmentWish::Failed(error) =
                     std::mem::replace(&mut state.wanted.segment, asked)
                 {
@@ -723,11 +726,6 @@ impl Log {
         state.wake_committer();
         Error::Busy
     }
-}
-
-/// Why a record of so many bytes, for which the segment must have `room`, would find none now.
-fn lacks_room(state: &State, record_bytes: usize, room: u64) -> Option<Refused> {
-    refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes, room))
 }
 
 /// Whether no record at all is taken now, and why.

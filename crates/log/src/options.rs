@@ -26,11 +26,23 @@ const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Up to what is kept ([`Options::keep_bytes`]).
+    /// Up to what is kept ([`Options::keep_ends`]).
     Usual,
     /// For a record that makes room, on a disk that has none.
     ToTheEnd,
 }
+
+/// Frames that need room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frames {
+    pub(crate) bytes: u64,
+    pub(crate) reach: Reach,
+}
+
+/// What is kept at the end of a segment: some hundred small records, or four that are padded to
+/// blocks.
+const KEPT_BYTES_MIN: u64 = 16 << 10;
+const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change
 /// costs. They come in two groups: what you may need, and what is for experts.
@@ -76,8 +88,8 @@ pub struct Options {
     pub(crate) prepares_ahead: bool,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
-    /// At the end of each segment, for records that make room ([`Reach::ToTheEnd`]).
-    pub(crate) kept_bytes: u64,
+    /// The end of each segment is for records that make room ([`Reach::ToTheEnd`]).
+    pub(crate) keeps_ends: bool,
     pub(crate) slow_commit: Duration,
     /// `None`: that of the log's files, 0600 in a new log.
     pub(crate) file_mode: Option<u32>,
@@ -115,7 +127,7 @@ impl Default for Options {
             prepares_ahead: true,
             periodic: None,
             disk_budget_bytes: None,
-            kept_bytes: 0,
+            keeps_ends: false,
             slow_commit: Duration::from_secs(1),
             file_mode: None,
             listener: None,
@@ -477,11 +489,11 @@ impl Options {
         self.segment_bytes
     }
 
-    /// Keeps so many bytes at the end of each segment for records with [`Reach::ToTheEnd`]; fewer
-    /// behind a record that fills a segment.
+    /// Keeps the end of each segment for records with [`Reach::ToTheEnd`]: a 64th of a full one, 16
+    /// KiB at least and 1 MiB at most; less behind a record that fills a segment.
     #[doc(hidden)]
-    pub fn keep_bytes(self, bytes: u64) -> Self {
-        Self { kept_bytes: bytes, ..self }
+    pub fn keep_ends(self, keeps: bool) -> Self {
+        Self { keeps_ends: keeps, ..self }
     }
 
     /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
@@ -566,15 +578,28 @@ impl Options {
         }
     }
 
-    /// How much room a segment must have for frames of so many bytes.
-    pub(crate) fn room_for(&self, frame_bytes: u64, reach: Reach) -> u64 {
-        match reach {
-            Reach::ToTheEnd => frame_bytes,
-            Reach::Usual if self.kept_bytes == 0 => frame_bytes,
-            Reach::Usual => {
-                let most = record_room(self.segment_bytes).max(frame_bytes);
-                (frame_bytes + self.kept_bytes).min(most)
-            }
+    /// How much room a segment of this size must have for frames.
+    #[inline]
+    pub(crate) fn room_in(&self, segment_bytes: u64, frames: Frames) -> u64 {
+        if !self.keeps_ends || frames.reach == Reach::ToTheEnd {
+            return frames.bytes;
+        }
+        let kept_bytes = self.kept_bytes().min(segment_bytes / 2);
+        let most = record_room(segment_bytes).max(frames.bytes);
+        (frames.bytes + kept_bytes).min(most)
+    }
+
+    /// How much room a segment that is made for frames must have at the least.
+    pub(crate) fn least_room(&self, frames: Frames) -> u64 {
+        let most = record_room(self.segment_bytes).max(frames.bytes);
+        (frames.bytes + self.kept_bytes()).min(most)
+    }
+
+    /// The first segments of a log are smaller than others, and keep no more than half.
+    fn kept_bytes(&self) -> u64 {
+        match self.keeps_ends {
+            true => (self.segment_bytes / 64).clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX),
+            false => 0,
         }
     }
 
@@ -597,8 +622,8 @@ impl Options {
     }
 
     fn smallest_for_any_record(&self) -> u64 {
-        let frame_bytes = frame_bytes(self.record_bytes_max) as u64;
-        smallest_segment_bytes(self.room_for(frame_bytes, Reach::Usual))
+        let bytes = frame_bytes(self.record_bytes_max) as u64;
+        smallest_segment_bytes(self.least_room(Frames { bytes, reach: Reach::Usual }))
     }
 }
 
@@ -676,6 +701,15 @@ mod tests {
             64 << 20,
             "the record does not fit in the first"
         );
+        // What is kept at the ends of the first segments leaves room for records.
+        let keeps = options.keep_ends(true);
+        let room =
+            |segment_bytes, bytes, reach| keeps.room_in(segment_bytes, Frames { bytes, reach });
+        let kept = [1 << 20, 4 << 20, 64 << 20].map(|bytes| room(bytes, 100, Reach::Usual) - 100);
+        assert_eq!(kept, [512 << 10, 1 << 20, 1 << 20]);
+        assert_eq!(room(64 << 20, 100, Reach::ToTheEnd), 100);
+        let large = record_room(1 << 20) - 100;
+        assert_eq!(room(1 << 20, large, Reach::Usual), large + 100, "it fills a segment");
         let small = Options::new().segment_bytes(64 << 10).record_bytes_max(1000);
         assert_eq!(small.next_segment_bytes(0, 100), 64 << 10);
     }

@@ -13,11 +13,6 @@ const PAGE_NAME_BYTES_MAX: u64 = 30;
 /// A directory has at most this many times the bytes of its section: empty records in one batch.
 const DIRECTORY_SHARE_MAX: u64 = 2;
 
-/// The end of a segment takes only truncations, removals and moved records, and only on a full disk:
-/// some dozens of truncations at the least, or two that are padded to blocks.
-const KEPT_BYTES_MIN: u64 = 16 << 10;
-const KEPT_BYTES_MAX: u64 = 1 << 20;
-
 /// Options for streams. The defaults fit most uses.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -109,10 +104,8 @@ impl Options {
         let most = self.pages_max() * (self.log.largest_record_bytes() as u64 / 4);
         let section_bytes = self.section_bytes.min(most / DIRECTORY_SHARE_MAX);
         let log = self.log.free_segments_by_rule(1).kind_by_rule(LogKind::STREAMS);
-        let kept_bytes = log.largest_segment_bytes() / 64;
-        let kept_bytes = kept_bytes.clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX);
         // The owner of a log with one stream frees it without a record.
-        let log = log.keep_bytes(if self.is_alone { 0 } else { kept_bytes });
+        let log = log.keep_ends(!self.is_alone);
         Ok(Self { section_bytes, log, ..self })
     }
 

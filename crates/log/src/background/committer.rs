@@ -12,6 +12,7 @@ use crate::commit::rule::WaiterStep;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Doing, SegmentWish, State};
+use crate::options::Frames;
 use crate::sync::{Instant, Ordering, try_lock};
 
 /// While another thread gives files back, the committer looks again after this time.
@@ -32,7 +33,7 @@ enum Due {
     /// Nothing before this time has passed.
     In(Duration),
     Commit,
-    Roll(u64),
+    Roll(Frames),
     Promise,
     /// Files are to be given back, and nothing else is to be done.
     Files,
@@ -83,10 +84,10 @@ pub(crate) fn run(shared: &Shared) {
                 since = None;
                 drop(shared.commit(state));
             }
-            Due::Roll(bytes) => {
+            Due::Roll(frames) => {
                 state.wanted.segment = SegmentWish::None;
                 // The caller that asked has returned; the next caller that asks gets the error.
-                if let Err(error) = shared.roll(state, bytes).map(drop) {
+                if let Err(error) = shared.roll(state, frames).map(drop) {
                     let mut state = shared.lock();
                     state.wanted.segment = SegmentWish::Failed(error);
                     state.tasks.mark_room();
@@ -126,7 +127,7 @@ struct Timer {
 
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
 fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
-    let has_other_work = state.is_handed() || asked_bytes(state).is_some() || state.wanted.room;
+    let has_other_work = state.is_handed() || asked(state).is_some() || state.wanted.room;
     // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on
     // it.
     let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group());
@@ -155,10 +156,10 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
     Some(Due::In(time))
 }
 
-/// The frame for which a segment is asked.
-fn asked_bytes(state: &State) -> Option<u64> {
+/// The frames for which a segment is asked.
+fn asked(state: &State) -> Option<Frames> {
     match state.wanted.segment {
-        SegmentWish::Asked(bytes) => Some(bytes),
+        SegmentWish::Asked(frames) => Some(frames),
         _ => None,
     }
 }
@@ -167,8 +168,8 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
     if state.is_handed() {
         return Due::Handed;
     }
-    if let Some(bytes) = asked_bytes(state) {
-        return Due::Roll(bytes);
+    if let Some(frames) = asked(state) {
+        return Due::Roll(frames);
     }
     if state.wanted.room && !state.open_group.is_empty() {
         return Due::Commit;

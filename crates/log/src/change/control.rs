@@ -11,6 +11,7 @@ use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
+use crate::options::Frames;
 use crate::sync::Instant;
 
 /// Optional promises (idle, close) are left out when less room than this is left for control
@@ -18,27 +19,31 @@ use crate::sync::Instant;
 const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
 
 impl Shared {
-    /// Changes to a segment that has room for records of `frame_bytes`, unless another thread has
-    /// done so meanwhile.
+    /// Changes to a segment that has room for records, unless another thread has done so meanwhile.
     ///
     /// # Errors
     /// [`Error::NoRoom`] and others that leave the log unchanged; or the poison.
-    pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> Result<Guard<'a>> {
-        let state = self.in_turn(state, |turn| turn.make_room_for(frame_bytes))?;
+    pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frames: Frames) -> Result<Guard<'a>> {
+        let state = self.in_turn(state, |turn| turn.make_room_for(frames))?;
         self.after_turn(state)
     }
 }
 
 impl HeldTurn<'_> {
-    fn make_room_for(&mut self, frame_bytes: u64) -> Result<()> {
-        if self.open_group.record_room() >= frame_bytes {
+    fn has_room(&self, frames: Frames) -> bool {
+        let room = self.shared.options.room_in(self.open_group.segment_bytes(), frames);
+        self.open_group.record_room() >= room
+    }
+
+    fn make_room_for(&mut self, frames: Frames) -> Result<()> {
+        if self.has_room(frames) {
             return Ok(());
         }
         self.set_changing(true);
         let started = Instant::now();
         self.begin_epoch()?;
-        if self.open_group.record_room() < frame_bytes {
-            self.roll(frame_bytes)?;
+        if !self.has_room(frames) {
+            self.roll(self.shared.options.least_room(frames))?;
         }
         self.counted.stats.change.add(started.elapsed());
         Ok(())

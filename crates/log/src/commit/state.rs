@@ -20,7 +20,7 @@ use crate::commit::sleepers::{DueThreads, WaitQueue, WakeUps};
 use crate::commit::tasks::{DueTasks, DurableCallback, GroupTasks, Tasks, Waking};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
-use crate::options::Options;
+use crate::options::{Frames, Options};
 use crate::stats::Counted;
 use crate::sync::{MutexGuard, ThreadId, this_thread};
 
@@ -72,8 +72,8 @@ pub(crate) enum Doing {
 /// A segment for a caller that may not wait until there is one.
 pub(crate) enum SegmentWish {
     None,
-    /// One that can hold a frame of this size.
-    Asked(u64),
+    /// One that can hold these.
+    Asked(Frames),
     /// The change of segment failed: the next caller that asks is told why.
     Failed(Error),
 }
