@@ -72,7 +72,8 @@ impl<'a> Batch<'a> {
         self.add(Step::Other(Change::TruncateBefore { stream, first }))
     }
 
-    /// Truncates the records after `last`; the next record gets the number after it.
+    /// Truncates the records after `last`; the next record gets the number after it. All records of
+    /// a stream that begins at 0 are truncated by [`Batch::restart_at`].
     pub fn truncate_after(&mut self, stream: u64, last: u64) -> &mut Self {
         self.add(Step::TruncateAfter { stream, last })
     }

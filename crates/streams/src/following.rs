@@ -95,23 +95,30 @@ impl Marks {
         }
     }
 
-    /// Notes what a change cuts.
+    /// Notes what a change of this record of the log, which was made, has cut.
     #[inline]
-    pub(crate) fn note(&self, change: &Change<'_>) {
+    pub(crate) fn note(&self, change: &Change<'_>, state: &State, lsn: Lsn) {
         if self.0.is_empty() {
             return;
         }
         if let Some((stream, cut)) = Cut::of(change)
             && let Some(marks) = self.0.get(&stream)
+            // A truncation may have removed nothing.
+            && state.stream(stream).map_or(true, |found| found.cut >= lsn)
         {
             marks.iter().for_each(|mark| mark.note(cut));
         }
     }
 
-    /// Notes what the changes of a record cut.
-    pub(crate) fn note_all<'a>(&self, changes: impl Iterator<Item = Change<'a>>) {
+    /// The same for all changes of the record.
+    pub(crate) fn note_all<'a>(
+        &self,
+        changes: impl Iterator<Item = Change<'a>>,
+        state: &State,
+        lsn: Lsn,
+    ) {
         if !self.0.is_empty() {
-            changes.for_each(|change| self.note(&change));
+            changes.for_each(|change| self.note(&change, state, lsn));
         }
     }
 

@@ -86,7 +86,7 @@ impl Known {
                     // Noted only here, after the record was taken: the cuts of a bad record are not
                     // believed.
                     if let Ok((_, changes)) = decode(bytes, lsn) {
-                        self.marks.note_all(changes.flatten());
+                        self.marks.note_all(changes.flatten(), &image.made.state, lsn);
                     }
                     self.unseen = image.cursor.next_lsn();
                 }

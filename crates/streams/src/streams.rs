@@ -189,7 +189,8 @@ impl Streams {
         self.apply(Batch::new().truncate_before(stream, first))
     }
 
-    /// Truncates the records of a stream after `last`; the next one gets the number after it.
+    /// Truncates the records of a stream after `last`; the next one gets the number after it. All
+    /// records of a stream that begins at 0 are truncated by [`Streams::restart_at`].
     ///
     /// # Errors
     /// [`Error::NoStream`](crate::Error::NoStream); [`Error::Truncated`](crate::Error::Truncated)

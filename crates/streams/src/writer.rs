@@ -442,7 +442,7 @@ impl Order {
         for change in crate::record::changes(changes) {
             let change = change.expect("it was just encoded");
             self.state.apply(&change, lsn).expect("it was checked before it was appended");
-            self.marks.note(&change);
+            self.marks.note(&change, &self.state, lsn);
             self.followers.take(&change, &mut woken);
         }
         woken

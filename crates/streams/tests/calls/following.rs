@@ -339,3 +339,23 @@ fn what_the_mover_met_is_told_until_it_succeeds() {
     while streams.move_some().unwrap() {}
     assert!(streams.stats().not_moved.is_none());
 }
+
+#[test]
+fn a_truncation_that_removes_nothing_is_told_to_nobody() {
+    let (_real, directory) = real();
+    let streams = streams_with(&directory, 3);
+    for is_beside in [false, true] {
+        // At the end of the stream, and beyond it.
+        let mut cursors = [4, 9].map(|from| cursor(&directory, &streams, is_beside, from));
+        streams.truncate_after(1, 3).unwrap().wait().unwrap();
+        append(&streams, 1, "another");
+        streams.truncate_before(1, 1).unwrap().wait().unwrap();
+        assert_eq!(cursors[0].next().unwrap().unwrap().number, 4);
+        assert!(cursors[1].next().unwrap().is_none());
+        streams.truncate_after(1, 3).unwrap().wait().unwrap();
+        for cursor in &mut cursors {
+            let told = cursor.next();
+            assert!(matches!(told, Err(Error::TruncatedAfter { next: 4, .. })), "{told:?}");
+        }
+    }
+}
