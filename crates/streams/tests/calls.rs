@@ -689,46 +689,6 @@ fn a_directory_of_tiny_records_is_named_by_one_record_however_small_that_is() {
     streams.close().unwrap();
 }
 
-/// A new reader reads a record far from the others of its stream in one read, of 8 KiB.
-#[test]
-fn a_record_between_large_ones_is_one_short_read() {
-    const RECORDS: u64 = 60;
-    let disk = SimDisk::new(5, DiskOptions::default());
-    let place = || Arc::new(disk.directory("/streams"));
-    let options = || {
-        let log = inkstone::Options::new().segment_bytes(4 << 20).record_bytes_max(1 << 20);
-        let log = log.own_thread(false);
-        Options::new().log(log).section_bytes(4 << 20).own_mover(false)
-    };
-    let streams = Streams::open_in(place(), options()).unwrap();
-    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
-    for number in 1..=RECORDS {
-        drop(streams.append(1, &number.to_le_bytes()).unwrap());
-        for _ in 0..10 {
-            // Large ones, one of which is larger than what a search reads at once.
-            let bytes = vec![7; if number % 9 == 0 { 90_000 } else { 40_000 }];
-            drop(streams.append(2, &bytes).unwrap());
-        }
-        streams.sync().unwrap();
-    }
-    streams.close().unwrap();
-    drop(streams);
-    let reader = StreamsReader::open_in(place(), &options()).unwrap();
-    let read = || {
-        let before = disk.counters();
-        for number in 1..=RECORDS / 2 {
-            assert_eq!(reader.get(1, number).unwrap(), number.to_le_bytes());
-        }
-        let cost = disk.counters().since(&before);
-        (cost.reads, cost.read_bytes)
-    };
-    let ((reads, bytes), (again, again_bytes)) = (read(), read());
-    // Every second read checks whether another process has written meanwhile, in 4 KiB.
-    assert!(reads < 100 && bytes < 1 << 20, "{reads} reads and {bytes} bytes");
-    let most = RECORDS / 2 * ((8 + 4) << 10);
-    assert!(again <= RECORDS && again_bytes <= most, "again {again} and {again_bytes}");
-}
-
 /// One flush may have many sections, if the writer never waits: they are freed, too.
 #[test]
 fn sections_that_share_a_flush_do_not_pile_up() {
