@@ -1,7 +1,7 @@
 """Asks etcd: client.py ready|client|reader. Items are keys, in the order of their numbers."""
 import base64, http.client, json, os, sys
 
-server = http.client.HTTPConnection("127.0.0.1", int(os.environ["PORT"]))
+server = http.client.HTTPConnection("127.0.0.1", int(os.environ["PORT"]), timeout=10)
 
 
 def ask(what, **words):
