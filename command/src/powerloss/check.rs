@@ -42,8 +42,8 @@ Time stamps are not compared. A command that exits with another code is not judg
 
 Examples:
   sudo inkstone powerloss check --in . -- sed -i s/old/new/ settings.ini
-  sudo inkstone powerloss check --fs ext4,xfs,btrfs --durable -- sh -c 'echo x >f; sync f .'
-  sudo inkstone powerloss check -- ./mine --database {dir}/db --import data.csv
+  sudo inkstone powerloss check --fs ext4,xfs --durable -- ./mine import {dir}
+  sudo inkstone powerloss check --durable -- sh -c 'echo x >f; sync f .'
 
 The directory is the command's current one; {dir} in an argument is its path. Elsewhere the \
 command may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
