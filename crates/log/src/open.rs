@@ -73,6 +73,7 @@ pub(crate) fn open_shared(
             // on the blocks decide.
             let mut writer = lock(&shared.writer);
             writer.asks = shared.options.asks.groups_in(&*writer.file);
+            writer.is_careful = shared.options.keeps_room;
         }
         if !shared.prepares_ahead() {
             shared.pool.remove_all().map_err(ObtainError::into_error)?;
@@ -99,7 +100,7 @@ fn begin(shared: &Shared, listing: &Listing, choice: &mut Choice) -> Result<bool
         began
     });
     match began {
-        Err(error) if error.is_for_room() => Ok(false),
+        Err(Error::NoRoom { .. }) => Ok(false),
         began => began.map(|_| true),
     }
 }

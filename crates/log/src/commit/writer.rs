@@ -88,9 +88,9 @@ pub(crate) struct Writer {
     step: Persist,
     /// Where no rule knows which of the two is faster.
     trial: Option<Trial>,
-    /// An overwrite may find no room here, so the same holds if writes sync by themselves because
-    /// of a flag of the file.
-    keeps_room: bool,
+    /// An overwrite may find no room, so the same holds if writes sync by themselves because of a
+    /// flag of the file.
+    pub(crate) is_careful: bool,
     /// What the writer does instead of what was chosen, to be told once.
     pub(crate) notice: Option<String>,
     /// After a group it asks whether the file system still accepts changes: the group's sync may
@@ -128,7 +128,8 @@ impl Writer {
             persist,
             step,
             trial: options.tries.then(Trial::begin),
-            keeps_room: options.keeps_room,
+            // The first group of an opening has to wait where it finds no room.
+            is_careful: true,
             notice: None,
             asks: options.asks != Asks::Never,
             writer_lock: LockWatch::default(),
@@ -225,7 +226,7 @@ impl Writer {
             return (Arc::clone(file), self.step);
         }
         let without = self.how.durability(Durability::None);
-        match self.keeps_room.then(|| self.again(file, &without)).flatten() {
+        match self.is_careful.then(|| self.again(file, &without)).flatten() {
             Some(plain) => (plain, self.step),
             // A failure does not show then whether the write or its sync failed.
             None => (Arc::clone(file), self.persist),
