@@ -18,6 +18,7 @@
 //! [`ExtentMap`].
 
 mod apart;
+mod atomic;
 mod attributes;
 mod child;
 mod counters;
@@ -50,6 +51,7 @@ mod tracefs;
 mod workdir;
 
 pub use apart::{Network, spawn_apart};
+pub use atomic::atomic_write_bytes;
 pub use attributes::attributes;
 pub use child::{
     ForkedChild, Only, Refusal, alone, close_standard_descriptors, fork_child, give_up_root,

@@ -22,6 +22,7 @@ pub mod billing;
 pub mod command;
 pub mod compare;
 pub mod crowd;
+mod device;
 pub mod disks;
 pub mod experiment;
 pub mod finding;

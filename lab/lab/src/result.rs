@@ -124,6 +124,9 @@ pub struct Place {
     pub model: Option<String>,
     /// Offset alignment for O_DIRECT in bytes; 0 = no O_DIRECT; `None` = unknown.
     pub direct_align_bytes: Option<u32>,
+    /// The largest write that does not tear if it asks for that, in bytes; 0 = none; `None` =
+    /// unknown.
+    pub atomic_write_bytes: Option<u32>,
     /// For a loop device: its backing file and whether it is opened directly.
     pub loop_backing: Option<String>,
     /// The place below a loop device.

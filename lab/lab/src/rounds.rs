@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::{Usage, monotonic_ns};
 
+use crate::device;
 use crate::finding::finding;
 use crate::histogram::Recorder;
 use crate::progress::Progress;
@@ -352,6 +353,7 @@ impl SideBySide<'_> {
         }
         table.baseline = base.map(|(name, _)| name);
         table.finding = finding(&table);
+        table.notes.extend(device::notes(&table));
         table
     }
 }

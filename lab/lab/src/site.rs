@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_host::{LabDirectory, WorkDir, can_trace, sweep, sweep_trace_instances};
+use inkstone_host::{
+    LabDirectory, WorkDir, atomic_write_bytes, can_trace, sweep, sweep_trace_instances,
+};
 use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment};
 
 use crate::result::Place;
@@ -187,6 +189,7 @@ fn place_of(capabilities: &Capabilities, name: &str) -> Place {
             DioAlignment::Refused => Some(0),
             DioAlignment::NotTold => None,
         },
+        atomic_write_bytes: atomic_write_bytes(&capabilities.directory),
         loop_backing: device.and_then(loop_words),
         host: host.map(|host| Box::new(place_of(&host, "host"))),
     }
