@@ -117,8 +117,11 @@ pub(crate) struct NewLogArguments {
 pub(crate) struct TruncateArguments {
     /// The log's directory
     pub(super) directory: PathBuf,
+    /// Change this stream of a log with streams; its records have numbers in place of LSNs
+    #[arg(long, value_name = "ID")]
+    pub(super) stream: Option<u64>,
     /// Change nothing; print what would be left
-    #[arg(long)]
+    #[arg(long, conflicts_with = "stream")]
     pub(super) dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -139,14 +142,20 @@ pub(crate) struct What {
     #[arg(long, value_name = "LSN")]
     pub(super) after: Option<u64>,
     /// Remove the oldest segments; keep the newest ones that have this much together: 10GiB
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "stream")]
     pub(super) keep_bytes: Option<u64>,
     /// Remove all but this many of the newest records
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", conflicts_with = "stream")]
     pub(super) keep_records: Option<u64>,
     /// Remove the segments whose records are all older than this: 7d
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "stream")]
     pub(super) keep_for: Option<Duration>,
+    /// Remove all records of the stream; the next one gets this number
+    #[arg(long, value_name = "NUMBER", requires = "stream")]
+    pub(super) restart_at: Option<u64>,
+    /// Remove the stream, with its records and its note
+    #[arg(long, requires = "stream")]
+    pub(super) remove: bool,
 }
 
 /// How records are separated in a stream.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::arguments::{NewLogArguments, TruncateArguments};
 use super::kind::{kind_in, not_plain};
 use super::report::{gaps_json, report_json};
+use super::streams;
 use super::words::{said, tell_doubts, tell_of_place};
 use crate::columns::{human, plural, range, table};
 
@@ -23,6 +24,9 @@ const SALVAGE_FILE: &str = "salvage.json";
 
 /// Removes records at the front or at the end.
 pub(super) fn truncate(arguments: &TruncateArguments) -> anyhow::Result<ExitCode> {
+    if let Some(stream) = arguments.stream {
+        return streams::truncate(arguments, stream);
+    }
     let directory = &arguments.directory;
     let found = kind_in(directory);
     let kind = match found {
@@ -176,10 +180,7 @@ fn said_of_truncated(error: Error) -> anyhow::Error {
 
 fn may_not_be_truncated(found: LogKind, directory: &Path) -> anyhow::Error {
     let cannot = match found {
-        LogKind::STREAMS => {
-            "what lives in streams would be lost. The program that writes it truncates each stream \
-             (Streams::truncate_before), and the log gives back its front"
-        }
+        LogKind::STREAMS => "truncate its streams (--stream ID), and the log gives back its front",
         _ => "the program that it belongs to truncates it",
     };
     not_plain(found, directory, cannot)

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inkstone::Verdict;
 use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump as entries};
+use inkstone::{LogKind, Lsn, Verdict};
+use inkstone_streams::inspect::Said;
 use serde_json::{Value, json};
 
+use super::kind::kind_in;
 use super::words::{said, tell_doubts};
 use crate::stdout::Stdout;
 
@@ -33,7 +35,9 @@ pub(super) fn dump(
     payload: Option<Payload>,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let max = if payload.is_some() { usize::MAX } else { BEGINNING_BYTES };
+    let has_streams = [LogKind::STREAMS, LogKind::RAFT].contains(&kind_in(directory));
+    let is_whole = payload.is_some() || has_streams;
+    let max = if is_whole { usize::MAX } else { BEGINNING_BYTES };
     let entries = entries(directory, max).map_err(said)?;
     tell_doubts(entries.doubts());
     let mut is_corrupt = !entries.damage().is_empty();
@@ -49,7 +53,13 @@ pub(super) fn dump(
             Ok(entry) => {
                 is_corrupt |= matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
                 if out.takes_more() {
-                    writeln!(out, "{}", entry_json(&entry, payload))?;
+                    let mut json = entry_json(&entry, payload);
+                    if let Entry::Frame { kind: Kind::Record, lsn, payload, .. } = &entry
+                        && has_streams
+                    {
+                        json["streams"] = streams_json(payload, *lsn);
+                    }
+                    writeln!(out, "{json}")?;
                 }
             }
             Err(error) => failed = Some(said(error)),
@@ -144,6 +154,25 @@ fn entry_json(entry: &Entry, how: Option<Payload>) -> Value {
     }
 }
 
+/// What a record of a log with streams says.
+fn streams_json(payload: &[u8], lsn: Lsn) -> Value {
+    let number = |(name, number): &(&str, u64)| match *name {
+        // JSON's numbers are too small for it.
+        "stream" => ((*name).to_owned(), json!(number.to_string())),
+        _ => ((*name).to_owned(), json!(number)),
+    };
+    let change = |said: &Said| {
+        let mut json = json!({ "what": said.change });
+        let numbers: serde_json::Map<_, _> = said.numbers.iter().map(number).collect();
+        json.as_object_mut().expect("an object").extend(numbers);
+        json
+    };
+    match inkstone_streams::inspect::said(payload, lsn) {
+        Ok(said) => said.iter().map(change).collect(),
+        Err(why) => json!({ "unknown": why }),
+    }
+}
+
 fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::Record => "record",
@@ -184,6 +213,8 @@ fn payload_text(payload: &[u8], how: Option<Payload>) -> String {
     if how == Some(Payload::Text) {
         return String::from_utf8_lossy(payload).into_owned();
     }
+    let shown = if how.is_some() { payload.len() } else { payload.len().min(BEGINNING_BYTES) };
+    let payload = &payload[..shown];
     payload.iter().fold(String::with_capacity(payload.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -67,6 +67,9 @@ Examples:
   inkstone truncate orders --after 1999     removes everything after LSN 1999
   inkstone truncate orders --keep-for 7d    removes segments whose records are all older than that
   inkstone truncate orders --keep-bytes 10GiB --dry-run
+  inkstone truncate queues --stream 7 --before 100
+  inkstone truncate queues --stream 7 --restart-at 1    removes all its records
+  inkstone truncate queues --stream 7 --remove
 
 --keep-bytes and --keep-for remove whole segments, and never the last one: they keep at least what \
 you ask for, and up to one segment more. The age of a segment is the age of its file's last change.

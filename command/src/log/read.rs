@@ -2,13 +2,13 @@
 //!
 //! *Owns*: records on stdout. *May not touch*: how they are found.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use inkstone::{Cursor, Error, Lsn, Options, Reader};
+use inkstone::{Cursor, Error, LogKind, Lsn, Options, Reader};
 use inkstone_streams::StreamCursor;
 
 use super::arguments::{CatArguments, Separator};
@@ -37,6 +37,15 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
     tell_doubts(&doubts(&reader));
     if let Some(hint) = hint(reader.kind(), &arguments.directory) {
+        let is_binary =
+            [LogKind::STREAMS, LogKind::RAFT, LogKind::SLATEDB].contains(&reader.kind());
+        anyhow::ensure!(
+            !is_binary || !std::io::stdout().is_terminal(),
+            "{}: it is {hint}. Its records are not text, and stdout is a terminal: send them to a \
+             file or a pipe{}",
+            arguments.directory.display(),
+            if reader.kind() == LogKind::STREAMS { ", or name a stream (--stream ID)" } else { "" }
+        );
         complain!("it is {hint}");
     }
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);

@@ -1,7 +1,7 @@
-//! `inkstone streams`.
+//! `inkstone streams`, and `inkstone truncate` of one stream.
 //!
-//! *Owns*: how the streams of a log are listed, as text and as JSON. *May not touch*: what they
-//! hold.
+//! *Owns*: how the streams of a log are listed, as text and as JSON, and what a change of one
+//! prints. *May not touch*: what a change means.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::{Error, inspect};
-use inkstone_streams::{Options, SectionUsage, StreamUsage, StreamsReader, Usage};
+use inkstone_streams::{
+    Batch, Bounds, Options, SectionUsage, StreamUsage, Streams, StreamsReader, Usage,
+};
 use serde_json::{Value, json};
 
-use super::arguments::StreamsArguments;
+use super::arguments::{StreamsArguments, TruncateArguments, What};
 use super::words::{said_of_streams, tell_doubts};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
@@ -47,6 +49,52 @@ pub(super) fn streams(arguments: &StreamsArguments, stop: &AtomicBool) -> anyhow
     }
     let shown = Shown { path: directory, usage, note, writer: report.writer };
     print(if arguments.report.json { format!("{}\n", shown.json()) } else { shown.text() });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Truncates, restarts or removes one stream.
+pub(super) fn truncate(arguments: &TruncateArguments, stream: u64) -> anyhow::Result<ExitCode> {
+    let directory = &arguments.directory;
+    let said = |error: inkstone_streams::Error| said_of_streams(error, directory);
+    // An opening for writing would refuse a raft log in other words, and may change a log.
+    open(directory)?.bounds(stream).map_err(said)?;
+    let options = Options::new().log(inkstone::Options::new().create(false));
+    let streams = Streams::open(directory, options).map_err(|error| match error {
+        inkstone_streams::Error::Log(Error::Locked { path, holder }) => anyhow::anyhow!(
+            "{} is locked by {holder}: truncate the stream there (Streams::truncate_before), or \
+             end it first",
+            path.display()
+        ),
+        error => said(error),
+    })?;
+    let What { before, after, restart_at, remove, .. } = arguments.what;
+    let mut batch = Batch::new();
+    match (before, after, restart_at) {
+        (Some(first), ..) => batch.truncate_before(stream, first),
+        (_, Some(last), _) => batch.truncate_after(stream, last),
+        (_, _, Some(number)) => batch.restart_at(stream, number),
+        // clap refuses arguments without any of them.
+        _ => batch.remove(stream),
+    };
+    let done = streams.apply(&batch).and_then(|written| written.wait());
+    let bounds = streams.bounds(stream).ok();
+    // The change's error comes before that of closing.
+    let closed = streams.close();
+    done.and(closed).map_err(said)?;
+    match bounds.filter(|_| !remove) {
+        Some(Bounds { first, next }) if arguments.json => {
+            say!("{}", json!({ "first": first, "next": next, "records": next - first }));
+        }
+        Some(Bounds { first, next }) if first == next => {
+            say!("left: no record; the next is {next}");
+        }
+        Some(Bounds { first, next }) => {
+            let (left, records) = (range(first, next - 1), plural(next - first, "record"));
+            say!("left: {left} ({records}); the next is {next}");
+        }
+        None if arguments.json => say!("{}", json!({ "removed": stream.to_string() })),
+        None => say!("stream {stream} is removed"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -42,6 +42,8 @@ mod cursor;
 mod due;
 mod error;
 mod following;
+#[doc(hidden)]
+pub mod inspect;
 mod keeper;
 mod mirror;
 mod mover;
