@@ -30,12 +30,15 @@ After each crash the reader must print every acknowledged item, in order, whole,
 that were in flight may follow. What the reader has printed once must stay.
 
 Other promises (--promise):
-  prefix:TIME  the same order; a crash may take the end, of at most this time, never the middle
-  set          items in any order, from several clients. A client prints `try ITEM` before it asks \
-for an item, and `ok ITEM` when it is acknowledged; the reader prints ITEM
-  map          the same, where an item is KEY VERSION. One client at a time writes a key; the \
-version - removes it. The reader must find the version that was acknowledged last, or one that was \
-tried since
+  prefix:TIME  the same order; a crash may take the end, of at most this
+               time, never the middle
+  set          items in any order, from several clients
+  map          the same, where an item is KEY VERSION
+
+With set and map a client prints `try ITEM` before it asks for an item, and `ok ITEM` when it is \
+acknowledged; the reader prints ITEM. With map one client at a time writes a key, and the version - \
+removes it: the reader must find the version that was acknowledged last, or one that was tried \
+since.
 
 A server: --start starts a daemon, in the foreground or not, on the directory $DIR; --ready \
 succeeds when it can be asked; --client prints the lines of a writer, --reader those of a reader. \
