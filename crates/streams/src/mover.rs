@@ -142,7 +142,7 @@ impl Mover {
         }
         let first = self.shared.log.first();
         while self.shared.log.first() == first {
-            if !matches!(self.move_some(), Ok(true)) {
+            if !matches!(self.move_some(), Ok(true)) && !self.shared.keep_house_at_the_end() {
                 return false;
             }
         }

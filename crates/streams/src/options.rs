@@ -128,7 +128,8 @@ impl Options {
     /// # Errors
     /// [`inkstone::Error::Invalid`].
     fn check(&self) -> Result<()> {
-        self.log.check()?;
+        // With what the log keeps for streams.
+        self.log.clone().keep_ends(!self.is_alone).check()?;
         let invalid = |why: String| Err(inkstone::Error::Invalid(why).into());
         let least = 2 * (NOTE_BYTES_MAX + RESERVE_BYTES);
         let bytes = self.log.largest_record_bytes();

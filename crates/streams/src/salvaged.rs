@@ -162,6 +162,8 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runs::Run;
+    use crate::state::Located;
 
     fn taken(state: &mut State, lsn: u64, changes: &[Change<'_>]) {
         state.enter(0, Lsn::new(lsn), 1).unwrap();
@@ -191,5 +193,40 @@ mod tests {
             assert_eq!((state.has(1), state.doubt(1)), (true, None));
             assert_eq!((state.has(2), state.is_known()), (!begins_behind, begins_behind));
         }
+    }
+
+    /// A move behind a gap makes a stream known of which only the first pieces of a row have come.
+    #[test]
+    fn a_move_between_the_pieces_of_a_row_counts() {
+        let runs = |from: u64, to| {
+            (from..to).map(|first| Run { first, section: 0, bytes: 30 }).collect::<Vec<_>>()
+        };
+        let (cut, note) = (Lsn::new(1), &b""[..]);
+        let mut state = State::salvaged();
+        state.lose(Lsn::new(2)..=Lsn::new(3));
+        let changes = [
+            (0, Change::TableBegin),
+            (0, Change::TableRuns { stream: 1, from: 0, to: 5, runs: runs(1, 5) }),
+            (1, Change::Moved { stream: 1, number: 2, source: 0, bytes: b"" }),
+            (
+                1,
+                Change::TableStream {
+                    stream: 1,
+                    first: 1,
+                    next: 9,
+                    cut,
+                    note,
+                    from: 5,
+                    runs: runs(5, 9),
+                },
+            ),
+            (1, Change::TableEnd),
+        ];
+        for (lsn, (section, change)) in (4..).zip(&changes) {
+            state.enter(*section, Lsn::new(lsn), 1).unwrap();
+            state.believe(change, Lsn::new(lsn));
+            state.apply(change, Lsn::new(lsn)).unwrap();
+        }
+        assert!(matches!(state.locate(1, 2), Ok(Located::Record(lsn)) if lsn == Lsn::new(6)));
     }
 }

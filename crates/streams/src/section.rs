@@ -189,8 +189,9 @@ impl Spans {
 
     /// All offsets with their numbers.
     fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
-        (self.first..)
-            .take(self.count as usize)
+        // The last number may be the highest there is.
+        (0..self.count)
+            .map(|at| self.first + u64::from(at))
             .filter_map(|number| Some((number, self.find(number)?)))
     }
 }

@@ -420,12 +420,10 @@ impl State {
         bytes: u32,
     ) -> std::result::Result<(), Broken> {
         let is_known = self.is_known();
-        let Some(found) = self.streams.get_mut(&stream) else {
-            if let Some(partial) = self.partial.as_mut().filter(|begun| begun.stream == stream) {
-                partial.runs.relocate((number, partial.to), (source, to), bytes, &mut ());
-            }
-            return unknown(is_known, stream);
-        };
+        if let Some(partial) = self.partial.as_mut().filter(|begun| begun.stream == stream) {
+            partial.runs.relocate((number, partial.to), (source, to), bytes, &mut ());
+        }
+        let Some(found) = self.streams.get_mut(&stream) else { return unknown(is_known, stream) };
         let (place, live) = ((number, found.next), &mut self.sections);
         if !(found.first..found.next).contains(&number)
             || !found.runs.relocate(place, (source, to), bytes, live)

@@ -392,6 +392,29 @@ impl Shared {
         Ok(())
     }
 
+    /// On a full disk: a step of housekeeping where only what frees may go. Whether it wrote.
+    pub(crate) fn keep_house_at_the_end(&self) -> bool {
+        let wrote = {
+            let Ok(mut guard) = self.order() else { return false };
+            let order = &mut *guard;
+            if order.state.sections.front().is_none_or(|front| front.live_bytes > 0) {
+                return false;
+            }
+            let before = order.next;
+            let mut out = LogOut {
+                shared: self,
+                next: &mut order.next,
+                head: &mut order.head,
+                reach: Reach::ToTheEnd,
+                append: None,
+                bytes: 0,
+            };
+            let _ = order.keeper.step(&mut order.state, &mut out);
+            order.next != before
+        };
+        wrote && self.log.sync().is_ok()
+    }
+
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the
     /// step. Any other error is kept for [`Stats`](crate::Stats).
     fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {

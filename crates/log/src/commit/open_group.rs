@@ -326,10 +326,11 @@ impl OpenGroup {
 
     /// Adds a control frame.
     pub(crate) fn control(&mut self, control: &Control) -> Result<(), EncodeError> {
+        self.encoder.control(&mut self.memory[self.prefix..], control)?;
         if !matches!(control, Control::Promise(_) | Control::Seal(_)) {
             self.control = Content::Needed;
         }
-        self.encoder.control(&mut self.memory[self.prefix..], control)
+        Ok(())
     }
 
     /// This group is the last one before the log is closed. A crash may have left bytes in the

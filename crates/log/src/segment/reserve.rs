@@ -71,7 +71,9 @@ impl Pool {
 
     /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
     pub(super) fn give_up_room(&self) -> bool {
-        self.give_bytes(std::mem::take(&mut *lock(&self.room_bytes)));
+        // Held until the file is gone: another thread may make it again.
+        let mut room_bytes = lock(&self.room_bytes);
+        self.give_bytes(std::mem::take(&mut *room_bytes));
         self.directory.remove(names::ROOM).is_ok()
     }
 
