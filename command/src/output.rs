@@ -59,7 +59,8 @@ impl Output {
     ) -> anyhow::Result<ExitCode> {
         let file = self.json.as_deref().map(Export::open).transpose()?;
         let mut progress = if self.quiet { Progress::silent() } else { Progress::new() };
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let command = words.collect::<Vec<_>>().join(" ");
         let result = body(&mut Context { stop, progress: &mut progress, command })?;
         // The table comes first: a file that cannot be written must not cost the result of hours.
         self.say(&render(&result, view));

@@ -29,7 +29,7 @@ pub(super) fn all_or<T: NamedChoice>(chosen: &[T]) -> Vec<T> {
 
 /// This command, quoted for a shell.
 pub(super) fn again() -> String {
-    quoted(std::env::args())
+    quoted(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// A command, quoted for a shell.

@@ -59,6 +59,18 @@ fn what_is_synced_is_kept_and_what_is_not_is_lost() {
     });
 }
 
+/// A file system that commits every five seconds would do what the command has not.
+#[test]
+fn what_the_kernel_writes_back_by_itself_is_no_sync() {
+    let kinds = here("what_the_kernel_writes_back", &[FsKind::Ext4, FsKind::Ext4DataJournal]);
+    side_by_side(&kinds, |kind| {
+        let place = directory();
+        let output = check(place.path(), &format!("--fs {kind} --durable"), "echo new >f; sleep 7");
+        assert_eq!(output.status.code(), Some(1), "{kind}: {}", told(&output));
+        assert!(told(&output).contains("loses: 1 of 1"), "{kind}: {}", told(&output));
+    });
+}
+
 /// What each name may be after a crash, on ext4 and xfs.
 #[test]
 fn names_that_come_back_and_files_that_are_empty_have_their_words() {

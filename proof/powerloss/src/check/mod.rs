@@ -29,7 +29,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inkstone_host::find_tool;
 use inkstone_io::{Directory as _, OsDirectory};
@@ -52,6 +52,10 @@ pub(crate) const MIDDLE: &str = "while it runs";
 pub(crate) const NOWHERE: &str = "states with old bytes nowhere and a new file not whole";
 const UNSOUND: &str = "of a file system that fails its own check";
 pub(crate) const FLUSHES: &str = "flushes before its exit";
+/// It ran so long that the kernel may have written back by itself.
+pub(crate) const LONG: &str = "seconds that it ran, more than the kernel waits";
+/// The page cache writes back what is older than 30 s, and xfs its log as often.
+const KERNEL_WAITS: Duration = Duration::from_secs(25);
 const BYSTANDER: &str = "bystander";
 /// The calls that change a file or a name, and for how long each is held.
 const CHANGES: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,ftruncate,truncate,\
@@ -121,9 +125,12 @@ fn on(
     synced(machine.target()).map_err(|error| error.to_string())?;
     progress(&format!("{kind}: the command runs"));
     medium.heard("begins");
-    let from = medium.requests();
+    let (from, began) = (medium.requests(), Instant::now());
     let (left, exit) = carry_out(options, medium, &directory, sealed, stop)?;
     result.not_run.extend(left);
+    if began.elapsed() >= KERNEL_WAITS && !options.is_during {
+        result.counts.add(LONG, began.elapsed().as_secs());
+    }
     pair.new = tree::read(&directory)?;
     if let (true, Some(given)) = (pair.changed().is_empty(), options.command.first()) {
         let given = given.to_string_lossy();
@@ -365,6 +372,12 @@ impl<'a> Seen<'a> {
                     command: result.command.clone(),
                 })
                 .collect();
+            if violations.is_empty() && result.counts.of(LONG) > 0 {
+                result.violations.push(Violation {
+                    what: "the kernel may have written back what the command did not sync".into(),
+                    command: result.command.clone(),
+                });
+            }
             result.violations.extend(violations);
         }
         let kept = self.kept.map(|what| Violation { what, command: result.command.clone() });

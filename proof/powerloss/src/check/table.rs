@@ -3,7 +3,7 @@
 //! *Owns*: the table and its sentences. *May not touch*: the counts.
 
 use super::tree::Found;
-use super::{FLUSHES, MIDDLE, NOWHERE};
+use super::{FLUSHES, LONG, MIDDLE, NOWHERE};
 use crate::result::{Counts, NameFound, RunResult};
 
 /// More rows than these are counted, not shown.
@@ -99,6 +99,13 @@ fn verdict(result: &RunResult) -> String {
                 name.name, name.found
             ),
         };
+    }
+    let seconds = result.counts.of(LONG);
+    if lost.is_empty() && seconds > 0 {
+        return format!(
+            "cannot tell: all {names} names are new in all {states} states, but the command ran \
+             for {seconds} s, and the kernel writes back by itself after 30 s ({run})"
+        );
     }
     if lost.is_empty() {
         return format!("kept: all {names} names are new in all {states} states ({run})");
