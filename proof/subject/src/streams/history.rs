@@ -10,8 +10,6 @@ use super::model::{Model, Step};
 /// Draws changes.
 pub(super) struct Draw {
     pub(super) random: fastrand::Rng,
-    /// Some batches append thousands of records.
-    pub(super) has_large: bool,
 }
 
 impl Draw {
@@ -32,9 +30,6 @@ impl Draw {
     /// A batch, mostly one that may be made.
     pub(super) fn steps(&mut self, model: &Model) -> Vec<Step> {
         let ids: Vec<u64> = model.0.keys().copied().collect();
-        if self.has_large && !ids.is_empty() && self.random.u32(..8) == 0 {
-            return self.large(&ids);
-        }
         let count = match self.random.u32(..10) {
             0..5 => 1,
             5..8 => self.random.usize(1..6),
@@ -57,32 +52,12 @@ impl Draw {
             .collect()
     }
 
-    /// Thousands of tiny records of two streams.
-    fn large(&mut self, ids: &[u64]) -> Vec<Step> {
-        let ids = [0, 1].map(|_| ids[self.random.usize(..ids.len())]);
-        let byte = self.random.u8(..);
-        let count = self.random.u64(1000..3000);
-        let step = |number: u64| {
-            let bytes = &[byte; 3][..(number % 4) as usize];
-            Step::Append(ids[usize::from(number.is_multiple_of(7))], bytes.into())
-        };
-        (0..count).map(step).collect()
-    }
-
-    /// A number that a stream begins at: now and then one near the highest of all.
-    fn first(&mut self) -> u64 {
-        match self.random.u32(..6) {
-            0 => u64::MAX - self.random.u64(..40),
-            _ => self.random.u64(..5) * 1000,
-        }
-    }
-
     fn step(&mut self, model: &Model, id: u64) -> Step {
         let Some(stream) = model.0.get(&id) else {
             return match self.random.u32(..20) {
                 0 => Step::Append(id, self.record()),
                 1 => Step::Remove(id),
-                _ => Step::Create(id, self.first()),
+                _ => Step::Create(id, self.random.u64(..5) * 1000),
             };
         };
         let (first, next) = (stream.first, stream.next());
@@ -94,10 +69,10 @@ impl Draw {
                 let next = self.random.u64(first.max(1)..=next.max(1));
                 Step::TruncateAfter(id, next - 1)
             }
-            93 => Step::Restart(id, self.first() | self.random.u64(..8)),
+            93 => Step::Restart(id, self.random.u64(..5000)),
             94 => Step::Remove(id),
-            95 => Step::TruncateBefore(id, next.saturating_add(1)),
-            96 => Step::TruncateAfter(id, next.saturating_add(1)),
+            95 => Step::TruncateBefore(id, next + 1),
+            96 => Step::TruncateAfter(id, next + 1),
             97 => Step::Create(id, 3),
             _ => Step::Append(id, self.record()),
         }

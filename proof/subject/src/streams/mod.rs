@@ -64,9 +64,8 @@ impl Called for Model {
 
     fn may_be_too_large(call: &Call) -> bool {
         let Call::Batch(steps, _) = call else { return false };
-        // Numbers take as many bytes as they need.
         let bytes = steps.iter().map(|step| match step {
-            Step::Append(_, bytes) => bytes.len() + 24,
+            Step::Append(_, bytes) => bytes.len(),
             _ => 0,
         });
         bytes.sum::<usize>() > 16 << 10
@@ -104,7 +103,6 @@ fn answer_of(error: &Error) -> Answer {
 #[derive(Debug, Clone)]
 pub struct StreamsSubject {
     options: Options,
-    has_large: bool,
 }
 
 /// Streams that are open, and a reader beside them.
@@ -204,18 +202,7 @@ impl Open {
 impl StreamsSubject {
     pub fn new(log: inkstone::Options) -> Self {
         let options = Options::new().log(log).section_bytes(16 << 10);
-        let options = options.own_mover(false).cache_bytes(4 << 10);
-        Self { options, has_large: false }
-    }
-
-    /// Some batches append thousands of records.
-    pub fn with_large_batches(self) -> Self {
-        Self { has_large: true, ..self }
-    }
-
-    /// The options of its openings.
-    pub fn options(&self) -> &Options {
-        &self.options
+        Self { options: options.own_mover(false).cache_bytes(4 << 10) }
     }
 
     pub fn new_past(&self) -> Past<Model> {
@@ -248,7 +235,7 @@ impl Subject for StreamsSubject {
             turn @ 4..8 => Call::Follow(turn < 6),
             turn => {
                 let how = [How::Wait, How::LetGo, How::Call, How::Wait][usize::from(turn) % 4];
-                Call::Batch(Draw { random, has_large: self.has_large }.steps(now), how)
+                Call::Batch(Draw { random }.steps(now), how)
             }
         }
     }
