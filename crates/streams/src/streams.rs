@@ -96,10 +96,10 @@ impl Streams {
             // Half a directory or half a table counts for nothing at the next opening: programs
             // that append little in each of many would begin them anew for ever.
             if read.1 > 2 * streams.shared.options.section_bytes {
-                let _ = streams.shared.keep_house_now();
+                only_poison(streams.shared.keep_house_now())?;
             }
             // Programs that end soon may never let their mover run. It tries again what fails here.
-            let _ = mover::give_back(&streams.shared);
+            only_poison(mover::give_back(&streams.shared))?;
         }
         if streams.shared.options.own_mover {
             let mover = Arc::clone(&streams.mover);
@@ -562,5 +562,13 @@ impl fmt::Debug for Written<'_> {
 impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streams").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+/// What else fails in an opening's housekeeping is made up for later.
+fn only_poison<T>(kept: Result<T>) -> Result<()> {
+    match kept {
+        Err(error @ Error::Log(inkstone::Error::Poisoned(_))) => Err(error),
+        _ => Ok(()),
     }
 }
