@@ -589,14 +589,10 @@ impl Options {
         (frames.bytes + kept_bytes).min(most)
     }
 
-    /// How much room a segment that is made for frames must have at the least. On a disk with little
-    /// room it is as small as that, and keeps less.
+    /// How much room a segment that is made for frames must have at the least.
     pub(crate) fn least_room(&self, frames: Frames) -> u64 {
-        if !self.keeps_ends || frames.reach == Reach::ToTheEnd {
-            return frames.bytes;
-        }
         let most = record_room(self.segment_bytes).max(frames.bytes);
-        (frames.bytes + KEPT_BYTES_MIN).min(most)
+        (frames.bytes + self.kept_bytes()).min(most)
     }
 
     /// The first segments of a log are smaller than others, and keep no more than half.
