@@ -495,6 +495,20 @@ fn a_cut_inside_a_batch_ends_it() {
     assert_eq!(several.judged(&half), Ok(()));
 }
 
+/// A reader was shown one record of a batch in flight: the others have their LSNs too.
+#[test]
+fn a_batch_of_which_a_reader_was_shown_a_part_is_there_as_a_whole() {
+    let mut several = Several::sound();
+    let there = several.there.clone();
+    let batch = several.begin(vec![60, 70]);
+    several.shown(4, &batch[0]).expect("it is in flight");
+    let with = |more: &[Record]| [&there[..], more].concat();
+    assert_eq!(several.judged(&with(&batch)), Ok(()));
+    assert_eq!(several.judged(&with(&batch[..1])).map_err(of), Err(SPLIT));
+    assert_eq!(several.judged(&there).map_err(of), Err(LOST));
+    assert_eq!(several.judged(&with(&[batch[0], batch[0]])).map_err(of), Err(WRONG));
+}
+
 /// A caller whose call failed, and who goes on: what failed may be missing, and is not looked for
 /// behind what came later.
 #[test]

@@ -614,10 +614,15 @@ impl Taken {
                 continue;
             }
             let records = doubt.call.records();
-            let from = self.next[index]..if is_front {
-                records.len()
-            } else {
-                self.next[index].saturating_add(1)
+            let next = self.next[index];
+            let from = match doubt.seen.filter(|_| next < usize::MAX) {
+                // A reader was shown one of them, so each has its LSN.
+                Some(first) => {
+                    let Some(at) = lsn.checked_sub(first) else { continue };
+                    at as usize..(at as usize).saturating_add(1)
+                }
+                None if is_front => next..records.len(),
+                None => next..next.saturating_add(1),
             };
             let is_it = |at: &usize| records.get(*at).is_some_and(|one| one.payload() == bytes);
             let Some(at) = from.into_iter().find(is_it) else { continue };
