@@ -38,7 +38,7 @@ use inkstone_subject::{Broken, Past as _};
 use crate::campaign::Campaign;
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, Moments, Place, PowerCut, RunError, State};
-use crate::process::{Heard, LINE_BYTES_MAX, Process};
+use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
 use crate::result::{Counts, RunResult};
 use crate::runner::{self, Lab, Plan, Written};
 
@@ -50,6 +50,7 @@ pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
 const CERTAIN: &str = "items that had to be there";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
+const STOPPED: &str = "was at work when the lab was stopped";
 /// After a kill the pipe ends at once, unless another process holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
@@ -124,6 +125,7 @@ fn crash(
         round: 0,
         counts: Counts::default(),
         first_line: None,
+        stop,
     };
     let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
     runner::run(&plan, medium, &mut any, result, stop, progress)?;
@@ -158,9 +160,14 @@ struct Any<'a> {
     counts: Counts,
     /// The time from a writer's start to its first line, as seen last.
     first_line: Option<Duration>,
+    stop: &'a AtomicBool,
 }
 
 impl Any<'_> {
+    fn within(&self) -> Within<'_> {
+        Within { limit: self.options.limit, stop: self.stop }
+    }
+
     /// When the writer is killed: after so many lines, and so long after them. One in four is
     /// killed before its first line or soon after, unless the start is skipped. Where the last
     /// seconds may go, it lives longer.
@@ -214,10 +221,10 @@ impl<M: Medium> Lab<M> for Any<'_> {
         let mut from = medium.requests();
         let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
         let moment = self.moment(&mut fastrand::Rng::with_seed(seed));
-        let AnyOptions { writer, limit, .. } = self.options;
+        let writer = &self.options.writer;
         let said = Said::of(self.options.promise);
         let mut is_starting = self.options.start == Start::Skipped;
-        let written = writer.write(&directory, moment, *limit, said, &mut |line| {
+        let written = writer.write(&directory, moment, self.within(), said, &mut |line| {
             medium.heard(&String::from_utf8_lossy(line));
             if std::mem::take(&mut is_starting) {
                 from = medium.requests();
@@ -253,7 +260,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
             Err(broken) => return Ok(Err(broken.what)),
         };
         self.counts.add(CERTAIN, past.certain() as u64);
-        let shown = self.options.reader.read(directory, self.options.limit, &past)?;
+        let shown = self.options.reader.read(directory, self.within(), &past)?;
         Ok(match past.check(&shown) {
             Ok(()) => {
                 self.counts.add("lines read back", shown.lines().len() as u64);
@@ -360,7 +367,7 @@ impl Shell {
         &self,
         directory: &Path,
         moment: Moment,
-        limit: Duration,
+        within: Within<'_>,
         said: Said,
         told: &mut dyn FnMut(&[u8]),
     ) -> Result<Printed, RunError> {
@@ -378,14 +385,15 @@ impl Shell {
         while (printed.said.lines() as u64) < u64::from(moment.lines)
             || began.elapsed() < moment.at_least
         {
-            match process.hear(limit) {
+            match process.hear_within(within).map_err(|_| self.fault(STOPPED))? {
                 Heard::Line(line) => take(line, &mut printed)?,
                 Heard::Ended => break,
                 Heard::Silent => {
                     let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
                     return Err(self.fault(&format!(
-                        "has printed nothing for {limit:?}, after {} lines: it must flush each \
-                         line when its item is durable{}",
+                        "has printed nothing for {:?}, after {} lines: it must flush each line \
+                         when its item is durable{}",
+                        within.limit,
                         printed.said.lines(),
                         words_of(&complaint.unwrap_or_default())
                     )));
@@ -408,7 +416,8 @@ impl Shell {
                 }
             }
         }
-        let (status, complaint) = process.end(limit).ok_or_else(|| self.fault("does not end"))?;
+        let (status, complaint) =
+            process.end(within.limit).ok_or_else(|| self.fault("does not end"))?;
         self.check_started(status, &complaint)?;
         printed.was_killed = status.signal() == Some(9);
         if !printed.was_killed && !status.success() {
@@ -421,7 +430,7 @@ impl Shell {
     pub(crate) fn read(
         &self,
         directory: &Path,
-        limit: Duration,
+        Within { limit, stop }: Within<'_>,
         past: &Past,
     ) -> Result<Shown, RunError> {
         let until = Instant::now() + limit;
@@ -435,7 +444,8 @@ impl Shell {
         let too_slow = format!("it did not end within {limit:?}");
         let mut is_whole = true;
         loop {
-            match process.hear(left()) {
+            let within = Within { limit: left(), stop };
+            match process.hear_within(within).map_err(|_| self.fault(STOPPED))? {
                 Heard::Line(line) => {
                     is_whole = line.ends_with(b"\n");
                     if !is_whole && line.len() >= LINE_BYTES_MAX {
@@ -485,6 +495,11 @@ mod tests {
     use super::*;
 
     const MOMENT: Moment = Moment { lines: 1, at_least: Duration::ZERO, delay: Duration::ZERO };
+    static GOES_ON: AtomicBool = AtomicBool::new(false);
+
+    fn within(limit: Duration) -> Within<'static> {
+        Within { limit, stop: &GOES_ON }
+    }
 
     /// It went on for ever before: no line came late.
     #[test]
@@ -492,7 +507,7 @@ mod tests {
         let command = "setsid sh -c 'for i in $(seq 60); do echo $i; sleep 0.1; done' & \
             sleep 1000; : {dir}";
         let writer = Shell::of("--writer", command);
-        let limit = Duration::from_secs(20);
+        let limit = within(Duration::from_secs(20));
         let told = writer.write(Path::new("/"), MOMENT, limit, Said::default(), &mut |_| {});
         match told {
             Ok(printed) => assert!(is_root() && printed.was_killed, "{printed:?}"),
@@ -509,8 +524,30 @@ mod tests {
         let mut past = Past::default();
         past.began(0, &b"1".to_vec());
         let began = Instant::now();
-        let shown = reader.read(Path::new("/"), Duration::from_secs(2), &past).expect("it ends");
+        let shown =
+            reader.read(Path::new("/"), within(Duration::from_secs(2)), &past).expect("it ends");
         assert_eq!((shown.lines(), &shown.failed), (&[b"1".to_vec()][..], &None));
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
+
+    /// The lab went on until the limit before, if that was an hour.
+    #[test]
+    fn a_silent_writer_and_a_reader_that_hangs_end_when_the_lab_is_stopped() {
+        let stop = AtomicBool::new(false);
+        let within = Within { limit: Duration::from_secs(3600), stop: &stop };
+        let sleeps = Shell::of("--writer", "sleep 4000; : {dir}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            let said = Said::default();
+            let written = sleeps.write(Path::new("/"), MOMENT, within, said, &mut |_| {});
+            let read = sleeps.read(Path::new("/"), within, &Past::default());
+            for why in [written.map(drop), read.map(drop)] {
+                let why = why.expect_err("it was stopped").to_string();
+                assert!(why.ends_with(STOPPED), "{why}");
+            }
+        });
     }
 }

@@ -35,6 +35,14 @@ pub struct Program {
     pub arguments: Vec<String>,
 }
 
+/// How long something is waited for, at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Within<'a> {
+    pub limit: Duration,
+    /// Set when the lab is to end.
+    pub stop: &'a AtomicBool,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// A line, with its end; the last one of a killed process may have none, nor has one that is
@@ -43,6 +51,10 @@ pub enum Heard {
     Ended,
     Silent,
 }
+
+/// The lab is to end.
+#[derive(Debug)]
+pub struct Stopped;
 
 /// A process. Dropping it kills it.
 #[derive(Debug)]
@@ -112,21 +124,26 @@ impl Process {
         }
     }
 
-    /// Waits for a whole line of a program of ours.
-    pub fn line(&self, within: Duration, stop: &AtomicBool) -> Result<String, String> {
-        let until = Instant::now() + within;
+    /// The same, as long as the lab goes on.
+    pub fn hear_within(&self, Within { limit, stop }: Within<'_>) -> Result<Heard, Stopped> {
+        let until = Instant::now() + limit;
         loop {
-            match self.hear(LOOK_EVERY) {
-                Heard::Line(line) => {
-                    return whole(&line).ok_or_else(|| "the process ended inside a line".into());
-                }
-                Heard::Ended => return Err("the process ended without a message".into()),
-                Heard::Silent if stop.load(Ordering::Relaxed) => return Err("stopped".into()),
-                Heard::Silent if Instant::now() > until => {
-                    return Err(format!("the process hangs: no line for {within:?}"));
-                }
-                Heard::Silent => {}
+            let left = until.saturating_duration_since(Instant::now());
+            match self.hear(left.min(LOOK_EVERY)) {
+                Heard::Silent if stop.load(Ordering::Relaxed) => return Err(Stopped),
+                Heard::Silent if Instant::now() < until => {}
+                heard => return Ok(heard),
             }
+        }
+    }
+
+    /// Waits for a whole line of a program of ours.
+    pub fn line(&self, limit: Duration, stop: &AtomicBool) -> Result<String, String> {
+        match self.hear_within(Within { limit, stop }) {
+            Ok(Heard::Line(line)) => whole(&line).ok_or("the process ended inside a line".into()),
+            Ok(Heard::Ended) => Err("the process ended without a message".into()),
+            Ok(Heard::Silent) => Err(format!("the process hangs: no line for {limit:?}")),
+            Err(Stopped) => Err("stopped".into()),
         }
     }
 

@@ -93,14 +93,18 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
         };
         let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
-            medium.states(&choice, &mut |state| {
+            let shown = medium.states(&choice, &mut |state| {
                 let judged = lab.judge(state)?;
                 result.count(state.class, 1);
                 broken.extend(judged.err().map(|why| (why, state.place)));
                 let count = result.violations.len() + broken.len();
                 let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })?;
+            });
+            match shown {
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                shown => shown?,
+            }
         }
         let mut kept = None;
         for (mut what, place) in broken {

@@ -20,7 +20,7 @@ use crate::any::{self, AnyOptions, Shell, Start, quoted};
 use crate::campaign::Campaign;
 use crate::kernel::machine::{FsKind, missing};
 use crate::medium::RunError;
-use crate::process::Program;
+use crate::process::{Program, Within};
 
 /// Set in a process that is a writer or a reader, to which of the two; and its directory.
 const ROLE: &str = "INKSTONE_POWERLOSS_ROLE";
@@ -236,7 +236,8 @@ fn check_empty(reader: &Shell, parent: &Path) -> Result<(), RunError> {
     let made = WorkDir::create(parent).map_err(|error| error.to_string())?;
     let empty = made.path().join("empty");
     std::fs::create_dir(&empty).map_err(|error| format!("{}: {error}", empty.display()))?;
-    let shown = reader.read(&empty, LIMIT, &Past::default())?;
+    let within = Within { limit: LIMIT, stop: &AtomicBool::new(false) };
+    let shown = reader.read(&empty, within, &Past::default())?;
     let what = match (&shown.failed, shown.lines().len()) {
         (None, 0) => return Ok(()),
         (None, lines) => format!("finds {lines} lines"),

@@ -19,6 +19,8 @@ pub(crate) const OTHERS: &[u8; 16] = b"another's bytes\n";
 const SECTOR_BYTES: usize = 512;
 /// No directory that fits onto a disk of the lab has more names.
 const NAMES_MAX: usize = 200_000;
+/// All files are in memory, three times. One with holes is as long as it says.
+const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -48,6 +50,7 @@ pub(crate) type Tree = BTreeMap<PathBuf, Node>;
 /// finding.
 pub(crate) fn read(top: &Path) -> Result<Tree, String> {
     let (mut tree, mut inodes) = (Tree::new(), BTreeMap::new());
+    let mut bytes = 0_u64;
     let mut left = vec![PathBuf::new()];
     while let Some(below) = left.pop() {
         let place = top.join(&below);
@@ -58,6 +61,14 @@ pub(crate) fn read(top: &Path) -> Result<Tree, String> {
             let metadata = entry.metadata().map_err(failed)?;
             if metadata.is_dir() {
                 left.push(name.clone());
+            } else if metadata.is_file() {
+                bytes = bytes.saturating_add(metadata.len());
+            }
+            if bytes > BYTES_MAX {
+                let (most, top) = (BYTES_MAX >> 20, top.display());
+                return Err(format!(
+                    "the files in {top} have more than {most} MiB, their holes counted"
+                ));
             }
             let node = Node::of(&top.join(&name), &metadata)?;
             if metadata.nlink() > 1 && !metadata.is_dir() {
@@ -241,7 +252,7 @@ impl Pair {
         };
         match (old.or(new), other(&self.new).or_else(|| other(&self.old))) {
             (None, _) => return (Found::LeftOver, format!("{} bytes", bytes.len())),
-            (Some(_), Some(path)) if path != name && !self.has(name, bytes) => {
+            (Some(_), Some(path)) if path != name && !self.begins(name, bytes) => {
                 return (Found::Others, format!("those of {}", path.display()));
             }
             _ => {}
@@ -253,10 +264,10 @@ impl Pair {
         (Found::Torn, Self::differs(now, new.or(old)))
     }
 
-    /// Whether a name had these bytes before or after.
-    fn has(&self, name: &Path, bytes: &[u8]) -> bool {
+    /// Whether what a name had before or after begins with these bytes.
+    fn begins(&self, name: &Path, bytes: &[u8]) -> bool {
         let sides = [self.old.get(name), self.new.get(name)];
-        sides.into_iter().flatten().any(|node| node.bytes() == Some(bytes))
+        sides.into_iter().flatten().filter_map(Node::bytes).any(|own| own.starts_with(bytes))
     }
 
     /// How what is found differs from what should be there, in words.
@@ -307,10 +318,22 @@ mod tests {
     fn each_finding_has_a_name_of_its_own() {
         let others = OTHERS.repeat(64);
         let pair = Pair {
-            old: tree(&[("same", b"same"), ("file", b"old"), ("went", b"went"), ("none", b"")]),
-            new: tree(&[("same", b"same"), ("file", b"newer"), ("made", b"made"), ("none", b"x")]),
+            old: tree(&[
+                ("same", b"same"),
+                ("file", b"old"),
+                ("went", b"went"),
+                ("none", b""),
+                ("half", b"ma"),
+            ]),
+            new: tree(&[
+                ("same", b"same"),
+                ("file", b"newer"),
+                ("made", b"made"),
+                ("none", b"x"),
+                ("half", b"mad"),
+            ]),
         };
-        assert_eq!(pair.changed().len(), 4, "what is the same says nothing");
+        assert_eq!(pair.changed().len(), 5, "what is the same says nothing");
         let found = |name: &str, now: &[(&str, &[u8])]| {
             pair.compare(&tree(now)).get(Path::new(name)).map(|found| found.0)
         };
@@ -326,6 +349,7 @@ mod tests {
             ("went", &[("went", b"went")], Some(Found::OldNameBack)),
             ("tmp", &[("tmp", b"newe")], Some(Found::LeftOver)),
             ("file", &[("file", b"made")], Some(Found::Others)),
+            ("made", &[("made", b"ma")], Some(Found::Torn)),
             ("made", &[("made", &others)], Some(Found::Others)),
             ("same", &[("same", b"same")], None),
             ("same", &[("same", b"sam")], Some(Found::Torn)),
