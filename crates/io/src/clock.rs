@@ -1,7 +1,7 @@
 //! A clock that is cheap to read: for a bound on how old something is, asked for each record.
 //!
-//! *Owns*: the coarse clock, the fine one of a file, and the time since the machine started. *May not touch*: what they are
-//! asked for.
+//! *Owns*: the coarse clock, the fine one of a file, and the time since the machine started. *May
+//! not touch*: what they are asked for.
 
 use std::ops::Add;
 use std::time::Duration;

@@ -119,8 +119,8 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     let fua = match found.device.as_ref().map(|device| (device.fua, device.volatile_cache)) {
         Some((_, Some(false))) => "the device has no volatile cache, so no flush is needed",
         Some((Some(true), Some(true))) => {
-            "the device has a volatile cache and FUA, so a log tries with its first commits whether \
-             one write that is durable by itself is faster than a write and an fdatasync"
+            "the device has a volatile cache and FUA, so a log tries with its first commits \
+             whether one write that is durable by itself is faster than a write and an fdatasync"
         }
         Some((Some(true), _)) => "the device has FUA, so a commit is one write",
         _ => "a commit is one write and one flush",
@@ -135,8 +135,8 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, Some(found)), reason)
 }
 
-/// Whether a log tries if a write and an fdatasync are faster than what the rule says: one published
-/// figure for a device with a volatile cache and FUA has them 2.4 times as fast.
+/// Whether a log tries if a write and an fdatasync are faster than what the rule says: one
+/// published figure for a device with a volatile cache and FUA has them 2.4 times as fast.
 fn trial_by_rule(found: &Capabilities, base: &Strategy) -> Option<Trial> {
     let device = found.device.as_ref()?;
     let is_open = device.fua == Some(true) && device.volatile_cache == Some(true);

@@ -270,7 +270,7 @@ impl Shared {
     /// What follows each append: steps of housekeeping that are due, and work for the mover.
     fn keep_house_after(&self, order: &mut Order, bytes: u64, paid_times: u64) {
         for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
-            let kept = self.keep_house(order);
+            let kept = self.keep_house(order, Reach::Usual);
             let is_over = kept.is_err();
             if !matches!(kept, Err(inkstone::Error::Busy)) {
                 order.not_kept = kept.err().map(Error::from);
@@ -375,7 +375,7 @@ impl Shared {
                 if order.keeper.steps_owed() == 0 {
                     break;
                 }
-                let kept = self.keep_house(&mut order);
+                let kept = self.keep_house(&mut order, Reach::Usual);
                 (order.next, kept)
             };
             match kept {
@@ -401,15 +401,7 @@ impl Shared {
                 return false;
             }
             let before = order.next;
-            let mut out = LogOut {
-                shared: self,
-                next: &mut order.next,
-                head: &mut order.head,
-                reach: Reach::ToTheEnd,
-                append: None,
-                bytes: 0,
-            };
-            let _ = order.keeper.step(&mut order.state, &mut out);
+            let _ = self.keep_house(order, Reach::ToTheEnd);
             order.next != before
         };
         wrote && self.log.sync().is_ok()
@@ -417,12 +409,12 @@ impl Shared {
 
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the
     /// step. Any other error is kept for [`Stats`](crate::Stats).
-    fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
+    fn keep_house(&self, order: &mut Order, reach: Reach) -> inkstone::Result<()> {
         let mut out = LogOut {
             shared: self,
             next: &mut order.next,
             head: &mut order.head,
-            reach: Reach::Usual,
+            reach,
             append: None,
             bytes: 0,
         };

@@ -29,7 +29,7 @@ const JUDGED: u32 = 8;
 
 /// The trial, from the first commit of an opening on.
 #[derive(Debug)]
-pub(crate) enum Trial {
+pub(crate) enum Trials {
     Tries(Pairs),
     Rests(Pace),
 }
@@ -63,7 +63,7 @@ pub(crate) struct Found {
     pub(crate) sync: Duration,
 }
 
-impl Trial {
+impl Trials {
     pub(crate) fn begin() -> Self {
         Self::Tries(Pairs::default())
     }
@@ -162,7 +162,7 @@ mod tests {
 
     /// Runs a trial whose commits take so many microseconds; returns what it finds after how many
     /// commits.
-    fn run(trial: &mut Trial, mut us: impl FnMut(By) -> u64) -> (Found, usize) {
+    fn run(trial: &mut Trials, mut us: impl FnMut(By) -> u64) -> (Found, usize) {
         for commits in 1.. {
             if let Some(found) = trial.took(Duration::from_micros(us(trial.way()))) {
                 return (found, commits);
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn commits_go_in_pairs_and_every_second_pair_the_other_way_round() {
         use By::{Rule, Sync};
-        let mut trial = Trial::begin();
+        let mut trial = Trials::begin();
         let order = [Rule, Sync, Sync, Rule, Rule, Sync, Sync, Rule];
         for way in order {
             assert_eq!(trial.way(), way);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn without_noise_eight_pairs_are_enough() {
         for (rule, sync, kept) in [(4007, 1643, By::Sync), (50, 100, By::Rule)] {
-            let mut trial = Trial::begin();
+            let mut trial = Trials::begin();
             let us = |way| if way == By::Rule { rule } else { sync };
             let (found, commits) = run(&mut trial, us);
             let [rule, sync] = [rule, sync].map(Duration::from_micros);
@@ -204,7 +204,7 @@ mod tests {
     fn a_gain_of_a_tenth_or_less_is_none() {
         for (sync, kept) in [(90, By::Rule), (89, By::Sync)] {
             let us = |way| if way == By::Rule { 100 } else { sync };
-            assert_eq!(run(&mut Trial::begin(), us).0.kept, kept, "{sync} us");
+            assert_eq!(run(&mut Trials::begin(), us).0.kept, kept, "{sync} us");
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let changes = (0..20_000)
             .filter(|_| {
-                let (found, _) = run(&mut Trial::begin(), |_| noisy(&mut rng, 100));
+                let (found, _) = run(&mut Trials::begin(), |_| noisy(&mut rng, 100));
                 found.kept == By::Sync
             })
             .count();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_device_that_gets_slower_favours_neither() {
         let mut now = 1000;
-        let (found, _) = run(&mut Trial::begin(), |_| {
+        let (found, _) = run(&mut Trials::begin(), |_| {
             now += now / 4;
             now
         });
@@ -232,17 +232,17 @@ mod tests {
     }
 
     /// `commits` commits that take so long, and a change of the segment; whether it tries again.
-    fn tries_after(trial: &mut Trial, commits: usize, us: u64) -> bool {
+    fn tries_after(trial: &mut Trials, commits: usize, us: u64) -> bool {
         for _ in 0..commits {
             assert_eq!(trial.took(Duration::from_micros(us)), None);
         }
         trial.segment_changed();
-        matches!(trial, Trial::Tries(_))
+        matches!(trial, Trials::Tries(_))
     }
 
     #[test]
     fn it_tries_again_once_most_commits_of_a_segment_take_twice_as_long() {
-        let mut trial = Trial::begin();
+        let mut trial = Trials::begin();
         run(&mut trial, |way| if way == By::Rule { 100 } else { 200 });
         assert!(!tries_after(&mut trial, 100, 199));
         assert!(!tries_after(&mut trial, 7, 200), "too few");
@@ -260,11 +260,11 @@ mod tests {
 
     #[test]
     fn while_it_tries_a_change_of_the_segment_is_nothing() {
-        let mut trial = Trial::begin();
+        let mut trial = Trials::begin();
         for _ in 0..9 {
             trial.took(Duration::from_micros(100));
         }
         trial.segment_changed();
-        assert!(matches!(&trial, Trial::Tries(pairs) if pairs.rule.len() == 5));
+        assert!(matches!(&trial, Trials::Tries(pairs) if pairs.rule.len() == 5));
     }
 }

@@ -1,8 +1,9 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
-//! *Owns*: the file of the segment in use, the one rule about failure (a failed sync is
-//! never tried again), when the writer's lock is looked at, and which commits count in a trial of two
-//! ways. *May not touch*: the content of a group, its waiters. Only the thread that has the turn (`turn.rs`) uses it.
+//! *Owns*: the file of the segment in use, the one rule about failure (a failed sync is never tried
+//! again), when the writer's lock is looked at, and which commits count in a trial of two ways. *May
+//! not touch*: the content of a group, its waiters. Only the thread that has the turn (`turn.rs`)
+//! uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use inkstone_io::{
 
 use crate::choice::{Asks, Tried};
 use crate::commit::open_group::{Content, Encoded};
-use crate::commit::trial::{By, Found, Trial};
+use crate::commit::trial::{By, Found, Trials};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::segment::pool::open_for_groups;
@@ -87,7 +88,7 @@ pub(crate) struct Writer {
     /// that a write which finds no room is known as such, and may be made again.
     step: Persist,
     /// Where no rule knows which of the two is faster.
-    trial: Option<Trial>,
+    trials: Option<Trials>,
     /// An overwrite may find no room, so the same holds if writes sync by themselves because of a
     /// flag of the file.
     pub(crate) is_careful: bool,
@@ -127,7 +128,7 @@ impl Writer {
             file,
             persist,
             step,
-            trial: options.tries.then(Trial::begin),
+            trials: options.tries.then(Trials::begin),
             // The first group of an opening has to wait where it finds no room.
             is_careful: true,
             notice: None,
@@ -157,7 +158,7 @@ impl Writer {
     /// Continues in another file.
     pub(crate) fn enter(&mut self, file: Arc<dyn File>, asks: bool) {
         (self.file, self.asks, self.look) = (file, asks, CoarseInstant::now());
-        if let Some(trial) = &mut self.trial {
+        if let Some(trial) = &mut self.trials {
             trial.segment_changed();
         }
     }
@@ -235,13 +236,13 @@ impl Writer {
 
     /// Writes a commit that counts in a trial, if there is one, in the way that is its turn.
     fn write_in_trial(&mut self, file: &Arc<dyn File>, bytes: &[u8], at: u64) -> Written {
-        let Some(way) = self.trial.as_ref().map(Trial::way) else {
+        let Some(way) = self.trials.as_ref().map(Trials::way) else {
             return self.write(file, bytes, at, self.persist);
         };
         let began = file.clock();
         let mut written = self.write(file, bytes, at, self.persist_by(way));
         let time = file.clock().saturating_sub(began);
-        if let (Ok(()), Some(trial)) = (&written.result, &mut self.trial)
+        if let (Ok(()), Some(trial)) = (&written.result, &mut self.trials)
             && let Some(Found { kept, pairs, rule, sync }) = trial.took(time)
         {
             self.persist = self.persist_by(kept);
@@ -258,10 +259,10 @@ impl Writer {
         }
     }
 
-    /// Writes; where a way of writing is refused as such, nothing is written and no sync has failed.
-    /// Without RWF_DSYNC (an old sandbox, a file system without it) the sync is a separate step from
-    /// then on. Without O_DIRECT, which was taken when the file was opened, the write goes through
-    /// the page cache. A trial of what is refused is over.
+    /// Writes; where a way of writing is refused as such, nothing is written and no sync has
+    /// failed. Without RWF_DSYNC (an old sandbox, a file system without it) the sync is a separate
+    /// step from then on. Without O_DIRECT, which was taken when the file was opened, the write
+    /// goes through the page cache. A trial of what is refused is over.
     fn write(&mut self, file: &Arc<dyn File>, bytes: &[u8], at: u64, persist: Persist) -> Written {
         let mut written = write_durable(&**file, bytes, at, persist);
         let mut persist = persist;
@@ -269,7 +270,7 @@ impl Writer {
             && persist == Persist::Dsync
         {
             self.notice = Some(format!("{error}: each commit is a write and an fdatasync instead"));
-            (self.persist, self.trial, persist) = (self.step, None, self.step);
+            (self.persist, self.trials, persist) = (self.step, None, self.step);
             written = write_durable(&**file, bytes, at, persist);
         }
         if let Some(error) = written.not_here()
@@ -279,7 +280,7 @@ impl Writer {
             self.notice = Some(format!(
                 "O_DIRECT is refused here, so the log writes through the page cache ({error})"
             ));
-            self.trial = None;
+            self.trials = None;
             written = write_durable(&*cached, bytes, at, persist);
             if Arc::ptr_eq(file, &self.file) {
                 self.file = cached;
