@@ -532,19 +532,22 @@ mod tests {
 
     /// The lab went on until the limit before, if that was an hour.
     #[test]
-    fn a_silent_writer_and_a_reader_that_hangs_end_when_the_lab_is_stopped() {
+    fn whatever_a_writer_or_a_reader_does_it_ends_when_the_lab_is_stopped() {
         let stop = AtomicBool::new(false);
-        let within = Within { limit: Duration::from_secs(3600), stop: &stop };
+        let hour = Duration::from_secs(3600);
+        let within = Within { limit: hour, stop: &stop };
         let sleeps = Shell::of("--writer", "sleep 4000; : {dir}");
+        let talks = Shell::of("--writer", "while :; do echo $((i += 1)); done; : {dir}");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(100));
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
             });
-            let said = Said::default();
-            let written = sleeps.write(Path::new("/"), MOMENT, within, said, &mut |_| {});
+            let long = Moment { at_least: hour, ..MOMENT };
+            let written = talks.write(Path::new("/"), long, within, Said::default(), &mut |_| {});
+            let silent = sleeps.write(Path::new("/"), MOMENT, within, Said::default(), &mut |_| {});
             let read = sleeps.read(Path::new("/"), within, &Past::default());
-            for why in [written.map(drop), read.map(drop)] {
+            for why in [written.map(drop), silent.map(drop), read.map(drop)] {
                 let why = why.expect_err("it was stopped").to_string();
                 assert!(why.ends_with(STOPPED), "{why}");
             }

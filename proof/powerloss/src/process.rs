@@ -127,14 +127,14 @@ impl Process {
     /// The same, as long as the lab goes on.
     pub fn hear_within(&self, Within { limit, stop }: Within<'_>) -> Result<Heard, Stopped> {
         let until = Instant::now() + limit;
-        loop {
+        while !stop.load(Ordering::Relaxed) {
             let left = until.saturating_duration_since(Instant::now());
             match self.hear(left.min(LOOK_EVERY)) {
-                Heard::Silent if stop.load(Ordering::Relaxed) => return Err(Stopped),
                 Heard::Silent if Instant::now() < until => {}
                 heard => return Ok(heard),
             }
         }
+        Err(Stopped)
     }
 
     /// Waits for a whole line of a program of ours.

@@ -58,8 +58,9 @@ pub(crate) const LONG: &str = "seconds that it ran, more than the kernel waits";
 const KERNEL_WAITS: Duration = Duration::from_secs(25);
 const BYSTANDER: &str = "bystander";
 /// The calls that change a file or a name, and for how long each is held.
-const CHANGES: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,ftruncate,truncate,\
-?rename,?renameat,renameat2,?unlink,unlinkat,?link,linkat,copy_file_range,sendfile,fallocate";
+const CHANGES: &str = "?open,openat,openat2,?creat,write,pwrite64,writev,pwritev,pwritev2,splice,\
+copy_file_range,sendfile,ftruncate,truncate,fallocate,?rename,?renameat,renameat2,?unlink,unlinkat,\
+?link,linkat,?symlink,symlinkat,?mkdir,mkdirat,?rmdir";
 const HELD_US: u32 = 10_000;
 const WRITTEN_BACK_EVERY: Duration = Duration::from_millis(2);
 /// How many lines are heard before a cut at the exit: that it begins, and that it has ended.
