@@ -8,9 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyOptions, Shell, Start};
+use inkstone_powerloss::any::{self, AnyOptions, Enough, Shell, Start};
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::medium::RunError;
 use inkstone_powerloss::server::Server;
 use inkstone_subject::lines::Promise;
 
@@ -56,7 +55,10 @@ Examples:
 
 As root each of them runs in a PID namespace of its own, and all that it has started ends with it. \
 Without root SIGKILL goes to its process group, which it must not leave. A kill keeps the page \
-cache, so this shows nothing about syncs; --fs does.";
+cache, so this shows nothing about syncs; --fs does.
+
+Exit code 0: the promise held in every state that was read. 1: it was broken. 2: nothing could be \
+tried: a command does not start, fails, or prints no line; or --fs cannot run here.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -91,9 +93,12 @@ pub(crate) struct AnyArguments {
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// How many writers to start
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "time")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
+    /// Start writers for this long
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = some_time)]
+    time: Option<Duration>,
     /// Cut the power under this file system, on a disk in memory (root), instead of only killing
     /// the writer
     #[arg(long = "fs", value_name = "FS", value_parser = names::<FsKind>())]
@@ -109,8 +114,8 @@ pub(crate) struct AnyArguments {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     lines: u32,
-    /// Seed of the moments at which writers are killed; the exact moment also depends on the
-    /// machine
+    /// Seed of the moments at which writers are killed, and of which sectors in flight are kept;
+    /// the exact moment also depends on the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How long a writer may print nothing, and how long a reader may take
@@ -136,7 +141,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         reader,
         promise: arguments.promise,
         start: if is_skipped { Start::Skipped } else { Start::Tested },
-        rounds: arguments.rounds,
+        enough: arguments.time.map_or(Enough::Rounds(arguments.rounds), Enough::Time),
         lines_max: arguments.lines,
         limit: arguments.limit,
         states: arguments.states,
@@ -144,16 +149,9 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     };
     let kinds = arguments.kind.into_iter().collect();
     let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;
-    let ran = any::run(&options, &campaign, stop, &mut redraw);
+    let result = any::run(&options, &campaign, stop, &mut redraw);
     erase();
-    match ran {
-        Ok(result) => conclude(&[result], file, stop),
-        Err(RunError::Command(words) | RunError::Nothing(words)) => {
-            complain!("{words}");
-            Ok(ExitCode::from(2))
-        }
-        Err(RunError::Other(words)) => Err(anyhow::Error::msg(words)),
-    }
+    conclude(&[result?], file, stop)
 }
 
 fn server(arguments: &AnyArguments) -> Option<Server> {

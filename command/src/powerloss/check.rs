@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,11 +14,10 @@ use inkstone_powerloss::apart::{Place, inside};
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::check::{self, CheckOptions, table};
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::medium::RunError;
 use inkstone_powerloss::process::Program;
 use inkstone_powerloss::result::RunResult;
 
-use super::shared::{JsonArgument, campaign, quoted};
+use super::shared::{JsonArgument, campaign, code_of, quoted};
 use super::writer::program;
 use crate::export::Export;
 use crate::parse::{names, size, some_time};
@@ -48,9 +47,9 @@ Examples:
 The directory is the command's current one; {dir} in an argument is its path. Elsewhere the \
 command may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
 
-Exit code 0: the table is shown. 1: nothing could be shown, or with --durable a name was anything \
-but new. 2: the command cannot be started, failed, did not end, or changed nothing; or the \
-directory cannot be copied.";
+Exit code 0: the table is shown. 1: with --durable a name was anything but new. 2: nothing could be \
+shown: the command cannot be started, failed, did not end, or changed nothing; the directory cannot \
+be copied; or no file system can run here.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -115,16 +114,9 @@ pub(crate) fn check(arguments: &CheckArguments, stop: &AtomicBool) -> anyhow::Re
     let parent = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let campaign = campaign(arguments.kinds.clone(), arguments.seed, &parent)?;
     let campaign = Campaign { keep_in: arguments.keep.clone(), ..campaign };
-    let ran = check::run(&options, &campaign, stop, &mut redraw);
+    let results = check::run(&options, &campaign, stop, &mut redraw);
     erase();
-    match ran {
-        Ok(results) => conclude(&results, file, stop),
-        Err(RunError::Command(words) | RunError::Nothing(words)) => {
-            complain!("{words}");
-            Ok(ExitCode::from(2))
-        }
-        Err(RunError::Other(words)) => Err(anyhow::Error::msg(words)),
-    }
+    conclude(&results?, file, stop)
 }
 
 fn conclude(
@@ -138,12 +130,7 @@ fn conclude(
     if let Some(mut file) = json {
         file.write(&(serde_json::to_string_pretty(results)? + "\n"))?;
     }
-    let is_clean = results.iter().all(RunResult::is_clean);
-    if is_clean && stop.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(130));
-    }
-    let is_shown = results.iter().any(|result| result.states() > 0);
-    Ok(if is_clean && is_shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code_of(results, stop))
 }
 
 #[derive(Debug, Args)]

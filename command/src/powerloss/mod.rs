@@ -17,6 +17,8 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
 
+use shared::NOTHING_RAN;
+
 #[derive(Debug, Args)]
 pub(crate) struct PowerlossArguments {
     #[command(subcommand)]
@@ -56,7 +58,7 @@ pub(crate) fn powerloss(
     arguments: &PowerlossArguments,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    match &arguments.command {
+    let ran = match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
         PowerlossCommand::Strategies(strategies) => run::strategies(strategies, stop),
@@ -68,5 +70,9 @@ pub(crate) fn powerloss(
         PowerlossCommand::Check(check) => check::check(check, stop),
         PowerlossCommand::Inside(inside) => check::begin(inside),
         PowerlossCommand::Writer(writer) => writer::write(writer),
-    }
+    };
+    ran.or_else(|error| {
+        complain!("{error:#}");
+        Ok(ExitCode::from(NOTHING_RAN))
+    })
 }

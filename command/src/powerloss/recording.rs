@@ -17,6 +17,8 @@ use inkstone_powerloss::kernel::states::Subset;
 use inkstone_powerloss::medium::{Choice, Medium as _, Place, PowerCut};
 use inkstone_powerloss::replay::Recorded;
 
+use super::shared::NOTHING_RAN;
+
 const EXAMPLES: &str = "\
 Examples:
   sudo inkstone powerloss strategies --fs xfs --strategy write-only --keep .     keeps a recording
@@ -108,7 +110,11 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
         return Ok(ExitCode::from(130));
     }
     say!("{states} states, {broken} broken");
-    Ok(if broken == 0 && states > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (broken, states) {
+        (0, 0) => ExitCode::from(NOTHING_RAN),
+        (0, _) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// Describes a recording in words.

@@ -57,9 +57,8 @@ Examples:
   sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000
   sudo inkstone powerloss run --mounted 1000 --json result.json
 
-Exit code 0: every promise held in every state that was checked, and at least one state was \
-checked. 1: a promise was
-broken, or nothing could run. The output always names what did not run.")]
+Exit code 0: every promise held in every state that was checked. 1: a promise was broken. 2: nothing \
+could run. The output always names what did not run.")]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     kernel: KernelArguments,
@@ -97,8 +96,7 @@ times
   sudo inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
   sudo inkstone powerloss faults --rounds 50 --json faults.json
 
-Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or \
-nothing could run.")]
+Exit code 0: every promise held. 1: a promise was broken. 2: nothing could run.")]
 pub(crate) struct FaultsArguments {
     #[command(flatten)]
     kernel: KernelArguments,
@@ -148,7 +146,7 @@ shows a loss again
 
 Exit code 0: every strategy that claims durability kept its data in every state, and every other \
 one was caught losing some.
-1: not so, or nothing could run. The output always names what did not run.")]
+1: not so. 2: nothing could run. The output always names what did not run.")]
 pub(crate) struct StrategiesArguments {
     #[command(flatten)]
     kernel: KernelArguments,

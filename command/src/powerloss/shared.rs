@@ -15,6 +15,9 @@ use inkstone_powerloss::result::{RunResult, in_words};
 use super::writer::program;
 use crate::export::Export;
 
+/// The exit code of a lab that could check nothing; 1 says that a promise was broken.
+pub(super) const NOTHING_RAN: u8 = 2;
+
 /// The settings that all labs of processes have.
 pub(super) fn campaign(kinds: Vec<FsKind>, seed: u64, parent: &Path) -> anyhow::Result<Campaign> {
     let (program, command) = (program()?, again());
@@ -56,9 +59,7 @@ impl JsonArgument {
     }
 }
 
-/// Prints the results, and writes them to the file if there is one, as a list. 0: every
-/// promise held; 1: one was broken, or nothing was checked; 130: nothing was checked before a
-/// signal came.
+/// Prints the results, and writes them to the file if there is one, as a list.
 pub(super) fn conclude(
     results: &[RunResult],
     json: Option<Export>,
@@ -70,21 +71,26 @@ pub(super) fn conclude(
     if let Some(mut file) = json {
         file.write(&(serde_json::to_string_pretty(results)? + "\n"))?;
     }
+    Ok(code_of(results, stop))
+}
+
+/// 0: every promise held; 1: one was broken; 2: nothing was checked; 130: a signal ended it.
+pub(super) fn code_of(results: &[RunResult], stop: &AtomicBool) -> ExitCode {
     if !results.iter().all(RunResult::is_clean) {
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
     if stop.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(130));
+        return ExitCode::from(130);
     }
     if results.iter().all(|result| result.states() == 0) {
-        let is_simulated = results.iter().any(|result| result.lab == "sim");
-        let what = if is_simulated {
-            "give it more time"
-        } else {
-            "`inkstone powerloss sim` needs no root"
+        let what = match results.first().map(|result| &*result.lab) {
+            Some("sim") => "give it more time",
+            Some("any") => "without --fs it needs no root, and kills only",
+            Some("check") => "NOT RUN says why",
+            _ => "`inkstone powerloss sim` needs no root",
         };
         complain!("NOTHING RAN: {what}");
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::from(NOTHING_RAN);
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{WRITE, Words as _, copy_the_command, names, not_run, said, text};
+use crate::support::{WRITE, Words, copy_the_command, names, not_run, said, text};
 
 /// As nobody, in a directory of its own; `None` where that cannot be had.
-fn as_nobody(at: &Path, arguments: &str) -> Option<Output> {
+pub(crate) fn as_nobody(at: &Path, arguments: impl Words) -> Option<Output> {
     let given = Command::new("chown").arg("65534:65534").arg(at).status().ok()?;
     let own = at.join("inkstone");
     copy_the_command(&own);

@@ -2,10 +2,13 @@
 //! do not, and commands that cannot be used.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use super::lab_users::as_nobody;
 use super::powerloss_kernel::here;
-use crate::support::{Words as _, directory, json, names, run, said, side_by_side, text};
+use crate::support::{
+    Words as _, directory, json, names, not_run, refused, run, said, side_by_side, text,
+};
 use inkstone_powerloss::kernel::machine::FsKind;
 
 /// Durable enough for a kill: each line is written before it is reported. A line that a kill has
@@ -35,6 +38,64 @@ fn a_log_that_holds() {
     let told = text(&output.stdout);
     assert!(told.contains("20 kills, ") && told.contains(" lines acknowledged, "), "{told}");
     assert_eq!(names(directory.path()), ["any.json"]);
+}
+
+#[test]
+fn writers_are_started_for_so_long() {
+    let directory = directory();
+    let at = directory.path();
+    let output = any(at, WRITER, READER, "--for 1s --json -");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let result = &json(&output.stdout)[0];
+    let took = result["seconds"].as_f64().expect("seconds");
+    assert!(took >= 1.0 && result["classes"][0]["states"].as_u64() >= Some(1), "{result}");
+    let both =
+        ["powerloss", "any", "--writer", WRITER, "--reader", READER, "--for=1s", "--rounds=1"];
+    refused(at, &both, 2, "cannot be used with");
+}
+
+#[test]
+#[ignore = "needs root, to become an ordinary user"]
+fn without_root_it_kills_only_and_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = ["powerloss", "any", "--writer", WRITER, "--reader", READER, "--rounds", "3"];
+    for (more, code, told_is) in [
+        (&["--json=-"][..], 0, "power loss: the writes of a killed writer stay in the page cache"),
+        (&["--fs=ext4"], 2, "NOTHING RAN: without --fs it needs no root, and kills only"),
+    ] {
+        let words = [&words[..], more].concat();
+        let Some(output) = as_nobody(directory.path(), words.as_slice()) else {
+            return not_run("without_root_it_kills_only_and_says_so", "there is no setpriv");
+        };
+        let told = text(&output.stdout) + &said(&output);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {told}");
+        assert!(told.contains(told_is), "{more:?}: {told}");
+    }
+}
+
+/// The kernel may write once more or less in between: the place of the cut is not compared.
+#[test]
+fn a_seed_shows_a_loss_again() {
+    let kinds = here("a_seed_shows_a_loss_again", &[FsKind::Ext4]);
+    let Some(kind) = kinds.first() else { return };
+    let directory = directory();
+    let at = directory.path();
+    let (writer, reader) = ("echo 1 >{dir}/f && echo 1 && sleep 99", "cat {dir}/f || true");
+    let more = format!("--fs {kind} --seed 7 --rounds 1 --lines 1 --skip-start --json -");
+    let output = any(at, writer, reader, &more);
+    let found = |output: &Output| {
+        assert_eq!(output.status.code(), Some(1), "{}", said(output));
+        let result = json(&output.stdout)[0].take();
+        assert_eq!(result["seed"], 7);
+        let (lost, again) = (&result["violations"][0]["what"], &result["violations"][0]["command"]);
+        let (lost, again) = (lost.as_str().expect("words"), again.as_str().expect("a command"));
+        let (lost, _) = lost.split_once("; a copy of the directory is in ").expect("where it is");
+        (lost.to_owned(), again.to_owned())
+    };
+    let (lost, again) = found(&output);
+    assert!(lost.contains("line 1 is missing: \"1\"; it was acknowledged"), "{lost}");
+    let output = Command::new("sh").args(["-c", &again]).current_dir(at).output();
+    assert_eq!(found(&output.expect("a shell")), (lost, again));
 }
 
 #[test]

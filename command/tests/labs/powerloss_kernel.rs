@@ -78,11 +78,11 @@ fn a_recording_is_kept_shown_and_looked_at() {
         ("replay strategy-ext4-write-only-3-0.recording --states 20", 1, " broken"),
         (
             "replay strategy-ext4-write-only-3-0.recording --entry 0 --subset all",
-            1,
+            2,
             "it was written in entries",
         ),
         // Nothing looked at is no promise held.
-        ("replay strategy-ext4-write-only-3-0.recording --states 0", 1, "0 states"),
+        ("replay strategy-ext4-write-only-3-0.recording --states 0", 2, "0 states"),
     ] {
         let output = run(at, format!("powerloss {asked}"));
         assert_eq!(output.status.code(), Some(code), "{asked}: {}", told(&output));

@@ -40,6 +40,7 @@ use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, Moments, Place, PowerCut, RunError, State};
 use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
 use crate::result::{Counts, RunResult};
+pub use crate::runner::Enough;
 use crate::runner::{self, Lab, Plan, Written};
 
 pub(crate) const PLACEHOLDER: &str = "{dir}";
@@ -60,7 +61,7 @@ pub struct AnyOptions {
     pub reader: Shell,
     pub promise: Promise,
     pub start: Start,
-    pub rounds: u64,
+    pub enough: Enough,
     /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
     /// How long a writer may be silent, and how long a reader may take.
@@ -100,7 +101,7 @@ pub fn run(
     let began = Instant::now();
     let mut medium = Killed::new(&campaign.parent, LIVES)?;
     let mut result = campaign.begin("any", medium.file_system.clone(), &subject);
-    let not_shown = "power loss: the writes of a killed writer stay in the page cache";
+    let not_shown = "power loss: the writes of a killed writer stay in the page cache; see --fs";
     result.not_run.push(not_shown.into());
     crash(options, campaign, &mut medium, &mut result, stop, progress)?;
     result.seconds = began.elapsed().as_secs_f64();
@@ -127,12 +128,12 @@ fn crash(
         first_line: None,
         stop,
     };
-    let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
+    let plan = Plan { enough: options.enough, violations_max: 1, keep_in: None };
     runner::run(&plan, medium, &mut any, result, stop, progress)?;
     // A run that was stopped may have ended before the first line.
     let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
     if any.counts.of(ACKNOWLEDGED) == 0 && result.is_clean() && !is_stopped {
-        let (rounds, writer) = (options.rounds, &options.writer.label);
+        let (rounds, writer) = (any.round, &options.writer.label);
         let why =
             format!("{writer} acknowledged no line in {rounds} rounds, so nothing was tested");
         return Err(RunError::Nothing(why));

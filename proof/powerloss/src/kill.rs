@@ -29,7 +29,7 @@ use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
 use crate::process::{Heard, Process, whole};
 use crate::result::{Counts, RunResult};
-use crate::runner::{self, Lab, Plan, Written};
+use crate::runner::{self, Enough, Lab, Plan, Written};
 use crate::words::{END, Way};
 
 /// How long a writer may be silent. It waits for a disk that others use too.
@@ -58,7 +58,7 @@ pub fn run(
         round,
         counts: Counts::default(),
     };
-    let plan = Plan { rounds, violations_max: 1, keep_in: None };
+    let plan = Plan { enough: Enough::Rounds(rounds), violations_max: 1, keep_in: None };
     runner::run(&plan, &mut medium, &mut lab, &mut result, stop, progress)?;
     result.seconds = began.elapsed().as_secs_f64();
     result.counts = lab.counts;

@@ -12,7 +12,7 @@ use crate::kernel::machine::{FsKind, Machine};
 use crate::medium::{Choice, PowerCut, RunError, State};
 use crate::process::Program;
 use crate::result::RunResult;
-use crate::runner::{self, Lab, Plan, Written};
+use crate::runner::{self, Enough, Lab, Plan, Written};
 use crate::words::Way;
 
 /// Mounted states that are taken from one history.
@@ -62,7 +62,7 @@ fn on(
     let histories = wanted.mounted.div_ceil(STATES_OF_A_HISTORY).max(ways.len() as u64);
     let mut lab = LogRun { campaign, wanted, histories, ways, recorded: None };
     let keep_in = campaign.keep_in.clone();
-    let plan = Plan { rounds: histories, violations_max: VIOLATIONS_MAX, keep_in };
+    let plan = Plan { enough: Enough::Rounds(histories), violations_max: VIOLATIONS_MAX, keep_in };
     let mut medium = PowerCut::new(machine, kind);
     result.seeds = histories;
     runner::run(&plan, &mut medium, &mut lab, result, stop, progress)

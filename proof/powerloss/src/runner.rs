@@ -21,20 +21,39 @@
 //!
 //! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::medium::{Choice, Medium, RunError, State};
 use crate::result::{RunResult, Violation};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub(crate) rounds: u64,
+    pub(crate) enough: Enough,
     /// After so many violations the rest would show the same.
     pub(crate) violations_max: usize,
     /// Where the recording of a broken promise is kept.
     pub(crate) keep_in: Option<PathBuf>,
+}
+
+/// How long a lab goes on.
+#[derive(Debug, Clone, Copy)]
+pub enum Enough {
+    Rounds(u64),
+    /// No state is begun later than this after the start.
+    Time(Duration),
+}
+
+impl Display for Enough {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rounds(rounds) => write!(f, "{rounds}"),
+            Self::Time(time) => write!(f, "{time:?}"),
+        }
+    }
 }
 
 /// What a writer did until its crash.
@@ -80,11 +99,19 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
-    for number in 0..plan.rounds {
+    let (rounds, time) = match plan.enough {
+        Enough::Rounds(rounds) => (rounds, None),
+        Enough::Time(time) => (u64::MAX, Some(time)),
+    };
+    let began = Instant::now();
+    let is_late = || time.is_some_and(|time| began.elapsed() >= time);
+    for number in 0..rounds {
         let is_enough = result.violations.len() >= plan.violations_max;
         if stop.load(Ordering::Relaxed) || is_enough {
-            let left = plan.rounds - number;
-            result.not_run.push(format!("{left} of {} rounds: stopped", plan.rounds));
+            result.not_run.push(format!("stopped after {number} rounds of {}", plan.enough));
+            break;
+        }
+        if is_late() {
             break;
         }
         let written = match lab.write(number, medium, stop) {
@@ -98,7 +125,8 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
                 result.count(state.class, 1);
                 broken.extend(judged.err().map(|why| (why, state.place)));
                 let count = result.violations.len() + broken.len();
-                let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
+                let is_enough = count >= plan.violations_max || is_late();
+                let is_over = is_enough || stop.load(Ordering::Relaxed);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             });
             match shown {
@@ -124,7 +152,7 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
             result.violations.push(Violation { what, command });
         }
         let (done, states) = (number + 1, result.states());
-        progress(&format!("{}: {done} of {} rounds, {states} states", lab.words(), plan.rounds));
+        progress(&format!("{}: {done} rounds of {}, {states} states", lab.words(), plan.enough));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use inkstone_host::{Network, WorkDir};
 use inkstone_subject::lines::Promise;
 use inkstone_subject::lines::past::Past;
 
-use crate::any::{self, AnyOptions, Shell, Start, quoted};
+use crate::any::{self, AnyOptions, Enough, Shell, Start, quoted};
 use crate::campaign::Campaign;
 use crate::kernel::machine::{FsKind, missing};
 use crate::medium::RunError;
@@ -191,9 +191,9 @@ fn crashed(name: &str, kinds: &[FsKind]) -> Result<(Verdict, String), RunError> 
     };
     let (lines_max, limit, states) = (LINES_MAX, LIMIT, STATES);
     let (promise, start) = (Promise::Order, Start::Tested);
-    let disk_bytes = None;
+    let (enough, disk_bytes) = (Enough::Rounds(rounds), None);
     let options =
-        AnyOptions { writer, reader, promise, start, rounds, lines_max, limit, states, disk_bytes };
+        AnyOptions { writer, reader, promise, start, enough, lines_max, limit, states, disk_bytes };
     let mut campaign = Campaign {
         kinds: Vec::new(),
         seed: 1,

@@ -30,7 +30,7 @@ use crate::kernel::machine::{FsKind, Machine};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
 use crate::process::Process;
 use crate::result::{Counts, RunResult};
-use crate::runner::{self, Lab, Plan, Written};
+use crate::runner::{self, Enough, Lab, Plan, Written};
 use crate::words::{GO, Way};
 
 /// After this many violations on one file system the rest would show the same.
@@ -114,7 +114,8 @@ fn on(
         tallies: BTreeMap::new(),
     };
     let rounds = wanted.rounds * wanted.faults.len() as u64;
-    let plan = Plan { rounds, violations_max: VIOLATIONS_MAX, keep_in: None };
+    let plan =
+        Plan { enough: Enough::Rounds(rounds), violations_max: VIOLATIONS_MAX, keep_in: None };
     let mut medium = PowerCut::new(machine, kind);
     medium.repairs = true;
     runner::run(&plan, &mut medium, &mut lab, result, stop, progress)?;
