@@ -1,0 +1,35 @@
+//! SurrealKV as a writer and a reader: store write|read DIR default|immediate
+use std::error::Error;
+
+use surrealkv::{Durability, LSMIterator as _, TreeBuilder};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().collect();
+    let tree = TreeBuilder::new().with_path(format!("{}/db", words[2]).into()).build()?;
+    let mut number = 0;
+    {
+        let change = tree.begin()?;
+        let mut items = change.range(b"0", b"9")?;
+        items.seek_first()?;
+        while items.valid() {
+            number += 1;
+            if words[1] == "read" {
+                println!("{}", String::from_utf8_lossy(&items.value()?));
+            }
+            items.next()?;
+        }
+    }
+    while words[1] == "write" {
+        number += 1;
+        let item = format!("item {number}");
+        let mut change = tree.begin()?;
+        if words[3] == "immediate" {
+            change.set_durability(Durability::Immediate);
+        }
+        change.set(format!("{number:010}").as_bytes(), item.as_bytes())?;
+        change.commit().await?;
+        println!("{item}");
+    }
+    Ok(())
+}
