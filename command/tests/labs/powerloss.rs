@@ -35,7 +35,7 @@ fn arguments_that_make_no_sense_are_refused() {
     std::fs::write(at.join("foreign"), vec![7; 5000]).expect("written");
     for command in ["show", "replay"] {
         let asked = format!("powerloss {command} foreign");
-        refused(at, asked, 1, "not a recording");
+        refused(at, asked, 2, "not a recording");
     }
     // It is hidden, but a command of its own: it reports what it could not do. It ends with its
     // input.
