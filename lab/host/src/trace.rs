@@ -18,7 +18,7 @@ use crate::counters::monotonic_ns;
 use crate::ring_page::PageLayout;
 use crate::trace_decode::{
     CALL_EVENTS, Decoded, Decoder, EVENTS, EventSpec, SYNC_EVENTS, TASK_EVENTS, THROTTLE_EVENTS,
-    THROTTLE_FILTER,
+    THROTTLE_FILTER, WHOLE_SYNC_EVENTS,
 };
 use crate::trace_event::{TraceEvent, TraceKind};
 use crate::trace_format::EventFormat;
@@ -106,6 +106,17 @@ impl Tracer {
             return Err(Error::unsupported("trace system calls", calls, why));
         }
         Ok(trace)
+    }
+
+    /// Starts to trace which files the file system of this device is asked to sync, or that it is
+    /// to sync all of itself, whoever asks and by whatever call. The events of btrfs name no
+    /// device: those of every btrfs are seen.
+    ///
+    /// # Errors
+    /// As [`of_disks`](Self::of_disks); the kernel has none of these events.
+    pub fn of_file_syncs(device: DeviceNumber) -> Result<Tracer> {
+        let specs = EVENTS.iter().filter(|spec| spec.is_file_sync()).chain(WHOLE_SYNC_EVENTS);
+        Self::of(&[device], specs, PAUSE_BESIDE)
     }
 
     /// Starts to trace what these threads, and those that they start, wait for: their calls that
@@ -321,6 +332,12 @@ impl Tracer {
         };
         reader.join().unwrap_or_else(panicked)?;
         off
+    }
+}
+
+impl std::fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracer").field("enabled", &self.enabled).finish_non_exhaustive()
     }
 }
 

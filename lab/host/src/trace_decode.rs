@@ -24,6 +24,11 @@ impl EventSpec {
         self.path.starts_with("block/")
     }
 
+    /// Whether a file system says that a file is synced.
+    pub(super) fn is_file_sync(&self) -> bool {
+        self.path.contains("_sync_file") || self.path.contains("_file_fsync")
+    }
+
     /// Whether the event can be filtered by device inside the kernel.
     pub(super) fn has_device(&self) -> bool {
         self.fields.first() == Some(&"dev")
@@ -102,7 +107,7 @@ pub(super) const EVENTS: &[EventSpec] = &[
 
 /// Direct I/O, and the requests of io_uring.
 pub(super) const SYNC_EVENTS: &[EventSpec] = &[
-    event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs),
+    DIRECTORY_OF_XFS,
     event("iomap/iomap_dio_rw_begin", &["dev", "ino"], |record| {
         Some(TraceKind::DirectIo { device: record.device()?, inode: record.number(1)? })
     }),
@@ -116,6 +121,16 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     event("io_uring/io_uring_complete", &["req"], |record| {
         Some(TraceKind::RingComplete { request: record.number(0)? })
     }),
+];
+
+const DIRECTORY_OF_XFS: EventSpec = event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs);
+
+/// What a file system is asked to make durable, beside the events of files in [`EVENTS`].
+pub(super) const WHOLE_SYNC_EVENTS: &[EventSpec] = &[
+    DIRECTORY_OF_XFS,
+    event("ext4/ext4_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
+    event("xfs/xfs_fs_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
+    event("btrfs/btrfs_sync_fs", &["wait"], |_| Some(TraceKind::WholeSync)),
 ];
 
 /// What threads wait for. The kernel shows these of the chosen threads alone.

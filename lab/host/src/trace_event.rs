@@ -74,6 +74,8 @@ pub enum TraceKind {
     },
     /// It has done so; only ext4 says it.
     FileSyncEnd { failed: bool },
+    /// A file system begins to sync all of itself.
+    WholeSync,
     /// Reads or writes past the page cache begin.
     DirectIo { device: DeviceNumber, inode: u64 },
     /// A thread gave a request to io_uring.
