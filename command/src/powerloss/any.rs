@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyOptions, Enough, Shell, Start};
+use inkstone_powerloss::any::{self, AnyOptions, Enough, Shell, Start, WARNING};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::server::Server;
 use inkstone_subject::lines::Promise;
@@ -149,7 +149,14 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
     };
     let kinds = arguments.kind.into_iter().collect();
     let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;
-    let result = any::run(&options, &campaign, stop, &mut redraw);
+    let result =
+        any::run(&options, &campaign, stop, &mut |words| match words.strip_prefix(WARNING) {
+            Some(_) => {
+                erase();
+                complain!("{words}");
+            }
+            None => redraw(words),
+        });
     erase();
     conclude(&[result?], file, stop)
 }

@@ -265,7 +265,11 @@ fn the_power_finds_what_a_kill_cannot() {
     for kind in here("the_power_finds_what_a_kill_cannot", &[FsKind::Ext4, FsKind::Xfs]) {
         for (sync, code, words) in [
             ("sync items", 0, &["every promise held", "behind a line"][..]),
-            ("true", 1, &["is missing"]),
+            (
+                "true",
+                1,
+                &["is missing", "    cause: `items` has ", "    cause: the last sync of `items`"],
+            ),
         ] {
             let directory = directory();
             let writer = format!(

@@ -28,7 +28,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_host::Network;
+use inkstone_host::{Network, monotonic_ns};
 use inkstone_io::is_root;
 use inkstone_subject::lines::heard::Heard as Said;
 use inkstone_subject::lines::past::Past;
@@ -36,6 +36,7 @@ use inkstone_subject::lines::{Promise, Shown, Told};
 use inkstone_subject::{Broken, Past as _};
 
 use crate::campaign::Campaign;
+use crate::cause::{self, Began, Case};
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, Moments, Place, PowerCut, RunError, State};
 use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
@@ -49,6 +50,10 @@ const LIVES: u64 = 5;
 pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
 /// Of those, what no state may have lost.
 const CERTAIN: &str = "items that had to be there";
+/// How a warning begins among what a run says of its progress.
+pub const WARNING: &str = "warning: ";
+/// A crash leaves a file system that can be mounted.
+const MOUNTS: &str = "mounts";
 /// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
 const CANNOT_START: [i32; 2] = [126, 127];
 const STOPPED: &str = "was at work when the lab was stopped";
@@ -93,7 +98,10 @@ pub fn run(
     let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
         medium.disk_bytes = options.disk_bytes.unwrap_or(0).max(medium.disk_bytes);
-        crash(options, campaign, &mut medium, result, stop, progress)
+        medium.is_traced = true;
+        let any = crash(options, campaign, &mut medium, result, stop, progress)?;
+        any.explain(&mut medium, result, stop, progress);
+        Ok(())
     })?;
     if let Some((result, ())) = ran.pop() {
         return Ok(result);
@@ -108,14 +116,14 @@ pub fn run(
     Ok(result)
 }
 
-fn crash(
-    options: &AnyOptions,
-    campaign: &Campaign,
+fn crash<'a>(
+    options: &'a AnyOptions,
+    campaign: &'a Campaign,
     medium: &mut impl Medium,
     result: &mut RunResult,
-    stop: &AtomicBool,
+    stop: &'a AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<(), RunError> {
+) -> Result<Any<'a>, RunError> {
     options.writer.check()?;
     options.reader.check()?;
     let mut any = Any {
@@ -127,6 +135,9 @@ fn crash(
         counts: Counts::default(),
         first_line: None,
         stop,
+        began: Began::default(),
+        broken: None,
+        warning: None,
     };
     let plan = Plan { enough: options.enough, violations_max: 1, keep_in: None };
     runner::run(&plan, medium, &mut any, result, stop, progress)?;
@@ -147,8 +158,8 @@ fn crash(
         any.counts.add("moments at which the power was cut", cut);
         any.counts.add("moments at which something had changed", changed);
     }
-    result.counts = any.counts;
-    Ok(())
+    result.counts = std::mem::take(&mut any.counts);
+    Ok(any)
 }
 
 struct Any<'a> {
@@ -162,6 +173,17 @@ struct Any<'a> {
     /// The time from a writer's start to its first line, as seen last.
     first_line: Option<Duration>,
     stop: &'a AtomicBool,
+    began: Began,
+    /// The state that broke the rule.
+    broken: Option<Case>,
+    warning: Option<String>,
+}
+
+/// What the reader of a sound state has shown.
+struct Right {
+    past: Past,
+    certain: usize,
+    lines: usize,
 }
 
 impl Any<'_> {
@@ -196,6 +218,56 @@ impl Any<'_> {
         Ok(past)
     }
 
+    /// The one judge of a state. The inner error is a broken promise.
+    fn judged(&self, state: &State<'_>) -> Result<Result<Right, Broken>, RunError> {
+        let directory = match state.up() {
+            Ok(directory) => directory,
+            Err(why) => return Ok(Err(Broken::new(MOUNTS, why))),
+        };
+        let mut past = match self.past(state.heard) {
+            Ok(past) => past,
+            Err(broken) => return Ok(Err(broken)),
+        };
+        let certain = past.certain();
+        let shown = self.options.reader.read(directory, self.within(), &past)?;
+        let lines = shown.lines().len();
+        Ok(past.check(&shown).map(|()| Right { past, certain, lines }))
+    }
+
+    /// Says why a state is broken. That it is broken counts all the same.
+    fn explain(
+        &self,
+        medium: &mut PowerCut<'_>,
+        result: &mut RunResult,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&str),
+    ) {
+        let Some(case) = self.broken else { return };
+        progress(&format!("round {}: a state is broken, and the cause is looked for", self.round));
+        let judge = |state: &State<'_>| Ok(self.judged(state)?.err().map(|broken| broken.clause));
+        match cause::explain(medium, case, stop, judge) {
+            Ok(sentences) => result.cause = sentences,
+            Err(why) => result.not_run.push(format!("the search for the cause: {why}")),
+        }
+    }
+
+    /// What is certain of a writer before any crash.
+    fn warn(&mut self, medium: &impl Medium) {
+        let lines = self.said.lines();
+        let has_promised = self.past(lines).is_ok_and(|past| past.certain() > 0);
+        if self.round > 1 || !has_promised {
+            return;
+        }
+        let recording = medium.recorded().unwrap_or_default();
+        if cause::is_unflushed(&recording.entries, self.began, lines) {
+            let writer = &self.options.writer.label;
+            self.warning = Some(format!(
+                "{WARNING}{writer} acknowledged {lines} lines, and no flush reached the disk \
+                 meanwhile: there was no sync between a write and its acknowledgement"
+            ));
+        }
+    }
+
     /// `place`: which crash it was.
     fn kept(&self, directory: &Path, place: Option<Place>, what: &str) -> String {
         let seed = self.campaign.seed;
@@ -220,6 +292,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
             made.map_err(|error| format!("{}: {error}", directory.display()))?;
         }
         let mut from = medium.requests();
+        self.began = Began { requests: from, ns: monotonic_ns() };
         let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
         let moment = self.moment(&mut fastrand::Rng::with_seed(seed));
         let writer = &self.options.writer;
@@ -236,6 +309,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
         self.first_line = written.first_line.or(self.first_line);
         self.said = written.said;
         self.past.opening();
+        self.warn(medium);
         if let Some(why) = written.failed {
             if is_new && self.said.lines() == 0 {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
@@ -252,27 +326,27 @@ impl<M: Medium> Lab<M> for Any<'_> {
     }
 
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError> {
-        let directory = match state.up() {
-            Ok(directory) => directory,
-            Err(why) => return Ok(Err(why)),
-        };
-        let mut past = match self.past(state.heard) {
-            Ok(past) => past,
-            Err(broken) => return Ok(Err(broken.what)),
-        };
-        self.counts.add(CERTAIN, past.certain() as u64);
-        let shown = self.options.reader.read(directory, self.within(), &past)?;
-        Ok(match past.check(&shown) {
-            Ok(()) => {
-                self.counts.add("lines read back", shown.lines().len() as u64);
+        match self.judged(state)? {
+            Ok(Right { past, certain, lines }) => {
+                self.counts.add(CERTAIN, certain as u64);
+                self.counts.add("lines read back", lines as u64);
                 // With more than one state of a writer, the next one begins anew.
                 if state.place.is_none() {
                     self.past = past;
                 }
-                Ok(())
+                Ok(Ok(()))
             }
-            Err(broken) => Err(self.kept(directory, state.place, &broken.what)),
-        })
+            Err(Broken { clause, what }) => {
+                let (heard, began) = (state.heard, self.began);
+                self.broken = state.place.map(|place| Case { place, heard, clause, began });
+                let kept = |directory: &Path| self.kept(directory, state.place, &what);
+                Ok(Err(state.directory.as_deref().map_or(what.clone(), kept)))
+            }
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.warning.clone().filter(|_| self.round == 1)
     }
 
     fn words(&self) -> String {

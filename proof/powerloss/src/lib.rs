@@ -18,6 +18,7 @@
 //! | [`in_use`] | a process that uses a log and says so, told to the judge |
 //! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
 //! | [`any`], [`server`] | lab: any writer and reader; a daemon with a client as those |
+//! | `cause`, `fewest` | why a state of those is broken: the fewest sectors, the files, their syncs |
 //! | [`check`], [`apart`] | lab: any command at all; its first process |
 //! | [`test()`] | the same in anybody's `#[test]` |
 //! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
@@ -28,8 +29,10 @@
 pub mod any;
 pub mod apart;
 pub mod campaign;
+mod cause;
 pub mod check;
 pub mod faults;
+mod fewest;
 pub mod in_use;
 pub mod keep;
 pub mod kernel;

@@ -34,6 +34,9 @@ pub struct RunResult {
     pub seconds: f64,
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
+    /// Of `any`: why the state is broken, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cause: Vec<String>,
     pub not_run: Vec<String>,
     /// Recordings that were to be kept: what each shows, and the command that shows it again.
     #[serde(default)]
@@ -121,6 +124,7 @@ impl RunResult {
             counts: Counts::default(),
             seconds: 0.0,
             violations: Vec::new(),
+            cause: Vec::new(),
             not_run: Vec::new(),
             kept: Vec::new(),
             names: Vec::new(),
@@ -192,6 +196,8 @@ pub fn in_words(results: &[RunResult]) -> String {
     for Violation { what, command } in results.iter().flat_map(|result| &result.violations) {
         lines.push(format!("  BROKEN: {what}\n    again: {command}"));
     }
+    let causes = results.iter().flat_map(|result| &result.cause);
+    lines.extend(causes.map(|sentence| format!("    cause: {sentence}")));
     lines.push(verdict(results));
     lines.join("\n")
 }

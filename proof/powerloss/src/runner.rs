@@ -75,6 +75,11 @@ pub(crate) trait Lab<M: Medium> {
     /// The inner error is a broken promise.
     fn judge(&mut self, state: &State<'_>) -> Result<Result<(), String>, RunError>;
 
+    /// What is known to be wrong before anything was crashed, in words.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// The round in words.
     fn words(&self) -> String;
 
@@ -118,6 +123,9 @@ pub(crate) fn run<M: Medium, L: Lab<M>>(
             Err(_) if stop.load(Ordering::Relaxed) => continue,
             written => written?,
         };
+        if let Some(warning) = lab.warning() {
+            progress(&warning);
+        }
         let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
             let shown = medium.states(&choice, &mut |state| {

@@ -209,7 +209,8 @@ fn crashed(name: &str, kinds: &[FsKind]) -> Result<(Verdict, String), RunError> 
         let result = any::run(&options, &campaign, &AtomicBool::new(false), &mut |_| {})?;
         if let Some(violation) = result.violations.first() {
             let (place, what) = (result.file_system, &violation.what);
-            return Ok((Verdict::Lost, format!("after a {crash} on {place}, {what}")));
+            let cause: String = result.cause.iter().map(|it| format!("\n  cause: {it}")).collect();
+            return Ok((Verdict::Lost, format!("after a {crash} on {place}, {what}{cause}")));
         }
         count += result.states();
         lines += result.counts.of(any::ACKNOWLEDGED);

@@ -21,7 +21,7 @@
 
 mod ground;
 pub mod table;
-mod tree;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -115,7 +115,7 @@ impl Node {
         Ok(Self { kind, mode: metadata.mode(), owner, attributes, first: None })
     }
 
-    fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.kind {
             Kind::Bytes(bytes) => Some(bytes),
             _ => None,

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 
 pub use inkstone_host::FsKind;
-use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
+use inkstone_host::{DeviceNumber, LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 
 use super::disk::Disk;
 use super::image::Image;
@@ -126,6 +126,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// The number that the kernel's events have.
+    pub(crate) fn device(&self) -> Option<DeviceNumber> {
+        self.device.as_ref().map(LoopDevice::device)
+    }
+
     /// Unmounts it and detaches its disk. What reaches the disk by this is not part of a crash:
     /// take the recording before.
     pub fn shut_down(mut self) -> Result<(), String> {

@@ -123,7 +123,7 @@ pub struct State<'a> {
 
 impl State<'_> {
     /// One that is right for a medium that shows no more of it.
-    fn of(class: &'static str, heard: usize, directory: PathBuf) -> Self {
+    pub(crate) fn of(class: &'static str, heard: usize, directory: PathBuf) -> Self {
         Self { directory: Ok(directory), heard, class, place: None, again: None, disk: None }
     }
 
@@ -148,6 +148,11 @@ pub trait Medium {
     /// How many requests have reached the disk, for [`Choice::from`].
     fn requests(&self) -> usize {
         0
+    }
+
+    /// What reached the disk so far, for what can be said before a crash.
+    fn recorded(&self) -> Option<Recording> {
+        None
     }
 
     /// Shows what a crash may have left, one state after the other, until the judge breaks. A

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_host::run_on_device;
+use inkstone_host::{TraceEvent, Tracer, monotonic_ns, run_on_device};
 
 use super::{Choice, Ground, Judge, Medium, Moments, Place, RunError, State};
 use crate::kernel::disk::Disk;
@@ -46,6 +46,8 @@ pub struct PowerCut<'m> {
     /// Whether the file system's own tool checks each state after a judge has looked at it. If that
     /// fails, the judge gets the state again, without its directory.
     pub is_checked: bool,
+    /// Whether the file system's events of syncs are noted.
+    pub is_traced: bool,
     /// How large each disk is.
     pub disk_bytes: u64,
     /// What a disk holds before its recording begins.
@@ -53,9 +55,22 @@ pub struct PowerCut<'m> {
     made: Option<Made>,
     running: Option<Running>,
     disk: Option<Disk>,
+    tracer: Option<Tracer>,
+    seen: Live,
     /// States that were shown.
     shown: u64,
     moments: Moments,
+}
+
+/// What is known of a writer's own mount beside its recording.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// When each line was heard, on the clock of the events.
+    pub(crate) heard_ns: Vec<u64>,
+    /// What was synced; `None`: it was not traced, or not all of it.
+    pub(crate) syncs: Option<Vec<TraceEvent>>,
+    /// The disk after the crash, with all that was only in memory: as if there had been none.
+    pub(crate) image: Option<Image>,
 }
 
 impl<'m> PowerCut<'m> {
@@ -66,11 +81,14 @@ impl<'m> PowerCut<'m> {
             recording: Recording::default(),
             repairs: false,
             is_checked: false,
+            is_traced: false,
             disk_bytes: kind.disk_bytes(),
             base: None,
             made: None,
             running: None,
             disk: None,
+            tracer: None,
+            seen: Live::default(),
             shown: 0,
             moments: Moments::default(),
         }
@@ -118,8 +136,29 @@ impl<'m> PowerCut<'m> {
     /// Ends the recording and takes the file system away. Kill the writer first.
     pub fn crash(&mut self) -> Result<(), String> {
         self.stop_recording();
-        self.disk = None;
-        self.running.take().map_or(Ok(()), Running::shut_down)
+        if let Some(trace) = self.tracer.take().and_then(|tracer| tracer.stop().ok()) {
+            self.seen.syncs = (trace.lost == 0).then_some(trace.events);
+        }
+        let disk = self.disk.take();
+        self.running.take().map_or(Ok(()), Running::shut_down)?;
+        self.seen.image = disk.map(|disk| disk.image()).or(self.seen.image.take());
+        Ok(())
+    }
+
+    /// Of the writer that was crashed last.
+    pub(crate) fn seen(&self) -> &Live {
+        &self.seen
+    }
+
+    /// The cut behind so many entries of the recording.
+    pub(crate) fn cut(&self, entry: usize) -> Cut {
+        let mut player = Player::new(&self.recording, self.first_image());
+        player.play(entry);
+        player.cut()
+    }
+
+    fn first_image(&self) -> Image {
+        self.base.clone().unwrap_or_else(|| Image::new(self.disk_bytes))
     }
 
     fn made(&mut self) -> Result<Made, String> {
@@ -167,7 +206,7 @@ impl<'m> PowerCut<'m> {
     }
 
     /// Mounts a state and lets the judge look at it, then again at what a second cut leaves.
-    fn show(
+    pub(crate) fn show(
         &mut self,
         image: Image,
         again: Option<u64>,
@@ -228,8 +267,7 @@ impl<'m> PowerCut<'m> {
             }
         };
         let lines = recording.lines();
-        let base = self.base.clone().unwrap_or_else(|| Image::new(self.disk_bytes));
-        let mut player = Player::new(recording, base);
+        let mut player = Player::new(recording, self.first_image());
         for (entry, wanted) in places {
             player.play(entry);
             let cut = player.cut();
@@ -268,20 +306,29 @@ impl Medium for PowerCut<'_> {
         self.recording.mark(words);
         self.recording.entries.extend(made.recording.entries);
         disk.record();
-        self.running = Some(self.machine.boot(&disk, self.kind)?);
-        self.disk = Some(disk);
+        let running = self.machine.boot(&disk, self.kind)?;
+        let traced = running.device().filter(|_| self.is_traced);
+        self.tracer = traced.and_then(|device| Tracer::of_file_syncs(device).ok());
+        (self.seen, self.running, self.disk) = (Live::default(), Some(running), Some(disk));
         Ok(Ground { directory: self.directory(), is_new: true })
     }
 
     fn heard(&mut self, line: &str) {
         if let Some(disk) = &self.disk {
             disk.mark(line);
+            self.seen.heard_ns.push(monotonic_ns());
         }
     }
 
     fn requests(&self) -> usize {
-        let now = self.disk.as_ref().map_or(0, |disk| disk.recorded().entries.len());
-        self.recording.entries.len() + now
+        self.recorded().unwrap_or_default().entries.len()
+    }
+
+    fn recorded(&self) -> Option<Recording> {
+        let mut recording = self.recording.clone();
+        let now = self.disk.as_ref().map(Disk::recorded).unwrap_or_default();
+        recording.entries.extend(now.entries);
+        Some(recording)
     }
 
     fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {

@@ -1,0 +1,563 @@
+//! Why a state is broken: the fewest sectors that decide, what of which file differs by them, and
+//! what was synced before the acknowledgement.
+//!
+//! *Owns*: the sound state that is nearest to a broken one, and the sentences about the two. *May
+//! not touch*: what is right, which the caller judges as in the run.
+//!
+//! A sentence is said only where it is certain. So a broken state is compared with a sound one of
+//! the same writer, the first of these that is sound:
+//!
+//! | the sound state | then |
+//! |---|---|
+//! | the same cut with all that was in flight | the fewest sectors are looked for without which it breaks |
+//! | the same cut with nothing of that | the fewest sectors with which it breaks |
+//! | right behind a later flush | what it lacks had not been sent, or not been made durable |
+//! | the writer's own mount after its end | no flush made it durable |
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use inkstone_host::{ExtentMap, LogPlace, TraceKind, btrfs_devices, log_place, open_plain};
+
+use crate::check::tree::{self, Found, Pair, Tree};
+use crate::fewest::{Fewest, fewest};
+use crate::kernel::disk::Disk;
+use crate::kernel::image::{Image, SECTOR_BYTES};
+use crate::kernel::machine::FsKind;
+use crate::kernel::recording::Entry;
+use crate::kernel::states::{Cut, keep};
+use crate::medium::{Place, PowerCut, RunError, State};
+
+/// So many states are mounted and read,
+const STATES_MAX: u32 = 200;
+/// for so long.
+const LOOKED_FOR: Duration = Duration::from_secs(60);
+/// So many later flushes are tried.
+const FLUSHES_MAX: usize = 6;
+const NAMES_MAX: usize = 4;
+
+/// A broken state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) place: Place,
+    pub(crate) heard: usize,
+    pub(crate) clause: &'static str,
+    pub(crate) began: Began,
+}
+
+/// When the writer was started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Began {
+    /// So many requests had reached the disk.
+    pub(crate) requests: usize,
+    pub(crate) ns: u64,
+}
+
+/// Whether no flush reached the disk between a writer's start and its line of this number.
+pub(crate) fn is_unflushed(entries: &[Entry], began: Began, line: usize) -> bool {
+    // The recording's head is a mark, too.
+    let marks = entries.iter().enumerate().filter(|(_, entry)| entry.is_mark());
+    let heard = marks.skip(line).map(|(at, _)| at).next().filter(|_| line > 0);
+    heard.is_some_and(|heard| !entries[began.requests.min(heard)..heard].contains(&Entry::Flush))
+}
+
+/// What a judge says of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Sound,
+    /// It breaks the same clause.
+    Same,
+    Other,
+    /// There was no time left to look.
+    Unknown,
+}
+
+/// A broken state and a sound one.
+struct Nearest {
+    broken: Image,
+    sound: Image,
+    /// Where something is that is not in the broken one, in words.
+    with: &'static str,
+}
+
+struct Search<'s, 'm, J> {
+    medium: &'s mut PowerCut<'m>,
+    case: Case,
+    /// Which clause a state breaks.
+    judge: J,
+    stop: &'s AtomicBool,
+    left: u32,
+    until: Instant,
+    said: Vec<String>,
+}
+
+/// Why a state of the writer that was crashed last is broken, in sentences. `judge` says which
+/// clause a state breaks.
+pub(crate) fn explain(
+    medium: &mut PowerCut<'_>,
+    case: Case,
+    stop: &AtomicBool,
+    judge: impl FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>,
+) -> Result<Vec<String>, RunError> {
+    let until = Instant::now() + LOOKED_FOR;
+    let (left, said) = (STATES_MAX, Vec::new());
+    let mut search = Search { medium, case, judge, stop, left, until, said };
+    if is_unflushed(&search.medium.recording.entries, case.began, case.heard) {
+        search.said.push(format!(
+            "no flush reached the disk between the writer's start and line {}: there was no sync \
+             between the write and the acknowledgement",
+            case.heard
+        ));
+    }
+    if let Some(nearest) = search.nearest()? {
+        search.compare(nearest)?;
+    }
+    Ok(search.said)
+}
+
+impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, '_, J> {
+    fn nearest(&mut self) -> Result<Option<Nearest>, RunError> {
+        let Case { place, heard, .. } = self.case;
+        let cut = self.medium.cut(place.entry);
+        let count = cut.units.len();
+        let all = self.ask(cut.state(&vec![true; count]))?;
+        if let Some(nearest) = self.in_flight(&cut, all)? {
+            return Ok(Some(nearest));
+        }
+        let is_same = all == Verdict::Same;
+        let sent = match count {
+            0 => Some("nothing was in flight at the cut".to_owned()),
+            _ => is_same.then(|| format!("with all {count} sectors in flight it is broken, too")),
+        };
+        let sent = sent.map(|words| words + ": what it lacks had not been sent to the disk");
+        let kept = if is_same { vec![true; count] } else { keep(&cut.units, place.subset) };
+        let broken = cut.state(&kept);
+        if let Some(sound) = self.later(place.entry)? {
+            self.said.extend(sent);
+            if heard > 0 {
+                let words = "a later flush makes it sound: line";
+                self.said.push(format!("{words} {heard} was heard before that flush"));
+            }
+            return Ok(Some(Nearest { broken, sound, with: "after that flush" }));
+        }
+        let Some(sound) = self.medium.seen().image.clone() else { return Ok(None) };
+        match self.ask(sound.clone())? {
+            Verdict::Sound => {
+                self.said.extend(sent);
+                self.say("the live file system was sound when the writer was killed");
+                Ok(Some(Nearest { broken, sound, with: "in the live file system" }))
+            }
+            Verdict::Same => {
+                self.say("no cut is needed: what a mere kill leaves is broken in the same way");
+                Ok(None)
+            }
+            Verdict::Other | Verdict::Unknown => Ok(None),
+        }
+    }
+
+    /// If one of the two ends is sound: the fewest sectors that decide.
+    fn in_flight(&mut self, cut: &Cut, all: Verdict) -> Result<Option<Nearest>, RunError> {
+        let count = cut.units.len();
+        let is_lost = all == Verdict::Sound;
+        let sound = cut.state(&vec![is_lost; count]);
+        if !is_lost && (all != Verdict::Same || self.ask(sound.clone())? != Verdict::Sound) {
+            return Ok(None);
+        }
+        let given = keep(&cut.units, self.case.place.subset);
+        let parts: Vec<usize> = (0..count).filter(|unit| given[*unit] != is_lost).collect();
+        let broken = |parts: &[usize]| {
+            let mut kept = vec![is_lost; count];
+            parts.iter().for_each(|part| kept[*part] = !is_lost);
+            cut.state(&kept)
+        };
+        let Fewest { parts, is_least } = fewest(parts, &mut |parts| {
+            Ok::<_, RunError>(match self.ask(broken(parts))? {
+                Verdict::Unknown => None,
+                verdict => Some(verdict == Verdict::Same),
+            })
+        })?;
+        let whose = self.whose(cut, &parts, &sound)?;
+        let at_most = if is_least { "" } else { "at most " };
+        let (decide, they) = if parts.len() == 1 { ("decides", "it") } else { ("decide", "them") };
+        let (with, without) = if is_lost { ("without", "with") } else { ("with", "without") };
+        let number = parts.len();
+        self.said.push(format!(
+            "{at_most}{number} of {count} sectors in flight {decide} ({whose}): {with} {they} the \
+             state is broken, {without} {they} it is sound"
+        ));
+        if self.case.heard > 0 {
+            let heard = self.case.heard;
+            self.said.push(format!("no flush had covered {they} when line {heard} was heard"));
+        }
+        let with = match (is_lost, number) {
+            (true, 1) => "with it",
+            (true, _) => "with them",
+            (false, 1) => "without it",
+            (false, _) => "without them",
+        };
+        Ok(Some(Nearest { broken: broken(&parts), sound, with }))
+    }
+
+    /// The first sound state right behind a later flush.
+    fn later(&mut self, entry: usize) -> Result<Option<Image>, RunError> {
+        let entries = self.medium.recording.entries.iter().enumerate().skip(entry);
+        let mut has_changed = false;
+        let flushes = entries.filter(|(_, entry)| match entry {
+            Entry::Flush => std::mem::take(&mut has_changed),
+            Entry::Mark(_) => false,
+            Entry::Write { .. } | Entry::Discard { .. } => {
+                has_changed = true;
+                false
+            }
+        });
+        let flushes: Vec<usize> = flushes.map(|(at, _)| at + 1).collect();
+        let last = flushes.iter().skip(FLUSHES_MAX).last();
+        for &at in flushes.iter().take(FLUSHES_MAX).chain(last) {
+            let image = self.medium.cut(at).durable;
+            if self.ask(image.clone())? == Verdict::Sound {
+                return Ok(Some(image));
+            }
+        }
+        Ok(None)
+    }
+
+    fn say(&mut self, words: &str) {
+        self.said.push(words.to_owned());
+    }
+
+    /// Mounts a state and asks the judge.
+    fn ask(&mut self, image: Image) -> Result<Verdict, RunError> {
+        let is_stopped = self.stop.load(Ordering::Relaxed);
+        if self.left == 0 || is_stopped || Instant::now() > self.until {
+            return Ok(Verdict::Unknown);
+        }
+        self.left -= 1;
+        let (mut broken, judge) = (None, &mut self.judge);
+        let state = State::of("", self.case.heard, self.medium.directory());
+        let _ = self.medium.show(image, None, state, &mut |state| {
+            broken = judge(state)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(match broken {
+            None => Verdict::Sound,
+            Some(clause) if clause == self.case.clause => Verdict::Same,
+            Some(_) => Verdict::Other,
+        })
+    }
+
+    /// What a state holds; `None`: it cannot be read.
+    fn view(&mut self, image: Image) -> Result<Option<View>, RunError> {
+        let (kind, mut view) = (self.medium.kind, None);
+        let state = State::of("", 0, self.medium.directory());
+        let _ = self.medium.show(image, None, state, &mut |state| {
+            view = state.up().and_then(|directory| View::of(directory, kind)).ok();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(view)
+    }
+
+    /// Whose these sectors are: as `2 of the journal of ext4`.
+    fn whose(&mut self, cut: &Cut, parts: &[usize], image: &Image) -> Result<String, RunError> {
+        let kind = self.medium.kind;
+        let disk = Disk::new("whose", image.clone());
+        let device = self.medium.machine.attach(&disk)?;
+        let journal = log_place(device.path(), kind.kernel_name());
+        device.detach().map_err(|error| error.to_string())?;
+        let mut places = match journal {
+            Ok(LogPlace::Inside(all)) => {
+                all.into_iter().map(|range| (range, format!("of the journal of {kind}"))).collect()
+            }
+            _ => Vec::new(),
+        };
+        places.extend(self.view(image.clone())?.into_iter().flat_map(|view| view.places));
+        let mut counts = BTreeMap::new();
+        for unit in parts.iter().map(|part| &cut.units[*part]) {
+            let at = unit.sector * SECTOR_BYTES as u64;
+            let place = places.iter().find(|(range, _)| range.contains(&at));
+            let owner = match (place, unit.bytes()) {
+                (_, None) => "a discard".to_owned(),
+                (Some((_, owner)), _) => owner.clone(),
+                (None, _) => format!("of {kind} itself, or of a file that is gone"),
+            };
+            *counts.entry(owner).or_insert(0) += 1;
+        }
+        let words: Vec<_> =
+            counts.iter().map(|(owner, count)| format!("{count} {owner}")).collect();
+        Ok(words.join(", "))
+    }
+
+    /// Says which files differ, and which syncs of them there were.
+    fn compare(&mut self, nearest: Nearest) -> Result<(), RunError> {
+        let Nearest { broken, sound, with } = nearest;
+        let (Some(broken), Some(sound)) = (self.view(broken)?, self.view(sound)?) else {
+            return Ok(());
+        };
+        let differences = differences(&broken, &sound, with);
+        if differences.is_empty() {
+            self.say("no file differs between the two: the reader itself decides otherwise");
+        }
+        let (count, mut synced) = (differences.len(), Vec::new());
+        for Difference { words, subject, inode } in differences.into_iter().take(NAMES_MAX) {
+            self.said.push(words);
+            if !synced.contains(&inode) {
+                let words = inode.and_then(|(inode, _)| self.syncs(&subject, inode));
+                self.said.extend(words);
+                synced.push(inode);
+            }
+        }
+        if let Some(more @ 1..) = count.checked_sub(NAMES_MAX) {
+            self.said.push(format!("{more} more names differ"));
+        }
+        Ok(())
+    }
+
+    /// When a file or directory was synced, by its file system's own events. `None`: it is not
+    /// known.
+    fn syncs(&self, subject: &str, inode: u64) -> Option<String> {
+        let Case { heard: line, began, .. } = self.case;
+        let live = self.medium.seen();
+        let heard = *live.heard_ns.get(line.checked_sub(1)?)?;
+        let times = live.syncs.as_ref()?.iter().filter(|event| match event.what {
+            TraceKind::FileSync { inode: of, .. } => of == inode && event.time_ns >= began.ns,
+            TraceKind::WholeSync => event.time_ns >= began.ns,
+            _ => false,
+        });
+        let times: Vec<u64> = times.map(|event| event.time_ns).collect();
+        let (before, after) = times.split_at(times.partition_point(|time| *time <= heard));
+        // Events of btrfs are those of every btrfs: only that there was none is certain.
+        let is_named = self.medium.kind != FsKind::Btrfs;
+        let mut words = match before.last() {
+            None => format!(
+                "{subject} was not synced, by any call, between the writer's start and line {line}"
+            ),
+            Some(last) if is_named => {
+                let then = live.heard_ns.partition_point(|time| time < last) + 1;
+                let since = match (line + 1).saturating_sub(then) {
+                    0 | 1 => format!("{} before", span(heard - last)),
+                    lines => format!("before line {then}; {lines} lines were heard since"),
+                };
+                format!("the last sync of {subject} until line {line} was heard began {since}")
+            }
+            Some(_) => return None,
+        };
+        if let Some(next) = after.first().filter(|_| is_named) {
+            words += &format!("; the next one began {} after it", span(next - heard));
+        }
+        Some(words)
+    }
+}
+
+fn span(ns: u64) -> String {
+    format!("{:.1?}", Duration::from_nanos(ns))
+}
+
+/// A file, also when its number is used again: with the time at which it was made.
+type Inode = (u64, Option<SystemTime>);
+
+/// What a mounted state holds.
+struct View {
+    tree: Tree,
+    /// Of each name, and of the directory itself.
+    inodes: BTreeMap<PathBuf, Inode>,
+    /// Whose bytes of the disk are known.
+    places: Vec<(Range<u64>, String)>,
+}
+
+impl View {
+    fn of(top: &Path, kind: FsKind) -> Result<Self, String> {
+        let tree = tree::read(top)?;
+        let (mut inodes, mut places) = (BTreeMap::new(), Vec::new());
+        if kind == FsKind::Btrfs {
+            // It counts in addresses of its own.
+            let devices = btrfs_devices(top).unwrap_or_default();
+            let data = devices.into_iter().flat_map(|device| device.data);
+            places.extend(data.map(|range| (range, "of a file's data".to_owned())));
+        }
+        for name in tree.keys().map(PathBuf::as_path).chain([Path::new("")]) {
+            let path = top.join(name);
+            let metadata = fs::symlink_metadata(&path);
+            let metadata = metadata.map_err(|error| format!("{}: {error}", path.display()))?;
+            inodes.insert(name.to_path_buf(), (metadata.ino(), metadata.created().ok()));
+            let (opened, owner) = match kind {
+                FsKind::Btrfs => continue,
+                _ if metadata.is_dir() => (File::open(&path), format!("of {}", directory(name))),
+                _ => (open_plain(&path), format!("of the data of {}", quoted(name))),
+            };
+            let extents = opened.ok().and_then(|file| ExtentMap::of(&file, &path).ok());
+            for extent in extents.iter().flat_map(ExtentMap::placed) {
+                let range = extent.physical..extent.physical + extent.len_bytes;
+                places.push((range, owner.clone()));
+            }
+        }
+        Ok(Self { tree, inodes, places })
+    }
+
+    /// A name of this inode that names another one in `other`, or none.
+    fn name_beside(&self, other: &Self, inode: Inode) -> Option<&PathBuf> {
+        let named = self.inodes.iter().filter(|(_, of)| **of == inode);
+        named.map(|(name, _)| name).find(|name| other.inodes.get(*name) != Some(&inode))
+    }
+}
+
+fn quoted(name: &Path) -> String {
+    format!("`{}`", name.display())
+}
+
+fn directory(name: &Path) -> String {
+    if name.as_os_str().is_empty() {
+        "the directory".into()
+    } else {
+        format!("the directory {}", quoted(name))
+    }
+}
+
+/// How a name differs, and what had to be synced for it.
+#[derive(Debug, PartialEq, Eq)]
+struct Difference {
+    words: String,
+    subject: String,
+    inode: Option<Inode>,
+}
+
+/// How the names of a broken state differ from those of a sound one.
+fn differences(broken: &View, sound: &View, with: &str) -> Vec<Difference> {
+    let pair = Pair { old: Tree::new(), new: sound.tree.clone() };
+    let mut found = pair.compare(&broken.tree);
+    found.retain(|_, (found, _)| *found != Found::New);
+    let (mut all, mut old_names) = (Vec::new(), Vec::new());
+    for (name, (found, words)) in &found {
+        let inode = sound.inodes.get(name).copied();
+        let old_name = inode.and_then(|inode| broken.name_beside(sound, inode));
+        let bytes = |tree: &Tree| tree.get(name).and_then(|node| Some(node.bytes()?.to_vec()));
+        let is_other = broken.inodes.get(name).copied() != inode;
+        let it = quoted(name);
+        let (is_name, words) = match (found, old_name) {
+            (_, Some(old)) if is_other => {
+                old_names.push(old.clone());
+                let old = quoted(old);
+                (true, format!("{it} is still called {old} after the cut; {with} it is {it}"))
+            }
+            (Found::Missing, _) => (true, format!("{it} is there {with}, and not after the cut")),
+            (Found::LeftOver, _) => (true, format!("{it} is there after the cut, and not {with}")),
+            _ if is_other => {
+                (true, format!("{it} is an older file after the cut; the new one is there {with}"))
+            }
+            _ => match (bytes(&broken.tree), bytes(&pair.new)) {
+                (Some(less), Some(more)) if more.starts_with(&less) && more != less => {
+                    let (less, more) = (less.len(), more.len());
+                    (false, format!("{it} has {less} bytes after the cut, and {more} {with}"))
+                }
+                (Some(is), Some(was)) if is.len() == was.len() && is != was => {
+                    let same = is.iter().zip(&was).take_while(|(is, was)| is == was).count();
+                    (false, format!("{it} is not as it is {with}, from byte {same} on"))
+                }
+                _ if words.is_empty() => (false, format!("{it} is {found} after the cut")),
+                _ => (false, format!("{it} is {found} after the cut: {words}")),
+            },
+        };
+        let (subject, inode) = if is_name {
+            let parent = name.parent().unwrap_or(Path::new(""));
+            (directory(parent), sound.inodes.get(parent).copied())
+        } else {
+            (it, inode)
+        };
+        all.push((name, Difference { words, subject, inode }));
+    }
+    all.retain(|(name, _)| !old_names.contains(name));
+    all.into_iter().map(|(_, difference)| difference).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_host::not_run;
+    use inkstone_subject::lines::Promise;
+
+    use super::*;
+    use crate::any::{self, AnyOptions, Enough, Shell, Start};
+    use crate::campaign::Campaign;
+    use crate::kernel::machine::missing;
+    use crate::process::Program;
+
+    const READER: &str = "cd {dir}; [ ! -e items ] || cat items";
+    const RENAMED_READER: &str = "cd {dir}; i=1; while [ -e $i ]; do cat $i; i=$((i+1)); done";
+
+    /// A block for each item.
+    const BLOCKS_READER: &str = "cd {dir}; [ ! -e items ] || tr -d '\\0 ' <items";
+
+    /// Runs a faulty writer. Returns what is said to be the cause, and the warnings.
+    fn causes(kind: FsKind, begin: &str, each: &str, reader: &str) -> (Vec<String>, Vec<String>) {
+        let begin = format!("cd {{dir}}; {begin}; i=0; while :; do i=$((i+1))");
+        let made = tempfile::tempdir().expect("a directory");
+        let options = AnyOptions {
+            writer: Shell::of("--writer", &format!("{begin}; {each}; done")),
+            reader: Shell::of("--reader", reader),
+            promise: Promise::Order,
+            start: Start::Skipped,
+            enough: Enough::Rounds(3),
+            lines_max: 12,
+            limit: Duration::from_secs(20),
+            states: 16,
+            disk_bytes: None,
+        };
+        let campaign = Campaign {
+            kinds: vec![kind],
+            seed: 1,
+            parent: made.path().to_path_buf(),
+            keep_in: None,
+            program: Program { path: PathBuf::new(), arguments: Vec::new() },
+            command: "again".into(),
+            mistake: None,
+        };
+        let mut warnings = Vec::new();
+        let result = any::run(&options, &campaign, &AtomicBool::new(false), &mut |words| {
+            warnings.extend(words.strip_prefix(any::WARNING).map(str::to_owned));
+        });
+        let result = result.expect("a result");
+        println!("{result}");
+        assert_eq!(result.violations.len(), 1, "{result}");
+        (result.cause, warnings)
+    }
+
+    #[track_caller]
+    fn says(causes: &[String], words: &[&str]) {
+        for word in words {
+            assert!(causes.iter().any(|cause| cause.contains(word)), "{word:?}: {causes:#?}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root, tracefs and the tools of file systems"]
+    fn the_cause_of_a_planted_fault_is_named() {
+        for kind in [FsKind::Ext4, FsKind::Xfs] {
+            if let Some(why) = missing().or_else(|| kind.missing()) {
+                not_run("the_cause_of_a_planted_fault_is_named", why);
+                continue;
+            }
+            let made = ": >items; sync items .";
+            let (found, _) = causes(kind, made, "echo $i >>items; echo $i", READER);
+            says(&found, &["`items` has 0 bytes after the cut", "the last sync of `items` until"]);
+            let renames = "echo $i >tmp; sync tmp; mv tmp $i; echo $i";
+            let (found, warnings) = causes(kind, ":", renames, RENAMED_READER);
+            says(&found, &["is still called `tmp`", "the directory was not synced, by any call"]);
+            assert!(warnings.is_empty(), "{warnings:?}");
+            let early = "echo $i; echo $i >>items; sync items";
+            let (found, _) = causes(kind, made, early, READER);
+            says(&found, &["was heard before that flush", "; the next one began"]);
+            let never = "echo $i >tmp; mv tmp $i; echo $i";
+            let (found, warnings) = causes(kind, ":", never, RENAMED_READER);
+            says(&found, &["no flush reached the disk between the writer's start and line"]);
+            assert!(warnings[0].contains("no sync between a write and its"), "{warnings:?}");
+            // Sent to the disk, and no more than that.
+            let made = "dd if=/dev/zero of=items bs=4096 count=64 2>/dev/null; sync items .";
+            let direct = "printf '%-10s\\n%-4085s' $i '' | dd of=items bs=4096 count=1 seek=$((i-1)) \
+                iflag=fullblock oflag=direct conv=notrunc 2>/dev/null; echo $i";
+            let (found, _) = causes(kind, made, direct, BLOCKS_READER);
+            says(&found, &["sectors in flight decides (1 of the data of `items`): without it"]);
+        }
+    }
+}
