@@ -8,9 +8,9 @@
 //! | 0 | bytes that are there, and a sum of them ([`StageBuffer`]'s own) |
 //! | 1 | its number, from 1; 0: free, its contents do not count. Stored last when it is taken, first when it is released |
 //! | 2 | 0: its first bytes begin a line; 1: they continue the line that ends the previous buffer |
-//! | 3 | 0: it has no place yet. Otherwise its lowest bits say in which slot that is, 1 or 2; the next 30, how many
-//!       of its bytes are elsewhere already (0 unless another process appended after a part of it); the upper half is
-//!       a sum of what is before the place, 0 if that is not known. Stored before the first byte goes to the file |
+//! | 3 | 0: it has no place yet. Otherwise its lowest bits say in which slot that is, 1 or 2, and the others how many
+//!       of its bytes are elsewhere already (0 unless another process appended after a part of it). Stored before the
+//!       first byte goes to the file |
 //! | 4, 5 and 6, 7 | a slot: inode, offset: where the first byte goes (after those that are elsewhere), in which file
 //!       of the log. Not the device: it has another number when it is mounted again |
 //!
@@ -26,8 +26,6 @@ pub(crate) const CONTINUES: usize = 2;
 const PLACED: usize = 3;
 const SLOTS: [usize; 2] = [4, 6];
 const SLOT_BITS: u64 = 2;
-/// So many bytes before a place are summed.
-pub(crate) const BEFORE_BYTES: usize = 16;
 /// Bytes that are summed at once.
 const WORD: usize = 4;
 
@@ -89,21 +87,6 @@ pub(crate) struct Placed {
     pub(crate) offset: u64,
     /// This many of them are elsewhere already.
     pub(crate) elsewhere: usize,
-    before: u32,
-}
-
-impl Placed {
-    /// Whether these may be the bytes of the file before the place, as they were then.
-    pub(crate) fn may_follow(&self, before: &[u8]) -> bool {
-        self.before == 0 || self.before == mark_before(self.offset, before)
-    }
-}
-
-/// The sum of the bytes before an offset; 0 if these are not enough of them.
-fn mark_before(offset: u64, before: &[u8]) -> u32 {
-    let bytes = usize::try_from(offset).unwrap_or(BEFORE_BYTES).min(BEFORE_BYTES);
-    let last = before.len().checked_sub(bytes).map(|from| &before[from..]);
-    last.map_or(0, |last| Sum::of(last).mark())
 }
 
 /// The part of a buffer that a file has.
@@ -190,18 +173,12 @@ impl Buffer {
     pub(crate) fn placed(&self) -> Option<Placed> {
         let placed = self.memory.word(PLACED);
         let slot = SLOTS.get(((placed & 3) as usize).checked_sub(1)?)?;
-        let elsewhere = (placed as u32 >> SLOT_BITS) as usize;
+        let elsewhere = (placed >> SLOT_BITS) as usize;
         Some(Placed {
             inode: self.memory.word(*slot),
             offset: self.memory.word(slot + 1),
             elsewhere: if elsewhere <= self.len() { elsewhere } else { 0 },
-            before: (placed >> 32) as u32,
         })
-    }
-
-    /// Those of its bytes that go to its place.
-    pub(crate) fn at_place(&self) -> &[u8] {
-        &self.bytes()[self.placed().map_or(0, |placed| placed.elsewhere)..]
     }
 
     /// Takes it into use, empty.
@@ -255,18 +232,17 @@ impl Buffer {
     }
 
     /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place
-    /// already. `before`: what is known of the bytes before the place.
-    pub(crate) fn place(&mut self, place: Place, elsewhere: usize, before: &[u8]) {
-        for (word, value) in self.stores_of(place, elsewhere, before) {
+    /// already.
+    pub(crate) fn place(&mut self, place: Place, elsewhere: usize) {
+        for (word, value) in self.stores_of(place, elsewhere) {
             self.memory.set_word(word, value);
         }
     }
 
     /// What is stored for a place, in this order.
-    fn stores_of(&self, place: Place, elsewhere: usize, before: &[u8]) -> [(usize, u64); 3] {
+    fn stores_of(&self, place: Place, elsewhere: usize) -> [(usize, u64); 3] {
         let other = usize::from(self.memory.word(PLACED) & 3 == 1);
-        let before = u64::from(mark_before(place.offset, before));
-        let placed = before << 32 | (elsewhere as u64) << SLOT_BITS | (other as u64 + 1);
+        let placed = (elsewhere as u64) << SLOT_BITS | (other as u64 + 1);
         [(SLOTS[other], place.inode), (SLOTS[other] + 1, place.offset), (PLACED, placed)]
     }
 
@@ -387,18 +363,15 @@ mod tests {
         let mut buffer = Buffer::new(memory.pop().expect("two"), true);
         buffer.claim(1, First::Line);
         buffer.push_line(&[b'x'; 100], Sum::default());
-        let before = b"what was written before";
         let mut was = None;
         for (inode, elsewhere) in [(7, 0), (7, 30), (8, 100), (u64::MAX, 0)] {
             let place = Place { device: 1, inode, offset: inode - 5 };
-            let stores = buffer.stores_of(place, elsewhere, before);
+            let stores = buffer.stores_of(place, elsewhere);
             let seen = |buffer: &Buffer| {
                 let placed = buffer.placed()?;
-                let follows = [&before[..], b"somebody's long line"];
-                let follows = follows.map(|before| placed.may_follow(before));
-                Some((placed.inode, placed.offset, placed.elsewhere, follows))
+                Some((placed.inode, placed.offset, placed.elsewhere))
             };
-            let is = Some((inode, inode - 5, elsewhere, [true, false]));
+            let is = Some((inode, inode - 5, elsewhere));
             for (at, (word, value)) in stores.into_iter().enumerate() {
                 buffer.memory.set_word(word, value);
                 assert_eq!(seen(&buffer), if at < 2 { was } else { is });

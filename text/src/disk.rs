@@ -117,22 +117,17 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// The last bytes of the open file, so many at most. Its name may have changed, may change while
-/// this looks, and another file may have the log's name.
+/// The last byte of the open file, if it has any. Its name may have changed, may change while this
+/// looks, and another file may have the log's name.
 ///
 /// # Errors
 /// `NotFound`: the file cannot be found.
-pub(crate) fn last_bytes(
+pub(crate) fn last_byte(
     directory: &OsDirectory,
     name: &str,
     facts: AppendFacts,
-    most: usize,
-) -> io::Result<Vec<u8>> {
-    let bytes = usize::try_from(facts.len_bytes).unwrap_or(most).min(most);
-    let mut last = vec![0; bytes];
-    if bytes == 0 {
-        return Ok(last);
-    }
+) -> io::Result<Option<u8>> {
+    let Some(at) = facts.len_bytes.checked_sub(1) else { return Ok(None) };
     for _ in 0..LOOKS_MAX {
         let Some((name, _)) = find(directory, name, facts.inode) else { break };
         let file = match directory.open(&name, &OpenFile::existing().read_only()) {
@@ -141,8 +136,9 @@ pub(crate) fn last_bytes(
         };
         // The name may lead to another file by now.
         if file.std_file().metadata().is_ok_and(|opened| opened.ino() == facts.inode) {
-            file.std_file().read_exact_at(&mut last, facts.len_bytes - bytes as u64)?;
-            return Ok(last);
+            let mut last = [0];
+            file.std_file().read_exact_at(&mut last, at)?;
+            return Ok(Some(last[0]));
         }
     }
     Err(ErrorKind::NotFound.into())

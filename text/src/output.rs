@@ -13,8 +13,7 @@ use inkstone_io::{
     AppendFacts, AppendFile, Directory as _, Error, Named, OsDirectory, Owner, Result,
 };
 
-use crate::buffer::BEFORE_BYTES;
-use crate::disk::{Disk, LogFile, Place, last_bytes};
+use crate::disk::{Disk, LogFile, Place, last_byte};
 use crate::event::{Event, Events};
 use crate::folder::{Alone, Folder, is_others};
 use crate::janitor::Janitor;
@@ -48,8 +47,6 @@ pub(crate) struct Output {
     owner: Option<Owner>,
     /// The file that this log last wrote to, and where it ended then.
     written_to: Option<Place>,
-    /// The last bytes there, [`BEFORE_BYTES`] if they are known.
-    last_bytes: Vec<u8>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
     /// Something was written since the last sync.
@@ -84,7 +81,6 @@ impl Output {
             rotations: 0,
             owner: None,
             written_to: None,
-            last_bytes: Vec::with_capacity(2 * BEFORE_BYTES),
             lost: None,
             is_dirty: false,
             failed_sync: None,
@@ -198,9 +194,6 @@ impl Output {
         if let Some(written_to) = &mut self.written_to {
             written_to.offset += count as u64;
         }
-        self.last_bytes.extend(&bytes[count.saturating_sub(BEFORE_BYTES)..count]);
-        let older = self.last_bytes.len().saturating_sub(BEFORE_BYTES);
-        self.last_bytes.drain(..older);
         Ok(count)
     }
 
@@ -213,24 +206,16 @@ impl Output {
         if self.written_to.replace(here) == Some(here) {
             return Ok(false);
         }
-        let last = last_bytes(&self.folder.get(), &self.name, facts, BEFORE_BYTES);
-        let is_within = match &last {
-            Ok(last) => last.last().is_some_and(|last| *last != b'\n'),
+        let is_within = match last_byte(&self.folder.get(), &self.name, facts) {
+            Ok(last) => last.is_some_and(|last| last != b'\n'),
             Err(error) => error.kind() == ErrorKind::NotFound,
         };
-        self.last_bytes.clear();
-        self.last_bytes.extend(last.unwrap_or_default());
         if is_within && let Err(error) = self.append(b"\n") {
             // To be checked again.
             self.written_to = None;
             return Err(error);
         }
         Ok(is_within)
-    }
-
-    /// What is known of the bytes before this place.
-    pub(crate) fn before(&self, place: Place) -> &[u8] {
-        if self.written_to == Some(place) { &self.last_bytes } else { &[] }
     }
 
     /// Has [`Output::end_others_line`] look at the end of the file again.

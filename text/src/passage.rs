@@ -112,7 +112,7 @@ impl Passage {
             facts = output.ready()?;
         }
         let place = Place::end_of(facts);
-        buffer.place(place, begin, output.before(place));
+        buffer.place(place, begin);
         *self = Self::at(Some(place), begin, begin);
         Ok(())
     }

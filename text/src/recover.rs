@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Directory as _, Error, OsDirectory, Result};
 
-use crate::buffer::{BEFORE_BYTES, Buffer, Placed};
+use crate::buffer::Buffer;
 use crate::disk::{Place, find, read};
 use crate::event::Recovery;
 use crate::output::Output;
@@ -68,7 +68,7 @@ pub(crate) fn recover(
     while let Some(buffer) = rest.next() {
         let moved = run.append(buffer)?;
         if let (Some(end), Some(next)) = (moved, rest.peek_mut().filter(|next| !next.begins())) {
-            next.place(end, 0, buffer.at_place());
+            next.place(end, 0);
         }
         buffer.release();
     }
@@ -136,9 +136,6 @@ impl Run<'_> {
             Some((_, facts)) if !buffer.begins() && facts.len_bytes == offset => There::Begin(0),
             Some((file, _)) => self.look(file, offset, rest),
         };
-        if let (There::Cut(0), Some(placed), Some((file, _))) = (there, &placed, &found) {
-            self.doubt_unless_before(file, placed);
-        }
         let done = elsewhere + there.bytes(rest.len());
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
@@ -190,22 +187,6 @@ impl Run<'_> {
             Some(len) if len < offset => "its file was truncated or replaced",
             Some(_) => return,
         };
-        self.doubt_as(why);
-    }
-
-    /// None of a buffer is at its place, and what is before it is not what was there: where the
-    /// buffer had gone by then is not known.
-    fn doubt_unless_before(&mut self, file: &str, placed: &Placed) {
-        let from = placed.offset.saturating_sub(BEFORE_BYTES as u64);
-        let most = usize::try_from(placed.offset - from).unwrap_or(BEFORE_BYTES);
-        let before = read(&self.directory, file, from, most);
-        // A file that cannot be read was said.
-        if before.is_ok_and(|before| !placed.may_follow(&before)) {
-            self.doubt_as("its file was emptied or replaced, and has other lines by now");
-        }
-    }
-
-    fn doubt_as(&mut self, why: &str) {
         let log = self.directory.path().join(&self.output.name);
         self.doubt = Some(format!("{}: {why}", log.display()));
     }

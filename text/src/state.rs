@@ -286,7 +286,7 @@ impl State {
     pub(crate) fn written(&mut self, buffer: Buffer, end: Option<Place>) {
         let next = self.queue.front_mut().unwrap_or(&mut self.current);
         if let (true, Some(end)) = (next.is_piece(), end) {
-            next.place(end, 0, buffer.at_place());
+            next.place(end, 0);
         }
         let before = std::mem::take(&mut self.begun);
         let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);

@@ -81,31 +81,6 @@ fn the_rest_of_a_line_goes_to_its_beginning_though_the_file_was_renamed_before_t
     }
 }
 
-/// Where a part of a buffer has gone, nobody knows then: it may be in the copy that was made first.
-#[test]
-fn that_the_file_was_emptied_and_has_other_lines_by_now_is_said() {
-    let Some(_turn) = turn("a file that was emptied") else { return };
-    for is_emptied in [false, true] {
-        let (_directory, path) = place();
-        fs::write(&path, "a line that was there before\n").expect("written");
-        killed(kept(&path), Mood::FailsHalfway(ENOSPC));
-        let half = read(&path).len();
-        assert!(half > 30);
-        if is_emptied {
-            let file = File::options().write(true).open(&path).expect("open");
-            file.set_len(0).expect("cut");
-        }
-        crate::common::append(&path, &"\nsomebody's other line\n".repeat(20));
-        let recovery = next_start(kept(&path)).expect("a recovery");
-        assert_eq!(recovery.doubt.is_some(), is_emptied, "{recovery}");
-        let doubt = recovery.doubt.unwrap_or_default();
-        assert_eq!(doubt.contains("emptied or replaced"), is_emptied, "{doubt}");
-        let found = read(&path);
-        let rest = LINES.lines().filter(|line| found.contains(line)).count();
-        assert_eq!(rest, 4, "{found}");
-    }
-}
-
 /// All of them in one file are more than a small disk has room for: no start would ever succeed.
 #[test]
 fn lines_that_waited_are_rotated_and_the_oldest_files_make_room_for_them() {
