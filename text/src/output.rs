@@ -47,8 +47,6 @@ pub(crate) struct Output {
     owner: Option<Owner>,
     /// The file that this log last wrote to, and where it ended then.
     written_to: Option<Place>,
-    /// The last file that was closed because it had no name any more.
-    pub(crate) lost: Option<(u64, u64)>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -81,7 +79,6 @@ impl Output {
             rotations: 0,
             owner: None,
             written_to: None,
-            lost: None,
             is_dirty: false,
             failed_sync: None,
         }
@@ -99,7 +96,6 @@ impl Output {
             if facts.names > 0 {
                 return Ok(facts);
             }
-            self.lost = Some(Place::end_of(facts).file());
             self.file = None;
         }
         if self.folder.get().is_removed() {
@@ -244,12 +240,7 @@ impl Output {
             // first.
             self.sync_quietly();
         }
-        if let Some(file) = self.file.take() {
-            // A file that was moved keeps its lines; one that was removed does not.
-            if !file.facts().is_ok_and(|facts| facts.names > 0) {
-                self.lost = self.written_to.map(Place::file);
-            }
-        }
+        self.file = None;
         self.folder.look_again();
     }
 
@@ -269,15 +260,6 @@ impl Output {
         let Some(file) = self.file.as_ref().filter(|_| self.is_dirty) else { return Ok(()) };
         self.is_dirty = false;
         file.sync()
-    }
-
-    /// Syncs another file that was appended to: nothing would sync it later.
-    pub(crate) fn sync_other(&mut self, file: &dyn LogFile) {
-        if self.is_durable
-            && let Err(error) = file.sync()
-        {
-            self.failed_sync = Some(error);
-        }
     }
 
     /// When something is due even if no lines come.

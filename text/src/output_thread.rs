@@ -417,8 +417,8 @@ impl OutputThread {
             self.events.tell(&Event::Resumed { after: since.elapsed() });
         }
         let mut state = self.shared.lock();
-        if let Some(Writing { buffer, passage }) = self.writing.take() {
-            state.written(buffer, passage.end());
+        if let Some(Writing { buffer, .. }) = self.writing.take() {
+            state.written(buffer);
         }
         state.stats.rotations = self.output.rotations;
         state.trouble = None;

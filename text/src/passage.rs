@@ -99,11 +99,6 @@ impl Passage {
 
     fn find_place(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
         let mut facts = output.ready()?;
-        // Another file may have its inode by now. What is elsewhere stays there.
-        let lost = output.lost.take();
-        if self.place.is_some_and(|place| lost == Some(place.file())) {
-            *self = Self::at(None, self.elsewhere, self.elsewhere);
-        }
         if self.is_end_of(facts) {
             return Ok(());
         }

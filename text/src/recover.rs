@@ -64,12 +64,8 @@ pub(crate) fn recover(
 ) -> Result<Option<Recovery>> {
     let directory = output.folder.get();
     let mut run = Run { output, directory, patience, bytes: 0, doubt: None };
-    let mut rest = left.buffers.iter_mut().peekable();
-    while let Some(buffer) = rest.next() {
-        let moved = run.append(buffer)?;
-        if let (Some(end), Some(next)) = (moved, rest.peek_mut().filter(|next| !next.begins())) {
-            next.place(end, 0);
-        }
+    for buffer in &mut left.buffers {
+        run.append(buffer)?;
         buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
@@ -121,8 +117,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Appends the missing part of one buffer; returns where it ends if its file has moved away.
-    fn append(&mut self, buffer: &mut Buffer) -> Result<Option<Place>> {
+    /// Appends the missing part of one buffer.
+    fn append(&mut self, buffer: &mut Buffer) -> Result<()> {
         let placed = buffer.placed();
         let (offset, elsewhere) = placed.map_or((0, 0), |placed| (placed.offset, placed.elsewhere));
         let found = placed.and_then(|at| find(&self.directory, &self.output.name, at.inode));
@@ -132,51 +128,29 @@ impl Run<'_> {
         let (len, rest) = (buffer.len(), &buffer.bytes()[elsewhere..]);
         let there = match &found {
             None => There::Cut(0),
-            // A line goes on at the end of this file, and nothing of the rest is there.
-            Some((_, facts)) if !buffer.begins() && facts.len_bytes == offset => There::Begin(0),
             Some((file, _)) => self.look(file, offset, rest),
         };
         let done = elsewhere + there.bytes(rest.len());
-        if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
-            && *file != self.output.name
-        {
-            return self.append_to(file, &buffer.bytes()[done..]).map(Some);
-        }
+        let is_moved = found.as_ref().is_some_and(|(file, _)| *file != self.output.name);
         let place = found.map(|(_, facts)| Place { offset, ..Place::end_of(facts) });
         let mut passage = Passage::at(place, elsewhere, done);
         if done == len {
             // It may not be durable.
             self.output.is_dirty = true;
-            return Ok(None);
+            return Ok(());
         }
-        let from = if matches!(there, There::Cut(_)) { passage.resumes_at(buffer) } else { done };
+        let goes_on = matches!(there, There::Begin(_)) && !is_moved;
+        let from = if goes_on { done } else { passage.resumes_at(buffer) };
         self.bytes += (len - from) as u64;
         let never = AtomicBool::new(false);
         loop {
             let facts = self.output.ready();
             match facts.and_then(|facts| passage.write(self.output, facts, buffer, &never)) {
-                Ok(()) => return Ok(None),
+                Ok(()) => return Ok(()),
                 Err(error) if self.patience.awaits_room(self.output, &error) => {}
                 Err(error) => return Err(stays(error)),
             }
         }
-    }
-
-    /// Appends to a file that has moved away and ends with the beginning of these bytes; returns
-    /// where it ends then.
-    fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<Place> {
-        let opened = self.output.disk.open(&self.directory, file)?;
-        let mut done = 0;
-        while done < bytes.len() {
-            match opened.append(&bytes[done..]) {
-                Ok(count) => done += count,
-                Err(error) if self.patience.awaits_room(self.output, &error) => {}
-                Err(error) => return Err(stays(error)),
-            }
-        }
-        self.bytes += done as u64;
-        self.output.sync_other(&*opened);
-        opened.facts().map(Place::end_of)
     }
 
     /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer

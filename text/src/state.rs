@@ -13,7 +13,6 @@ use std::time::Duration;
 use inkstone_io::Error;
 
 use crate::buffer::{Buffer, First, Part, Sum};
-use crate::disk::Place;
 use crate::notice::{Dropped, Stats};
 
 /// Which thread may put lines.
@@ -281,13 +280,8 @@ impl State {
         self.stats.dropped_bytes += bytes;
     }
 
-    /// Frees a written buffer, which ends at this place. If its last line goes on, the rest has its
-    /// place first: behind a kill, no start could tell which file has the beginning.
-    pub(crate) fn written(&mut self, buffer: Buffer, end: Option<Place>) {
-        let next = self.queue.front_mut().unwrap_or(&mut self.current);
-        if let (true, Some(end)) = (next.is_piece(), end) {
-            next.place(end, 0);
-        }
+    /// Frees a written buffer.
+    pub(crate) fn written(&mut self, buffer: Buffer) {
         let before = std::mem::take(&mut self.begun);
         let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);
         if self.is_within_line() {

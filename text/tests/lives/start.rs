@@ -12,8 +12,7 @@ use crate::common::{
     next_start, place, quick, read, say, set_mode, small, stage_in, stages_in, turn, wait_until,
 };
 use inkstone_appender::{
-    AppendFacts, Builder, Disk, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result, Rotation,
-    Survive, take_lines, waiting_lines,
+    Builder, Keep, LogWriter, Rotation, Survive, take_lines, waiting_lines,
 };
 use inkstone_host::{Mount, alone, fork_child, in_forked_child};
 use inkstone_io::{StageFile, is_root};
@@ -23,62 +22,6 @@ const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 /// A process that puts the lines on a disk of this mood, and is killed.
 fn killed(builder: Builder, mood: Mood) {
     crate::common::killed(builder, MoodyDisk::new(mood), |log| say(log, LINES));
-}
-
-/// A file that takes the first buffer, and then does not say how large it is.
-#[derive(Debug)]
-struct TakesOne(Box<dyn LogFile>);
-
-impl LogFile for TakesOne {
-    fn append(&self, bytes: &[u8]) -> Result<usize> {
-        self.0.append(bytes)
-    }
-
-    fn facts(&self) -> Result<AppendFacts> {
-        match self.0.facts()? {
-            facts if facts.len_bytes > 0 => Err(error(EIO)),
-            facts => Ok(facts),
-        }
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.0.sync()
-    }
-}
-
-struct OfOne;
-
-impl Disk for OfOne {
-    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
-        Ok(Box::new(TakesOne(OsDisk.open(directory, name)?)))
-    }
-}
-
-/// logrotate renames the file while a long line is on its way, and a kill comes before the log is
-/// opened anew: one file has all of the line, whether its rest had been tried or not.
-#[test]
-fn the_rest_of_a_line_goes_to_its_beginning_though_the_file_was_renamed_before_the_kill() {
-    let Some(_turn) = turn("a rename before a kill") else { return };
-    let long = format!("{}\n", "x".repeat(10_000));
-    let builder = |path: &Path| small(kept(path));
-    let kills: [&dyn Fn(&Path); 2] =
-        [&|path| crate::common::killed(builder(path), OfOne, |log| say(log, &long)), &|path| {
-            let refuses = |file: &dyn LogFile, bytes: &[u8]| match file.facts()?.len_bytes {
-                0 => file.append(bytes),
-                _ => Err(error(EIO)),
-            };
-            let disk = Hooked::appending(refuses);
-            crate::common::killed(builder(path), disk, |log| say(log, &long));
-        }];
-    for (kill, killed) in kills.iter().enumerate() {
-        let (_directory, path) = place();
-        killed(&path);
-        assert_eq!(read(&path).len(), 4096);
-        let moved = path.with_extension("log.1");
-        fs::rename(&path, &moved).expect("renamed");
-        next_start(builder(&path)).expect("a recovery");
-        assert!(read(&moved) == long && read(&path).is_empty(), "{kill}: {}", read(&path).len());
-    }
 }
 
 /// All of them in one file are more than a small disk has room for: no start would ever succeed.
