@@ -12,7 +12,6 @@ use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout, file_bytes_max
 
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
-use crate::notice::Notice;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
 use crate::rotated::BYTES_BEHIND;
 use crate::stage_contents::HEAD_BYTES;
@@ -38,7 +37,6 @@ pub struct Builder {
     pub(crate) rotation: Rotation,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
-    pub(crate) notice: Notice,
     pub(crate) events: Events,
     pub(crate) drain_timeout: Duration,
     pub(crate) clock: Clock,
@@ -64,7 +62,6 @@ impl Builder {
             rotation: Rotation::default(),
             keep: Keep::default(),
             compression: Compression::default(),
-            notice: Notice::default(),
             events: Events::default(),
             drain_timeout: DRAIN_TIMEOUT,
             clock: Clock::default(),
@@ -136,12 +133,6 @@ impl Builder {
     #[must_use]
     pub fn compress(self, compression: Compression) -> Self {
         Self { compression, ..self }
-    }
-
-    /// Sets the form of the notice in the log that lines were dropped ([`Notice::Text`]).
-    #[must_use]
-    pub fn notice(self, notice: Notice) -> Self {
-        Self { notice, ..self }
     }
 
     /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr.

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use inkstone_io::{Error, say};
 
-use crate::notice::Dropped;
-
 /// What an opening found of a killed process, and did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -111,15 +109,6 @@ pub enum Event<'a> {
     /// Another writer has the log. The opening waits for its end, for
     /// [`Builder::drain_timeout`](crate::Builder::drain_timeout) and two seconds.
     OtherWriter(&'a Error),
-    /// The log was closed before all its lines could be written.
-    Lost {
-        /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends
-        /// them.
-        unwritten_lines: u64,
-        /// Lines that were dropped. Where lines are not written, it is all of them, since notices
-        /// may not be written either; otherwise those since the last notice.
-        dropped: Dropped,
-    },
 }
 
 impl fmt::Display for Event<'_> {
@@ -133,11 +122,6 @@ impl fmt::Display for Event<'_> {
                 write!(f, "housekeeping of log files failed: {error}")
             }
             Event::Recovered(recovery) => write!(f, "{recovery}"),
-            Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes } } => write!(
-                f,
-                "the log is closed: {unwritten_lines} lines were not written, {lines} lines \
-                 ({bytes} bytes) were dropped, perhaps without a notice in the file"
-            ),
             Event::StageRenewed => f.write_str(
                 "the log's stage was removed, or the log is in another directory now; a new stage \
                  was created",
@@ -158,7 +142,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-const PROGRAM: &str = "inkstone-appender";
+pub(crate) const PROGRAM: &str = "inkstone-appender";
 
 /// Why something fails now. An event is sent when the failure begins, when its cause changes, and
 /// when it comes back after a success; not at each attempt.
@@ -206,8 +190,7 @@ impl Events {
             let _ = catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget);
             return;
         }
-        // The result of closing says what is lost at the end.
-        if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
+        if !matches!(event, Event::Rotated { .. } | Event::Recovered(_)) {
             say(PROGRAM, event, Duration::ZERO);
         }
     }
@@ -220,11 +203,6 @@ impl Events {
         if let (true, Err(error)) = (is_news, done) {
             self.tell(&Event::HousekeepingFailed(error));
         }
-    }
-
-    /// Whether there is a hook; it gets every event.
-    pub(crate) fn has_hook(&self) -> bool {
-        self.hook.is_some()
     }
 }
 

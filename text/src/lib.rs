@@ -124,7 +124,7 @@ pub use builder::Builder;
 pub use disk::{Disk, LogFile, OsDisk};
 pub use event::{Event, Recovery, WaitingLines};
 pub use inkstone_io::{AppendFacts, Error, OsDirectory, Result};
-pub use notice::{Dropped, Notice, Stats};
+pub use notice::Stats;
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use stage::{take_lines, waiting_lines};
 pub use stream::Stream;

@@ -41,12 +41,9 @@ pub struct Stats {
 
 /// What was dropped since the last notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Dropped {
-    /// Lines (calls of `write_all`).
-    pub lines: u64,
-    /// Their bytes.
-    pub bytes: u64,
+pub(crate) struct Dropped {
+    pub(crate) lines: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Dropped {
@@ -59,34 +56,13 @@ impl Dropped {
     }
 }
 
-/// The form of the notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Notice {
-    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): no room
-    /// in the buffers`
-    #[default]
-    Text,
-    /// One JSON object with `timestamp`, `level`, `target`, `message`, `dropped_lines`,
-    /// `dropped_bytes`.
-    Json,
-}
-
-impl Notice {
-    /// The line.
-    pub(crate) fn line(self, now: SystemTime, dropped: Dropped) -> String {
-        let when = time::rfc3339(time::seconds(now));
-        let Dropped { lines, bytes } = dropped;
-        let why = "no room in the buffers";
-        match self {
-            Notice::Text => format!(
-                "{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): {why}\n"
-            ),
-            Notice::Json => format!(
-                "{{\"timestamp\":\"{when}\",\"level\":\"WARN\",\"target\":\"inkstone_appender\",\
-                 \"message\":\"lines dropped: {why}\",\"dropped_lines\":{lines},\
-                 \"dropped_bytes\":{bytes}}}\n"
-            ),
-        }
-    }
+/// The line that says so:
+/// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): no room in the buffers`
+pub(crate) fn notice(now: SystemTime, dropped: Dropped) -> String {
+    let when = time::rfc3339(time::seconds(now));
+    let Dropped { lines, bytes } = dropped;
+    format!(
+        "{when} WARN inkstone_appender: {lines} lines dropped ({bytes} bytes): no room in the \
+         buffers\n"
+    )
 }

@@ -217,12 +217,10 @@ fn open_output(
     let run = move || given.recv().expect("it is given just below").run();
     let thread = start_thread("log writer", run);
     let thread = thread.map_err(|error| Error::new("start the output thread of", &log, error))?;
-    let notice = builder.notice;
-    let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing, notice);
+    let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing);
     let _ = give.send(taken);
     let writer = LogWriter { shared: Arc::clone(&shared) };
-    let has_hook = builder.events.has_hook();
-    Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
+    Ok((writer, Guard { shared, thread: Some(thread), recovery }))
 }
 
 /// Does everything with the file that comes before the first write.

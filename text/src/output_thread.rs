@@ -14,7 +14,7 @@ use inkstone_io::{Error, NoSizeSignal, Result};
 
 use crate::buffer::{Buffer, Part};
 use crate::event::{Event, Events};
-use crate::notice::{Dropped, Notice};
+use crate::notice::{Dropped, notice};
 use crate::output::Output;
 use crate::passage::Passage;
 use crate::shared::{Shared, not_durable};
@@ -44,7 +44,6 @@ pub(crate) struct OutputThread {
     may_idle: bool,
     timing: Timing,
     last_sync: Instant,
-    notice: Notice,
     events: Events,
     tick: Instant,
     /// Since when writing fails, and with which error.
@@ -110,7 +109,6 @@ impl OutputThread {
         output: Output,
         stage: Option<Stage>,
         timing: Timing,
-        notice: Notice,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -124,7 +122,6 @@ impl OutputThread {
             may_idle: false,
             timing,
             last_sync: now,
-            notice,
             tick: later(now, timing.flush_every),
             failing: None,
             closed_at: None,
@@ -139,7 +136,9 @@ impl OutputThread {
         let ended = catch_unwind(AssertUnwindSafe(|| self.until_closed()));
         let result = ended.unwrap_or_else(|panic| Err(self.died(&*panic)));
         let stage = self.stage.take();
-        let lost = self.tell_loss();
+        let state = self.shared.lock();
+        let lost = Lost { unwritten_lines: state.stats.unwritten_lines, untold: state.untold() };
+        drop(state);
         let (result, is_kept) = end_stage(stage, lost, result);
         Ended { result, is_kept, lost }
     }
@@ -155,18 +154,6 @@ impl OutputThread {
         // Otherwise its thread would wait for an order for ever.
         self.output.janitor.stop();
         error
-    }
-
-    /// What is lost at the end. The hook gets it too, since the caller may ignore the result of
-    /// closing.
-    fn tell_loss(&self) -> Lost {
-        let state = self.shared.lock();
-        let (unwritten_lines, untold) = (state.stats.unwritten_lines, state.untold());
-        drop(state);
-        if unwritten_lines > 0 || untold.lines > 0 {
-            self.events.tell(&Event::Lost { unwritten_lines, dropped: untold });
-        }
-        Lost { unwritten_lines, untold }
     }
 
     /// What is in a file of the buffer that is being written.
@@ -366,7 +353,7 @@ impl OutputThread {
         drop(state);
         // The log's own clock, as in its file names.
         let now = self.output.clock.now();
-        let notice = self.notice.line(now, untold);
+        let notice = notice(now, untold);
         // If the room is gone by now, it tries again later.
         self.shared.lock().put_notice(notice.as_bytes(), untold);
     }

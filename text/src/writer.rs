@@ -4,14 +4,14 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use inkstone_io::{Error, NoSizeSignal};
+use inkstone_io::{Error, say};
 
-use crate::event::Recovery;
+use crate::event::{PROGRAM, Recovery};
 use crate::notice::{Dropped, Stats};
 use crate::output_thread::{Ended, Lost};
 use crate::shared::Shared;
@@ -21,6 +21,8 @@ use crate::stream::Stream;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// A thread keeps its formatting buffer up to this size.
 const KEPT_BYTES: usize = 64 << 10;
+/// A reader of stderr that reads nothing is waited for this long.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 thread_local! {
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
@@ -170,7 +172,6 @@ pub struct Guard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) thread: Option<JoinHandle<Ended>>,
     pub(crate) recovery: Option<Recovery>,
-    pub(crate) has_hook: bool,
 }
 
 impl Guard {
@@ -247,12 +248,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A caller who wants the error calls `close`; a hook has got every failure.
-        if let Err(error) = self.end(None)
-            && !self.has_hook
-        {
-            let _no_signal = NoSizeSignal::here();
-            let _ = writeln!(io::stderr(), "inkstone-appender: {error}");
+        // A caller who wants the error calls `close`.
+        if let Err(error) = self.end(None) {
+            say(PROGRAM, error, LAST_WORDS);
         }
     }
 }

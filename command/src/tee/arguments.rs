@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use inkstone_appender::{
-    Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
+    Builder, Compression, Event, Guard, Keep, LogWriter, Rotation, Survive, WhenFull, Zone,
 };
 
 use super::words::{say, say_event};
@@ -56,9 +56,6 @@ pub(crate) struct TeeArguments {
     /// long; 0s drops it at once [default: it waits until there is room]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     drop_after: Option<Duration>,
-    /// Form of the notice in the log that lines were dropped
-    #[arg(long, value_name = "FORM", default_value = "text", value_parser = one_of(NOTICES))]
-    notice: Notice,
     /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss;
     /// with an exclamation mark, the log is refused where it cannot be so
     #[arg(long, value_name = "WHAT", default_value = "nothing", value_parser = one_of(SURVIVES))]
@@ -74,7 +71,7 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
     /// Size of all buffers together
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffers_size)]
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
     buffers: u64,
     /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
@@ -98,12 +95,8 @@ pub(crate) struct TeeArguments {
     pub(super) pid_file: Option<PathBuf>,
 }
 
-/// More than any machine of today has for a log; less than an address space.
-const BUFFERS_BYTES_MAX: u64 = 1 << 40;
-
 const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
 const COMPRESSIONS: &[(&str, Compression)] = &[("gzip", Compression::Gzip)];
-const NOTICES: &[(&str, Notice)] = &[("text", Notice::Text), ("json", Notice::Json)];
 /// `--sync-every` has the time of the last two.
 const SURVIVES: &[(&str, (Survive, bool))] = &[
     ("nothing", (Survive::Nothing, false)),
@@ -146,15 +139,6 @@ fn rotate_size(text: &str) -> Result<u64, String> {
     }
 }
 
-fn buffers_size(text: &str) -> Result<u64, String> {
-    match size(text)? {
-        bytes if bytes > BUFFERS_BYTES_MAX => {
-            Err(format!("take at most {}TiB: all of it is memory", BUFFERS_BYTES_MAX >> 40))
-        }
-        bytes => Ok(bytes),
-    }
-}
-
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
         let rotation = Rotation::new();
@@ -180,11 +164,9 @@ impl TeeArguments {
             .when_full(when_full)
             .survive(survive)
             .stage_directory(&self.stage_directory)
-            .notice(self.notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
-                // `run.rs` reports lost lines at the end.
-                Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
+                Event::Rotated { .. } | Event::Recovered(_) => {}
                 event => say_event(event),
             });
         if self.survive.1 {

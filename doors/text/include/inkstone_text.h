@@ -29,7 +29,6 @@
  *   compress=none|gzip  what is done with rotated files; none
  *   drop_after_us=N  how long a line may wait for room, before it is dropped; for ever. 0: never
  *           waits. A line longer than all buffers is always dropped.
- *   notice=text|json  the form of the line in the log that counts the dropped ones; text
  *   flush_every_ms=N  after how long at most a line is in the file, while the disk keeps up; 100
  *   close_ms=N  how long closing tries again on a disk that fails; 10000
  *   buffers_bytes=N  how much may wait for the disk; 8388608. It is memory.

@@ -6,10 +6,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use inkstone_appender::{Builder, Compression, Keep, Notice, Rotation, Survive, WhenFull};
-
-/// More than any machine of today has for a log; less than an address space.
-const BUFFERS_BYTES_MAX: usize = 1 << 40;
+use inkstone_appender::{Builder, Compression, Keep, Rotation, Survive, WhenFull};
 
 /// What several options make together.
 #[derive(Default)]
@@ -24,7 +21,7 @@ struct Several {
 type Change = fn(Builder, &mut Several, &str) -> Result<Builder, String>;
 
 /// The head of the header says what each is.
-const OPTIONS: [(&str, Change); 13] = [
+const OPTIONS: [(&str, Change); 12] = [
     ("survive", |builder, several, value| {
         let (what, must) = value.strip_suffix('!').map_or((value, false), |what| (what, true));
         several.survive = match what {
@@ -68,17 +65,9 @@ const OPTIONS: [(&str, Change); 13] = [
         let after = Duration::from_micros(number(value)?);
         Ok(builder.when_full(WhenFull::DropAfter(after)))
     }),
-    ("notice", |builder, _, value| match value {
-        "text" => Ok(builder.notice(Notice::Text)),
-        "json" => Ok(builder.notice(Notice::Json)),
-        _ => Err("text or json".into()),
-    }),
     ("flush_every_ms", |builder, _, value| Ok(builder.flush_every(millis(value)?))),
     ("close_ms", |builder, _, value| Ok(builder.drain_timeout(millis(value)?))),
-    ("buffers_bytes", |builder, _, value| match number(value)? {
-        bytes if bytes > BUFFERS_BYTES_MAX => Err("at most 1 TiB: all of it is memory".into()),
-        bytes => Ok(builder.buffers_bytes(bytes)),
-    }),
+    ("buffers_bytes", |builder, _, value| Ok(builder.buffers_bytes(number(value)?))),
     ("stage_directory", |builder, _, value| Ok(builder.stage_directory(value))),
 ];
 

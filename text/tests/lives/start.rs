@@ -11,9 +11,7 @@ use crate::common::{
     EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, Told, error, is_refused, kept, memory, names,
     next_start, place, quick, read, say, set_mode, small, stage_in, stages_in, turn, wait_until,
 };
-use inkstone_appender::{
-    Builder, Keep, LogWriter, Rotation, Survive, take_lines, waiting_lines,
-};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, take_lines, waiting_lines};
 use inkstone_host::{Mount, alone, fork_child, in_forked_child};
 use inkstone_io::{StageFile, is_root};
 

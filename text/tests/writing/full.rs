@@ -3,14 +3,13 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{
     LINE, MS, Mood, MoodyDisk, line, lines, numbers_of, place, put, read, say, small, threads_of,
     wait_until,
 };
-use inkstone_appender::{Builder, Event, Guard, LogWriter, Notice, Stats, WhenFull};
+use inkstone_appender::{Builder, Guard, LogWriter, Stats, WhenFull};
 
 /// Longer than all buffers together.
 static TOO_LONG: [u8; 100_000] = [b'x'; 100_000];
@@ -145,36 +144,16 @@ fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
     }
 }
 
-/// The result of the closing and the events report what the file does not.
 #[test]
 fn dropped_lines_are_told_when_closing_fails() {
-    for is_asked in [true, false] {
-        let lost = Arc::new(Mutex::new(None));
-        let theirs = Arc::clone(&lost);
-        let scene = scene(|builder| {
-            let builder = builder.when_full(AT_ONCE).drain_timeout(Duration::ZERO);
-            builder.on_event(move |event| {
-                if let Event::Lost { unwritten_lines, dropped, .. } = event {
-                    let counted = (*unwritten_lines, dropped.lines, dropped.bytes);
-                    *theirs.lock().expect("no panic") = Some(counted);
-                }
-            })
-        });
-        scene.disk.set(Mood::Fails(28));
-        scene.put(0..2000);
-        let Stats { lines, dropped_lines, dropped_bytes, .. } = scene.log.stats();
-        if is_asked {
-            let error = scene.guard.close().expect_err("it fails").to_string();
-            let untold =
-                format!("{dropped_lines} lines ({dropped_bytes} bytes) were dropped, perhaps");
-            let unwritten = format!("{lines} lines were not written: append");
-            assert!(error.contains(&untold) && error.starts_with(&unwritten), "{error}");
-        } else {
-            drop(scene.guard);
-        }
-        let expected = (lines, dropped_lines, dropped_bytes);
-        assert_eq!(*lost.lock().expect("no panic"), Some(expected));
-    }
+    let scene = scene(|builder| builder.when_full(AT_ONCE).drain_timeout(Duration::ZERO));
+    scene.disk.set(Mood::Fails(28));
+    scene.put(0..2000);
+    let Stats { lines, dropped_lines, dropped_bytes, .. } = scene.log.stats();
+    let error = scene.guard.close().expect_err("it fails").to_string();
+    let untold = format!("{dropped_lines} lines ({dropped_bytes} bytes) were dropped, perhaps");
+    let unwritten = format!("{lines} lines were not written: append");
+    assert!(error.contains(&untold) && error.starts_with(&unwritten), "{error}");
 }
 
 #[test]
@@ -190,19 +169,11 @@ fn a_notice_does_not_wait_for_the_next_line() {
 }
 
 #[test]
-fn the_notice_is_text_or_json_and_has_the_time_of_the_logs_clock() {
-    for (notice, expected) in [
-        (
-            Notice::Text,
-            "WARN inkstone_appender: 1 lines dropped (100000 bytes): no room in the buffers",
-        ),
-        (Notice::Json, "\"dropped_lines\":1,\"dropped_bytes\":100000}"),
-    ] {
-        let clock = || std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let scene = scene(|builder| builder.when_full(AT_ONCE).notice(notice).clock(clock));
-        say(&scene.log, TOO_LONG);
-        let notices = scene.end().1;
-        assert!(notices[0].contains("2001-09-09T01:46:40Z"), "{notices:?}");
-        assert!(notices.len() == 1 && notices[0].ends_with(expected), "{notices:?}");
-    }
+fn the_notice_has_the_time_of_the_logs_clock() {
+    let clock = || std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let scene = scene(|builder| builder.when_full(AT_ONCE).clock(clock));
+    say(&scene.log, TOO_LONG);
+    let expected = "2001-09-09T01:46:40Z WARN inkstone_appender: 1 lines dropped (100000 bytes): no \
+                    room in the buffers";
+    assert_eq!(scene.end().1, [expected]);
 }

@@ -33,8 +33,7 @@ static void misuse(const char *directory) {
     refused(place, "rotate_bytes=16383", "too small");
     refused(place, "drop_after_us=", "a whole number");
     refused(place, "compress=zip", "none or gzip");
-    refused(place, "notice=xml", "text or json");
-    refused(place, "buffers_bytes=18446744073709551615", "at most 1 TiB");
+    refused(place, "buffers_bytes=18446744073709551615", "do not fit into memory");
     refused(place, "keep_files=3", "need rotate_bytes or rotate_every_s");
     refused(place, "sync_every_ms=3", "needs survive=power-loss");
     refused(place, "survive=kill,rotate_bytes=1", "it must be");
