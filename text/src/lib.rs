@@ -128,7 +128,7 @@ pub use notice::Stats;
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use stage::{take_lines, waiting_lines};
 pub use stream::Stream;
-pub use time::Zone;
+pub use time::stamp;
 pub use writer::{Guard, LogWriter};
 
 /// The example of the package's README.

@@ -1,14 +1,11 @@
 //! Time: which clock is read, dates as names, notices and stamps need them, and when a period ends.
 //!
-//! *Owns*: converting seconds since 1970 to a date, by UTC or local time. *May not touch*:
-//! setting a clock. The algorithm for days is the usual one over years that begin in March, in eras
-//! of 400 years.
+//! *Owns*: converting seconds since 1970 to a date, in UTC. *May not touch*: setting a clock. The
+//! algorithm for days is the usual one over years that begin in March, in eras of 400 years.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use inkstone_io::ahead_of_utc;
 
 const DAY: u64 = 86_400;
 /// Longer than any process lives, and short enough to add to any `Instant`.
@@ -70,46 +67,14 @@ pub(crate) fn rfc3339(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// By which time stamps count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Zone {
-    /// UTC.
-    #[default]
-    Utc,
-    /// Local time: that of `TZ`, or else `/etc/localtime`. With glibc it is that of the process's
-    /// first question.
-    Local,
-}
-
-impl Zone {
-    fn ahead(self, second: i64) -> i64 {
-        match self {
-            Zone::Utc => 0,
-            Zone::Local => ahead_of_utc(second),
-        }
-    }
-
-    /// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`, or
-    /// `2026-11-21T17:05:33.123456+01:00` by local time. A time before 1970 is that of 1970.
-    #[must_use]
-    pub fn stamp(self, time: SystemTime) -> String {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let ahead = self.ahead(since.as_secs().cast_signed());
-        let [year, month, day, hour, minute, second] =
-            civil(since.as_secs().saturating_add_signed(ahead));
-        let micros = since.subsec_micros();
-        let mut stamp =
-            format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}");
-        match self {
-            Zone::Utc => stamp.push('Z'),
-            Zone::Local => {
-                let sign = if ahead < 0 { '-' } else { '+' };
-                let minutes = ahead.unsigned_abs() / 60;
-                stamp += &format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
-            }
-        }
-        stamp
-    }
+/// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`. A time before 1970 is
+/// that of 1970.
+#[must_use]
+pub fn stamp(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let [year, month, day, hour, minute, second] = civil(since.as_secs());
+    let micros = since.subsec_micros();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
 /// The first moment behind `time` that is a multiple of `every`; `None` if no clock can show it.
@@ -139,11 +104,8 @@ mod tests {
     #[test]
     fn stamps_have_microseconds() {
         let time = UNIX_EPOCH + Duration::new(1_795_277_133, 123_456_789);
-        assert_eq!(Zone::Utc.stamp(time), "2026-11-21T16:05:33.123456Z");
-        assert_eq!(
-            Zone::Utc.stamp(UNIX_EPOCH - Duration::from_secs(9)),
-            "1970-01-01T00:00:00.000000Z"
-        );
+        assert_eq!(stamp(time), "2026-11-21T16:05:33.123456Z");
+        assert_eq!(stamp(UNIX_EPOCH - Duration::from_secs(9)), "1970-01-01T00:00:00.000000Z");
     }
 
     #[test]

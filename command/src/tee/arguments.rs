@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use inkstone_appender::{
-    Builder, Compression, Event, Guard, Keep, LogWriter, Rotation, Survive, WhenFull, Zone,
+    Builder, Compression, Event, Guard, Keep, LogWriter, Rotation, Survive, WhenFull,
 };
 
 use super::words::{say, say_event};
@@ -23,7 +23,7 @@ Examples:
   service 2>&1 | inkstone tee app.log --rotate-size 64MiB --keep-files 10
   service | inkstone tee service.log --rotate-every day --keep-days 30
   service | inkstone tee service.log --rotate-size 1GiB --compress gzip --survive kill
-  service | inkstone tee service.log --stamp local
+  service | inkstone tee service.log --stamp
   service | inkstone tee service.log --drop-after 0s   never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
@@ -77,9 +77,9 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,
     /// Put before each line the time at which its first byte was read, as
-    /// 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
-    #[arg(long, value_name = "CLOCK", value_parser = one_of(TIMES))]
-    pub(super) stamp: Option<Zone>,
+    /// 2026-11-21T16:05:33.123456Z
+    #[arg(long)]
+    pub(super) stamp: bool,
     /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing
     /// there, never in the log
     #[arg(long)]
@@ -95,7 +95,6 @@ pub(crate) struct TeeArguments {
     pub(super) pid_file: Option<PathBuf>,
 }
 
-const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
 const COMPRESSIONS: &[(&str, Compression)] = &[("gzip", Compression::Gzip)];
 /// `--sync-every` has the time of the last two.
 const SURVIVES: &[(&str, (Survive, bool))] = &[

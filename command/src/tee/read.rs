@@ -13,7 +13,7 @@ use std::io::BufRead as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use inkstone_appender::{LogWriter, Stream, Zone};
+use inkstone_appender::{LogWriter, Stream, stamp};
 use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
@@ -61,16 +61,16 @@ pub(super) struct Reader {
     pub(super) log: LogWriter,
     pub(super) echo: Option<Arc<Echo>>,
     pub(super) count: Count,
-    /// The time to put before each line.
-    pub(super) stamp: Option<Zone>,
+    /// Put the time before each line.
+    pub(super) stamps: bool,
 }
 
 impl Reader {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let Self { mut input, log, echo, count, stamp } = self;
+        let Self { mut input, log, echo, count, stamps } = self;
         let stream = log.begin_stream()?;
         let mut way =
-            Way { stream, echo: echo.as_deref(), count: &count, stamp, text: Text::default() };
+            Way { stream, echo: echo.as_deref(), count: &count, stamps, text: Text::default() };
         while input.wait()? {
             match way.pass_on(&mut input, READ_BYTES)? {
                 Passed::Bytes(_) | Passed::Nothing => {}
@@ -113,7 +113,7 @@ struct Way<'a> {
     stream: Stream<'a>,
     echo: Option<&'a Echo>,
     count: &'a Count,
-    stamp: Option<Zone>,
+    stamps: bool,
     text: Text,
 }
 
@@ -136,7 +136,7 @@ impl Way<'_> {
 
     /// Hands over what was read; false if the log takes no more.
     fn put(&mut self) -> bool {
-        let stamp = self.stamp.map(|zone| zone.stamp(SystemTime::now()) + " ").unwrap_or_default();
+        let stamp = if self.stamps { stamp(SystemTime::now()) + " " } else { String::new() };
         let (most, mut from, mut is_taken) = (self.stream.put_bytes_max(), 0, true);
         while from < self.text.read.len() {
             let (to, lines) = self.text.take(from, stamp.as_bytes(), most);

@@ -132,7 +132,7 @@ impl Run {
             log: log.clone(),
             echo: echo.clone(),
             count: count.clone(),
-            stamp: arguments.stamp,
+            stamps: arguments.stamp,
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
         self.wait_for_input(&log, &count, stop)?;

@@ -33,7 +33,6 @@ mod growing;
 mod held;
 mod likeness;
 mod limits;
-mod local_time;
 mod lock;
 mod lock_table;
 mod mount_table;
@@ -75,7 +74,6 @@ pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
 pub use held::OwnName;
 pub use limits::{descriptors_max, file_bytes_max};
-pub use local_time::ahead_of_utc;
 pub use lock::OsLock;
 pub use mount_table::{MountPoint, mount_points};
 #[cfg(not(target_os = "linux"))]

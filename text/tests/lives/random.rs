@@ -24,7 +24,7 @@ use crate::common::{
 };
 use fastrand::Rng;
 use inkstone_appender::{
-    Builder, Keep, LogWriter, OsDirectory, Rotation, Survive, Zone, waiting_lines,
+    Builder, Keep, LogWriter, OsDirectory, Rotation, Survive, stamp, waiting_lines,
 };
 use inkstone_host::in_forked_child;
 use inkstone_io::AppendFile;
@@ -252,7 +252,7 @@ impl World {
     fn rotated_name(&self) -> PathBuf {
         let seconds = self.clock.fetch_add(2, Ordering::Relaxed) + 1;
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let stamp = Zone::Utc.stamp(time).replace(['-', ':'], "");
+        let stamp = stamp(time).replace(['-', ':'], "");
         self.at().join(format!("a.log.{}Z.0", &stamp[.."20261121T160533".len()]))
     }
 
