@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout, file_bytes_max};
+use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
 
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
@@ -69,8 +69,7 @@ impl Builder {
     }
 
     /// Sets the size of all buffers together in bytes (8 MiB): this much can wait while the disk
-    /// does not answer. At least two buffers. With [`Survive::Kill`] a limit on the size of files
-    /// (`ulimit -f`) makes it smaller.
+    /// does not answer. At least two buffers.
     #[must_use]
     pub fn buffers_bytes(self, bytes: usize) -> Self {
         Self { buffers_bytes: bytes, ..self }
@@ -200,13 +199,7 @@ impl Builder {
             .rotation
             .bytes
             .map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
-        // A limit on the size of files is one for the stage, with its head and its words.
-        let limit = match self.survive {
-            Survive::Nothing => usize::MAX,
-            _ => usize::try_from(file_bytes_max()).unwrap_or(usize::MAX),
-        };
-        let room = limit.saturating_sub(3 * BLOCK) / 65 * 64;
-        let buffer_bytes = self.buffer_bytes.min(most).min(room / 6).max(1);
+        let buffer_bytes = self.buffer_bytes.min(most).max(1);
         let buffer_bytes = buffer_bytes
             .checked_next_multiple_of(BLOCK)
             .unwrap_or(buffer_bytes - buffer_bytes % BLOCK);
@@ -214,10 +207,7 @@ impl Builder {
             head_bytes: HEAD_BYTES,
             buffer_bytes,
             // The last one is the inbox.
-            buffers: (self.buffers_bytes / buffer_bytes)
-                .min((room / buffer_bytes).saturating_sub(1))
-                .max(2)
-                + 1,
+            buffers: (self.buffers_bytes / buffer_bytes).max(2) + 1,
         }
     }
 }
