@@ -25,16 +25,10 @@ pub struct Stats {
     /// Accepted lines that were not written to their last byte before the writer was closed. With
     /// `Survive::Kill` the next start appends them.
     pub unwritten_lines: u64,
-    /// Calls refused because the writer was closed.
-    pub refused_lines: u64,
     /// Calls that had to wait for room.
     pub waits: u64,
-    /// Wake-ups of the output thread by writers.
-    pub wake_ups: u64,
     /// Attempts to open or write that failed.
     pub write_errors: u64,
-    /// Syncs that failed.
-    pub sync_errors: u64,
     /// Files rotated.
     pub rotations: u64,
 }

@@ -152,7 +152,6 @@ impl Shared {
     /// Wakes the output thread after releasing the lock, which that thread takes first.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         if state.wake() {
-            state.stats.wake_ups += 1;
             drop(state);
             self.work.notify_one();
         }
@@ -176,7 +175,7 @@ impl Shared {
         let mut is_mine = false;
         let result = loop {
             if held.life != Life::Open {
-                break held.refuse();
+                break Err(closed());
             }
             if is_mine || held.turn == Turn::Free {
                 if held.put(line, sum) {
@@ -343,11 +342,6 @@ impl<'a> Held<'a> {
         Ok(Self { shared, state: Some(shared.lock()) })
     }
 
-    pub(crate) fn refuse(&mut self) -> io::Result<bool> {
-        self.stats.refused_lines += 1;
-        Err(closed())
-    }
-
     /// Follows the policy when there is no room; false: the line is to be dropped.
     pub(crate) fn make_room(&mut self, patience: &mut Patience) -> bool {
         if self.shared.is_own_thread() {
@@ -365,7 +359,6 @@ impl<'a> Held<'a> {
     fn wait_for_room(&mut self, at_most: Option<Duration>) {
         self.waiting += 1;
         if self.wake() {
-            self.stats.wake_ups += 1;
             self.shared.work.notify_one();
         }
         let room = &self.shared.room;
@@ -439,7 +432,7 @@ pub(crate) fn not_durable(error: Error) -> Error {
     )
 }
 
-fn closed() -> io::Error {
+pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the log is closed")
 }
 

@@ -297,7 +297,6 @@ impl State {
 
     /// A sync failed.
     pub(crate) fn not_durable(&mut self, error: &Error) {
-        self.stats.sync_errors += 1;
         self.sync_failure.get_or_insert_with(|| error.clone());
     }
 

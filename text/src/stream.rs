@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::buffer::Sum;
-use crate::shared::{Held, Patience, Shared};
+use crate::shared::{Held, Patience, Shared, closed};
 use crate::state::{Life, Turn};
 
 /// A stream of text, from [`LogWriter::begin_stream`](crate::LogWriter::begin_stream). Its last
@@ -89,7 +89,7 @@ impl<'a> Stream<'a> {
         let mut patience = Patience::new(self.shared.when_full);
         loop {
             if held.life != Life::Open {
-                return held.refuse();
+                return Err(closed());
             }
             let has_turn = held.turn == if self.is_begun { Turn::InPieces } else { Turn::Free };
             if has_turn && (text.len() < held.current.room() || held.hand_over()) {

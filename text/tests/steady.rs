@@ -73,7 +73,6 @@ fn traced() {
     let _ = std::fs::metadata(BEGIN);
     put(&mut log, LINES);
     let _ = std::fs::metadata(END);
-    assert!(log.stats().wake_ups <= 9, "at most one for each buffer: {:?}", log.stats());
     guard.close().expect("closed");
 }
 
