@@ -9,9 +9,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use inkstone_io::{
-    AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, SyncKind,
-};
+use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result};
 
 /// How often a file that is renamed meanwhile is looked for.
 const LOOKS_MAX: usize = 10;
@@ -67,7 +65,7 @@ impl LogFile for AppendFile {
     }
 
     fn sync(&self) -> Result<()> {
-        AppendFile::sync(self, SyncKind::Data)
+        AppendFile::sync(self)
     }
 }
 

@@ -206,7 +206,7 @@ pub(crate) fn ends(child: &mut Child) -> Duration {
     since.elapsed()
 }
 
-/// A mask of signals of a process (`SigCgt`, `SigIgn`, `ShdPnd`), as the kernel has it.
+/// A mask of signals of a process (`SigCgt`, `SigIgn`), as the kernel has it.
 fn mask(process: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -223,11 +223,6 @@ pub(crate) fn listens(process: u32) -> bool {
     const SIGTERM: u32 = 15;
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     name.trim() == "inkstone" && mask(process, "SigCgt") >> (SIGTERM - 1) & 1 == 1
-}
-
-/// Whether a signal waits to be taken by the process.
-pub(crate) fn has_pending(process: u32) -> bool {
-    mask(process, "ShdPnd") != 0
 }
 
 /// The files that a process has open.

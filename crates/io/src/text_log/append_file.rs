@@ -16,7 +16,6 @@ use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
-use crate::seam::SyncKind;
 use crate::sys;
 use crate::transfer::retry;
 
@@ -245,12 +244,9 @@ impl AppendFile {
     ///
     /// # Errors
     /// After an error the state of what was appended since the last sync is unknown; do not retry.
-    pub fn sync(&self, kind: SyncKind) -> Result<()> {
-        let (name, answer) = match kind {
-            SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
-            SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
-        };
-        answer.map_err(|source| Error::new(name, &self.path, source))
+    pub fn sync(&self) -> Result<()> {
+        retry(|| self.file.sync_data())
+            .map_err(|source| Error::new("fdatasync", &self.path, source))
     }
 }
 

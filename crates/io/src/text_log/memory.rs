@@ -173,18 +173,12 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     if layout.is_sound() {
         return Ok(());
     }
-    let StageLayout { head_bytes, buffer_bytes, buffers } = layout;
-    let why = match layout.checked_len() {
-        None => format!(
-            "{buffers} buffers of {buffer_bytes} bytes do not fit into memory: an address space \
-             has room for {} bytes",
-            isize::MAX
-        ),
-        Some(_) => format!(
-            "a head of {head_bytes} bytes and {buffers} buffers of {buffer_bytes} bytes: there \
-             must be buffers, and each size a multiple of {PAGE}"
-        ),
-    };
+    let StageLayout { buffer_bytes, buffers, .. } = layout;
+    let why = format!(
+        "{buffers} buffers of {buffer_bytes} bytes do not fit into memory: an address space has \
+         room for {} bytes",
+        isize::MAX
+    );
     Err(Error::invalid("map buffers in", path, why).advise("ask for fewer or smaller buffers"))
 }
 
