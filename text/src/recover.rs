@@ -182,28 +182,3 @@ fn stays(error: Error) -> Error {
         "the lines of the killed process stay in memory; put this right and open the log again",
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_compared_and_not_lengths() {
-        let bytes = b"one\ntwo\nthree\n";
-        for (found, expected) in [
-            (b"one\ntwo\nthree\n".as_slice(), There::All),
-            (b"", There::Cut(0)),
-            (b"one\ntw", There::Begin(6)),
-            (b"one\ntwsomebody's\n", There::Cut(6)),
-            (b"somebody's\n", There::Cut(0)),
-            (b"one and another\n", There::Cut(3)),
-        ] {
-            // It reads no more than the buffer has.
-            assert_eq!(
-                There::of(&found[..found.len().min(bytes.len())], bytes),
-                expected,
-                "{found:?}"
-            );
-        }
-    }
-}

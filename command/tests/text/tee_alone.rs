@@ -146,6 +146,11 @@ fn lines_that_wait_are_told_listed_and_printed() {
     let stage = stage().expect("it stays").display().to_string();
     assert!(told.contains("2 lines (8 bytes)") && told.contains(&stage), "{told}");
     assert!(listed().contains(&stage));
+    // What cannot be printed stays.
+    let mut full = inkstone();
+    full.arg("tee").args(stages).args(["--recover", &stage]);
+    let full = full.stdout(fs::File::create("/dev/full").expect("a device")).output();
+    assert_eq!(full.expect("inkstone").status.code(), Some(1));
     assert_eq!(recover(&[&stage]).stdout, b"one\ntwo\n");
     assert!(!Path::new(&stage).exists() && listed().starts_with("no lines"));
     assert_eq!(recover(&[&stage]).status.code(), Some(1));

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use crate::support::{code_and_words, ends, fed, full_pipe, numbers, open_files, signal, until};
-use crate::with_tee::{len, limited_tee, place, put, start, text};
+use crate::with_tee::{len, limited_tee, place, put, start};
 
 const LIMIT: u64 = 100 << 10;
 
@@ -63,27 +63,6 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
     assert_eq!((code, counted[0]), (Some(1), 5000), "{told}");
     // A whole buffer of which the disk took a part counts as not written.
     assert!(counted[2] + len(&file) >= 500_000, "{told}");
-}
-
-/// logrotate compresses the moved file as soon as the signal is sent.
-#[test]
-fn a_hangup_while_the_log_is_being_closed_sends_what_is_left_to_the_new_file() {
-    let (directory, file) = place();
-    let moved = directory.path().join("s.log.1");
-    let mut tee = limited_tee(&file, &["--grace", "10m", "--flush-every", "1h"]);
-    let mut tee = tee.spawn().expect("bash");
-    std::fs::write(&file, vec![b'\n'; 100 << 10]).expect("full");
-    put(&mut tee, "the last words\n");
-    drop(tee.stdin.take());
-    let mut told = std::io::BufReader::new(tee.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut told, &mut line).expect("text");
-    assert!(line.contains("cannot be written"), "{line}");
-    std::fs::rename(&file, &moved).expect("moved");
-    signal("-HUP", tee.id());
-    ends(&mut tee);
-    assert!(tee.wait().expect("its end").success(), "{line}");
-    assert_eq!((text(&file).as_str(), len(&moved)), ("the last words\n", LIMIT));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use crate::support::{code_and_words, ends, fed, full_pipe, numbers, side_by_side, signal, until};
+use crate::support::{code_and_words, fed, numbers, side_by_side, signal, until};
 use crate::with_tee::{place, put, start, tee, text};
 
 #[test]
@@ -161,27 +161,4 @@ fn a_long_line_is_echoed_to_a_reader_that_reads() {
     let output = fed(start(&file, &["--echo"]), &input);
     assert_eq!(code_and_words(&output), (Some(0), String::new()));
     assert!(std::fs::read(&file).expect("the log") == input && output.stdout == input);
-}
-
-#[test]
-fn a_stderr_that_is_full_stops_no_line_of_the_log() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let logs = directory.path().join("logs");
-    let file = logs.join("s.log");
-    let (_reader, writer) = full_pipe();
-    let mut tee = tee(&file, &["--flush-every", "1ms"]).stderr(writer).spawn().expect("inkstone");
-    put(&mut tee, "one\n");
-    until("a line", || text(&file) == "one\n");
-    std::fs::remove_dir_all(&logs).expect("removed");
-    put(&mut tee, "two\n");
-    // Time to fail at writing it, and to report so. If it were too short, this would only show
-    // less.
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    std::fs::create_dir(&logs).expect("made");
-    until("the log goes on", || text(&file) == "two\n");
-    put(&mut tee, "three\n");
-    drop(tee.stdin.take());
-    ends(&mut tee);
-    assert_eq!(tee.wait().expect("its end").code(), Some(0));
-    assert_eq!(text(&file), "two\nthree\n");
 }

@@ -86,41 +86,6 @@ fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
     next_start(builder(219));
 }
 
-/// A log that has the path of another one, in another directory: the lines are not its own. Its
-/// start says that they wait, and a person can have them.
-#[test]
-fn lines_of_a_log_that_is_gone_go_into_no_other() {
-    let Some(_turn) = turn("lines of another log") else { return };
-    let (memory, made) = (memory(), tempfile::tempdir().expect("a directory"));
-    let path = made.path().join("logs/a.log");
-    let open = || kept(&path).stage_directory(memory.path());
-    killed(open(), Mood::Fails(EIO));
-    fs::rename(made.path().join("logs"), made.path().join("moved")).expect("moved");
-    let told = Told::default();
-    for start in 1..3 {
-        let (_log, guard) = open().on_event(told.hook()).open().expect("opened");
-        assert_eq!(guard.recovery(), None);
-        assert!(is_refused(open()));
-        guard.close().expect("closed");
-        assert_eq!(read(&path), "", "start {start}");
-    }
-    let stage = stage_in(memory.path());
-    let told = told.all();
-    assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
-    for words in [path.to_str(), Some("4 lines (28 bytes)"), stage.to_str()] {
-        assert!(told[0].contains(words.expect("text")), "{told:?}");
-    }
-    let waiting = waiting_lines(memory.path()).expect("listed");
-    assert!(told[0].starts_with(&waiting[0].to_string()), "{told:?}");
-    // What cannot be printed stays.
-    let mut full = fs::File::options().write(true).open("/dev/full").expect("a device");
-    assert!(take_lines(&stage, &mut full).is_err());
-    let mut printed = Vec::new();
-    let taken = take_lines(&stage, &mut printed).expect("printed");
-    assert_eq!((printed, &taken), (LINES.into(), &waiting[0]));
-    assert!(!stage.exists() && take_lines(&stage, &mut Vec::new()).is_err());
-}
-
 /// The directory comes back under another path: its lines are found there.
 #[test]
 fn lines_are_found_where_their_directory_is() {

@@ -1,63 +1,15 @@
-//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it
-//! ends the process or makes other threads wait for ever.
+//! The caller's own code: hooks, disks and values that panic. None of it ends the process or makes
+//! other threads wait for ever.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use crate::common::{
-    Hooked, LONG, MS, Mood, MoodyDisk, place, quick, read, say, small, wait_until,
-};
-use inkstone_appender::{Builder, Guard, LogWriter, Survive, WhenFull};
-
-struct LogsWhenDropped(LogWriter, &'static str);
-
-impl Drop for LogsWhenDropped {
-    fn drop(&mut self) {
-        say(&self.0, format!("{} {}\n", self.1, 7));
-        // Longer than all buffers: on this path the log checks which thread this is.
-        say(&self.0, [b'x'; 100_000]);
-    }
-}
-
-thread_local! {
-    static KEPT: RefCell<Option<LogsWhenDropped>> = const { RefCell::new(None) };
-}
-
-#[test]
-fn a_destructor_of_a_thread_local_logs_whatever_was_destroyed_before() {
-    let (_directory, path) = place();
-    let builder = small(LogWriter::builder(&path)).when_full(WhenFull::DropAfter(Duration::ZERO));
-    let (log, guard) = builder.open().expect("opened");
-    // Destructors run in the order of creation, or in reverse order.
-    for word in ["kept first", "kept last"] {
-        let mut log = log.clone();
-        let thread = std::thread::spawn(move || {
-            let kept = LogsWhenDropped(log.clone(), word);
-            let write = |log: &mut LogWriter| {
-                writeln!(log, "formatted {}", std::hint::black_box(7)).expect("accepted");
-            };
-            if word == "kept last" {
-                write(&mut log);
-            }
-            KEPT.set(Some(kept));
-            if word == "kept first" {
-                write(&mut log);
-            }
-        });
-        thread.join().expect("no panic");
-    }
-    guard.close().expect("closed");
-    let text = read(&path);
-    assert!(text.contains("kept first 7\n") && text.contains("kept last 7\n"), "{text}");
-    assert_eq!(text.matches("formatted 7\n").count(), 2);
-    assert_eq!(log.stats().dropped_lines, 2);
-}
+use crate::common::{Hooked, LONG, MS, Mood, MoodyDisk, place, quick, read, say, wait_until};
+use inkstone_appender::{Builder, Guard, LogWriter, Survive};
 
 #[test]
 fn an_event_hook_that_panics_ends_nothing() {

@@ -7,31 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    DAY, LONG, MS, all_text, has_lines, names, next_start, numbers_of, place, put, quick, read,
-    rotating, say, set_modified, wait_until,
+    DAY, LONG, MS, all_text, has_lines, names, next_start, place, put, quick, read, say,
+    set_modified, wait_until,
 };
-use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive, WhenFull};
 
 const NOW: u64 = 1_795_277_133;
 const IN_2099: u64 = 4_070_908_900;
-
-#[test]
-fn only_the_newest_files_stay_and_others_are_not_touched() {
-    let (directory, path) = place();
-    fs::write(directory.path().join("a.log.1"), "logrotate's\n").expect("written");
-    let (log, guard) = rotating(&path).keep(Keep::new().files(3)).open().expect("opened");
-    put(&log, 0..3000);
-    guard.flush(LONG).expect("flushed");
-    // Three, the current one and logrotate's.
-    wait_until("five files", || names(directory.path()).len() == 5);
-    guard.close().expect("closed");
-    assert!(log.stats().rotations >= 20);
-    let bytes = |name: &String| fs::metadata(directory.path().join(name)).expect("there").len();
-    assert!(names(directory.path()).iter().all(|name| bytes(name) <= 16 << 10));
-    fs::remove_file(directory.path().join("a.log.1")).expect("still there");
-    let (kept, _) = numbers_of(&all_text(directory.path(), "a.log"));
-    assert!(kept.iter().copied().eq(kept[0]..3000), "the newest, without a hole");
-}
 
 #[test]
 fn a_size_that_could_not_be_kept_is_refused_before_anything_is_made() {

@@ -48,25 +48,3 @@ fn write_if_ready(out: BorrowedFd<'_>, bytes: &[u8], at_most: Duration) -> Optio
     // A pipe that nobody reads any more is ready too, with an error.
     (asked[0].revents() == PollFlags::OUT).then(|| rustix::io::write(out, bytes).ok()).flatten()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read as _;
-
-    #[test]
-    fn a_reader_that_reads_nothing_holds_nobody_up() {
-        let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut bytes = 0;
-        while let Some(count) = write_if_ready(writer.as_fd(), &[b'x'; 4096], Duration::ZERO) {
-            bytes += count;
-        }
-        assert!(!say_on(writer.as_fd(), "a message\n", Duration::ZERO));
-        reader.read_exact(&mut vec![0; bytes]).expect("what was written");
-        assert!(say_on(writer.as_fd(), "one more\n", Duration::ZERO));
-        drop(writer);
-        let mut rest = String::new();
-        reader.read_to_string(&mut rest).expect("text");
-        assert_eq!(rest, "one more\n");
-    }
-}
