@@ -276,8 +276,7 @@ impl Group {
                 }
                 Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
                     drop(memory);
-                    let changes_bytes = CHANGE_BYTES * (batch.len() + 1);
-                    let bytes = step.note.len() + step.bytes.len() + changes_bytes;
+                    let bytes = step.note.len() + CHANGE_BYTES * (batch.len() + 1);
                     self.core.noted(self.log().make_room(bytes, Reach::Usual))?;
                 }
                 Err(error) => return Err(self.failed(error)),
@@ -397,36 +396,36 @@ impl Group {
     }
 
     /// Gives entries that follow a state to the log, if it has room; also returns how much room
-    /// they need at the most. The last one says what is committed.
+    /// they need at the most. The last one says what is committed. Before the first entries of a
+    /// stream that never had one, the note says where it begins, and what is committed.
     fn try_append(
         &self,
         memory: &Memory,
         entries: &[NewEntry<'_>],
     ) -> (inkstone_streams::Result<Written<'_>>, usize) {
-        let State { said, .. } = &memory.state;
-        let room = |bytes: usize| bytes + CHANGE_BYTES * (entries.len() + 3);
+        let (mut batch, mut note) = (Batch::new(), Vec::new());
+        let mut said = memory.state.said.as_ref();
         if memory.state.next_index().is_none() {
-            let step = Step::first(entries, &memory.state);
-            let written = self.shared.streams.try_apply(&step.batch(self.id));
-            return (written, room(step.note.len() + step.bytes.len()));
+            let first = entries.first().map_or(0, |entry| entry.index);
+            note = encode_note(&State { first, next: first, ..memory.state.clone() });
+            batch.note(self.id, &note).restart_at(self.id, first);
+            said = None;
         }
         let mut heads = Vec::with_capacity(32 * entries.len());
         let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
         for (entry, count) in entries.iter().zip(1..) {
-            let said = said.as_ref().filter(|_| count == entries.len());
+            let said = said.filter(|_| count == entries.len());
             encode_entry_head(&mut heads, entry.index, entry.leader, said);
             ends.push(heads.len());
         }
-        let mut begin = 0;
-        let parts: SmallVec<[[&[u8]; 2]; 4]> = entries
-            .iter()
-            .zip(ends)
-            .map(|(entry, end)| [&heads[std::mem::replace(&mut begin, end)..end], entry.payload])
-            .collect();
-        let first = entries.first().map_or(0, |entry| entry.index);
-        let written = self.shared.streams.try_append_records(self.id, first, &parts);
-        let payload_bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
-        (written, room(heads.len() + payload_bytes))
+        let (mut begin, mut bytes) = (0, note.len() + heads.len());
+        for (entry, end) in entries.iter().zip(ends) {
+            let head = &heads[std::mem::replace(&mut begin, end)..end];
+            batch.append_parts_at(self.id, entry.index, [head, entry.payload]);
+            bytes += entry.payload.len();
+        }
+        let room = bytes + CHANGE_BYTES * (entries.len() + 3);
+        (self.shared.streams.try_apply(&batch), room)
     }
 
     /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
@@ -553,9 +552,6 @@ struct Step {
     restart_at: Option<u64>,
     truncate_after: Option<u64>,
     truncate_before: Option<u64>,
-    /// The indexes of entries, and where each ends in the bytes.
-    entries: Vec<(u64, usize)>,
-    bytes: Vec<u8>,
 }
 
 impl Step {
@@ -572,26 +568,9 @@ impl Step {
         step
     }
 
-    /// The first entries of a stream that never had one: the note says where it begins.
-    fn first(entries: &[NewEntry<'_>], state: &State) -> Self {
-        let first = entries.first().map_or(0, |entry| entry.index);
-        let mut after = state.clone();
-        (after.first, after.next) = (first, first);
-        let (note, restart_at) = (encode_note(&after), Some(first));
-        let mut step = Self { note, restart_at, ..Self::default() };
-        for entry in entries {
-            encode_entry_head(&mut step.bytes, entry.index, entry.leader, None);
-            step.bytes.extend_from_slice(entry.payload);
-            step.entries.push((entry.index, step.bytes.len()));
-        }
-        step
-    }
-
     fn batch(&self, group: u64) -> Batch<'_> {
         let mut batch = Batch::new();
-        if !self.note.is_empty() {
-            batch.note(group, &self.note);
-        }
+        batch.note(group, &self.note);
         if let Some(first) = self.restart_at {
             batch.restart_at(group, first);
         }
@@ -600,10 +579,6 @@ impl Step {
         }
         if let Some(first) = self.truncate_before {
             batch.truncate_before(group, first);
-        }
-        let mut begin = 0;
-        for (index, end) in &self.entries {
-            batch.append_at(group, *index, &self.bytes[std::mem::replace(&mut begin, *end)..*end]);
         }
         batch
     }

@@ -4,7 +4,7 @@
 //! (`state.rs`), the log.
 
 use crate::error::{Error, Result};
-use crate::record::{Change, RESERVE_BYTES};
+use crate::record::{Change, RESERVE_BYTES, put_append_head};
 use crate::state::{Ahead, State};
 use crate::words::Bounds;
 
@@ -31,7 +31,7 @@ pub struct Batch<'a> {
 
 #[derive(Debug, Clone)]
 enum Step<'a> {
-    Append { stream: u64, expected: Option<u64>, bytes: &'a [u8] },
+    Append { stream: u64, expected: Option<u64>, parts: [&'a [u8]; 2] },
     TruncateAfter { stream: u64, last: u64 },
     Other(Change<'a>),
 }
@@ -54,12 +54,18 @@ impl<'a> Batch<'a> {
 
     /// Appends a record; it gets the next number of its stream.
     pub fn append(&mut self, stream: u64, bytes: &'a [u8]) -> &mut Self {
-        self.add(Step::Append { stream, expected: None, bytes })
+        self.add(Step::Append { stream, expected: None, parts: [bytes, b""] })
     }
 
     /// Appends a record that must get this number: any other is [`Error::OtherNumber`].
     pub fn append_at(&mut self, stream: u64, number: u64, bytes: &'a [u8]) -> &mut Self {
-        self.add(Step::Append { stream, expected: Some(number), bytes })
+        self.append_parts_at(stream, number, [bytes, b""])
+    }
+
+    /// As [`Batch::append_at`], for a record in two parts.
+    #[doc(hidden)]
+    pub fn append_parts_at(&mut self, stream: u64, number: u64, parts: [&'a [u8]; 2]) -> &mut Self {
+        self.add(Step::Append { stream, expected: Some(number), parts })
     }
 
     /// Replaces the note of a stream; an empty one removes it.
@@ -143,11 +149,12 @@ impl<'a> Batch<'a> {
         let mut ahead = Ahead::new(state);
         let mut numbers = Vec::new();
         for step in &self.steps {
-            let change = match step {
-                Step::Append { stream, expected, bytes } => {
+            match step {
+                Step::Append { stream, expected, parts } => {
                     let number = ahead.append(*stream, *expected)?;
                     numbers.push(number);
-                    Change::Append { stream: *stream, number, bytes }
+                    put_append_head(out, *stream, number, parts[0].len() + parts[1].len());
+                    parts.iter().for_each(|part| out.extend_from_slice(part));
                 }
                 Step::TruncateAfter { stream, last } => {
                     let Some(next) = last.checked_add(1) else {
@@ -156,11 +163,11 @@ impl<'a> Batch<'a> {
                     };
                     let change = Change::TruncateAfter { stream: *stream, next };
                     ahead.check(&change)?;
-                    change
+                    change.put(out);
                 }
                 Step::Other(Change::TruncateBefore { stream, first }) => {
                     let first = ahead.truncate_before(*stream, *first)?;
-                    Change::TruncateBefore { stream: *stream, first }
+                    Change::TruncateBefore { stream: *stream, first }.put(out);
                 }
                 Step::Other(change) => {
                     if matches!(change, Change::Create { .. })
@@ -169,10 +176,9 @@ impl<'a> Batch<'a> {
                         says.put(out);
                     }
                     ahead.check(change)?;
-                    change.clone()
+                    change.put(out);
                 }
-            };
-            change.put(out);
+            }
             let bytes = (out.len() + RESERVE_BYTES) as u64;
             if bytes > record_bytes_max as u64 {
                 return Err(Error::TooLarge { bytes, limit_bytes: record_bytes_max as u64 });

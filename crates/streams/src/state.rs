@@ -436,7 +436,7 @@ impl State {
     }
 
     /// Makes an append of a record with so many bytes.
-    pub(crate) fn append(
+    fn append(
         &mut self,
         stream: u64,
         number: u64,

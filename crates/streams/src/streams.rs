@@ -294,22 +294,8 @@ impl Streams {
         self.shared.try_append(self.encoder(batch), |_, _, _| {}, Reach::Usual).map(Written::new)
     }
 
-    /// As [`Streams::try_apply`], for records of one stream, the first of which must get `number`.
-    /// Each is given in two parts, of which no other copy is made than the log's.
-    #[doc(hidden)]
-    pub fn try_append_records(
-        &self,
-        stream: u64,
-        number: u64,
-        records: &[[&[u8]; 2]],
-    ) -> Result<Written<'_>> {
-        let append = self.shared.try_append_records(stream, number, records)?;
-        Ok(Written { append, numbers: Vec::new() })
-    }
-
-    /// For a caller who will append by [`Streams::try_apply`] or [`Streams::try_append_records`]
-    /// and has not taken its lock yet: moves some records if the log is near its bound, as
-    /// [`Streams::apply`] does.
+    /// For a caller who will append by [`Streams::try_apply`] and has not taken its lock yet: moves
+    /// some records if the log is near its bound, as [`Streams::apply`] does.
     #[doc(hidden)]
     pub fn pay(&self) {
         self.mover.pay();

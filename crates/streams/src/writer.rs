@@ -14,7 +14,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Reach, Reader};
-use smallvec::SmallVec;
 
 use crate::due::{Whose, Work, due};
 use crate::error::{Error, Result};
@@ -22,9 +21,7 @@ use crate::following::{Followers, Mark, Marks, Ticket};
 use crate::keeper::{Keeper, Out};
 use crate::options::Options;
 use crate::page::Cache;
-use crate::record::{
-    Change, HEAD_BYTES_MAX, Head, RESERVE_BYTES, decode, put_append_head, put_head,
-};
+use crate::record::{Change, HEAD_BYTES_MAX, Head, RESERVE_BYTES, decode, put_head};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::words::NOTE_BYTES_MAX;
@@ -196,75 +193,6 @@ impl Shared {
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
         Ok(Appended { append, what })
-    }
-
-    /// Appends records of one stream, each given in two parts, which are copied into the log's
-    /// buffer and nowhere else. `number` must be the next number. As [`Shared::try_append`] where
-    /// the log has no room.
-    pub(crate) fn try_append_records(
-        &self,
-        stream: u64,
-        number: u64,
-        records: &[[&[u8]; 2]],
-    ) -> Result<Append<'_>> {
-        let mut guard = self.order_to_append()?;
-        let order = &mut *guard;
-        let next = order.state.bounds(stream)?.next;
-        if next != number {
-            return Err(Error::OtherNumber { stream, next, came: number });
-        }
-        if number.checked_add(records.len() as u64).is_none() {
-            return Err(Error::UsedUp { stream });
-        }
-        let mut heads = std::mem::take(&mut order.body);
-        let appended = self.append_parts(order, &mut heads, (stream, number), records);
-        order.body = heads;
-        let (append, bytes) = appended?;
-        let lsn = append.lsn();
-        let mut woken = Vec::new();
-        for (record, number) in records.iter().zip(number..) {
-            let bytes = record[0].len() + record[1].len();
-            let appended = order.state.append(stream, number, bytes, lsn);
-            appended.expect("it was checked before it was appended");
-        }
-        order.followers.take(&Change::Append { stream, number, bytes: &[] }, &mut woken);
-        self.keep_house_after(order, bytes, PAID_TIMES);
-        drop(guard);
-        woken.into_iter().for_each(Waker::wake);
-        Ok(append)
-    }
-
-    fn append_parts(
-        &self,
-        order: &mut Order,
-        heads: &mut Vec<u8>,
-        (stream, number): (u64, u64),
-        records: &[[&[u8]; 2]],
-    ) -> Result<(Append<'_>, u64)> {
-        heads.clear();
-        let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
-        for (record, number) in records.iter().zip(number..) {
-            put_append_head(heads, stream, number, record[0].len() + record[1].len());
-            ends.push(heads.len());
-        }
-        let mut parts: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
-        let (mut begin, mut bytes) = (0, 0);
-        for (record, end) in records.iter().zip(ends) {
-            let parts_of = [&heads[std::mem::replace(&mut begin, end)..end], record[0], record[1]];
-            bytes += parts_of.iter().map(|part| part.len()).sum::<usize>();
-            parts.extend(parts_of.map(IoSlice::new));
-        }
-        let limit_bytes = self.options.log.largest_record_bytes() as u64;
-        let needed = (bytes + RESERVE_BYTES) as u64;
-        if needed > limit_bytes {
-            return Err(Error::TooLarge { bytes: needed, limit_bytes });
-        }
-        let replay_from = order.keeper.replay_from(&order.state);
-        let Order { state, next, head, .. } = order;
-        let reach = Reach::Usual;
-        let mut out = LogOut { shared: self, next, head, reach, append: None, bytes: 0 };
-        out.write_parts(state, &parts, replay_from)?;
-        Ok((out.append.take().expect("a record was written"), out.bytes))
     }
 
     /// What follows each append: steps of housekeeping that are due, and work for the mover.
@@ -551,26 +479,6 @@ impl Out for LogOut<'_, '_> {
         changes: &[u8],
         replay_from: Lsn,
     ) -> inkstone::Result<Lsn> {
-        self.write_parts(state, &[IoSlice::new(changes)], replay_from)
-    }
-
-    fn durable(&self) -> Lsn {
-        self.shared.log.durable()
-    }
-
-    fn next(&self) -> Lsn {
-        *self.next
-    }
-}
-
-impl LogOut<'_, '_> {
-    /// The same of changes in parts.
-    fn write_parts(
-        &mut self,
-        state: &mut State,
-        changes: &[IoSlice<'_>],
-        replay_from: Lsn,
-    ) -> inkstone::Result<Lsn> {
         let lsn = *self.next;
         let section = match state.sections.active() {
             Some(active) if active.bytes < self.shared.options.section_bytes => active.number,
@@ -581,10 +489,8 @@ impl LogOut<'_, '_> {
         let replay_from = if replay_from == Lsn::ZERO { lsn } else { replay_from };
         self.head.clear();
         put_head(self.head, Head { section, replay_from }, lsn);
-        let mut parts: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
-        parts.push(IoSlice::new(self.head));
-        parts.extend_from_slice(changes);
-        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let bytes = (self.head.len() + changes.len()) as u64;
+        let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
         let append = self.shared.log.try_append_under_lock(&Parts(&parts), self.reach)?;
         assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
         *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
@@ -592,6 +498,14 @@ impl LogOut<'_, '_> {
         self.append = Some(append);
         self.bytes = bytes;
         Ok(lsn)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.shared.log.durable()
+    }
+
+    fn next(&self) -> Lsn {
+        *self.next
     }
 }
 
