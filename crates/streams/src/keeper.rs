@@ -18,6 +18,7 @@ use inkstone::Lsn;
 
 use crate::bytes::NUMBER_BYTES_MAX;
 use crate::options::Options;
+use crate::out::Out;
 use crate::page::PageMaker;
 use crate::record::{Change, Sealed};
 use crate::section::{Directory, DirectoryAt, PageAt};
@@ -34,21 +35,6 @@ const TOUCH_AHEAD: usize = 8;
 const PAGES_MAX: u32 = 8;
 /// The most steps with one append. What is owed still comes with the next ones.
 const STEPS_MAX: u64 = 16;
-
-/// Where the records of housekeeping go.
-pub(crate) trait Out {
-    /// Appends a record of these changes; its head says where an opening begins.
-    fn write(
-        &mut self,
-        state: &mut State,
-        changes: &[u8],
-        replay_from: Lsn,
-    ) -> inkstone::Result<Lsn>;
-    /// The durable watermark.
-    fn durable(&self) -> Lsn;
-    /// The LSN of the record that is written next.
-    fn next(&self) -> Lsn;
-}
 
 /// The progress of housekeeping.
 #[derive(Debug)]
@@ -83,7 +69,7 @@ struct TableAt {
     next: TableNext,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum TableNext {
     Sections(u32),
     /// The streams above this one.
@@ -145,11 +131,6 @@ impl Keeper {
         state.sections.get(unwritten).map_or(table_begin, |section| section.first.min(table_begin))
     }
 
-    /// The first table of a new log was written.
-    pub(crate) fn begun(&mut self, lsn: Lsn) {
-        self.table_begin = lsn;
-    }
-
     /// A record was appended: returns how many steps are due, several after a large record.
     pub(crate) fn steps_due(&mut self, bytes: u64) -> u64 {
         self.owed_bytes += bytes;
@@ -166,8 +147,12 @@ impl Keeper {
     ///
     /// # Errors
     /// Those of the log.
-    pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        self.settle(state, out.durable());
+    pub(crate) fn step(
+        &mut self,
+        state: &mut State,
+        out: &mut Out<'_, '_>,
+    ) -> inkstone::Result<()> {
+        self.settle(state, out.log.durable());
         self.seal_some(state, out)?;
         if self.table.is_some() || self.table_is_due(state) {
             self.write_table(state, out)?;
@@ -197,7 +182,7 @@ impl Keeper {
         piece.clamp(self.piece_bytes, self.piece_bytes_max)
     }
 
-    fn seal_some(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+    fn seal_some(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
         // Many small records make a large directory: while several are due, a step has more pages.
         let active = state.sections.active().map_or(0, |active| active.number);
         for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
@@ -223,7 +208,7 @@ impl Keeper {
     }
 
     /// Writes the next page of the oldest unwritten directory, or the record that completes it.
-    fn seal(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+    fn seal(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
         let Some(section) = state.sections.get(self.unwritten) else { return Ok(()) };
         let Directory::Sealing { places, .. } = &section.directory else { return Ok(()) };
         let sealer = self.sealer.get_or_insert_with(|| Sealer {
@@ -237,7 +222,7 @@ impl Keeper {
             let mut changes = Vec::with_capacity(page.bytes().len() + 16);
             Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
             let replay_from = self.replay_from(state);
-            let lsn = out.write(state, &changes, replay_from)?;
+            let lsn = out.write(state, &changes, replay_from)?.0.lsn();
             self.bytes += changes.len() as u64;
             if let Some(sealer) = &mut self.sealer {
                 sealer.written.pages.push(PageAt { stream, number: first, lsn });
@@ -248,7 +233,7 @@ impl Keeper {
         self.is_sealed(state, out)
     }
 
-    fn is_sealed(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+    fn is_sealed(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
         let (Some(sealer), Some(section)) = (&self.sealer, state.sections.get(self.unwritten))
         else {
             return Ok(());
@@ -264,7 +249,7 @@ impl Keeper {
         let mut changes = Vec::new();
         Change::Sealed(sealed.clone()).put(&mut changes);
         let replay_from = self.replay_if(state, self.table_begin, self.unwritten + 1);
-        let at = out.write(state, &changes, replay_from)?;
+        let at = out.write(state, &changes, replay_from)?.0.lsn();
         self.bytes += changes.len() as u64;
         self.sealer = None;
         if let Some(section) = state.sections.get_mut(self.unwritten)
@@ -279,13 +264,13 @@ impl Keeper {
     }
 
     /// Writes the next piece of the table, also the first and the last.
-    fn write_table(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
+    fn write_table(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
         let piece_bytes = self.next_piece_bytes(state);
         let mut changes = Vec::with_capacity(piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
             Change::TableBegin.put(&mut changes);
             self.since_table_bytes = 0;
-            TableAt { begin: out.next(), next: TableNext::Sections(0) }
+            TableAt { begin: out.pen.next, next: TableNext::Sections(0) }
         });
         let mut is_complete = false;
         loop {
@@ -320,10 +305,7 @@ impl Keeper {
                 }
                 TableNext::Runs { stream: id, from, cut } => {
                     at.next = match state.stream(id) {
-                        Ok(stream) if stream.cut == cut => {
-                            put_stream(&mut changes, (id, stream), from)
-                        }
-                        Ok(stream) => put_stream(&mut changes, (id, stream), 0),
+                        Ok(stream) => put_rest(&mut changes, (id, stream), (from, cut)),
                         Err(_) => TableNext::Streams(Some(id)),
                     };
                 }
@@ -335,20 +317,15 @@ impl Keeper {
             table_begin = at.begin;
         }
         let replay_from = self.replay_if(state, table_begin, self.unwritten);
-        out.write(state, &changes, replay_from)?;
-        self.count(changes.len());
+        drop(out.write(state, &changes, replay_from)?);
+        self.bytes += changes.len() as u64;
+        self.table_bytes.1 += changes.len() as u64;
         if is_complete {
             self.table_bytes = (self.table_bytes.1, 0);
         }
         self.table_begin = table_begin;
         self.table = (!is_complete).then_some(at);
         Ok(())
-    }
-
-    /// A piece of the table was written.
-    fn count(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.table_bytes.1 += bytes as u64;
     }
 }
 
@@ -372,6 +349,12 @@ fn put_stream(out: &mut Vec<u8>, (id, stream): (u64, &Stream), from: u64) -> Tab
     let (first, next, cut, note) = (stream.first, stream.next, stream.cut, stream.note());
     Change::TableStream { stream: id, first, next, cut, note, from, runs }.put(out);
     TableNext::Streams(Some(id))
+}
+
+/// The same, unless the stream was cut since: then from its first number on.
+fn put_rest(out: &mut Vec<u8>, stream: (u64, &Stream), (from, cut): (u64, Lsn)) -> TableNext {
+    let is_same = stream.1.cut == cut;
+    put_stream(out, stream, if is_same { from } else { 0 })
 }
 
 impl Sealer {
@@ -415,96 +398,30 @@ impl Sealer {
 mod tests {
     use super::*;
 
-    /// A log whose buffer takes 4 KiB with each step.
-    struct Small {
-        next: u64,
-        left_bytes: usize,
-        records: Vec<(u32, Lsn, Vec<u8>)>,
-    }
-
-    impl Small {
-        /// A record of these changes, in the newest section or in a new one.
-        fn take(&mut self, state: &mut State, changes: &[u8], is_new: bool) -> Lsn {
-            let lsn = self.next();
-            let active = state.sections.active().map_or(0, |active| active.number);
-            let section = active + u32::from(is_new);
-            state.enter(section, lsn, changes.len() as u64).unwrap();
-            self.records.push((section, lsn, changes.to_vec()));
-            self.next += 1;
-            lsn
-        }
-
-        fn make(&mut self, state: &mut State, change: &Change<'_>, is_new: bool) {
-            let mut bytes = Vec::new();
-            change.put(&mut bytes);
-            let lsn = self.take(state, &bytes, is_new);
-            state.apply(change, lsn).unwrap();
-        }
-    }
-
-    impl Out for Small {
-        fn write(&mut self, state: &mut State, changes: &[u8], _: Lsn) -> inkstone::Result<Lsn> {
-            let left = self.left_bytes.checked_sub(changes.len());
-            self.left_bytes = left.ok_or(inkstone::Error::Busy)?;
-            Ok(self.take(state, changes, false))
-        }
-
-        fn durable(&self) -> Lsn {
-            self.next().before().unwrap()
-        }
-
-        fn next(&self) -> Lsn {
-            Lsn::new(self.next)
-        }
-    }
-
-    /// Its row takes more than the buffer. Meanwhile records are appended, moved and truncated; in
-    /// the second round the stream is cut while its runs are written.
     #[test]
-    fn a_stream_of_thousands_of_runs_is_written_in_pieces() {
-        for is_cut in [false, true] {
-            let mut state = State::unknown();
-            let mut log = Small { next: 1, left_bytes: 0, records: Vec::new() };
-            let create = Change::Create { stream: 7, first: 1 };
-            for change in [Change::TableBegin, Change::TableEnd, create] {
-                log.make(&mut state, &change, false);
-            }
-            let append = |log: &mut Small, state: &mut State| {
-                let number = state.stream(7).unwrap().next;
-                log.make(state, &Change::Append { stream: 7, number, bytes: b"" }, true);
+    fn the_runs_of_a_stream_that_is_cut_while_they_are_written_begin_anew() {
+        let mut state = State::unknown();
+        for (section, number) in (1..=150).zip(0..) {
+            state.enter(section, Lsn::new(number + 1), 1).unwrap();
+            let made = match number {
+                0 => Change::Create { stream: 7, first: 1 },
+                number => Change::Append { stream: 7, number, bytes: b"" },
             };
-            (0..5000).for_each(|_| append(&mut log, &mut state));
-            let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
-            let mut keeper = Keeper::new(&state, (Lsn::FIRST, 1 << 20), &options);
-            for step in 1..240 {
-                log.left_bytes = 4096;
-                let _ = keeper.step(&mut state, &mut log);
-                if step > 3 && keeper.table.is_none() {
-                    break;
-                }
-                append(&mut log, &mut state);
-                let number = 20 * step + 1;
-                let source = u32::try_from(number).unwrap();
-                let moved = Change::Moved { stream: 7, number, source, bytes: b"" };
-                log.make(&mut state, &moved, false);
-                let cut = Change::TruncateBefore { stream: 7, first: 10 * step };
-                log.make(&mut state, &cut, false);
-                if is_cut && step == 30 {
-                    log.make(&mut state, &Change::TruncateAfter { stream: 7, next: 4990 }, false);
-                }
-            }
-            assert!(keeper.table.is_none() && keeper.table_begin > Lsn::new(5000), "{keeper:?}");
-            let mut again = State::unknown();
-            for (section, lsn, changes) in &log.records {
-                if *lsn < keeper.table_begin {
-                    continue;
-                }
-                again.enter(*section, *lsn, changes.len() as u64).unwrap();
-                for change in crate::record::changes(changes) {
-                    again.apply(&change.unwrap(), *lsn).unwrap();
-                }
-            }
-            assert_eq!(again.stream(7).unwrap(), state.stream(7).unwrap());
+            state.apply(&made, Lsn::new(number + 1)).unwrap();
         }
+        let stream = |state: &State| state.stream(7).unwrap().clone();
+        let next = put_stream(&mut Vec::new(), (7, &stream(&state)), 0);
+        assert_eq!(next, TableNext::Runs { stream: 7, from: 101, cut: Lsn::new(1) });
+        let from_of = |state: &State| {
+            let mut out = Vec::new();
+            put_rest(&mut out, (7, &stream(state)), (101, Lsn::new(1)));
+            match crate::record::changes(&out).next() {
+                Some(Ok(Change::TableStream { from, .. })) => from,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(from_of(&state), 101);
+        state.apply(&Change::TruncateAfter { stream: 7, next: 50 }, Lsn::new(151)).unwrap();
+        assert_eq!(from_of(&state), 0);
     }
 }

@@ -48,6 +48,7 @@ mod keeper;
 mod mirror;
 mod mover;
 mod options;
+mod out;
 mod page;
 mod pass;
 mod reader;

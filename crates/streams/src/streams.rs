@@ -82,7 +82,7 @@ impl Streams {
         let (first, last) = (log.first(), log.last());
         let is_new = last < first;
         let (state, read) = if is_new {
-            (State::unknown(), (Lsn::ZERO, 0))
+            (State::unknown(), (first, 0))
         } else {
             let made = Of(directory.path()).replay(&log.reader(), first, last)?;
             (made.state, (made.table_begin, made.bytes))
@@ -122,8 +122,7 @@ impl Streams {
             Change::TableEnd.put(out);
             Ok(())
         };
-        let begun = self.shared.append(false, encode, |order, lsn, ()| order.keeper.begun(lsn))?;
-        begun.append.wait()?;
+        self.shared.append(false, encode)?.append.wait()?;
         Ok(())
     }
 
@@ -243,7 +242,7 @@ impl Streams {
         self.pay_before(batch);
         let mut tries = Tries::default();
         loop {
-            match self.shared.append(batch.frees(), self.encoder(batch), |_, _, _| {}) {
+            match self.shared.append(batch.frees(), self.encoder(batch)) {
                 Err(error) if tries.again(&self.mover, &error) => {}
                 applied => return applied.map(Written::new),
             }
@@ -291,7 +290,7 @@ impl Streams {
     /// [`Log::make_room`] with the bytes of the batch, and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.shared.try_append(self.encoder(batch), |_, _, _| {}, Reach::Usual).map(Written::new)
+        self.shared.try_append(self.encoder(batch), Reach::Usual).map(Written::new)
     }
 
     /// For a caller who will append by [`Streams::try_apply`] and has not taken its lock yet: moves

@@ -8,20 +8,20 @@
 //! no room is tried again once the log has made some.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::IoSlice;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Parts, Reach, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reach, Reader};
 
 use crate::due::{Whose, Work, due};
 use crate::error::{Error, Result};
 use crate::following::{Followers, Mark, Marks, Ticket};
-use crate::keeper::{Keeper, Out};
+use crate::keeper::Keeper;
 use crate::options::Options;
+use crate::out::{Out, Pen};
 use crate::page::Cache;
-use crate::record::{Change, HEAD_BYTES_MAX, Head, RESERVE_BYTES, decode, put_head};
+use crate::record::{Change, HEAD_BYTES_MAX, RESERVE_BYTES, decode};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::words::NOTE_BYTES_MAX;
@@ -63,8 +63,7 @@ pub(crate) struct Order {
     pub(crate) lost_records: u64,
     /// How many bytes are to be moved by those who append.
     pub(crate) owed_bytes: u64,
-    next: Lsn,
-    head: Vec<u8>,
+    pen: Pen,
     body: Vec<u8>,
 }
 
@@ -120,8 +119,7 @@ impl Shared {
             moved_bytes: 0,
             lost_records: 0,
             owed_bytes: 0,
-            next: log.last().next().unwrap_or(Lsn::FIRST),
-            head: Vec::new(),
+            pen: Pen::new(&log, options.section_bytes),
             body: Vec::new(),
         };
         let cache = Mutex::new(Cache::new(options.cache_bytes));
@@ -159,17 +157,17 @@ impl Shared {
     }
 
     /// Appends a record of the changes that `encode` writes, if the log has room for it now;
-    /// otherwise returns [`inkstone::Error::Busy`]. `then` runs under the same lock.
+    /// otherwise returns [`inkstone::Error::Busy`].
     pub(crate) fn try_append<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
-        then: impl FnOnce(&mut Order, Lsn, &mut T),
         reach: Reach,
     ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, then, (PAID_TIMES, reach))
+        self.try_append_owing(encode, |_, _, _| {}, (PAID_TIMES, reach))
     }
 
-    /// The same for records that are moved: their mover owes nothing.
+    /// The same for records that are moved: their mover owes nothing. `then` runs under the same
+    /// lock.
     pub(crate) fn try_append_moved<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
@@ -226,12 +224,11 @@ impl Shared {
         &self,
         frees: bool,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
-        mut then: impl FnMut(&mut Order, Lsn, &mut T),
     ) -> Result<Appended<'_, T>> {
         let mut reach = Reach::Usual;
         loop {
             let mut bytes = 0;
-            let lacks = match self.try_append(sized(&encode, &mut bytes), &mut then, reach) {
+            let lacks = match self.try_append(sized(&encode, &mut bytes), reach) {
                 Err(Error::Log(inkstone::Error::Busy)) => {
                     self.log.make_room(bytes + HEAD_BYTES_MAX, reach).err().map(Error::from)
                 }
@@ -251,7 +248,7 @@ impl Shared {
         let mut reach = Reach::Usual;
         loop {
             let mut bytes = 0;
-            let lacks = match self.try_append(sized(&encode, &mut bytes), |_, _, _| {}, reach) {
+            let lacks = match self.try_append(sized(&encode, &mut bytes), reach) {
                 Err(Error::Log(inkstone::Error::Busy)) => {
                     self.log.await_room(bytes + HEAD_BYTES_MAX, reach).await.err().map(Error::from)
                 }
@@ -272,18 +269,10 @@ impl Shared {
         body.clear();
         let appended = encode(&order.state, &mut body).and_then(|what| {
             let replay_from = order.keeper.replay_from(&order.state);
-            let mut out = LogOut {
-                shared: self,
-                next: &mut order.next,
-                head: &mut order.head,
-                reach,
-                append: None,
-                bytes: 0,
-            };
-            let lsn = out.write(&mut order.state, &body, replay_from)?;
-            let (append, bytes) = (out.append.take(), out.bytes);
-            let woken = order.make(&body, lsn);
-            Ok((append.expect("a record was written"), bytes, what, woken))
+            let mut out = Out { log: &self.log, reach, pen: &mut order.pen };
+            let (append, bytes) = out.write(&mut order.state, &body, replay_from)?;
+            let woken = order.make(&body, append.lsn());
+            Ok((append, bytes, what, woken))
         });
         order.body = body;
         appended
@@ -304,7 +293,7 @@ impl Shared {
                     break;
                 }
                 let kept = self.keep_house(&mut order, Reach::Usual);
-                (order.next, kept)
+                (order.pen.next, kept)
             };
             match kept {
                 Err(inkstone::Error::Busy) if busy_at == Some(next) => break,
@@ -328,9 +317,9 @@ impl Shared {
             if order.state.sections.front().is_none_or(|front| front.live_bytes > 0) {
                 return false;
             }
-            let before = order.next;
+            let before = order.pen.next;
             let _ = self.keep_house(order, Reach::ToTheEnd);
-            order.next != before
+            order.pen.next != before
         };
         wrote && self.log.sync().is_ok()
     }
@@ -338,15 +327,8 @@ impl Shared {
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the
     /// step. Any other error is kept for [`Stats`](crate::Stats).
     fn keep_house(&self, order: &mut Order, reach: Reach) -> inkstone::Result<()> {
-        let mut out = LogOut {
-            shared: self,
-            next: &mut order.next,
-            head: &mut order.head,
-            reach,
-            append: None,
-            bytes: 0,
-        };
-        order.keeper.step(&mut order.state, &mut out)
+        let Order { state, keeper, pen, .. } = order;
+        keeper.step(state, &mut Out { log: &self.log, reach, pen })
     }
 
     /// Waits for a record that is not appended yet: ready when it may be there, when this cursor's
@@ -458,54 +440,6 @@ impl Drop for Following<'_> {
         let waker = order.followers.forget(self.stream, ticket);
         drop(order);
         drop(waker);
-    }
-}
-
-/// Appends records of changes to the log.
-struct LogOut<'a, 'log> {
-    shared: &'log Shared,
-    next: &'a mut Lsn,
-    head: &'a mut Vec<u8>,
-    reach: Reach,
-    /// The last record that was written.
-    append: Option<Append<'log>>,
-    bytes: u64,
-}
-
-impl Out for LogOut<'_, '_> {
-    fn write(
-        &mut self,
-        state: &mut State,
-        changes: &[u8],
-        replay_from: Lsn,
-    ) -> inkstone::Result<Lsn> {
-        let lsn = *self.next;
-        let section = match state.sections.active() {
-            Some(active) if active.bytes < self.shared.options.section_bytes => active.number,
-            Some(active) => active.number.checked_add(1).ok_or(inkstone::Error::UsedUp)?,
-            None => 0,
-        };
-        // In a new log an opening begins at the first record.
-        let replay_from = if replay_from == Lsn::ZERO { lsn } else { replay_from };
-        self.head.clear();
-        put_head(self.head, Head { section, replay_from }, lsn);
-        let bytes = (self.head.len() + changes.len()) as u64;
-        let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
-        let append = self.shared.log.try_append_under_lock(&Parts(&parts), self.reach)?;
-        assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
-        *self.next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
-        state.enter(section, lsn, bytes).expect("the section follows the one before");
-        self.append = Some(append);
-        self.bytes = bytes;
-        Ok(lsn)
-    }
-
-    fn durable(&self) -> Lsn {
-        self.shared.log.durable()
-    }
-
-    fn next(&self) -> Lsn {
-        *self.next
     }
 }
 

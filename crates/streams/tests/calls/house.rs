@@ -6,7 +6,7 @@ use std::time::Duration;
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use inkstone_streams::{Batch, Error, Options, Streams};
 
-use super::{directory, still};
+use super::{churn, directory, still};
 
 const SECTION: u64 = 64 << 10;
 
@@ -92,6 +92,35 @@ fn steps_that_find_no_room_in_the_buffers_are_made_later() {
         while streams.move_some().unwrap() {}
         assert!(streams.stats().log_bytes < 16 * SECTION, "{number}: {:?}", streams.stats());
     }
+}
+
+/// A stream with a record in each of 300 sections: an opening that begins at a table finds all, and
+/// the front goes.
+#[test]
+fn a_stream_of_hundreds_of_runs_is_written_in_pieces() {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
+    let open = |size_multiple| {
+        let options = still(inkstone::Options::small().own_thread(false));
+        Streams::open_in(Arc::clone(&directory), options.size_multiple(size_multiple)).unwrap()
+    };
+    let streams = open(1000);
+    streams.apply(Batch::new().create(1, 1).create(2, 1)).unwrap().wait().unwrap();
+    let expected: Vec<_> = (0..300).map(|number| format!("record {number}").into_bytes()).collect();
+    for record in &expected {
+        drop(streams.append(1, record).unwrap());
+        churn(&streams, 24_000);
+    }
+    churn(&streams, 200_000);
+    streams.close().unwrap();
+    let found = |streams: &Streams| -> Vec<_> {
+        streams.reader().records(1, 1).map(|record| record.unwrap().bytes).collect()
+    };
+    let streams = open(2);
+    assert!(found(&streams) == expected);
+    while streams.move_some().unwrap() {}
+    let stats = streams.stats();
+    assert!(stats.log_bytes < 1 << 20 && stats.moved_records >= 300, "{stats:?}");
+    assert!(found(&streams) == expected);
 }
 
 #[test]
