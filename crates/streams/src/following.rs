@@ -1,20 +1,21 @@
-//! The followers of a stream: cuts that each cursor must report, and the wakers of waiters.
+//! The followers of a stream: cuts that each cursor must report, and wakers of those that wait.
 //!
-//! *Owns*: the lowest cut that a cursor has not reported, the wakers of waiters. *May not touch*:
-//! the locks that guard both (`writer.rs`, `mirror.rs`), what a cursor does after a cut
+//! *Owns*: the lowest cut that a cursor has not reported, its waker. *May not touch*: the locks
+//! under which both are told (`writer.rs`, `mirror.rs`), what a cursor does after a cut
 //! (`cursor.rs`).
 //!
 //! Each cursor has a mark. A change that cuts records notes the cut in the marks of the stream's
 //! cursors, under the lock under which the change is made. So a cursor that finds a record from
-//! after a cut finds the cut in its mark, too.
+//! after a cut finds the cut in its mark, too. Wakers are the user's code, so they are cloned,
+//! woken and dropped without any lock.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
 use inkstone::Lsn;
 
 use crate::record::Change;
+use crate::section::IdMap;
 use crate::state::State;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -43,12 +44,13 @@ impl Cut {
     }
 }
 
-/// The cuts that one cursor must report.
+/// The cuts that one cursor must report, and its waker while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     /// Whether `lowest` has a cut: read for each record, without the lock.
     is_cut: AtomicBool,
     lowest: Mutex<Option<Cut>>,
+    waker: Mutex<Option<Waker>>,
 }
 
 impl Mark {
@@ -72,6 +74,11 @@ impl Mark {
         lowest.take()
     }
 
+    /// Replaces the waker, and returns the one before.
+    pub(crate) fn replace_waker(&self, waker: Option<Waker>) -> Option<Waker> {
+        std::mem::replace(&mut *lock(&self.waker), waker)
+    }
+
     /// Notes a cut again if it could not be reported yet.
     pub(crate) fn give_back(&self, cut: Cut) {
         self.note(cut);
@@ -80,7 +87,7 @@ impl Mark {
 
 /// The marks of all cursors, by their streams.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(HashMap<u64, Vec<Arc<Mark>>>);
+pub(crate) struct Marks(IdMap<Vec<Arc<Mark>>>);
 
 impl Marks {
     pub(crate) fn add(&mut self, stream: u64, mark: &Arc<Mark>) {
@@ -95,30 +102,31 @@ impl Marks {
         }
     }
 
-    /// Notes what a change of this record of the log, which was made, has cut.
+    /// Notes what a change of this record of the log, which was made, has cut; takes out the wakers
+    /// of those who wait for it.
     #[inline]
-    pub(crate) fn note(&self, change: &Change<'_>, state: &State, lsn: Lsn) {
+    pub(crate) fn note(
+        &self,
+        change: &Change<'_>,
+        state: &State,
+        lsn: Lsn,
+        woken: &mut Vec<Waker>,
+    ) {
         if self.0.is_empty() {
             return;
         }
-        if let Some((stream, cut)) = Cut::of(change)
-            && let Some(marks) = self.0.get(&stream)
-            // A truncation may have removed nothing.
-            && state.stream(stream).map_or(true, |found| found.cut >= lsn)
-        {
-            marks.iter().for_each(|mark| mark.note(cut));
-        }
-    }
-
-    /// The same for all changes of the record.
-    pub(crate) fn note_all<'a>(
-        &self,
-        changes: impl Iterator<Item = Change<'a>>,
-        state: &State,
-        lsn: Lsn,
-    ) {
-        if !self.0.is_empty() {
-            changes.for_each(|change| self.note(&change, state, lsn));
+        let (stream, cut) = match (change, Cut::of(change)) {
+            (_, Some((stream, cut))) => (stream, Some(cut)),
+            (Change::Append { stream, .. }, None) => (*stream, None),
+            _ => return,
+        };
+        // A truncation may have removed nothing.
+        let cut = cut.filter(|_| state.stream(stream).map_or(true, |found| found.cut >= lsn));
+        for mark in self.0.get(&stream).into_iter().flatten() {
+            if let Some(cut) = cut {
+                mark.note(cut);
+            }
+            woken.extend(mark.replace_waker(None));
         }
     }
 
@@ -133,60 +141,5 @@ impl Marks {
             };
             marks.iter().for_each(|mark| mark.note(cut));
         }
-    }
-}
-
-/// Identifies a task's waker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket(u64);
-
-/// The waiters for the next record of each stream. Wakers are the user's code, so they are cloned,
-/// woken and dropped without the lock that guards this.
-#[derive(Debug, Default)]
-pub(crate) struct Followers {
-    waiting: HashMap<u64, Vec<(Ticket, Waker)>>,
-    last: u64,
-}
-
-impl Followers {
-    /// Stores a waker; returns the one that it replaces.
-    pub(crate) fn leave(
-        &mut self,
-        stream: u64,
-        ticket: &mut Option<Ticket>,
-        waker: Waker,
-    ) -> Option<Waker> {
-        let waiting = self.waiting.entry(stream).or_default();
-        if let Some((_, before)) = waiting.iter_mut().find(|(is, _)| Some(*is) == *ticket) {
-            return Some(std::mem::replace(before, waker));
-        }
-        self.last += 1;
-        waiting.push((*ticket.insert(Ticket(self.last)), waker));
-        None
-    }
-
-    /// Removes the waker of a ticket, and returns it.
-    pub(crate) fn forget(&mut self, stream: u64, ticket: Ticket) -> Option<Waker> {
-        let waiting = self.waiting.get_mut(&stream)?;
-        let place = waiting.iter().position(|(is, _)| *is == ticket)?;
-        let (_, waker) = waiting.swap_remove(place);
-        if waiting.is_empty() {
-            self.waiting.remove(&stream);
-        }
-        Some(waker)
-    }
-
-    /// Takes out the wakers of a change's stream, to be woken.
-    #[inline]
-    pub(crate) fn take(&mut self, change: &Change<'_>, woken: &mut Vec<Waker>) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let stream = match change {
-            Change::Append { stream, .. } => Some(*stream),
-            other => Cut::of(other).map(|(stream, _)| stream),
-        };
-        let waiting = stream.and_then(|stream| self.waiting.remove(&stream));
-        woken.extend(waiting.into_iter().flatten().map(|(_, waker)| waker));
     }
 }

@@ -86,7 +86,10 @@ impl Known {
                     // Noted only here, after the record was taken: the cuts of a bad record are not
                     // believed.
                     if let Ok((_, changes)) = decode(bytes, lsn) {
-                        self.marks.note_all(changes.flatten(), &image.made.state, lsn);
+                        let state = &image.made.state;
+                        // Nobody leaves a waker here.
+                        let note = |change| self.marks.note(&change, state, lsn, &mut Vec::new());
+                        changes.flatten().for_each(note);
                     }
                     self.unseen = image.cursor.next_lsn();
                 }

@@ -16,7 +16,7 @@ use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reach, Reader};
 
 use crate::due::{Whose, Work, due};
 use crate::error::{Error, Result};
-use crate::following::{Followers, Mark, Marks, Ticket};
+use crate::following::{Mark, Marks};
 use crate::keeper::Keeper;
 use crate::options::Options;
 use crate::out::{Out, Pen};
@@ -50,7 +50,6 @@ pub(crate) struct Order {
     pub(crate) keeper: Keeper,
     pub(crate) moving: Moving,
     pub(crate) marks: Marks,
-    followers: Followers,
     pub(crate) is_closing: bool,
     /// Why the mover has ended, if nobody asked for that.
     pub(crate) mover_ended: Option<Error>,
@@ -110,7 +109,6 @@ impl Shared {
             keeper,
             moving: Moving::default(),
             marks: Marks::default(),
-            followers: Followers::default(),
             is_closing: false,
             mover_ended: None,
             not_moved: None,
@@ -336,7 +334,7 @@ impl Shared {
     pub(crate) fn follow<'a>(&'a self, stream: u64, number: u64, mark: &'a Mark) -> Following<'a> {
         // No record gets this LSN, so this is ready only when the log ends.
         let end = self.log.durable_at(Lsn::new(u64::MAX));
-        Following { shared: self, stream, number, mark, end, ticket: None }
+        Following { shared: self, stream, number, mark, end }
     }
 
     /// Where to read a record: at its place, or the page of a directory that has its place.
@@ -367,8 +365,7 @@ impl Order {
         for change in crate::record::changes(changes) {
             let change = change.expect("it was just encoded");
             self.state.apply(&change, lsn).expect("it was checked before it was appended");
-            self.marks.note(&change, &self.state, lsn);
-            self.followers.take(&change, &mut woken);
+            self.marks.note(&change, &self.state, lsn, &mut woken);
         }
         woken
     }
@@ -406,19 +403,18 @@ pub(crate) struct Following<'a> {
     number: u64,
     mark: &'a Mark,
     end: DurableAt,
-    ticket: Option<Ticket>,
 }
 
 impl Future for Following<'_> {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { shared, stream, number, mark, end, ticket } = &mut *self;
+        let Self { shared, stream, number, mark, end } = &mut *self;
         // Polled before the look at the stream, so that every record before the end is returned.
         let end = Pin::new(end).poll(context);
         // Cloning a waker and dropping the clone run user code: both happen without the lock.
         let waker = context.waker().clone();
-        let mut order = shared.order()?;
+        let order = shared.order()?;
         let is_there = order.state.bounds(*stream).map(|bounds| *number < bounds.next);
         if mark.is_cut() || is_there? {
             return Poll::Ready(Ok(()));
@@ -426,7 +422,7 @@ impl Future for Following<'_> {
         if let Poll::Ready(ended) = end {
             return Poll::Ready(ended.map_err(Error::from));
         }
-        let replaced = order.followers.leave(*stream, ticket, waker);
+        let replaced = mark.replace_waker(Some(waker));
         drop(order);
         drop(replaced);
         Poll::Pending
@@ -435,11 +431,10 @@ impl Future for Following<'_> {
 
 impl Drop for Following<'_> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let Ok(mut order) = self.shared.order() else { return };
-        let waker = order.followers.forget(self.stream, ticket);
-        drop(order);
-        drop(waker);
+        // In a forked child a thread of the parent may have had the lock.
+        if !self.shared.is_forked() {
+            drop(self.mark.replace_waker(None));
+        }
     }
 }
 
