@@ -14,7 +14,7 @@ use inkstone::{Cursor, Lsn};
 
 use crate::error::{Error, Result};
 use crate::following::{Cut, Mark};
-use crate::source::{Source, TRIES};
+use crate::source::{Source, TRIES, Walk};
 use crate::state::Located;
 use crate::sync::Sleeper;
 use crate::words::Record;
@@ -37,8 +37,7 @@ pub struct StreamCursor {
     next: u64,
     mark: Arc<Mark>,
     ahead: VecDeque<Record>,
-    /// In the log, after the record that was read last.
-    log: Option<Cursor>,
+    walk: Walk,
     waiter: Option<Cursor>,
 }
 
@@ -60,7 +59,8 @@ impl StreamCursor {
     pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
         let mark = Arc::default();
         source.add_mark(stream, &mark);
-        Self { source, stream, next, mark, ahead: VecDeque::new(), log: None, waiter: None }
+        let walk = Walk::new(source.log(), STEPS_MAX);
+        Self { source, stream, next, mark, ahead: VecDeque::new(), walk, waiter: None }
     }
 
     /// The number of the record that comes next.
@@ -228,7 +228,10 @@ impl StreamCursor {
     /// Reads the next records, as many as are worth it, in the order of the disk.
     fn fill(&mut self) -> Result<()> {
         for _ in 0..TRIES {
-            let mut places = self.plan()?;
+            let mut places = match self.source.places(self.stream, self.next, AHEAD_MAX) {
+                Err(Error::NotYet { .. }) => return Ok(()),
+                places => places?,
+            };
             let durable = self.source.log().durable();
             if let Some(behind) = places.iter().position(|(_, lsn)| *lsn > durable) {
                 places.truncate(behind);
@@ -252,59 +255,12 @@ impl StreamCursor {
                 // What was read before the error comes first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
                 // It was moved meanwhile.
-                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => self.log = None,
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
                 other => return other,
             }
         }
         let first = self.source.log().first();
         Err(self.source.not_there(first, self.stream, self.next))
-    }
-
-    /// Where the next records are.
-    fn plan(&mut self) -> Result<Vec<(u64, Lsn)>> {
-        let mut places = Vec::new();
-        let (mut number, mut tries) = (self.next, 0);
-        while places.len() < AHEAD_MAX {
-            match self.source.locate(self.stream, number) {
-                Ok(Located::Record(lsn)) => {
-                    places.push((number, lsn));
-                    number += 1;
-                }
-                Ok(Located::Page { written, section, lsns, run_end }) => {
-                    let key = (self.stream, number);
-                    let page = match self.source.page(&written, section, key, &lsns) {
-                        Err(_) if !places.is_empty() => break,
-                        page => page?,
-                    };
-                    let Some(page) = page else {
-                        // The section was given back meanwhile.
-                        tries += 1;
-                        if tries == TRIES {
-                            return Err(self.source.not_there(lsns.start, self.stream, number));
-                        }
-                        continue;
-                    };
-                    let before = places.len();
-                    while number < run_end
-                        && places.len() < AHEAD_MAX
-                        && let Some(lsn) = page.place(self.stream, number, &lsns)
-                    {
-                        places.push((number, lsn));
-                        number += 1;
-                    }
-                    if places.len() == before && before > 0 {
-                        break;
-                    }
-                    if places.len() == before {
-                        return Err(self.source.not_named(lsns.start, self.stream, number));
-                    }
-                }
-                Err(Error::NotYet { .. }) => break,
-                Err(_) if !places.is_empty() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(places)
     }
 
     /// Reads records whose places are known, in disk order; stops early once they take many bytes.
@@ -315,8 +271,8 @@ impl StreamCursor {
         }
         let mut bytes = 0;
         for group in groups {
-            let record = self.record(group[0].1)?;
-            let found = self.source.extract(self.stream, group, &record)?;
+            let record = self.walk.record(group[0].1)?;
+            let found = self.source.extract(self.stream, group, record)?;
             bytes += found.iter().map(|record| record.bytes.len()).sum::<usize>();
             self.ahead.extend(found);
             if bytes >= AHEAD_BYTES_MAX {
@@ -369,28 +325,6 @@ impl StreamCursor {
             }
         }
         Ok(())
-    }
-
-    /// A record of the log: by reading on if it is near, else by a read of its own.
-    fn record(&mut self, lsn: Lsn) -> Result<Vec<u8>> {
-        if let Some(cursor) = &mut self.log
-            && cursor.next_lsn() <= lsn
-            && lsn.get() - cursor.next_lsn().get() <= STEPS_MAX
-        {
-            loop {
-                match cursor.next() {
-                    Ok(Some(record)) if record.lsn == lsn => return Ok(record.bytes.to_vec()),
-                    Ok(Some(_)) => {}
-                    // Others before it may be lost.
-                    Ok(None) | Err(inkstone::Error::Lost { .. }) => break,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        let log = self.source.log();
-        let bytes = log.get(lsn)?;
-        self.log = Some(log.from(lsn.next().unwrap_or(lsn)));
-        Ok(bytes)
     }
 }
 

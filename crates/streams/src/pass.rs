@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::page::Page;
-use crate::record::{Change, RESERVE_BYTES, decode};
+use crate::record::{RESERVE_BYTES, decode};
 use crate::replay::Of;
 use crate::source::{Walk, is_damaged, read_page};
 use crate::state::cost;
@@ -140,8 +140,8 @@ impl Pass {
         self.places.sort_unstable();
         let records = self.places.chunk_by(|one, other| one.0 == other.0).count() as u64;
         let is_dense = records > ALONE_MIN + bytes / ALONE_EACH_BYTES;
-        let first = self.places.first().filter(|_| is_dense).map(|(lsn, ..)| *lsn);
-        self.walk = Some(Walk::new(&shared.reader, first));
+        let steps_max = if is_dense { u64::MAX } else { 0 };
+        self.walk = Some(Walk::new(&shared.reader, steps_max));
         Ok(!self.places.is_empty())
     }
 
@@ -170,9 +170,8 @@ impl Pass {
         let mut found: Vec<Option<&[u8]>> = vec![None; wanted.len()];
         let (_, changes) = decode(record, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
         for change in changes {
-            if let Change::Append { stream, number, bytes }
-            | Change::Moved { stream, number, bytes, .. } =
-                change.map_err(|flaw| of.flaw(lsn, flaw))?
+            let change = change.map_err(|flaw| of.flaw(lsn, flaw))?;
+            if let Some((stream, number, bytes)) = change.record()
                 && let Ok(place) = wanted.binary_search(&(lsn, stream, number))
             {
                 found[place] = Some(bytes);

@@ -16,7 +16,6 @@ use crate::options::Options;
 use crate::source::{Source, TRIES};
 use crate::state::State;
 use crate::words::{Bounds, Record, Usage};
-use crate::writer::find_record;
 
 /// Reads durable records of streams. Cheap to clone. In the process that writes, `bounds`, `note`,
 /// `count`, `ids` and `usage` include changes that are not durable yet.
@@ -75,15 +74,11 @@ impl StreamsReader {
     /// a record that is not durable yet; [`Error::Contradiction`]; those of [`Reader::get`].
     pub fn get(&self, stream: u64, number: u64) -> Result<Vec<u8>> {
         for _ in 0..TRIES {
-            let lsn = self.source.find(stream, number)?;
-            match self.source.log().get(lsn) {
-                Ok(mut bytes) => {
-                    let range = find_record(&bytes, lsn, stream, number)
-                        .map_err(|flaw| self.source.of().flaw(lsn, flaw))?
-                        .ok_or_else(|| self.source.not_there(lsn, stream, number))?;
-                    bytes.truncate(range.end);
-                    bytes.drain(..range.start);
-                    return Ok(bytes);
+            let place = self.source.places(stream, number, 1)?;
+            match self.source.log().get(place[0].1) {
+                Ok(bytes) => {
+                    let mut found = self.source.extract(stream, &place, &bytes)?;
+                    return Ok(found.remove(0).bytes);
                 }
                 // The record has moved meanwhile.
                 Err(inkstone::Error::TruncatedBefore { .. }) => {}

@@ -157,7 +157,17 @@ pub(crate) fn put_append_head(out: &mut Vec<u8>, stream: u64, number: u64, bytes
     [stream, number, bytes as u64].into_iter().for_each(|number| put(out, number));
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    /// The record that it has: its stream, its number, its bytes.
+    pub(crate) fn record(&self) -> Option<(u64, u64, &'a [u8])> {
+        match *self {
+            Self::Append { stream, number, bytes } | Self::Moved { stream, number, bytes, .. } => {
+                Some((stream, number, bytes))
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut head = |kind: u8, numbers: &[u64]| {
             out.push(kind);

@@ -99,25 +99,54 @@ impl Source {
         }
     }
 
-    /// The LSN of the record of the log that has a record of a stream.
-    pub(crate) fn find(&self, stream: u64, number: u64) -> Result<Lsn> {
-        for _ in 0..TRIES {
-            let (written, section, lsns) = match self.locate(stream, number)? {
-                Located::Record(lsn) => return Ok(lsn),
-                Located::Page { written, section, lsns, .. } => (written, section, lsns),
-            };
-            let page = self.page(&written, section, (stream, number), &lsns)?;
-            let Some(page) = page else { continue };
-            let place = page.place(stream, number, &lsns);
-            let place = place.ok_or_else(|| self.not_named(lsns.start, stream, number))?;
-            return Ok(place);
+    /// Where records of a stream lie, from one that is there on: at least one, at most so many.
+    pub(crate) fn places(&self, stream: u64, from: u64, most: usize) -> Result<Vec<(u64, Lsn)>> {
+        let mut places = Vec::new();
+        let mut tries = 0;
+        while places.len() < most {
+            let before = places.len();
+            match self.add_places(stream, from + before as u64, most, &mut places) {
+                Err(_) if before > 0 => break,
+                added => added?,
+            }
+            tries += usize::from(places.len() == before);
+            if tries == TRIES {
+                return Err(self.not_there(self.log().first(), stream, from));
+            }
         }
-        Err(self.not_there(self.log().first(), stream, number))
+        Ok(places)
+    }
+
+    /// Adds none if the section was freed meanwhile.
+    fn add_places(
+        &self,
+        stream: u64,
+        from: u64,
+        most: usize,
+        places: &mut Vec<(u64, Lsn)>,
+    ) -> Result<()> {
+        let (written, section, lsns, run_end) = match self.locate(stream, from)? {
+            Located::Record(lsn) => {
+                places.push((from, lsn));
+                return Ok(());
+            }
+            Located::Page { written, section, lsns, run_end } => (written, section, lsns, run_end),
+        };
+        let Some(page) = self.page(&written, section, (stream, from), &lsns)? else {
+            return Ok(());
+        };
+        let before = places.len();
+        let named = |number| Some((number, page.place(stream, number, &lsns)?));
+        places.extend((from..run_end).take(most - before).map_while(named));
+        if places.len() == before {
+            return Err(self.not_named(lsns.start, stream, from));
+        }
+        Ok(())
     }
 
     /// The page of a section's directory that names a record; `None` if the page was freed
     /// meanwhile.
-    pub(crate) fn page(
+    fn page(
         &self,
         written: &DirectoryAt,
         section: u32,
@@ -153,9 +182,8 @@ impl Source {
         let (_, changes) = decode(record, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
         let mut found: Vec<Option<&[u8]>> = vec![None; places.len()];
         for change in changes {
-            if let Change::Append { stream: of, number, bytes }
-            | Change::Moved { stream: of, number, bytes, .. } =
-                change.map_err(|flaw| self.of().flaw(lsn, flaw))?
+            let change = change.map_err(|flaw| self.of().flaw(lsn, flaw))?;
+            if let Some((of, number, bytes)) = change.record()
                 && of == stream
                 && let Some(place) = number.checked_sub(begin)
                 && let Some(slot) = found.get_mut(place as usize)
@@ -171,7 +199,7 @@ impl Source {
     }
 
     /// No page names the record: in a salvaged log it may be lost.
-    pub(crate) fn not_named(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
+    fn not_named(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
         // A writer opens no such log.
         let Self::Mirror(mirror) = self else { return self.not_there(lsn, stream, number) };
         match mirror.log.recovery().and_then(|recovery| recovery.lost_to) {
@@ -206,7 +234,7 @@ pub(crate) fn read_page(
     let is_named =
         |key: (u64, u64)| name(at) <= Some(key) && name(at + 1).is_none_or(|to| key < to);
     let mut places = BTreeMap::new();
-    let mut walk = Walk::new(log, Some(lsns.start));
+    let mut walk = Walk::new(log, u64::MAX);
     for lsn in (lsns.start.get()..lsns.end.get()).map(Lsn::new) {
         let record = match walk.record(lsn) {
             Ok(record) => record,
@@ -255,23 +283,23 @@ pub(crate) fn is_damaged(error: &Error) -> bool {
 /// Reads records in the order of the log, also behind damaged ones.
 pub(crate) struct Walk {
     log: Reader,
-    /// `None` behind a damaged record: each is read alone from there on.
+    /// Over at most so many records it reads on to the one that is wanted. None at 0: where it would
+    /// read on, it keeps a segment from being freed.
+    steps_max: u64,
     cursor: Option<Cursor>,
     bytes: Vec<u8>,
 }
 
 impl Walk {
-    /// Reads each record alone if it has no place to begin.
-    pub(crate) fn new(log: &Reader, from: Option<Lsn>) -> Self {
-        Self { log: log.clone(), cursor: from.map(|from| log.from(from)), bytes: Vec::new() }
+    pub(crate) fn new(log: &Reader, steps_max: u64) -> Self {
+        Self { log: log.clone(), steps_max, cursor: None, bytes: Vec::new() }
     }
 
-    /// The record with this LSN, by reading on if it lies behind the last one.
+    /// A record: by reading on if it is near, else by a read of its own.
     pub(crate) fn record(&mut self, lsn: Lsn) -> Result<&[u8]> {
-        while let Some(cursor) = &mut self.cursor {
-            if cursor.next_lsn() > lsn {
-                cursor.seek(lsn);
-            }
+        while let Some(cursor) = &mut self.cursor
+            && lsn.get().checked_sub(cursor.next_lsn().get()).is_some_and(|n| n <= self.steps_max)
+        {
             match cursor.next() {
                 Ok(Some(record)) if record.lsn == lsn => {
                     self.bytes.clear();
@@ -279,12 +307,13 @@ impl Walk {
                     return Ok(&self.bytes);
                 }
                 Ok(Some(_)) => {}
-                Err(inkstone::Error::Lost { last, .. }) if last < lsn => {}
-                Err(error) if error.corruption().is_none() => return Err(error.into()),
+                // Only others before it may be damaged or gone.
                 Ok(None) | Err(_) => self.cursor = None,
             }
         }
         self.bytes = self.log.get(lsn)?;
+        let behind = lsn.next().filter(|_| self.steps_max > 0);
+        self.cursor = behind.map(|behind| self.log.from(behind));
         Ok(&self.bytes)
     }
 }

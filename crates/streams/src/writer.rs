@@ -21,7 +21,7 @@ use crate::keeper::Keeper;
 use crate::options::Options;
 use crate::out::{Out, Pen};
 use crate::page::Cache;
-use crate::record::{Change, HEAD_BYTES_MAX, RESERVE_BYTES, decode};
+use crate::record::{HEAD_BYTES_MAX, RESERVE_BYTES, changes};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::words::NOTE_BYTES_MAX;
@@ -360,9 +360,9 @@ impl Order {
     }
 
     /// Makes the changes of a record that was appended; returns the wakers of its followers.
-    fn make(&mut self, changes: &[u8], lsn: Lsn) -> Vec<Waker> {
+    fn make(&mut self, body: &[u8], lsn: Lsn) -> Vec<Waker> {
         let mut woken = Vec::new();
-        for change in crate::record::changes(changes) {
+        for change in changes(body) {
             let change = change.expect("it was just encoded");
             self.state.apply(&change, lsn).expect("it was checked before it was appended");
             self.marks.note(&change, &self.state, lsn, &mut woken);
@@ -436,25 +436,4 @@ impl Drop for Following<'_> {
             drop(self.mark.replace_waker(None));
         }
     }
-}
-
-/// The place of a record's bytes in a record of the log.
-pub(crate) fn find_record(
-    bytes: &[u8],
-    lsn: Lsn,
-    stream: u64,
-    number: u64,
-) -> std::result::Result<Option<std::ops::Range<usize>>, crate::record::Flaw> {
-    let (_, changes) = decode(bytes, lsn)?;
-    let mut found = None;
-    for change in changes {
-        if let Change::Append { stream: of, number: is, bytes: record }
-        | Change::Moved { stream: of, number: is, bytes: record, .. } = change?
-            && (of, is) == (stream, number)
-        {
-            let start = record.as_ptr() as usize - bytes.as_ptr() as usize;
-            found = Some(start..start + record.len());
-        }
-    }
-    Ok(found)
 }
