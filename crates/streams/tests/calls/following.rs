@@ -150,46 +150,6 @@ fn a_follower_that_is_dropped_or_polled_again_leaves_nothing_behind() {
     assert_eq!(counts.0.load(Ordering::Relaxed), 0);
 }
 
-/// A record whose first change is valid and whose second contradicts earlier records.
-fn contradiction(streams: &Streams) -> Vec<u8> {
-    let lsn = streams.append(1, b"the pattern").unwrap();
-    let lsn = {
-        let at = lsn.lsn();
-        lsn.wait().unwrap();
-        at
-    };
-    let mut record = streams.log().reader().get(lsn).unwrap();
-    // Kind, stream, number: the number of a stream of few records is one byte.
-    let at = record.len() - b"the pattern".len() - 2;
-    record[at] += 1;
-    let mut wrong = record.clone();
-    wrong.extend_from_slice(&record[at - 2..]);
-    wrong
-}
-
-/// The first half of a record must never be believed if its second half is wrong.
-#[test]
-fn a_reader_beside_the_writer_says_each_time_that_a_record_is_wrong() {
-    let (_held, directory) = real();
-    let streams = streams_with(&directory, 3);
-    let wrong = contradiction(&streams);
-    let reader = StreamsReader::open_in(directory.clone(), &options()).unwrap();
-    assert_eq!(reader.bounds(1).unwrap().next, 5);
-    streams.close().unwrap();
-    let log = Log::open_in(directory.clone(), of_streams()).unwrap();
-    log.append_durable(&wrong).unwrap();
-    let mut cursor = reader.read(1, 1);
-    for _ in 0..3 {
-        let told = reader.bounds(1);
-        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
-        let told = cursor.next();
-        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
-        let told = cursor.next_within(Duration::ZERO);
-        assert!(matches!(told, Err(Error::Contradiction { .. })), "{told:?}");
-    }
-    log.close().unwrap();
-}
-
 /// A newer program truncates, and makes a change that this one does not know, in one record.
 #[test]
 fn a_cut_in_a_record_that_is_wrong_is_not_told() {
