@@ -86,14 +86,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Lets go of entries, but of none that is not durable. Returns the first of those.
-    pub(crate) fn shrink(&mut self, bytes_max: usize, durable: Lsn) -> u64 {
-        let State { places, next, .. } = &self.state;
-        let first = durable.next().map_or(*next, |behind| places.first_from(behind, *next));
-        self.tail.shrink(bytes_max, first);
-        first
-    }
-
     /// Makes a purge without a record, up to an entry that is here or was purged last.
     pub(crate) fn purge_unrecorded(&mut self, index: u64) {
         if let Some(upto) = self.state.id_of(index) {

@@ -375,12 +375,11 @@ impl Group {
                     let lsn = written.lsn();
                     memory.to_say = None;
                     for (entry, payload) in entries.iter().zip(payloads) {
-                        memory.state.add(entry.index, entry.leader, lsn);
-                        memory.tail.push(entry.index, payload);
+                        memory.state.add(entry.index, entry.leader);
+                        memory.tail.push(entry.index, (lsn, payload));
                     }
                     // Where durable entries are, the streams know.
-                    let first = memory.shrink(self.shared.memory_bytes, durable);
-                    memory.state.places.purge_before(first);
+                    memory.tail.shrink(self.shared.memory_bytes, durable);
                     self.core.callbacks.push(lsn, callback);
                     break written;
                 }

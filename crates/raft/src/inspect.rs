@@ -135,7 +135,7 @@ fn read(found: &Found<'_>, state: &State, stop: &AtomicBool) -> Result<GroupSumm
         raft_group: found.id,
         vote: state.vote.clone(),
         bounds: state.bounds(),
-        leaders: state.leaders.iter().map(|run| (run.first, run.what.clone())).collect(),
+        leaders: state.leaders.iter().map(|(first, leader)| (first, leader.clone())).collect(),
         payload_bytes,
     })
 }

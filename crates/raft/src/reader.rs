@@ -4,22 +4,17 @@
 //! lock, and reads without it.
 //!
 //! An entry that was truncated may have another one in its place. So a reader that finds that
-//! entries were truncated meanwhile starts over, and then notes everything at once.
-//!
-//! How many entries fit is known only when they are read. So a reader first notes who made the
-//! entries of a few leaders, reads those, and comes back for more, each time for twice as many:
-//! what it notes under the lock follows from what it returns, not from the range.
+//! entries were truncated meanwhile starts over.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use inkstone_streams::StreamCursor;
-
 use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::record::decode;
+use crate::state::State;
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
 /// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside
@@ -31,24 +26,17 @@ pub struct RaftReader {
     pub(crate) _group: Arc<Group>,
 }
 
-/// How many runs of leaders are noted at first.
-const FIRST_RUNS: usize = 16;
-
 /// The entries of a range as they were at one instant, or the first of them.
 struct Plan {
-    /// The first index, and the one behind the last.
     from: u64,
-    to: u64,
-    /// The index behind the last entry of the whole range.
-    end: u64,
-    /// How often entries had been truncated.
-    truncations: u64,
     /// From here on the entries are in memory.
     in_memory_from: u64,
     /// Those that follow, from memory.
     in_memory: Vec<Arc<[u8]>>,
-    /// Who made them: from which index on.
+    /// Who made these: from which index on.
     leaders: Vec<(u64, Leader)>,
+    /// How often entries had been truncated.
+    truncations: u64,
 }
 
 impl RaftReader {
@@ -102,11 +90,9 @@ impl RaftReader {
     /// one cannot be read; the failure that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
         self.core.check()?;
-        let mut runs_max = FIRST_RUNS;
         let read = loop {
-            match self.read(&range, payload_bytes_max, runs_max).transpose() {
-                Some(read) => break read,
-                None => runs_max = usize::MAX,
+            if let Some(read) = self.read(&range, payload_bytes_max).transpose() {
+                break read;
             }
         };
         self.core.named(match read {
@@ -124,91 +110,75 @@ impl RaftReader {
         })
     }
 
-    /// Reads the entries of a range, at first those of so many runs; `None` if entries were
-    /// truncated meanwhile.
-    fn read(
-        &self,
-        range: &Range<u64>,
-        bytes_max: usize,
-        runs_max: usize,
-    ) -> Result<Option<Vec<Entry>>> {
-        // What was read ahead for one plan is there for the next.
-        let mut cursor = None;
-        let mut runs_max = runs_max;
+    /// Reads the entries of a range; `None` if entries were truncated meanwhile.
+    fn read(&self, range: &Range<u64>, bytes_max: usize) -> Result<Option<Vec<Entry>>> {
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max };
-        let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
-        loop {
-            let Plan { to, end, truncations, .. } = plan;
-            let is_in_memory = plan.from == plan.in_memory_from;
-            let carried_out = self.carry_out(plan, &mut cursor, &mut taken);
-            // What was noted in one moment needs no second look.
-            if is_in_memory && to >= end {
-                return carried_out.map(|_| Some(taken.entries));
-            }
-            // A record that was truncated may have another one in its place.
+        let plan = plan(&self.core.memory(), range, bytes_max)?;
+        if plan.from < plan.in_memory_from {
+            let read = self.read_log(plan.from..plan.in_memory_from, &mut taken);
             self.core.check()?;
             let memory = self.core.memory();
-            if memory.truncations != truncations {
+            // A record that was truncated may have another one in its place.
+            if memory.truncations != plan.truncations {
                 return Ok(None);
             }
-            if !carried_out? || to >= end {
+            let is_whole = read?;
+            self.check_leaders(&memory.state, &taken.entries)?;
+            if !is_whole {
                 return Ok(Some(taken.entries));
             }
-            runs_max = runs_max.saturating_mul(2);
-            plan = self::plan(&memory, &(to..end), bytes_max, runs_max)?;
         }
-    }
-
-    /// Reads what was planned; false when no more fits.
-    fn carry_out(
-        &self,
-        plan: Plan,
-        cursor: &mut Option<StreamCursor>,
-        taken: &mut Taken,
-    ) -> Result<bool> {
         let mut leaders = plan.leaders.into_iter().peekable();
         let mut leader = Leader::default();
-        let mut id_of = |index| {
+        for (payload, index) in plan.in_memory.into_iter().zip(plan.in_memory_from..) {
             while let Some((_, next)) = leaders.next_if(|(first, _)| *first <= index) {
                 leader = next;
             }
-            EntryId::new(leader.clone(), index)
-        };
+            if !taken.take(EntryId::new(leader.clone(), index), payload) {
+                break;
+            }
+        }
+        Ok(Some(taken.entries))
+    }
+
+    /// Reads entries from the log; false when no more fits.
+    fn read_log(&self, range: Range<u64>, taken: &mut Taken) -> Result<bool> {
         let Core { streams, group, .. } = &*self.core;
         // One entry takes one short read.
-        if cursor.is_none() && plan.in_memory_from - plan.from > 1 {
-            *cursor = Some(streams.read(*group, plan.from));
-        }
-        for index in plan.from..plan.in_memory_from {
-            let bytes = match cursor {
+        let is_one = range.end - range.start == 1;
+        let mut cursor = (!is_one).then(|| streams.read(*group, range.start));
+        for index in range {
+            let bytes = match &mut cursor {
                 Some(cursor) => match cursor.next()? {
                     Some(record) => record.bytes,
                     None => return Err(Error::NotHere { index, next: index }),
                 },
                 None => streams.get(*group, index)?,
             };
-            let payload = self.check_entry(&bytes, &id_of(index))?;
-            if !taken.take(id_of(index), payload) {
-                return Ok(false);
+            let record = decode(&bytes).map_err(|flaw| self.bad(index, flaw))?;
+            if record.id.index != index {
+                return Err(self.bad(index, format_args!("is {}", record.id)));
             }
-        }
-        for (payload, index) in plan.in_memory.into_iter().zip(plan.in_memory_from..) {
-            if !taken.take(id_of(index), payload) {
+            if !taken.take(record.id, Arc::from(record.payload)) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The payload of a record, which must be this entry.
-    fn check_entry(&self, bytes: &[u8], expected: &EntryId) -> Result<Arc<[u8]>> {
-        let why = match decode(bytes) {
-            Ok(record) if record.id == *expected => return Ok(Arc::from(record.payload)),
-            Ok(record) => format!("it should have {expected}, but has {}", record.id),
-            Err(flaw) => format!("it should have {expected}, whose record {flaw}"),
-        };
+    /// Whether these entries, which were read, are those of the state, unless they were purged.
+    fn check_leaders(&self, state: &State, entries: &[Entry]) -> Result<()> {
+        for Entry { id, .. } in entries.iter().filter(|entry| state.is_here(entry.id.index)) {
+            if state.leader_of(id.index) != Some(&id.leader) {
+                return Err(self.bad(id.index, format_args!("is {id}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&self, index: u64, why: impl fmt::Display) -> Error {
         let path = self.core.directory.path().into();
-        Err(Error::BadGroup { path, group: self.core.group, why })
+        Error::BadGroup { path, group: self.core.group, why: format!("record {index} {why}") }
     }
 }
 
@@ -231,48 +201,29 @@ impl Taken {
     }
 }
 
-/// Notes where the entries of a range are, those of the first `runs_max` runs.
-fn plan(
-    memory: &Memory,
-    range: &Range<u64>,
-    payload_bytes_max: usize,
-    runs_max: usize,
-) -> Result<Plan> {
+/// Notes where the entries of a range are.
+fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result<Plan> {
     let state = &memory.state;
     // Before the first entry of a raft log that was never purged there has been nothing.
     let from = if state.purged.is_none() { range.start.max(state.first) } else { range.start };
     let end = range.end.min(state.next);
-    let to = state.leaders.end_of_runs(from, end, runs_max);
-    let mut plan = Plan {
-        from,
-        to,
-        end,
-        truncations: memory.truncations,
-        in_memory_from: from,
-        in_memory: Vec::new(),
-        leaders: Vec::new(),
-    };
-    if from >= range.end {
-        return Ok(plan);
-    }
-    if from < state.first {
+    if from < range.end && from < state.first {
         return Err(Error::IsPurged { index: from, first: state.first });
     }
-    let remembered = memory.tail.first().unwrap_or(state.next).clamp(from, to.max(from));
-    plan.in_memory_from = remembered;
-    let mut bytes = 0_usize;
-    for index in remembered..to {
+    let in_memory_from = memory.tail.first().unwrap_or(state.next).clamp(from, end.max(from));
+    let (mut in_memory, mut bytes) = (Vec::new(), 0_usize);
+    for index in in_memory_from..end {
         let Some(payload) = memory.tail.get(index) else { break };
         bytes = bytes.saturating_add(payload.len());
         if bytes > payload_bytes_max && index > from {
-            // No more fits, whatever was read before.
-            (plan.to, plan.end) = (index, index);
+            // No more fits, whatever is read before.
             break;
         }
-        plan.in_memory.push(Arc::clone(payload));
+        in_memory.push(Arc::clone(payload));
     }
-    plan.leaders = state.leaders.over(from, plan.to);
-    Ok(plan)
+    let leaders = state.leaders.over(in_memory_from, in_memory_from + in_memory.len() as u64);
+    let truncations = memory.truncations;
+    Ok(Plan { from, in_memory_from, in_memory, leaders, truncations })
 }
 
 impl fmt::Debug for RaftReader {

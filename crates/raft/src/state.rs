@@ -4,10 +4,8 @@
 //! caller's change and a record that an opening reads. *May not touch*: files, locks, bytes, the
 //! log.
 
-use inkstone::Lsn;
-
 use crate::error::{Error, Result};
-use crate::runs::{Leaders, Places};
+use crate::runs::Leaders;
 use crate::words::{Bounds, EntryId, Leader, NewEntry, Vote};
 
 /// Everything but the payloads.
@@ -25,8 +23,6 @@ pub(crate) struct State {
     pub(crate) said: Option<EntryId>,
     /// Who made the entry before `first`, if any was purged.
     pub(crate) purged: Option<Leader>,
-    /// Where entries lie that may not be durable yet.
-    pub(crate) places: Places,
     pub(crate) leaders: Leaders,
 }
 
@@ -223,7 +219,6 @@ impl State {
             Change::Vote(vote) => self.vote = Some(vote.clone()),
             Change::Truncate(from) => {
                 if *from < self.next {
-                    self.places.truncate(*from);
                     self.leaders.truncate(*from);
                     self.next = (*from).max(self.first);
                     self.forget_first();
@@ -238,12 +233,11 @@ impl State {
     }
 
     /// Adds an entry that was checked.
-    pub(crate) fn add(&mut self, index: u64, leader: &Leader, lsn: Lsn) {
+    pub(crate) fn add(&mut self, index: u64, leader: &Leader) {
         if self.next_index().is_none() {
             (self.first, self.next) = (index, index);
         }
         assert_eq!(index, self.next, "an entry is checked before it is added");
-        self.places.add(index, lsn);
         self.leaders.add(index, leader);
         self.next = index + 1;
     }
@@ -268,10 +262,8 @@ impl State {
         };
         let first = upto.index + 1;
         if keeps_rest && first < self.next {
-            self.places.purge_before(first);
             self.leaders.purge_before(first);
         } else {
-            self.places.clear();
             self.leaders.clear();
             self.next = first;
         }
@@ -319,11 +311,11 @@ impl State {
                 return Err("its saved committed index is above what is committed");
             }
         }
-        if !self.are_firsts(&mut self.leaders.iter().map(|run| run.first)) {
+        if !self.are_firsts(&mut self.leaders.iter().map(|(first, _)| first)) {
             return Err("its runs of leaders do not follow each other");
         }
         let leaders: Vec<_> =
-            self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
+            self.purged.iter().chain(self.leaders.iter().map(|(_, leader)| leader)).collect();
         if !leaders.is_sorted() { Err("its leaders go back") } else { Ok(()) }
     }
 

@@ -6,15 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What an entry costs beside its payload: its place in the queue, two counts, and what an
-/// allocator adds.
+use inkstone::Lsn;
+
+/// What an entry costs beside its payload: its place in the queue, its record, two counts, and what
+/// an allocator adds.
 const ENTRY_BYTES: usize = 64;
 
-/// The payloads of the last entries, without a gap.
+/// The payloads of the last entries, each with its record, without a gap.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     first: u64,
-    payloads: VecDeque<Arc<[u8]>>,
+    payloads: VecDeque<(Lsn, Arc<[u8]>)>,
     bytes: usize,
 }
 
@@ -24,17 +26,18 @@ fn cost(payload: &[u8]) -> usize {
 
 impl Tail {
     /// Adds the payload of the entry `index`, which is the next one, or the first here.
-    pub(crate) fn push(&mut self, index: u64, payload: Arc<[u8]>) {
+    pub(crate) fn push(&mut self, index: u64, (lsn, payload): (Lsn, Arc<[u8]>)) {
         if self.payloads.is_empty() {
             self.first = index;
         }
         assert_eq!(index, self.first + self.payloads.len() as u64, "a gap in memory");
         self.bytes += cost(&payload);
-        self.payloads.push_back(payload);
+        self.payloads.push_back((lsn, payload));
     }
 
     pub(crate) fn get(&self, index: u64) -> Option<&Arc<[u8]>> {
-        self.payloads.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+        let at = usize::try_from(index.checked_sub(self.first)?).ok()?;
+        self.payloads.get(at).map(|(_, payload)| payload)
     }
 
     /// The first entry here; `None` if there is none.
@@ -44,7 +47,7 @@ impl Tail {
 
     pub(crate) fn truncate(&mut self, from: u64) {
         while !self.payloads.is_empty() && self.first + self.payloads.len() as u64 > from {
-            self.bytes -= self.payloads.pop_back().map_or(0, |payload| cost(&payload));
+            self.bytes -= self.payloads.pop_back().map_or(0, |(_, payload)| cost(&payload));
         }
     }
 
@@ -52,14 +55,17 @@ impl Tail {
         while self.first < first && self.pop_front() {}
     }
 
-    /// Lets go of the first entries until no more than `bytes_max` bytes are left, but of none from
-    /// `from` on.
-    pub(crate) fn shrink(&mut self, bytes_max: usize, from: u64) {
-        while self.bytes > bytes_max && self.first < from && self.pop_front() {}
+    /// Lets go of the first entries until no more than `bytes_max` bytes are left, but of none that
+    /// is not durable.
+    pub(crate) fn shrink(&mut self, bytes_max: usize, durable: Lsn) {
+        while self.bytes > bytes_max
+            && self.payloads.front().is_some_and(|(lsn, _)| *lsn <= durable)
+            && self.pop_front()
+        {}
     }
 
     fn pop_front(&mut self) -> bool {
-        let Some(payload) = self.payloads.pop_front() else { return false };
+        let Some((_, payload)) = self.payloads.pop_front() else { return false };
         self.bytes -= cost(&payload);
         self.first += 1;
         true
@@ -73,7 +79,7 @@ mod tests {
     fn tail(indexes: std::ops::Range<u64>) -> Tail {
         let mut tail = Tail::default();
         for index in indexes {
-            tail.push(index, Arc::from([index as u8; 36]));
+            tail.push(index, (Lsn::new(index), Arc::from([index as u8; 36])));
         }
         tail
     }
@@ -82,9 +88,9 @@ mod tests {
     fn it_keeps_the_last_entries_up_to_its_bytes_but_what_must_stay_stays() {
         let mut tail = tail(5..15);
         assert_eq!(tail.bytes, 1000);
-        tail.shrink(500, 7);
+        tail.shrink(500, Lsn::new(6));
         assert_eq!((tail.first(), tail.bytes), (Some(7), 800), "7 must stay");
-        tail.shrink(500, 15);
+        tail.shrink(500, Lsn::new(14));
         assert_eq!((tail.first(), tail.get(9), tail.get(15)), (Some(10), None, None));
         assert_eq!(tail.get(10).unwrap()[0], 10);
         tail.truncate(12);
@@ -93,7 +99,7 @@ mod tests {
         assert_eq!((tail.first(), tail.bytes), (Some(11), 100));
         tail.truncate(3);
         assert_eq!((tail.first(), tail.bytes), (None, 0));
-        tail.push(90, Arc::from([]));
+        tail.push(90, (Lsn::new(90), Arc::from([])));
         assert_eq!(tail.first(), Some(90));
     }
 }

@@ -209,10 +209,10 @@ fn a_read_of_one_entry_does_not_note_the_whole_range() {
     // hundred.)
     let buffer = taken(1..17, 1, 1);
     assert!(buffer < 272 << 10, "{buffer} bytes for a few");
-    // Each entry has a leader of its own. A leader takes 40 bytes in the notes; 4,000 take 160,000.
+    // Each entry has a leader of its own: notes of 4,000 would take 160,000 bytes.
     let of_all = taken(1..last + 1, 1, 1);
     assert!(of_all < buffer + (8 << 10), "{of_all} bytes for one entry, {buffer} of few");
-    // It notes the leaders in three steps, and reads once.
+    // Each says its leader itself, and they are read once.
     let hundred = taken(1..last + 1, 100, 100);
     println!("{one} bytes for one, {buffer} of few, {of_all} of all, {hundred} for a hundred");
     assert!(hundred < buffer + (64 << 10), "{hundred} bytes for a hundred");
