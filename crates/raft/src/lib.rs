@@ -36,7 +36,6 @@
 
 #![forbid(unsafe_code)]
 
-mod alone;
 mod callbacks;
 mod core;
 mod error;

@@ -8,14 +8,14 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{AnyDirectory, Lsn};
+use inkstone::{AnyDirectory, Lsn, OsDirectory};
+use inkstone_streams::Streams;
 
-use crate::alone::Alone;
 use crate::callbacks::Callback;
 use crate::core::Core;
-use crate::error::Result;
-use crate::group::Group;
-use crate::options::Options;
+use crate::error::{Error, Result};
+use crate::group::{Group, Shared};
+use crate::options::{Options, refuse_periodic};
 use crate::reader::RaftReader;
 use crate::state::Change;
 use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
@@ -39,7 +39,7 @@ pub struct RaftLog {
     group: Arc<Group>,
     reader: RaftReader,
     /// The log, if it is of this group alone: it ends with this value.
-    log: Option<Alone>,
+    log: Option<Arc<Shared>>,
 }
 
 impl RaftLog {
@@ -57,7 +57,11 @@ impl RaftLog {
     /// # Durability
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Ok(Self::alone(Alone::open(path.as_ref(), &options)?))
+        refuse_periodic(&options.log)?;
+        let path = path.as_ref();
+        let streams = Streams::open(path, options.below())?;
+        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
+        Self::alone(streams, AnyDirectory::new(directory), &options)
     }
 
     /// Opens the raft log in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -68,13 +72,22 @@ impl RaftLog {
     /// # Durability
     /// As [`RaftLog::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
-        Ok(Self::alone(Alone::open_in(directory.into(), &options)?))
+        refuse_periodic(&options.log)?;
+        let directory = directory.into();
+        let streams = Streams::open_in(directory.clone(), options.below())?;
+        Self::alone(streams, directory, &options)
     }
 
-    fn alone((log, group): (Alone, Arc<Group>)) -> Self {
-        let mut raft = Self::of_group(group);
-        raft.log = Some(log);
-        raft
+    fn alone(streams: Streams, directory: AnyDirectory, options: &Options) -> Result<Self> {
+        let expected = options.raft_group;
+        let others = streams.reader().ids(None, 2)?.into_iter().find(|id| *id != expected);
+        if let Some(came) = others {
+            return Err(Error::OtherRaftGroup { path: directory.path().into(), expected, came });
+        }
+        let shared = Shared::of_one(streams, directory, options.memory_bytes);
+        let mut raft = Self::of_group(shared.group(expected)?);
+        raft.log = Some(shared);
+        Ok(raft)
     }
 
     /// A handle of one of many groups.
@@ -371,6 +384,9 @@ impl Drop for RaftLog {
     /// Whoever opens the raft log again finds what was said to be committed.
     fn drop(&mut self) {
         let _ = self.group.say_committed();
+        if let Some(log) = &self.log {
+            let _ = log.close();
+        }
     }
 }
 
