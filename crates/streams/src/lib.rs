@@ -16,8 +16,9 @@
 //! let streams = Streams::open(&path, Options::new())?;
 //! streams.create(7, 1)?;
 //! streams.create(8, 1)?;
-//! let written = streams.append_batch(&[(7, "an order"), (8, "its invoice")])?;
-//! written.wait()?; // both are durable, by one flush
+//! let mut batch = Batch::new();
+//! batch.append(7, b"an order").append(8, b"its invoice");
+//! streams.apply(&batch)?.wait()?; // both are durable, by one flush
 //!
 //! assert_eq!(streams.reader().get(7, 1)?, b"an order");
 //! for record in streams.reader().records(8, 1) {

@@ -148,21 +148,6 @@ impl Streams {
         self.apply(Batch::new().append(stream, record))
     }
 
-    /// Appends records to any number of streams, all or none.
-    ///
-    /// # Errors
-    /// [`Error::NoStream`](crate::Error::NoStream); those of [`Streams::apply`].
-    ///
-    /// # Durability
-    /// None on return: wait for the handle.
-    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[(u64, R)]) -> Result<Written<'_>> {
-        let mut batch = Batch::new();
-        for (stream, record) in records {
-            batch.append(*stream, record.as_ref());
-        }
-        self.apply(&batch)
-    }
-
     /// Replaces the note of a stream: a few bytes that change in order with its records, such as a
     /// vote, or a consumer's place. An empty note removes it.
     ///
