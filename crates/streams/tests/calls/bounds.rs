@@ -1,6 +1,8 @@
 //! The disk stays within the bound of docs/streams.md, whatever lives beside a hot stream: counted
 //! in bytes of all files, while the hot stream is written as fast as the log takes it.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use inkstone_streams::{Batch, NOTE_BYTES_MAX, Options, Streams};
@@ -15,8 +17,9 @@ const RECORD: &[u8] = &[7; 16 << 10];
 /// Of all files: segments, prepared and free ones.
 fn disk_bytes(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).unwrap();
-    // A file may be renamed or removed meanwhile.
-    entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|facts| facts.len()).sum()
+    // A file may be renamed or removed meanwhile: one that is listed by both names counts once.
+    let files = entries.filter_map(|entry| entry.ok()?.metadata().ok());
+    files.map(|file| (file.ino(), file.len())).collect::<BTreeMap<_, _>>().values().sum()
 }
 
 /// Writes what `make` leaves alive, then 64 MiB to a hot stream that keeps one record.
