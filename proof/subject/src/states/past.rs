@@ -48,6 +48,8 @@ pub struct Past<T: Called> {
     has_failed: bool,
     /// Callbacks come on other threads, when they come.
     is_threaded: bool,
+    /// What is found is what was left, or an error.
+    is_damaged: bool,
     is_over: bool,
 }
 
@@ -63,6 +65,7 @@ impl<T: Called> Past<T> {
             uncalled: Vec::new(),
             has_failed: false,
             is_threaded: false,
+            is_damaged: false,
             is_over: false,
         }
     }
@@ -263,6 +266,10 @@ impl<T: Called> crate::Past for Past<T> {
             return Ok(());
         }
         if let Some(flaw) = shown.flaw() {
+            self.is_over = self.is_damaged;
+            if self.is_over {
+                return Ok(());
+            }
             let (name, words) = match flaw {
                 Flaw::Shut(words) => (OPENS, words),
                 Flaw::Corrupt(words) => (FALSE_CORRUPT, words),
@@ -313,8 +320,8 @@ impl<T: Called> crate::Past for Past<T> {
 
     fn opening(&mut self) {}
 
-    fn lied(&mut self, _: Lie) {
-        self.is_over = true;
+    fn lied(&mut self, lie: Lie) {
+        (self.is_damaged, self.is_over) = (true, self.is_over || lie != Lie::Damaged);
     }
 
     fn is_over(&self) -> bool {

@@ -3,9 +3,11 @@
 //! *Owns*: calling streams, and writing down what they answer and show. *May not touch*: what a
 //! change means (`model.rs`), judging that (`states/past.rs`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
 
 use inkstone_io::AnyDirectory;
 use inkstone_streams::{Error, Options, Result, StreamCursor, Streams, StreamsReader};
@@ -14,6 +16,7 @@ mod history;
 pub mod model;
 
 use self::history::Draw;
+pub use self::history::Habit;
 use self::model::{Model, Step, Stream, batch};
 use crate::states::past::Past;
 use crate::states::words::{Answer, Calls, Flaw, Shown, Told};
@@ -24,8 +27,8 @@ use crate::{End, Subject, When};
 pub enum Call {
     Batch(Vec<Step>, How),
     Sync,
-    /// One step of the mover.
-    Move,
+    /// One step of the mover, which dies within it, behind so many commits.
+    Move(Option<u32>),
     /// A reader as of another process reads everything.
     Beside,
     /// A cursor of each stream reads on; or those of such a reader.
@@ -64,8 +67,9 @@ impl Called for Model {
 
     fn may_be_too_large(call: &Call) -> bool {
         let Call::Batch(steps, _) = call else { return false };
+        // Beside its bytes a change has three numbers of any size.
         let bytes = steps.iter().map(|step| match step {
-            Step::Append(_, bytes) => bytes.len(),
+            Step::Append(_, bytes) => bytes.len() + 24,
             _ => 0,
         });
         bytes.sum::<usize>() > 16 << 10
@@ -103,6 +107,23 @@ fn answer_of(error: &Error) -> Answer {
 #[derive(Debug, Clone)]
 pub struct StreamsSubject {
     options: Options,
+    habit: Habit,
+}
+
+/// What a mover panics with.
+struct Dies;
+
+thread_local! {
+    /// Commits until the mover dies.
+    static COMMITS: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Hears of every commit.
+fn live_or_die() {
+    match COMMITS.get() {
+        Some(0) => resume_unwind(Box::new(Dies)),
+        left => COMMITS.set(left.map(|left| left - 1)),
+    }
 }
 
 /// Streams that are open, and a reader beside them.
@@ -129,6 +150,15 @@ impl Open {
             How::Call => written.on_durable(callback),
         }
         Ok(())
+    }
+
+    fn move_some(&self, dies: Option<u32>) -> Result<bool> {
+        COMMITS.set(dies);
+        let moved = catch_unwind(AssertUnwindSafe(|| self.streams.move_some()));
+        COMMITS.set(None);
+        moved.unwrap_or_else(
+            |panic| if panic.is::<Dies>() { Ok(false) } else { resume_unwind(panic) },
+        )
     }
 
     /// A reader of this process, or as of another one.
@@ -200,9 +230,18 @@ impl Open {
 }
 
 impl StreamsSubject {
-    pub fn new(log: inkstone::Options) -> Self {
+    pub fn new(log: inkstone::Options, habit: Habit) -> Self {
+        let log = match habit {
+            Habit::Dying => log.slow_commit(Duration::ZERO).listener(|_| live_or_die()),
+            _ => log,
+        };
         let options = Options::new().log(log).section_bytes(16 << 10);
-        Self { options: options.own_mover(false).cache_bytes(4 << 10) }
+        Self { options: options.own_mover(false).cache_bytes(4 << 10), habit }
+    }
+
+    /// The options of its openings.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     pub fn new_past(&self) -> Past<Model> {
@@ -230,12 +269,12 @@ impl Subject for StreamsSubject {
         let mut random = fastrand::Rng::with_seed(*seed);
         match random.u8(..30) {
             0 => Call::Sync,
-            1 | 2 => Call::Move,
+            1 | 2 => Call::Move((self.habit == Habit::Dying).then(|| random.u32(..2))),
             3 => Call::Beside,
             turn @ 4..8 => Call::Follow(turn < 6),
             turn => {
                 let how = [How::Wait, How::LetGo, How::Call, How::Wait][usize::from(turn) % 4];
-                Call::Batch(Draw { random }.steps(now), how)
+                Call::Batch(Draw { random, habit: self.habit }.steps(now), how)
             }
         }
     }
@@ -272,7 +311,7 @@ impl Subject for StreamsSubject {
         let result = match call {
             Call::Batch(steps, how) => open.apply(steps, *how, callback),
             Call::Sync => open.streams.sync(),
-            Call::Move => open.streams.move_some().map(drop),
+            Call::Move(dies) => open.move_some(*dies).map(drop),
             Call::Beside => {
                 let shown = open.reader(true, &self.options).map(|reader| Model::of(&reader));
                 match shown {

@@ -57,6 +57,10 @@ impl Model {
             }
             Step::Append(id, bytes) => {
                 let Some(stream) = self.0.get_mut(id) else { return false };
+                // No record has the highest number of all.
+                if stream.next() == u64::MAX {
+                    return false;
+                }
                 stream.records.push(Arc::clone(bytes));
             }
             Step::Note(id, note) => {
@@ -74,7 +78,7 @@ impl Model {
             }
             Step::TruncateAfter(id, last) => {
                 let Some(stream) = self.0.get_mut(id) else { return false };
-                let next = last + 1;
+                let Some(next) = last.checked_add(1) else { return false };
                 if next < stream.first || next > stream.next() {
                     return false;
                 }
