@@ -8,6 +8,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "model/bits.rs"]
+mod bits;
 #[path = "model/pairings.rs"]
 mod pairings;
 mod support;

@@ -1,0 +1,99 @@
+//! One flipped bit of a log: the rows are all there, or it is a data error; never are some missing
+//! without a word, and what is salvaged behind a gap can be read.
+
+use std::sync::Arc;
+
+use inkstone::inspect::{salvage_in, verify_in};
+use inkstone::system::seam::{File, OpenFile};
+use inkstone::{Directory, Log, LogKind, Options};
+use inkstone_sim::{DiskOptions, Fate, SimDisk};
+use inkstone_slatedb::{DatabaseWal, Seen};
+use slatedb::RowEntry;
+use slatedb::object_store::memory::InMemory;
+use slatedb::wal::{WalError, WalWriter};
+
+use crate::support::{Manifest, Objects, batches, drain, now, parts, process, read, row};
+
+const BATCHES: u64 = 300;
+const SEEN: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
+
+type Rows = Vec<Vec<RowEntry>>;
+
+fn wal_on(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
+    process(disk, &Objects::beside(disk, objects.fork())).of("main")
+}
+
+/// What a next writer and what a reader finds.
+fn found(disk: &SimDisk, objects: &InMemory) -> [Result<Rows, WalError>; 2] {
+    let disk = disk.power_cut().state(|_, _| Fate::Kept);
+    let beside = read(&wal_on(&disk, objects), 1, BATCHES + 1);
+    let seen = Seen { epoch: 2, next_id: BATCHES + 1, ..SEEN };
+    let begun = now(wal_on(&disk, objects).begin(&mut Manifest(seen)));
+    [begun.and_then(|(_writer, mut replayed)| drain(&mut replayed).map(batches)), beside]
+}
+
+/// One of so many bits; of `INKSTONE_BIT_STEP` in .ci/slatedb long, which takes long.
+#[test]
+fn a_flipped_bit_costs_one_batch_and_is_a_data_error() {
+    let step = std::env::var("INKSTONE_BIT_STEP").map_or(20_011, |step| step.parse().unwrap());
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let objects = Objects::beside(&disk, InMemory::new());
+    let wal = process(&disk, &objects).of("main");
+    let (mut writer, _) = now(wal.begin(&mut Manifest(SEEN))).unwrap();
+    let append = |seq: u64| {
+        let batch = vec![row(seq, seq, seq as usize * 37 % 400)];
+        now(writer.append(&batch)).unwrap();
+        now(parts(now(writer.flush()).unwrap()).1).unwrap();
+        batch
+    };
+    let rows: Rows = (1..=BATCHES).map(append).collect();
+    now(writer.close()).unwrap();
+    drop(writer);
+    let (mut whole, mut lost) = (0, 0);
+    let directory = Arc::new(disk.directory("/wal/main"));
+    for segment in &verify_in(Arc::clone(&directory)).unwrap().segments {
+        let name = segment.path.file_name().unwrap().to_string_lossy();
+        let file = directory.open(&name, &OpenFile::existing()).unwrap();
+        for bit in (0..segment.end * 8).step_by(step) {
+            let what = format!("{name}, bit {bit}");
+            let mut byte = [0];
+            file.read_at(&mut byte, bit / 8).unwrap();
+            file.write_at(&[byte[0] ^ 1 << (bit % 8)], bit / 8).unwrap();
+            let damaged = found(&disk, &objects.stored);
+            let saved_disk = SimDisk::new(2, DiskOptions::default());
+            let saved = Arc::new(saved_disk.directory("/wal/main"));
+            salvage_in(Arc::clone(&directory), || Ok(Arc::clone(&saved)), &Options::small())
+                .unwrap();
+            file.write_at(&byte, bit / 8).unwrap();
+            for found in damaged {
+                match found {
+                    Ok(found) => assert!(found == rows, "{what}: {} batches", found.len()),
+                    Err(WalError::DataError(_)) => {}
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+            let gaps: Vec<_> = verify_in(Arc::clone(&saved)).unwrap().gaps().collect();
+            let [begun, beside] = found(&saved_disk, &objects.stored);
+            let Some(gap) = gaps.first() else {
+                assert!(begun.unwrap() == rows && beside.unwrap() == rows, "{what}");
+                whole += 1;
+                continue;
+            };
+            let last = gap.last.get();
+            assert!(gaps.len() == 1 && gap.first == gap.last, "{what}: {gaps:?}");
+            for found in [begun, beside] {
+                let said = found.unwrap_err().to_string();
+                assert!(said.contains(&format!("ids up to {last} are lost")), "{what}: {said}");
+            }
+            let log = Log::open_in(Arc::clone(&saved), Options::small().kind(LogKind::SLATEDB));
+            let log = log.unwrap();
+            log.truncate_before(gap.last.next().unwrap()).unwrap();
+            log.close().unwrap();
+            let behind = read(&wal_on(&saved_disk, &objects.stored), last + 1, BATCHES + 1);
+            assert!(behind.unwrap() == rows[last as usize..], "{what}");
+            lost += 1;
+        }
+    }
+    println!("{} bits flipped in SlateDB's log: {lost} cost a batch", whole + lost);
+    assert!(whole > 0 && lost > 10, "{whole}, {lost}");
+}
