@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use inkstone_format::Lsn;
 
@@ -33,11 +33,9 @@ use crate::error::Result;
 pub struct Append<'log> {
     shared: LogRef<'log>,
     first: Lsn,
-    last: Lsn,
-    cuts: u64,
+    /// Of the last record, in which a polled future's waker is found.
+    ticket: Ticket,
     is_decided: bool,
-    /// Where its waker is.
-    ticket: Option<Ticket>,
 }
 
 /// The log that a handle belongs to.
@@ -62,10 +60,8 @@ impl<'log> Append<'log> {
         Self {
             shared: LogRef::Borrowed(shared),
             first,
-            last,
-            cuts,
+            ticket: Ticket::new(last, cuts, true),
             is_decided: false,
-            ticket: None,
         }
     }
 
@@ -78,14 +74,7 @@ impl<'log> Append<'log> {
             LogRef::Owned(shared) => Arc::clone(shared),
         };
         let is_decided = std::mem::replace(&mut self.is_decided, true);
-        Append {
-            shared: LogRef::Owned(shared),
-            first: self.first,
-            last: self.last,
-            cuts: self.cuts,
-            is_decided,
-            ticket: self.ticket,
-        }
+        Append { shared: LogRef::Owned(shared), first: self.first, ticket: self.ticket, is_decided }
     }
 
     /// The handle as plain numbers, for the C door, whose callers keep them: see
@@ -95,21 +84,21 @@ impl<'log> Append<'log> {
     pub fn detach(mut self) -> (Lsn, Lsn, u64) {
         self.await_no_more();
         self.is_decided = true;
-        (self.first, self.last, self.cuts)
+        (self.first, self.ticket.lsn, self.ticket.cuts)
     }
 
     /// If it was polled, its waker is withdrawn.
     #[inline]
     fn await_no_more(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.shared.log().forget_future(self.last, self.cuts, ticket);
+        if !self.ticket.is_new() {
+            self.shared.log().forget(self.ticket);
         }
     }
 
     /// The LSN of the record; for a batch, that of its last record.
     #[inline]
     pub fn lsn(&self) -> Lsn {
-        self.last
+        self.ticket.lsn
     }
 
     /// The LSN of the record; for a batch, that of its first record.
@@ -132,7 +121,7 @@ impl<'log> Append<'log> {
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
         self.await_no_more();
-        self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)
+        self.shared.log().acknowledge(self.ticket).map(|()| self.ticket.lsn)
     }
 
     /// Has `callback` called once, with the LSN when the record is durable, or with the error when
@@ -176,7 +165,7 @@ impl<'log> Append<'log> {
     pub fn on_durable(mut self, callback: impl FnOnce(Result<Lsn>) + Send + 'static) {
         self.is_decided = true;
         self.await_no_more();
-        self.shared.log().call_when_durable(self.last, self.cuts, Box::new(callback));
+        self.shared.log().call_when_durable(self.ticket, Box::new(callback));
     }
 }
 
@@ -184,15 +173,15 @@ impl Future for Append<'_> {
     type Output = Result<Lsn>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let append = &mut *self;
-        let log = append.shared.log();
-        match log.poll(append.last, append.cuts, &mut append.ticket, context.waker()) {
-            Some(outcome) => {
-                self.is_decided = true;
-                Poll::Ready(outcome.map(|()| self.last))
-            }
-            None => Poll::Pending,
-        }
+        let Self { shared, ticket, is_decided, .. } = &mut *self;
+        let log = shared.log();
+        let outcome = if log.options.periodic.is_some() {
+            log.acknowledge(*ticket)
+        } else {
+            ready!(log.poll(ticket, context.waker()))
+        };
+        *is_decided = true;
+        Poll::Ready(outcome.map(|()| ticket.lsn))
     }
 }
 
@@ -201,7 +190,7 @@ impl Drop for Append<'_> {
     fn drop(&mut self) {
         if !self.is_decided {
             self.await_no_more();
-            self.shared.log().want(self.last);
+            self.shared.log().want(self.ticket.lsn);
         }
     }
 }
@@ -210,7 +199,7 @@ impl fmt::Debug for Append<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Append")
             .field("first", &self.first)
-            .field("last", &self.last)
+            .field("last", &self.ticket.lsn)
             .finish_non_exhaustive()
     }
 }

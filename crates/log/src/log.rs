@@ -23,7 +23,7 @@ use crate::commit::open_group::{Refused, needed_bytes};
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish, State};
-use crate::commit::tasks::Ticket;
+use crate::commit::tasks::{Task, Ticket};
 use crate::directory::{create_directory, find_directory, for_files_of_the_log};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -396,7 +396,7 @@ impl Log {
     #[doc(hidden)]
     pub async fn await_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
         let frames = Frames { bytes: frame_bytes(record_bytes) as u64, reach };
-        let mut line = InLine { shared: &self.shared, ticket: None };
+        let mut line = InLine { shared: &self.shared, ticket: Ticket::ROOM };
         poll_fn(|context| {
             // Cloning a waker and dropping the clone run user code: both happen without the lock.
             let waker = context.waker().clone();
@@ -414,7 +414,7 @@ impl Log {
                 if !matches!(error, Error::Busy) {
                     return Poll::Ready(Err(error));
                 }
-                let replaced = state.tasks.room.leave(&mut line.ticket, waker);
+                let replaced = state.tasks.wait(&mut line.ticket, Task::Future(waker));
                 drop(state);
                 drop(replaced);
                 return Poll::Pending;
@@ -552,7 +552,7 @@ impl Log {
         &self,
         record: P,
         sum: PayloadSum,
-        waker: Option<(&mut Option<Ticket>, Waker)>,
+        waker: Option<(&mut Ticket, Waker)>,
         writes: bool,
         reach: Reach,
     ) -> Result<Append<'_>> {
@@ -578,7 +578,7 @@ impl Log {
                     let error = self.ask_for_room(&mut state, refused, frames);
                     let mut replaced = None;
                     if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
-                        replaced = state.tasks.room.leave(ticket, waker);
+                        replaced = state.tasks.wait(ticket, Task::Future(waker));
                     }
                     drop(state);
                     drop(replaced);
@@ -594,7 +594,7 @@ impl Log {
         record: P,
         sum: PayloadSum,
     ) -> Result<Append<'_>> {
-        let mut line = InLine { shared: &self.shared, ticket: None };
+        let mut line = InLine { shared: &self.shared, ticket: Ticket::ROOM };
         poll_fn(|context| {
             let mut tried = self.try_add(record, sum, None, true, Reach::Usual);
             if matches!(tried, Err(Error::Busy)) {
@@ -738,16 +738,14 @@ fn refuses_all(state: &State) -> std::result::Result<(), Refused> {
 /// A future that waits for room. Dropping it withdraws its waker.
 struct InLine<'log> {
     shared: &'log Shared,
-    ticket: Option<Ticket>,
+    ticket: Ticket,
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
-        let mut state = self.shared.lock();
-        let waker = state.tasks.room.forget(ticket);
-        drop(state);
-        drop(waker);
+        if !self.ticket.is_new() {
+            self.shared.forget(self.ticket);
+        }
     }
 }
 

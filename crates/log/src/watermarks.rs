@@ -13,6 +13,7 @@ use inkstone_format::Lsn;
 
 use crate::commit::following::Watch;
 use crate::commit::shared::Shared;
+use crate::commit::tasks::Ticket;
 use crate::error::{Error, Result};
 
 /// A future of the moment in which every record up to an LSN is durable.
@@ -23,9 +24,6 @@ use crate::error::{Error, Result};
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct DurableAt {
     watch: Watch,
-    shared: Arc<Shared>,
-    lsn: Lsn,
-    cuts: u64,
     /// The number of the log's last change before. Even, and still the same: no cut since.
     changes: u64,
 }
@@ -34,18 +32,18 @@ impl DurableAt {
     pub(crate) fn new(shared: &Arc<Shared>, lsn: Lsn) -> Self {
         let changes = shared.changes();
         let (_, cuts) = shared.watermark_and_cuts();
-        let watch = Watch::new(Arc::clone(shared), lsn, cuts, true);
-        Self { watch, shared: Arc::clone(shared), lsn, cuts, changes }
+        Self { watch: Watch::new(Arc::clone(shared), lsn, cuts, true), changes }
     }
 
     /// An error if a cut has truncated the record since this future was made.
     fn is_left(&self) -> Result<()> {
+        let Watch { shared, ticket: Ticket { lsn, cuts, .. }, .. } = &self.watch;
         // Asked for after the watermark: a cut changes it before it moves the watermark.
-        if self.changes.is_multiple_of(2) && self.shared.changes() == self.changes {
+        if self.changes.is_multiple_of(2) && shared.changes() == self.changes {
             return Ok(());
         }
-        match self.shared.lowest_cut_since(self.cuts).filter(|last| self.lsn > *last) {
-            Some(last) => Err(Error::TruncatedAfter { lsn: self.lsn, last }),
+        match shared.lowest_cut_since(*cuts).filter(|last| lsn > last) {
+            Some(last) => Err(Error::TruncatedAfter { lsn: *lsn, last }),
             None => Ok(()),
         }
     }
@@ -118,7 +116,7 @@ impl Watermarks {
 
 impl fmt::Debug for DurableAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DurableAt").field("lsn", &self.lsn).finish_non_exhaustive()
+        f.debug_struct("DurableAt").field("lsn", &self.watch.ticket.lsn).finish_non_exhaustive()
     }
 }
 

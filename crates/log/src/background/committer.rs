@@ -90,7 +90,7 @@ pub(crate) fn run(shared: &Shared) {
                 if let Err(error) = shared.roll(state, frames).map(drop) {
                     let mut state = shared.lock();
                     state.wanted.segment = SegmentWish::Failed(error);
-                    state.tasks.mark_room();
+                    state.mark_tasks();
                 }
             }
             Due::Files if try_lock(&shared.giving_back).is_none() => {

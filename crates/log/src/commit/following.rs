@@ -1,8 +1,8 @@
 //! How threads and tasks wait for the watermark.
 //!
-//! *Owns*: when a follower sleeps, what a task that awaits the watermark has registered, and that a
-//! reader wants the tail. *May not touch*: what is read (`read/`), the waiters of records
-//! (`wait.rs`), whose rule it is when a group is written.
+//! *Owns*: when a follower sleeps, the future of a watermark, and that a reader wants the tail. *May
+//! not touch*: what is read (`read/`), the waiters of records (`wait.rs`), whose rule it is when a
+//! group is written.
 //!
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes
 //! the state's lock, so that no group becomes durable between its last look and its sleep. When it
@@ -80,24 +80,17 @@ impl Shared {
     }
 }
 
-/// Ready when `lsn` is durable or the log was cut; an error when the log is poisoned or closed and
-/// `lsn` is not durable.
+/// Ready when an LSN is durable or the log was cut; an error when the log is poisoned or closed and
+/// the LSN is not durable.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
-    lsn: Lsn,
-    /// The number of cuts before it began to wait.
-    cuts: u64,
-    /// It counts as a waiter of the record, once that was appended.
-    wants_commit: bool,
-    is_counted: bool,
-    ticket: Option<Ticket>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ticket: Ticket,
 }
 
 impl Watch {
-    /// `wants_commit`: it waits as the caller that appended the record does; otherwise as a reader,
-    /// which takes no part in the commit.
+    /// `wants_commit`: as of [`Ticket::new`].
     pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: u64, wants_commit: bool) -> Self {
-        Self { shared, lsn, cuts, wants_commit, is_counted: false, ticket: None }
+        Self { shared, ticket: Ticket::new(lsn, cuts, wants_commit) }
     }
 }
 
@@ -105,47 +98,16 @@ impl Future for Watch {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { shared, lsn, cuts, wants_commit, is_counted, ticket } = &mut *self;
-        shared.check_process()?;
-        if *lsn <= shared.durable() {
-            return Poll::Ready(Ok(()));
-        }
-        // Cloning a waker and dropping the clone run user code: both happen without the lock.
-        let waker = context.waker().clone();
-        let mut state = shared.lock();
-        if *lsn <= state.durable() || *cuts != state.cut_count() {
-            return Poll::Ready(Ok(()));
-        }
-        state.check_open()?;
-        let replaced = state.tasks.watchers.leave(*lsn, ticket, waker);
-        if *wants_commit && *lsn <= state.reserved() {
-            if shared.options.periodic.is_some() {
-                shared.claim(&mut state);
-            } else if !std::mem::replace(is_counted, true) {
-                shared.count_task(&mut state, *lsn);
-            }
-        }
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        let Self { shared, ticket } = &mut *self;
+        shared.poll(ticket, context.waker())
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let Some(ticket) =
-            self.ticket.filter(|_| self.lsn > self.shared.durable() && !self.shared.is_forked())
-        else {
-            return;
-        };
-        let mut state = self.shared.lock();
-        let waker = state.tasks.watchers.forget(ticket);
-        // What is reached has no ticket any more.
-        if waker.is_some() && self.is_counted {
-            state.uncount_task(self.lsn);
-            self.shared.claim(&mut state);
+        let Self { shared, ticket } = self;
+        if ticket.lsn > shared.durable() && shared.forget(*ticket) {
+            shared.want(ticket.lsn);
         }
-        drop(state);
-        drop(waker);
     }
 }

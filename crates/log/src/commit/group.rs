@@ -101,7 +101,6 @@ impl HeldTurn<'_> {
         let pause = state.counted.after_last_commit(written.took.started);
         state.counted.group(waiters, bytes, since, written.took);
         state.wake_ups.all(WaitQueue::group(number));
-        state.note_written(number);
         // After its waiters: they need not wait for the copies.
         if shared.options.tail_bytes > 0 {
             state.publishing.share(&placed, &memory);

@@ -17,7 +17,7 @@ use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
 use crate::commit::shared_page::{Publication, Published, Publishing};
 use crate::commit::sleepers::{DueThreads, WaitQueue, WakeUps};
-use crate::commit::tasks::{DueTasks, DurableCallback, GroupTasks, Tasks, Waking};
+use crate::commit::tasks::{DueTasks, Tasks, Ticket, Waking};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::{Frames, Options};
@@ -405,52 +405,23 @@ impl State {
 
 /// Tasks: futures and callbacks.
 impl State {
-    /// What waits for a record that is not decided: it is in the open group, or in the group
-    /// before, which is being written.
-    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut GroupTasks {
-        let group = if lsn >= self.open_group.first_lsn() {
-            self.group
-        } else {
-            self.group.wrapping_sub(1)
-        };
-        self.tasks.of_group(group)
-    }
-
-    /// A task that was counted for this record, which is not decided, does not wait any more.
-    pub(crate) fn uncount_task(&mut self, lsn: Lsn) {
-        if lsn >= self.open_group.first_lsn() {
+    /// A task that was counted for this record does not wait any more.
+    pub(crate) fn uncount_task(&mut self, ticket: Ticket) {
+        if ticket.cuts == self.cut_count() && ticket.lsn >= self.open_group.first_lsn() {
             self.rule.task_leaves();
         }
     }
 
-    /// The group with this number is durable: its futures and callbacks, and the tasks that awaited
-    /// this watermark, are woken when the turn ends.
-    pub(crate) fn note_written(&mut self, group: u64) {
-        self.tasks.decided(group, self.durable);
-    }
-
-    /// The log was cut after the record `last`: all tasks that await a watermark are woken when the
-    /// turn ends.
+    /// The log was cut after the record `last`: all that waited before is over when the turn ends.
     pub(crate) fn note_cut(&mut self, last: Lsn) {
         self.cuts.note(last);
-        self.tasks.no_watermark_comes();
     }
 
-    /// Marks the futures that wait for room, and the futures and callbacks of the groups that were
-    /// written; of all records if the log has ended.
+    /// Marks the tasks whose wait is over: for room, or for what is durable now; all if the log has
+    /// ended.
     pub(crate) fn mark_tasks(&mut self) {
-        if self.has_ended() {
-            self.note_written(self.group.wrapping_sub(1));
-            self.note_written(self.group);
-            self.tasks.no_watermark_comes();
-        }
         let Self { tasks, life, durable, cuts, .. } = self;
-        let known = |callback: &DurableCallback| {
-            let DurableCallback { lsn, cuts: before, .. } = *callback;
-            outcome(life, *durable, cuts.count(), lsn, before).unwrap_or(Err(Error::Closed))
-        };
-        tasks.mark_decided(known);
-        tasks.mark_room();
+        tasks.mark_decided(|ticket| outcome(life, *durable, cuts.count(), ticket.lsn, ticket.cuts));
     }
 }
 

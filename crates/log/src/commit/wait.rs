@@ -4,7 +4,7 @@
 //! *Owns*: carrying out the commit rule (`rule.rs`); how threads sleep, the log's own and its
 //! callers'; what comes after a turn. *May not touch*: how a group is written (`group.rs`).
 
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use inkstone_format::Lsn;
@@ -13,7 +13,7 @@ use crate::commit::rule::WaiterStep;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::{Sleepers, WaitQueue};
 use crate::commit::state::{Doing, Guard, State};
-use crate::commit::tasks::{DurableCallback, Function, Ticket};
+use crate::commit::tasks::{Function, Task, Ticket};
 use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::sync::{FALLBACK, Ordering, lock};
@@ -24,7 +24,8 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Shared::wait`].
-    pub(crate) fn acknowledge(&self, lsn: Lsn, cuts: u64) -> Result<()> {
+    pub(crate) fn acknowledge(&self, ticket: Ticket) -> Result<()> {
+        let Ticket { lsn, cuts, .. } = ticket;
         self.check_process()?;
         if self.options.periodic.is_none() {
             return self.wait(lsn, cuts);
@@ -102,86 +103,79 @@ impl Shared {
         }
     }
 
-    /// Returns the outcome without waiting. If it is still open, leaves the waker in the place that
-    /// `ticket` names from then on.
-    pub(crate) fn poll(
-        &self,
-        lsn: Lsn,
-        cuts: u64,
-        ticket: &mut Option<Ticket>,
-        waker: &Waker,
-    ) -> Option<Result<()>> {
-        if let Err(forked) = self.check_process() {
-            return Some(Err(forked));
-        }
-        if lsn <= self.durable() {
-            return Some(Ok(()));
+    /// Says what became of the record without waiting. If that is open, the future is in the queue
+    /// from then on.
+    pub(crate) fn poll(&self, ticket: &mut Ticket, waker: &Waker) -> Poll<Result<()>> {
+        self.check_process()?;
+        if ticket.lsn <= self.durable() {
+            return Poll::Ready(Ok(()));
         }
         // Cloning a waker and dropping the clone run user code: both happen without the lock.
         let waker = waker.clone();
         let mut state = self.lock();
-        if let Some(outcome) = state.outcome(lsn, cuts) {
-            return Some(outcome);
+        if let Some(outcome) = state.outcome(ticket.lsn, ticket.cuts) {
+            return Poll::Ready(outcome);
         }
-        if self.options.periodic.is_some() {
-            drop(state);
-            self.want(lsn);
-            return Some(Ok(()));
-        }
-        let is_counted = ticket.is_some();
-        let replaced = state.waiting_for(lsn).futures.leave(ticket, waker);
-        if !is_counted {
-            self.count_task(&mut state, lsn);
+        let replaced = state.tasks.wait(ticket, Task::Future(waker));
+        if ticket.is_counted == Some(false) {
+            ticket.is_counted = Some(self.count_task(&mut state, ticket.lsn));
         }
         drop(state);
         drop(replaced);
-        None
+        Poll::Pending
     }
 
-    /// A future that was polled is dropped: frees the place of its waker, and does not count it as
-    /// a waiter any more.
-    pub(crate) fn forget_future(&self, lsn: Lsn, cuts: u64, ticket: Ticket) {
-        if lsn <= self.durable() || self.is_forked() {
-            return;
+    /// A future is dropped: it is in the queue no more, and does not count as a waiter. True if it
+    /// did.
+    pub(crate) fn forget(&self, ticket: Ticket) -> bool {
+        if self.is_forked() {
+            return false;
         }
         let mut state = self.lock();
-        // If it is decided, its waker was taken, or will be at the end of the turn.
-        if state.outcome(lsn, cuts).is_none() {
-            let waker = state.waiting_for(lsn).futures.forget(ticket);
-            if waker.is_some() {
-                state.uncount_task(lsn);
-            }
-            drop(state);
-            drop(waker);
+        let task = state.tasks.forget(ticket);
+        let was_counted = ticket.is_counted == Some(true) && task.is_some();
+        if was_counted {
+            state.uncount_task(ticket);
         }
+        drop(state);
+        drop(task);
+        was_counted
     }
 
-    /// Counts a future or callback as a waiter of its group, if that is still open. The
-    /// committer is woken if it is to lead.
-    pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
+    /// Counts a future or callback as a waiter of its group, if that is still open, and has the
+    /// committer woken if it is to lead; in a periodic log the record is committed in time. False
+    /// if it is to be asked again when the future is polled again.
+    fn count_task(&self, state: &mut State, lsn: Lsn) -> bool {
+        if lsn > state.reserved() {
+            return false;
+        }
+        if self.options.periodic.is_some() {
+            self.claim(state);
+            return false;
+        }
         let is_writing = !state.is_turn_free();
         if lsn >= state.open_group.first_lsn() && state.rule.task_arrives(is_writing) {
             state.wake_committer();
         }
+        true
     }
 
     /// Calls the function with the outcome: now if it is known, else when it is.
-    pub(crate) fn call_when_durable(&self, lsn: Lsn, cuts: u64, function: Function) {
+    pub(crate) fn call_when_durable(&self, mut ticket: Ticket, function: Function) {
         if let Err(forked) = self.check_process() {
             return function(Err(forked));
         }
         let mut state = self.lock();
-        match state.outcome(lsn, cuts) {
+        match state.outcome(ticket.lsn, ticket.cuts) {
             None => {
-                state.waiting_for(lsn).callbacks.push(DurableCallback { lsn, cuts, function });
-                match self.options.periodic {
-                    Some(_) => self.claim(&mut state),
-                    None => self.count_task(&mut state, lsn),
-                }
+                state.tasks.wait(&mut ticket, Task::Callback(function));
+                self.count_task(&mut state, ticket.lsn);
             }
-            Some(outcome) => state.tasks.call(DurableCallback { lsn, cuts, function }, outcome),
+            Some(outcome) => {
+                state.mark_tasks();
+                state.tasks.call(function, outcome.map(|()| ticket.lsn));
+            }
         }
-        drop(state);
     }
 
     /// Asks the committer to commit what was just appended, which may never have a waiter.
