@@ -28,8 +28,7 @@ func WithSegmentBytes(n uint64) Option { return set("segment_bytes", n) }
 // in a segment.
 func WithRecordBytesMax(n uint64) Option { return set("record_bytes_max", n) }
 
-// WithBufferBytes sets the size of each of the two buffers that gather records: 4 MiB less 8 KiB by
-// default.
+// WithBufferBytes sets the size of each of the two buffers that gather records: 1 MiB by default.
 func WithBufferBytes(n uint64) Option { return set("buffer_bytes", n) }
 
 // WithTailBytes sets how many bytes of memory keep what was written last for this process's

@@ -19,8 +19,6 @@ const CACHE_LINE_BYTES: usize = 64;
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
     layout: Layout,
-    /// Bytes of the allocation before the pointer.
-    skipped: usize,
 }
 
 // SAFETY: the buffer owns its allocation exclusively; moving it to another thread moves that
@@ -48,12 +46,9 @@ impl AlignedBuf {
         let layout = Layout::from_size_align(len_bytes, align_bytes)
             .unwrap_or_else(|_| panic!("{len_bytes} bytes aligned to {align_bytes} is no layout"));
         // SAFETY: the layout has a size above 0, checked above.
-        let start = unsafe { alloc_zeroed(around(layout)) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        let skipped = start.align_offset(align_bytes);
-        // SAFETY: less than the alignment, and the allocation has that much more than the bytes.
-        let pointer = unsafe { start.add(skipped) };
-        Self { pointer, layout, skipped }
+        let pointer = unsafe { alloc_zeroed(layout) };
+        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        Self { pointer, layout }
     }
 
     /// The alignment that was asked for.
@@ -113,16 +108,9 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: where `alloc_zeroed` began, with the very layout, and freed once.
-        unsafe { dealloc(self.pointer.sub(self.skipped).as_ptr(), around(self.layout)) }
+        // SAFETY: allocated by `alloc_zeroed` with this very layout, and freed once.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
     }
-}
-
-/// Memory that has room for this layout. It asks for no alignment: the allocator writes zeros to
-/// all of what it aligns, where the system's memory would be touched page by page as it is used.
-fn around(layout: Layout) -> Layout {
-    let bytes = layout.size().saturating_add(layout.align() - 1);
-    Layout::from_size_align(bytes, 1).expect("more than any address space")
 }
 
 impl fmt::Debug for AlignedBuf {

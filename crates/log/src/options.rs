@@ -22,10 +22,6 @@ use crate::event::{Event, Listener};
 /// zeros, and a log that grows faster than that would have its commits wait behind zeros.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// A producer that does not wait fills one buffer while the other is written, and each write has a
-/// flush: 1 MiB had half the rate. With the two blocks that close a group the tail can keep one.
-const BUFFER_BYTES: usize = (4 << 20) - (8 << 10);
-
 /// How far into a segment a record may go.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +103,7 @@ impl Default for Options {
         Self {
             segment_bytes: 64 << 20,
             record_bytes_max: 16 << 20,
-            buffer_bytes: BUFFER_BYTES,
+            buffer_bytes: 1 << 20,
             tail_bytes: 4 << 20,
             create: true,
             create_parents: false,
@@ -427,10 +423,9 @@ impl Options {
         Self { pad_groups: pad, ..self }
     }
 
-    /// The size of each of the two buffers in which groups are built: from 8 KiB to 512 MiB, 4 MiB
-    /// less 8 KiB by default. Small groups use, and take from the system, only its beginning. For a
-    /// larger record the buffers grow to its size, and shrink again with the first group that needs
-    /// less; above 20 MiB with the next group.
+    /// The size of each of the two buffers in which groups are built: from 8 KiB to 512 MiB, 1
+    /// MiB by default. For a larger record the buffers grow to its size, and shrink again with the
+    /// first group that needs less; above 20 MiB with the next group.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }

@@ -1052,7 +1052,7 @@ void inkstone_options_free(inkstone_options *options);
 // - access: how files are read and written: "buffered" or "direct" (past the page cache). By
 //   default by rule.
 // - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
-//   512 MiB, 4 MiB less 8 KiB by default.
+//   512 MiB, 1 MiB by default.
 // - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
 //   or "o-sync". All are equally durable. By default by rule.
 // - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
