@@ -552,7 +552,7 @@ impl Log {
         &self,
         record: P,
         sum: PayloadSum,
-        waker: Option<(&mut Ticket, Waker)>,
+        mut waker: Option<(&mut Ticket, Waker)>,
         writes: bool,
         reach: Reach,
     ) -> Result<Append<'_>> {
@@ -577,7 +577,10 @@ impl Log {
                 _ => {
                     let error = self.ask_for_room(&mut state, refused, frames);
                     let mut replaced = None;
-                    if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
+                    // What stays in `waker` is dropped after the lock.
+                    if matches!(error, Error::Busy)
+                        && let Some((ticket, waker)) = waker.take()
+                    {
                         replaced = state.tasks.wait(ticket, Task::Future(waker));
                     }
                     drop(state);

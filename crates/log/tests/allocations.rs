@@ -235,6 +235,24 @@ fn memory_after_a_large_record_is_what_it_was() {
     log.close().unwrap();
 }
 
+/// The queue of tasks kept the room of all that had ever waited at once: 95 MiB for a million.
+#[test]
+fn memory_after_many_cancelled_waits_is_what_it_was() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    wait_for_threads_of_other_logs();
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path().join("log"), Options::small()).unwrap();
+    let before = bytes_in_use();
+    let mut waits: Vec<_> = (0..100_000).map(|_| log.durable_at(Lsn::new(1 << 40))).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.iter_mut().all(|wait| Pin::new(wait).poll(&mut context).is_pending()));
+    assert!(bytes_in_use() > before + (5 << 20), "the waits take room");
+    drop(waits);
+    let kept = bytes_in_use().saturating_sub(before);
+    assert!(kept < 64 << 10, "{kept} bytes are kept");
+    log.close().unwrap();
+}
+
 /// Wakes the thread that polls.
 struct Unparks(std::thread::Thread);
 

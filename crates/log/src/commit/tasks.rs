@@ -107,6 +107,9 @@ impl Tasks {
         let task = waiting.remove(&ticket.number)?;
         if order.len() > 2 * waiting.len() + GONE_MAX {
             order.retain(|Reverse(ticket)| waiting.contains_key(&ticket.number));
+            let kept = 2 * waiting.len() + GONE_MAX;
+            order.shrink_to(kept);
+            waiting.shrink_to(kept);
         }
         Some(task)
     }
