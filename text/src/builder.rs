@@ -135,6 +135,7 @@ impl Builder {
     }
 
     /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr.
+    /// What is lost when a [`Guard`](crate::Guard) is dropped goes to stderr with a hook, too.
     /// It runs in the output thread or in the one that compresses. It may write to this log (a line
     /// without room is then dropped), but not flush it, and it cannot wait for its end:
     /// [`Guard::close`](crate::Guard::close) is an error there.
@@ -199,7 +200,7 @@ impl Builder {
             .rotation
             .bytes
             .map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
-        let buffer_bytes = self.buffer_bytes.min(most).max(1);
+        let buffer_bytes = self.buffer_bytes.min(most).min(self.buffers_bytes / 2).max(1);
         let buffer_bytes = buffer_bytes
             .checked_next_multiple_of(BLOCK)
             .unwrap_or(buffer_bytes - buffer_bytes % BLOCK);

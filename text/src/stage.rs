@@ -146,7 +146,12 @@ impl Stage {
                 self.own = Some(own);
                 Ok(buffers)
             }
-            Err(error) => own.remove().and(Err(error)),
+            Err(error) => {
+                own.remove()?;
+                let is_limit = error.kind() == std::io::ErrorKind::FileTooLarge;
+                let advised = "take smaller buffers, or raise the limit on the size of files";
+                Err(if is_limit { error.advise(advised) } else { error })
+            }
         }
     }
 

@@ -1,6 +1,7 @@
-//! The caller's own code: hooks, disks and values that panic. None of it ends the process or makes
-//! other threads wait for ever.
+//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it
+//! ends the process or makes other threads wait for ever.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
@@ -10,6 +11,44 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Hooked, LONG, MS, Mood, MoodyDisk, place, quick, read, say, wait_until};
 use inkstone_appender::{Builder, Guard, LogWriter, Survive};
+
+struct LogsWhenDropped(LogWriter, &'static str);
+
+impl Drop for LogsWhenDropped {
+    fn drop(&mut self) {
+        writeln!(self.0, "{} {}", self.1, std::hint::black_box(7)).expect("accepted");
+    }
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<LogsWhenDropped>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_destructor_of_a_thread_local_logs_whatever_was_destroyed_before() {
+    let (_directory, path) = place();
+    let (log, guard) = LogWriter::builder(&path).open().expect("opened");
+    // Destructors run in the order of creation, or in reverse order.
+    for (word, is_first) in [("kept first", true), ("kept last", false)] {
+        let mut log = log.clone();
+        let thread = std::thread::spawn(move || {
+            let kept = LogsWhenDropped(log.clone(), word);
+            let mut write =
+                || writeln!(log, "formatted {}", std::hint::black_box(7)).expect("accepted");
+            if is_first {
+                KEPT.set(Some(kept));
+                write();
+            } else {
+                write();
+                KEPT.set(Some(kept));
+            }
+        });
+        thread.join().expect("no panic");
+    }
+    guard.close().expect("closed");
+    let text = read(&path);
+    assert!(text.contains("kept first 7\n") && text.contains("kept last 7\n"), "{text}");
+}
 
 #[test]
 fn an_event_hook_that_panics_ends_nothing() {
