@@ -151,7 +151,11 @@ fn crash<'a>(
     }
     if any.counts.of(CERTAIN) == 0 && result.is_clean() && !is_stopped {
         let (label, promise) = (&options.writer.label, options.promise);
-        let why = format!("{label}: each state may have lost all ({promise}): nothing was tested");
+        let states = result.states();
+        let why = format!(
+            "{label}: in the {states} states that were read nothing had to be there ({promise}), \
+             so nothing was tested: give it more time"
+        );
         return Err(RunError::Nothing(why));
     }
     if let Some(Moments { cut, changed }) = medium.moments() {
@@ -245,9 +249,10 @@ impl Any<'_> {
         let Some(case) = self.broken else { return };
         progress(&format!("round {}: a state is broken, and the cause is looked for", self.round));
         let judge = |state: &State<'_>| Ok(self.judged(state)?.err().map(|broken| broken.clause));
-        match cause::explain(medium, case, stop, judge) {
-            Ok(sentences) => result.cause = sentences,
-            Err(why) => result.not_run.push(format!("the search for the cause: {why}")),
+        let (sentences, searched) = cause::explain(medium, case, stop, judge);
+        result.cause = sentences;
+        if let Err(why) = searched {
+            result.not_run.push(format!("the search for the cause: {why}"));
         }
     }
 
@@ -263,7 +268,7 @@ impl Any<'_> {
             let writer = &self.options.writer.label;
             self.warning = Some(format!(
                 "{WARNING}{writer} acknowledged {lines} lines, and no flush reached the disk \
-                 meanwhile: there was no sync between a write and its acknowledgement"
+                 meanwhile: nothing that was written was durable"
             ));
         }
     }

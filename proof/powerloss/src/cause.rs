@@ -9,6 +9,7 @@
 //!
 //! | the sound state | then |
 //! |---|---|
+//! | right behind the last line that was heard | what it lacks was durable, and was lost later |
 //! | the same cut with all that was in flight | the fewest sectors are looked for without which it breaks |
 //! | the same cut with nothing of that | the fewest sectors with which it breaks |
 //! | right behind a later flush | what it lacks had not been sent, or not been made durable |
@@ -93,31 +94,34 @@ struct Search<'s, 'm, J> {
     stop: &'s AtomicBool,
     left: u32,
     until: Instant,
+    /// The loss came after the line, so no sync before it matters.
+    was_durable: bool,
     said: Vec<String>,
 }
 
 /// Why a state of the writer that was crashed last is broken, in sentences. `judge` says which
-/// clause a state breaks.
+/// clause a state breaks. Behind an error, or a stop, the sentences until then are still true.
 pub(crate) fn explain(
     medium: &mut PowerCut<'_>,
     case: Case,
     stop: &AtomicBool,
     judge: impl FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>,
-) -> Result<Vec<String>, RunError> {
+) -> (Vec<String>, Result<(), RunError>) {
     let until = Instant::now() + LOOKED_FOR;
     let (left, said) = (STATES_MAX, Vec::new());
-    let mut search = Search { medium, case, judge, stop, left, until, said };
+    let mut search = Search { medium, case, judge, stop, left, until, was_durable: false, said };
     if is_unflushed(&search.medium.recording.entries, case.began, case.heard) {
         search.said.push(format!(
-            "no flush reached the disk between the writer's start and line {}: there was no sync \
-             between the write and the acknowledgement",
+            "no flush reached the disk between the writer's start and line {}: nothing that was \
+             written meanwhile was durable",
             case.heard
         ));
     }
-    if let Some(nearest) = search.nearest()? {
-        search.compare(nearest)?;
-    }
-    Ok(search.said)
+    let searched = search.nearest().and_then(|nearest| match nearest {
+        Some(nearest) => search.compare(nearest),
+        None => Ok(()),
+    });
+    (search.said, searched)
 }
 
 impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, '_, J> {
@@ -125,15 +129,29 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
         let Case { place, heard, .. } = self.case;
         let cut = self.medium.cut(place.entry);
         let count = cut.units.len();
+        let line = self.behind_line(place.entry)?;
+        self.was_durable = line.is_some();
+        if self.was_durable {
+            self.said.push(format!(
+                "right behind line {heard} the disk was sound, without what was in flight: what \
+                 broke it came later"
+            ));
+        }
         let all = self.ask(cut.state(&vec![true; count]))?;
         if let Some(nearest) = self.in_flight(&cut, all)? {
             return Ok(Some(nearest));
+        }
+        if let Some(sound) = line {
+            let broken = cut.state(&keep(&cut.units, place.subset));
+            return Ok(Some(Nearest { broken, sound, with: "right behind that line" }));
         }
         let is_same = all == Verdict::Same;
         let sent = match count {
             0 => Some("nothing was in flight at the cut".to_owned()),
             _ => is_same.then(|| format!("with all {count} sectors in flight it is broken, too")),
         };
+        // Before the first line nothing is known to be lacking.
+        let sent = sent.filter(|_| heard > 0);
         let sent = sent.map(|words| words + ": what it lacks had not been sent to the disk");
         let kept = if is_same { vec![true; count] } else { keep(&cut.units, place.subset) };
         let broken = cut.state(&kept);
@@ -158,6 +176,15 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
             }
             Verdict::Other | Verdict::Unknown => Ok(None),
         }
+    }
+
+    /// What was durable when the last line was heard, if that is sound.
+    fn behind_line(&mut self, entry: usize) -> Result<Option<Image>, RunError> {
+        let lines = self.medium.recording.lines();
+        let line = self.case.heard.checked_sub(1).and_then(|line| lines.get(line));
+        let Some(&line) = line.filter(|line| **line < entry) else { return Ok(None) };
+        let image = self.medium.cut(line).durable;
+        Ok((self.ask(image.clone())? == Verdict::Sound).then_some(image))
     }
 
     /// If one of the two ends is sound: the fewest sectors that decide.
@@ -190,7 +217,7 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
             "{at_most}{number} of {count} sectors in flight {decide} ({whose}): {with} {they} the \
              state is broken, {without} {they} it is sound"
         ));
-        if self.case.heard > 0 {
+        if self.case.heard > 0 && !self.was_durable {
             let heard = self.case.heard;
             self.said.push(format!("no flush had covered {they} when line {heard} was heard"));
         }
@@ -299,12 +326,12 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
         };
         let differences = differences(&broken, &sound, with);
         if differences.is_empty() {
-            self.say("no file differs between the two: the reader itself decides otherwise");
+            self.say("no name, file or attribute differs between the two; times were not compared");
         }
         let (count, mut synced) = (differences.len(), Vec::new());
         for Difference { words, subject, inode } in differences.into_iter().take(NAMES_MAX) {
             self.said.push(words);
-            if !synced.contains(&inode) {
+            if !self.was_durable && !synced.contains(&inode) {
                 let words = inode.and_then(|(inode, _)| self.syncs(&subject, inode));
                 self.said.extend(words);
                 synced.push(inode);
@@ -405,7 +432,7 @@ impl View {
 }
 
 fn quoted(name: &Path) -> String {
-    format!("`{}`", name.display())
+    format!("`{}`", name.display().to_string().escape_debug())
 }
 
 fn directory(name: &Path) -> String {
@@ -440,21 +467,23 @@ fn differences(broken: &View, sound: &View, with: &str) -> Vec<Difference> {
             (_, Some(old)) if is_other => {
                 old_names.push(old.clone());
                 let old = quoted(old);
-                (true, format!("{it} is still called {old} after the cut; {with} it is {it}"))
+                (true, format!("{it} is called {old} after the cut; {with} it is {it}"))
             }
             (Found::Missing, _) => (true, format!("{it} is there {with}, and not after the cut")),
             (Found::LeftOver, _) => (true, format!("{it} is there after the cut, and not {with}")),
-            _ if is_other => {
-                (true, format!("{it} is an older file after the cut; the new one is there {with}"))
-            }
+            _ if is_other => (true, format!("{it} is another file after the cut than {with}")),
             _ => match (bytes(&broken.tree), bytes(&pair.new)) {
-                (Some(less), Some(more)) if more.starts_with(&less) && more != less => {
-                    let (less, more) = (less.len(), more.len());
-                    (false, format!("{it} has {less} bytes after the cut, and {more} {with}"))
-                }
-                (Some(is), Some(was)) if is.len() == was.len() && is != was => {
+                (Some(is), Some(was)) if is != was => {
                     let same = is.iter().zip(&was).take_while(|(is, was)| is == was).count();
-                    (false, format!("{it} is not as it is {with}, from byte {same} on"))
+                    let (less, more) = (is.len(), was.len());
+                    let mut words = match less == more {
+                        true => format!("{it} is not as it is {with}"),
+                        false => format!("{it} has {less} bytes after the cut, and {more} {with}"),
+                    };
+                    if same < less.min(more) {
+                        words += &format!(", from byte {same} on");
+                    }
+                    (false, words)
                 }
                 _ if words.is_empty() => (false, format!("{it} is {found} after the cut")),
                 _ => (false, format!("{it} is {found} after the cut: {words}")),
@@ -543,7 +572,7 @@ mod tests {
             says(&found, &["`items` has 0 bytes after the cut", "the last sync of `items` until"]);
             let renames = "echo $i >tmp; sync tmp; mv tmp $i; echo $i";
             let (found, warnings) = causes(kind, ":", renames, RENAMED_READER);
-            says(&found, &["is still called `tmp`", "the directory was not synced, by any call"]);
+            says(&found, &["is called `tmp`", "the directory was not synced, by any call"]);
             assert!(warnings.is_empty(), "{warnings:?}");
             let early = "echo $i; echo $i >>items; sync items";
             let (found, _) = causes(kind, made, early, READER);
@@ -551,7 +580,7 @@ mod tests {
             let never = "echo $i >tmp; mv tmp $i; echo $i";
             let (found, warnings) = causes(kind, ":", never, RENAMED_READER);
             says(&found, &["no flush reached the disk between the writer's start and line"]);
-            assert!(warnings[0].contains("no sync between a write and its"), "{warnings:?}");
+            assert!(warnings[0].contains("nothing that was written was durable"), "{warnings:?}");
             // Sent to the disk, and no more than that.
             let made = "dd if=/dev/zero of=items bs=4096 count=64 2>/dev/null; sync items .";
             let direct = "printf '%-10s\\n%-4085s' $i '' | dd of=items bs=4096 count=1 seek=$((i-1)) \

@@ -223,9 +223,9 @@ fn not_run(results: &[RunResult], lines: &mut Vec<String>) {
 fn verdict(results: &[RunResult]) -> String {
     let states: u64 = results.iter().map(RunResult::states).sum();
     let verdict = match (results.iter().all(RunResult::is_clean), states) {
-        (true, 0) => "nothing was checked",
-        (true, _) => "every promise held",
-        (false, _) => "promises were broken",
+        (true, 0) => "nothing was checked".to_owned(),
+        (true, _) => format!("every promise held in {states} states"),
+        (false, _) => format!("a promise was broken, states checked: {states}"),
     };
     let first = results.first();
     let (inkstone, kernel) = first.map_or(("", ""), |first| (&*first.inkstone, &*first.kernel));
@@ -237,9 +237,7 @@ fn verdict(results: &[RunResult]) -> String {
         seeds => format!("{seeds} seeds from {from} on"),
     };
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
-    format!(
-        "{verdict} in {states} states, {seeds}, {seconds:.1} s, inkstone {inkstone}, Linux {kernel}"
-    )
+    format!("{verdict}, {seeds}, {seconds:.1} s, inkstone {inkstone}, Linux {kernel}")
 }
 
 /// The kernel, as `uname -r` prints it.
@@ -284,7 +282,7 @@ mod tests {
         assert!(in_words(&results).contains(" states, 20 seeds from 0 on, "), "as `--seeds 20`");
         results[0].violations.push(Violation { what: "lost".into(), command: "again".into() });
         assert!(
-            in_words(&results).contains("BROKEN: lost\n    again: again\npromises were broken")
+            in_words(&results).contains("BROKEN: lost\n    again: again\na promise was broken")
         );
     }
 }
