@@ -28,6 +28,8 @@ use crate::words::NOTE_BYTES_MAX;
 
 /// Where the log is near its bound, about so many bytes are moved for each that was appended.
 const PAID_TIMES: u64 = 8;
+/// A buffer that a large batch has made larger gives the rest back.
+const BODY_BYTES_KEPT: usize = 64 << 10;
 
 /// What the parts of an open log with streams share.
 pub(crate) struct Shared {
@@ -272,6 +274,7 @@ impl Shared {
             let woken = order.make(&body, append.lsn());
             Ok((append, bytes, what, woken))
         });
+        body.shrink_to(BODY_BYTES_KEPT);
         order.body = body;
         appended
     }
