@@ -200,7 +200,7 @@ impl Builder {
             .rotation
             .bytes
             .map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
-        let buffer_bytes = self.buffer_bytes.min(most).min(self.buffers_bytes / 2).max(1);
+        let buffer_bytes = self.buffer_bytes.min(most).max(1);
         let buffer_bytes = buffer_bytes
             .checked_next_multiple_of(BLOCK)
             .unwrap_or(buffer_bytes - buffer_bytes % BLOCK);

@@ -149,7 +149,8 @@ impl Stage {
             Err(error) => {
                 own.remove()?;
                 let is_limit = error.kind() == std::io::ErrorKind::FileTooLarge;
-                let advised = "take smaller buffers, or raise the limit on the size of files";
+                let advised =
+                    "raise the limit on the size of files, or take smaller buffers (1 MiB)";
                 Err(if is_limit { error.advise(advised) } else { error })
             }
         }
