@@ -47,9 +47,9 @@ Examples:
 The directory is the command's current one; {dir} in an argument is its path. Elsewhere the \
 command may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
 
-Exit code 0: the table is shown. 1: with --durable a name was anything but new. 2: nothing could be \
-shown: the command cannot be started, failed, did not end, or changed nothing; the directory cannot \
-be copied; or no file system can run here.";
+Exit code 0: the table is shown. 1: with --durable a name was anything but new. 2: nothing could \
+be shown: the command cannot be started, failed, did not end, or changed nothing; the directory \
+cannot be copied; or no file system can run here.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]

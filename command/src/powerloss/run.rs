@@ -57,8 +57,8 @@ Examples:
   sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000
   sudo inkstone powerloss run --mounted 1000 --json result.json
 
-Exit code 0: every promise held in every state that was checked. 1: a promise was broken. 2: nothing \
-could run. The output always names what did not run.")]
+Exit code 0: every promise held in every state that was checked. 1: a promise was broken. \
+2: nothing could run. The output always names what did not run.")]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     kernel: KernelArguments,

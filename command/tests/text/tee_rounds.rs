@@ -5,8 +5,8 @@
 //! A few rounds each way; as many as asked: `INKSTONE_TEE_ROUNDS=300 cargo test --release -p
 //! inkstone-cli --test text -- tee_rounds:: --nocapture --test-threads 1`
 //!
-//! The service is a thread of this program: tee knows of a service no more than what is in the pipe,
-//! and its end. It writes at most a page at once, which is atomic in a pipe.
+//! The service is a thread of this program: tee knows of a service no more than what is in the
+//! pipe, and its end. It writes at most a page at once, which is atomic in a pipe.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::path::PathBuf;

@@ -10,7 +10,7 @@
 //! | the sound state | then |
 //! |---|---|
 //! | right behind the last line that was heard | what it lacks was durable, and was lost later |
-//! | the same cut with all that was in flight | the fewest sectors are looked for without which it breaks |
+//! | the same cut with all that was in flight | the fewest sectors without which it breaks |
 //! | the same cut with nothing of that | the fewest sectors with which it breaks |
 //! | right behind a later flush | what it lacks had not been sent, or not been made durable |
 //! | the writer's own mount after its end | no flush made it durable |
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_host::{ExtentMap, LogPlace, TraceKind, btrfs_devices, log_place, open_plain};
 
-use crate::check::tree::{self, Found, Pair, Tree};
+use crate::check::tree::{self, Found, Pair, Tree, in_one_line};
 use crate::fewest::{Fewest, fewest};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
@@ -432,7 +432,7 @@ impl View {
 }
 
 fn quoted(name: &Path) -> String {
-    format!("`{}`", name.display().to_string().escape_debug())
+    format!("`{}`", in_one_line(name))
 }
 
 fn directory(name: &Path) -> String {

@@ -44,7 +44,8 @@ const SCRIPT: &str = r#"
 cd {dir} && mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/disk /run/own &&
     mount --no-canonicalize --bind . /run/disk && chmod 1777 /run/own && cd /run/own || exit
 export DIR=/run/disk RUN=/run/own
-fail() { code=${2:-1}; echo "$1; the server said: $(tail -c 400 /run/said)" >&2; exit "$code"; }
+fail() { echo "$1; the server said: $(tail -c 400 /run/said)" >&2; exit "${2:-1}"; }
+ended() { fail "$1 ended with exit code $2" "$2"; }
 (sh -c "$START"; echo $? >/run/ended) </dev/null >/run/said 2>&1 &
 until sh -c "$READY" </dev/null >/dev/null 2>&1; do
     code=$(cat /run/ended 2>/dev/null)
@@ -66,9 +67,7 @@ impl Server {
         }
         let run = |option: &str, command: &str| {
             let command = quoted(&own(command));
-            format!(
-                "sh -c {command} || {{ code=$?; fail \"{option} ended with exit code $code\" $code; }}\n"
-            )
+            format!("sh -c {command} || ended {option} $?\n")
         };
         let stop = self.stop.as_deref().map(|stop| run("--stop", stop)).unwrap_or_default();
         let writer = self.beside("--client", &self.client, limit, run("--client", &self.client));

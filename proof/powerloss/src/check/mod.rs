@@ -35,7 +35,7 @@ use inkstone_host::find_tool;
 use inkstone_io::{Directory as _, OsDirectory};
 
 use self::ground::Given;
-use self::tree::{AllFound, Found, OTHERS, Pair};
+use self::tree::{AllFound, Found, OTHERS, Pair, in_one_line};
 use crate::apart::{self, Apart, Ran};
 use crate::campaign::Campaign;
 use crate::keep::kept;
@@ -362,7 +362,7 @@ impl<'a> Seen<'a> {
             let bad = counts.into_iter().filter(|(found, _)| *found != Found::New);
             bad.for_each(|(kind, count)| found.add(kind.words(), count));
             let was_there = self.pair.old.contains_key(&name);
-            let name = name.display().to_string();
+            let name = in_one_line(&name);
             result.names.push(NameFound { name, was_there, found, words });
         }
         let lost = result.names.iter().filter(|name| name.is_lost());

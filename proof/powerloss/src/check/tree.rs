@@ -253,7 +253,7 @@ impl Pair {
         match (old.or(new), other(&self.new).or_else(|| other(&self.old))) {
             (None, _) => return (Found::LeftOver, format!("{} bytes", bytes.len())),
             (Some(_), Some(path)) if path != name && !self.begins(name, bytes) => {
-                return (Found::Others, format!("those of {}", path.display()));
+                return (Found::Others, format!("those of {}", in_one_line(&path)));
             }
             _ => {}
         }
@@ -295,6 +295,12 @@ impl Pair {
             new.len()
         )
     }
+}
+
+/// A name as a message has it: what would end a line, or move a cursor, is escaped.
+pub(crate) fn in_one_line(name: &Path) -> String {
+    let name = name.display().to_string();
+    if name.contains(char::is_control) { name.escape_debug().to_string() } else { name }
 }
 
 fn is_others(sector: &[u8]) -> bool {
@@ -362,6 +368,12 @@ mod tests {
         assert!(nowhere(&[]) && nowhere(&[("made", b"")]));
         assert!(!nowhere(&[("made", b"made")]) && !nowhere(&[("went", b"went")]));
         assert!(!nowhere(&[("other", b"went")]), "it has another name");
+    }
+
+    #[test]
+    fn a_name_forges_no_line() {
+        assert_eq!(in_one_line(Path::new("a\nkept: b\x1b[2J")), r"a\nkept: b\u{1b}[2J");
+        assert_eq!(in_one_line(Path::new("it's größer")), "it's größer");
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! (`inkstone_subject`).
 //!
 //! `INKSTONE_STATES=1000000 cargo test --release -p inkstone-powerloss --test things` looks at that
-//! many states of each class; `INKSTONE_SEED` says where to begin, `INKSTONE_CLASS=High` which class
-//! alone.
+//! many states of each class; `INKSTONE_SEED` says where to begin, and `INKSTONE_CLASS=High` names
+//! the one class that is walked.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
