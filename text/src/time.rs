@@ -67,8 +67,8 @@ pub(crate) fn rfc3339(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`. A time before 1970 is
-/// that of 1970.
+/// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`. A time before 1970
+/// is that of 1970.
 #[must_use]
 pub fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

@@ -24,9 +24,9 @@ pub struct Choice {
     pub warnings: Vec<String>,
 }
 
-/// What an open log finds out about two durable ways of writing.
+/// A log compares two durable ways of writing while it is open.
 ///
-/// Where a device has a volatile cache *and* FUA, no rule knows whether a write that carries its
+/// If a device has a volatile cache *and* FUA, no rule knows whether a write that carries its
 /// own durability (`RwfDsync`) or a write and an `Fdatasync` is faster. There an open log finds it
 /// out with the first commits of one block, which alternate between the two: both are durable, and
 /// nothing is written for this alone. After 8, 16 or 32 pairs the log keeps what is faster for all

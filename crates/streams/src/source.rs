@@ -283,8 +283,8 @@ pub(crate) fn is_damaged(error: &Error) -> bool {
 /// Reads records in the order of the log, also behind damaged ones.
 pub(crate) struct Walk {
     log: Reader,
-    /// Over at most so many records it reads on to the one that is wanted. None at 0: where it would
-    /// read on, it keeps a segment from being freed.
+    /// A walk reads on over at most so many records to the one that is wanted. At 0 it has no
+    /// cursor: a cursor that reads on keeps a segment from being freed.
     steps_max: u64,
     cursor: Option<Cursor>,
     bytes: Vec<u8>,

@@ -1,8 +1,8 @@
 //! How threads and tasks wait for the watermark.
 //!
-//! *Owns*: when a follower sleeps, the future of a watermark, and that a reader wants the tail. *May
-//! not touch*: what is read (`read/`), the waiters of records (`wait.rs`), whose rule it is when a
-//! group is written.
+//! *Owns*: when a follower sleeps, the future of a watermark, and that a reader wants the tail.
+//! *May not touch*: what is read (`read/`), the waiters of records (`wait.rs`), whose rule it is
+//! when a group is written.
 //!
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes
 //! the state's lock, so that no group becomes durable between its last look and its sleep. When it

@@ -1,8 +1,8 @@
 //! Tasks that wait: futures and callbacks, in one queue, and running them.
 //!
 //! *Owns*: the queue and its order; the one rule about what is the user's: wakers are cloned, woken
-//! and dropped, and callbacks called, while no lock of the log is held. *May not touch*: when a wait
-//! is over (`state.rs`), threads that wait (`sleepers.rs`).
+//! and dropped, and callbacks called, while no lock of the log is held. *May not touch*: when a
+//! wait is over (`state.rs`), threads that wait (`sleepers.rs`).
 //!
 //! All tasks stand in the order in which their waits end, whatever they wait for, so only those at
 //! the front are woken. Registering is quick, however many there are: a task that registers again
@@ -10,8 +10,8 @@
 //!
 //! Tasks whose wait is over are marked at the end of a turn, with the lock held, and run by the
 //! guard after it has released the lock. Callbacks are called one at a time: a thread that finds
-//! another thread calling leaves its own to that thread. So they are called in order, and a callback
-//! that uses the log never runs inside another one.
+//! another thread calling leaves its own to that thread. So they are called in order, and a
+//! callback that uses the log never runs inside another one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -29,8 +29,8 @@ use crate::sync::{Mutex, lock};
 /// than the number of tasks.
 const GONE_MAX: usize = 64;
 
-/// What a task waits for, and its place in the queue: tasks from before a cut are over with it,
-/// others with their LSN.
+/// The place of a task in the queue: a task from before a cut is over with the cut, any other one
+/// with its LSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     /// The number of cuts before.
@@ -38,8 +38,8 @@ pub(crate) struct Ticket {
     pub(crate) lsn: Lsn,
     /// Never given twice; 0 before it is in the queue.
     number: u64,
-    /// Whether it counts as a waiter of its record, which may not be appended yet; `None` of a
-    /// reader.
+    /// Whether the task counts as a waiter of its record, which may not be appended yet. A reader
+    /// has `None`.
     pub(crate) is_counted: Option<bool>,
 }
 
@@ -53,7 +53,7 @@ impl Ticket {
         Self { cuts, lsn, number: 0, is_counted: wants_commit.then_some(false) }
     }
 
-    /// Whether it was never in the queue.
+    /// Whether the task was never in the queue.
     pub(crate) fn is_new(self) -> bool {
         self.number == 0
     }
@@ -100,8 +100,8 @@ impl Tasks {
         self.waiting.insert(ticket.number, task)
     }
 
-    /// Takes a task that waits no more out of the queue. Returns it, to be dropped without the lock;
-    /// `None` if it was taken to be woken.
+    /// Takes a task that waits no more out of the queue. Returns it, to be dropped without the
+    /// lock; `None` if it was taken to be woken.
     pub(crate) fn forget(&mut self, ticket: Ticket) -> Option<Task> {
         let Self { order, waiting, .. } = self;
         let task = waiting.remove(&ticket.number)?;
