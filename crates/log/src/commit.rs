@@ -17,7 +17,7 @@
 //! many waiters to expect: those of the group that was just acknowledged, since they come back, and
 //! those that came meanwhile. Whoever completes that number *leads*: it takes the turn, closes the
 //! open group, and writes and flushes the group without the lock. Then it moves the watermark, ends
-//! the turn, and wakes the waiters of that group alone. The first waiter of an open group holds a
+//! the turn, and wakes the waiters of that group, and one of the next, which leads or holds the timer. The first waiter of an open group holds a
 //! timer of about one commit, in case the others do not come. A lone waiter expects only itself and
 //! leads at once, on its own thread.
 //!
@@ -89,6 +89,7 @@
 //! | `group` | closing and writing a group |
 //! | `wait` | waiting for a record and for the turn |
 //! | `following` | waiting for the watermark |
+//! | `cuts` | what handles and followers learn of cuts |
 //!
 //! One durable append is read in `log.rs`, `open_group.rs`, `append.rs`, `wait.rs`, `rule.rs`,
 //! `turn.rs`, `group.rs` and `writer.rs`. Waking is in `state.rs` (`Guard`) and `sleepers.rs`. The

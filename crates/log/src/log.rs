@@ -1,7 +1,7 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending, awaiting room to append; `close.rs` closes. *May not touch*: files;
-//! commits (`commit/`), other changes (`change/`), reading (`read/`).
+//! *Owns*: opening, appending, awaiting room to append; `close.rs` closes. *May not touch*: files,
+//! except the lock's; how commits (`commit/`), other changes (`change/`) and reads (`read/`) are done.
 
 use std::fmt;
 use std::future::poll_fn;

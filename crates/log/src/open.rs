@@ -4,7 +4,7 @@
 //! group, tidying up. *May not touch*: what recovery decides (`recovery/recover.rs`).
 //!
 //! The first group of an opening holds its epoch and the recovered end. It is durable before
-//! anything else is written, so frames that a crash left after a hole can never come back.
+//! any other group is written, so frames that a crash left after a hole can never come back.
 
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //! the next segment.
 //!
 //! *Owns*: seals that wait to be written, and writing them and the index. *May not touch*: the
-//! segment in use, or the turn. No other thread writes into a full segment, so a seal needs
-//! neither.
+//! segment in use. No other thread writes into a full segment, so with a preparer a seal needs no
+//! turn; without one the roll writes it.
 //!
-//! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash
-//! or a poison may leave it out. It lets an archiver see the end of a segment from the segment
+//! The next segment's header says all that a seal says, so with a preparer no commit waits for a seal,
+//! and a crash or a poison may leave it out. It lets an archiver see the end of a segment from the segment
 //! alone.
 
 use std::sync::Arc;

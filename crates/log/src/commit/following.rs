@@ -107,6 +107,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let Self { shared, ticket } = self;
         if ticket.lsn > shared.durable() && shared.forget(*ticket) {
+            // The rule no longer counts this waiter, but its record is still to be committed.
             shared.want(ticket.lsn);
         }
     }

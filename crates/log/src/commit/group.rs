@@ -92,6 +92,8 @@ impl HeldTurn<'_> {
             return Err(refused(bytes, failed.into_error()));
         }
         if state.is_poisoned() {
+            // Another sync failed meanwhile. This group may be on the medium, and is deliberately not
+            // acknowledged: the watermark never moves after a poison.
             return state.check_open();
         }
         let published = shared.note_group(last, end, state);

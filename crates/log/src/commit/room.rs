@@ -17,8 +17,8 @@
 //! overwrite can fail with ENOSPC. Opening, reading and truncating from the front must work all the
 //! same. So the log reserves room in a file of unused blocks, and removes the file when a control
 //! group finds no room; removing a file needs none. Then it writes the group again, the same bytes
-//! to the same place. That is sound because the *write* was refused, before any sync: the log's own
-//! blocks are written and synced in two steps, even if groups of records take one. A sync that fails
+//! to the same place. That is sound because the *write* was refused, before any sync: there the log's
+//! own blocks are written and synced in two steps, even if groups of records take one. A sync that fails
 //! is never tried again.
 //!
 //! btrfs gives the blocks of a removed file back with the end of a transaction, also those of a

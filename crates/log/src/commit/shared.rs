@@ -13,8 +13,9 @@
 //! cut was durable before it, so its handle returns `Ok`.
 //!
 //! **Locks**, in this order: `giving_back`, `state`, `writer` (held by the thread that has the
-//! turn), `segments`, that of the tail. Only `giving_back` and `writer` are held across a system
-//! call. No thread waits for `writer`, because it waits for the turn first; no commit waits for
+//! turn), `segments`, that of the tail. `seals`, and the
+//! locks of the pool and of one segment, are taken last. Of those in order only `giving_back` and
+//! `writer` are held across a system call. No thread waits for `writer`, because it waits for the turn first; no commit waits for
 //! `giving_back`, unless it needs room that is just being given back. User code (wakers, the
 //! listener) runs while no lock is held, and the listener also after the end of the turn.
 

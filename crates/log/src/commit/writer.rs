@@ -3,7 +3,7 @@
 //! *Owns*: the file of the segment in use, the one rule about failure (a failed sync is never tried
 //! again), when the writer's lock is looked at, and which commits count in a trial of two ways.
 //! *May not touch*: the content of a group, its waiters. Only the thread that has the turn
-//! (`turn.rs`) uses it.
+//! (`turn.rs`), or an opening, uses it.
 
 use std::sync::Arc;
 use std::time::Duration;

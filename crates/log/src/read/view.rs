@@ -1,8 +1,9 @@
 //! A reader's view of a log that another process may be writing.
 //!
 //! *Owns*: the records that were shown as durable, the segments that hold them, and when to observe
-//! the log again. *May not touch*: the files; what an observation may believe
-//! (`recovery/beside.rs`); how records are found (`cursor.rs`).
+//! the log again. *May not touch*: the files, except to read what is new in the
+//! head; what an observation may believe (`recovery/beside.rs`); how records are found
+//! (`cursor.rs`).
 //!
 //! The watermark of a view only rises, except by a cut. How many there were, and what was kept, is
 //! the history in the header of each later segment: a view that slept through any number of cuts
@@ -159,8 +160,7 @@ impl View {
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// What a reader must know before it reads this record. No other call than this one decides
-    /// whether a record may be shown.
+    /// What a reader must know before it reads this record: whether the record may be shown.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; errors of the file system.

@@ -7,7 +7,7 @@
 //! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache,
 //! verdict. It asks for the lock's holder before and after. A writer may come *and go* in between,
 //! unnoticed by both questions, and leave bytes that recovery read although they were never synced.
-//! So the observation syncs once more what it has read, and then reads the end of the log again,
+//! So the observation syncs the last segment once more, and then reads the end of the log again,
 //! where every opening writes first, or begins a segment. If anything has changed, the observation
 //! starts over.
 //!
@@ -386,6 +386,8 @@ fn beside(
     known: Option<&KnownBefore<'_>>,
     older: &mut Older,
 ) -> Result<Option<Observed>> {
+    // A segment whose header turns out not to be durable is passed over: the search begins again
+    // below it. `has_header` says whether any file was one of a log.
     let (mut has_header, mut below) = (false, None);
     loop {
         let Some(Newest { files, last }) = newest(directory, options, older, below)? else {

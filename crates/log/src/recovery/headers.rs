@@ -1,7 +1,8 @@
 //! The headers in the first blocks of a log's files.
 //!
-//! *Owns*: the questions to the headers, and their order, for all callers: an opening, which ends
-//! at the first fault, and a survey, which notes it and continues. *May not touch*: the groups of
+//! *Owns*: the questions to the headers, and their order, for an opening, which ends at the first
+//! fault, and a survey, which notes it and continues; how a file is opened to be read past the page
+//! cache. A reader beside a writer asks in an order of its own (`beside.rs`). *May not touch*: the groups of
 //! the head (`recover.rs`).
 //!
 //! Everything is read past the page cache: pages may be marked clean after a failed sync and differ
