@@ -89,12 +89,10 @@ pub(crate) struct Placed {
     pub(crate) elsewhere: usize,
 }
 
-/// The part of a buffer that a file has.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
-    /// Lines that end in them.
+/// Lines and bytes, without notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
     pub(crate) lines: u64,
-    /// The bytes up to the end of the last such line, without notices.
     pub(crate) bytes: u64,
 }
 
@@ -109,14 +107,8 @@ pub(crate) struct Buffer {
     number: u64,
     /// Its first bytes begin a line.
     begins: bool,
-    /// Lines that begin in it.
-    pub(crate) lines: u64,
-    /// Bytes that are not notices.
-    pub(crate) line_bytes: u64,
-    /// Lines that end in it.
-    ended_lines: u64,
-    /// The bytes of `line_bytes` up to the end of the last of them.
-    ended_bytes: u64,
+    /// What was put before it was taken into use.
+    before: Count,
     /// The bytes of a notice, with which it begins then.
     notice_bytes: usize,
 }
@@ -130,10 +122,7 @@ impl Buffer {
             sum: Sum::default(),
             number: 0,
             begins: true,
-            lines: 0,
-            line_bytes: 0,
-            ended_lines: 0,
-            ended_bytes: 0,
+            before: Count::default(),
             notice_bytes: 0,
         }
     }
@@ -181,48 +170,30 @@ impl Buffer {
         })
     }
 
-    /// Takes it into use, empty.
-    pub(crate) fn claim(&mut self, number: u64, first: First) {
+    /// Takes it into use, empty, when so much was put.
+    pub(crate) fn claim(&mut self, number: u64, first: First, before: Count) {
         self.memory.set_word(NUMBER, 0);
         self.clear();
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(CONTINUES, first as u64);
         self.memory.set_word(NUMBER, number);
-        (self.number, self.begins) = (number, first != First::Piece);
-        (self.lines, self.line_bytes) = (0, 0);
+        (self.number, self.begins, self.before) = (number, first != First::Piece, before);
     }
 
     fn clear(&mut self) {
-        (self.ended_lines, self.ended_bytes) = (0, 0);
         self.notice_bytes = 0;
         self.sum = Sum::default();
         self.memory.clear();
     }
 
-    /// The part that a file has if it has this many of its bytes.
-    pub(crate) fn part(&self, to: usize) -> Part {
-        if to >= self.len() {
-            return Part { lines: self.ended_lines, bytes: self.ended_bytes };
-        }
-        let (lines, bytes) = self.ended_before(to);
-        Part { lines, bytes }
-    }
-
-    /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It
-    /// searches for line ends, so that putting a line costs nothing more while the disk takes whole
-    /// buffers. The last line may have no end (the input ended). If another line has not exactly
-    /// one line end, none of the lines counts.
-    fn ended_before(&self, to: usize) -> (u64, u64) {
-        let bytes = &self.bytes()[self.notice_bytes..];
-        let is_end = |byte: &&u8| **byte == b'\n';
-        let has_ended = self.ended_bytes == self.line_bytes;
-        let without_end = has_ended && bytes.last().is_some_and(|last| *last != b'\n');
-        if bytes.iter().filter(is_end).count() as u64 + u64::from(without_end) != self.ended_lines {
-            return (0, 0);
-        }
-        let before = &bytes[..to.saturating_sub(self.notice_bytes)];
-        let end = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        (before.iter().filter(is_end).count() as u64, end as u64)
+    /// What the files have if they have this many of its bytes, and all before it. It searches for
+    /// line ends, so that putting a line costs nothing more while the disk takes whole buffers.
+    pub(crate) fn count(&self, to: usize) -> Count {
+        let part = self.bytes().get(self.notice_bytes..to).unwrap_or_default();
+        let ended = part.iter().filter(|byte| **byte == b'\n').count() as u64;
+        // The line that began in an earlier one ends here, too.
+        let lines = self.before.lines - u64::from(!self.begins) + ended;
+        Count { lines, bytes: self.before.bytes + part.len() as u64 }
     }
 
     /// Frees it: its contents count no more.
@@ -297,44 +268,19 @@ impl Buffer {
         self.memory.put(bytes);
     }
 
-    /// Puts a whole line; the caller has checked the room.
+    /// Puts a whole line, or text; the caller has checked the room.
     #[inline]
-    pub(crate) fn push_line(&mut self, line: &[u8], sum: Sum) {
-        self.put(line, sum);
+    pub(crate) fn push(&mut self, text: &[u8], sum: Sum) {
+        self.put(text, sum);
         self.publish();
-        self.lines += 1;
-        self.line_bytes += line.len() as u64;
-        self.end_line();
     }
 
-    /// Puts a piece of a line; the first one counts as the line, and is lost by a kill until it is
-    /// published.
+    /// Puts a piece of a line; a kill loses the first one until it is published.
     pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool) {
         self.put(piece, self.sum_of(piece));
         if !is_first {
             self.publish();
         }
-        self.lines += u64::from(is_first);
-        self.line_bytes += piece.len() as u64;
-    }
-
-    /// Puts text in which so many lines begin and end.
-    pub(crate) fn push_text(&mut self, text: &[u8], sum: Sum, begun: u64, ended: u64) {
-        self.put(text, sum);
-        self.publish();
-        self.lines += begun;
-        if let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
-            self.ended_lines += ended;
-            self.ended_bytes = self.line_bytes + end as u64 + 1;
-        }
-        self.line_bytes += text.len() as u64;
-    }
-
-    /// The line that was put last ends here.
-    #[inline]
-    pub(crate) fn end_line(&mut self) {
-        self.ended_lines += 1;
-        self.ended_bytes = self.line_bytes;
     }
 
     #[inline]
@@ -361,8 +307,8 @@ mod tests {
         let layout = StageLayout { head_bytes: 4096, buffer_bytes: 4096, buffers: 2 };
         let mut memory = buffers_in_memory(layout).expect("memory");
         let mut buffer = Buffer::new(memory.pop().expect("two"), true);
-        buffer.claim(1, First::Line);
-        buffer.push_line(&[b'x'; 100], Sum::default());
+        buffer.claim(1, First::Line, Count::default());
+        buffer.push(&[b'x'; 100], Sum::default());
         let mut was = None;
         for (inode, elsewhere) in [(7, 0), (7, 30), (8, 100), (u64::MAX, 0)] {
             let place = Place { device: 1, inode, offset: inode - 5 };

@@ -14,9 +14,10 @@ pub struct Stats {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many of those lines were written to the file, to their last byte.
+    /// How many of those lines were written to the file, to their last byte. Lines count when the
+    /// whole buffer is written; of one that is given up in part, line ends count.
     pub written_lines: u64,
-    /// Their bytes, without notices.
+    /// Bytes that were written, without notices.
     pub written_bytes: u64,
     /// Lines dropped by the policy: they got no buffer, or were thrown away with one.
     pub dropped_lines: u64,

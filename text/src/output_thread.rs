@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, NoSizeSignal, Result};
 
-use crate::buffer::{Buffer, Part};
+use crate::buffer::{Buffer, Count};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, notice};
 use crate::output::Output;
@@ -137,7 +137,7 @@ impl OutputThread {
         let result = ended.unwrap_or_else(|panic| Err(self.died(&*panic)));
         let stage = self.stage.take();
         let state = self.shared.lock();
-        let lost = Lost { unwritten_lines: state.stats.unwritten_lines, untold: state.untold() };
+        let lost = Lost { unwritten_lines: state.stats().unwritten_lines, untold: state.untold() };
         drop(state);
         let (result, is_kept) = end_stage(stage, lost, result);
         Ended { result, is_kept, lost }
@@ -149,17 +149,16 @@ impl OutputThread {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         let why = std::io::Error::other(format!("its output thread panicked: {text}"));
         let error = Error::new("write log", self.output.path(), why);
-        self.shared.died(error.clone(), self.part());
+        self.shared.died(error.clone(), self.in_file());
         self.events.tell(&Event::WriteFailed(&error));
         // Otherwise its thread would wait for an order for ever.
         self.output.janitor.stop();
         error
     }
 
-    /// What is in a file of the buffer that is being written.
-    fn part(&self) -> Part {
-        let part = |Writing { buffer, passage }: &Writing| buffer.part(passage.done);
-        self.writing.as_ref().map(part).unwrap_or_default()
+    /// What the files have of the buffer that is being written, and of all before it.
+    fn in_file(&self) -> Option<Count> {
+        self.writing.as_ref().map(|Writing { buffer, passage }| buffer.count(passage.done))
     }
 
     fn until_closed(&mut self) -> Result<()> {
@@ -171,8 +170,8 @@ impl OutputThread {
                 Work::Write => {
                     result = self.write();
                     if result.is_err() {
-                        let part = self.part();
-                        self.shared.lock().abandon(part);
+                        let in_file = self.in_file();
+                        self.shared.lock().abandon(in_file);
                         break;
                     }
                 }

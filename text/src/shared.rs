@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{AdaptiveYielding, Error, ForkMark};
 
-use crate::buffer::{Part, Sum};
+use crate::buffer::{Count, Sum};
 use crate::inbox::Inbox;
 use crate::notice::Stats;
 use crate::options::WhenFull;
@@ -285,7 +285,7 @@ impl Shared {
 
     /// The output thread has panicked: no thread may wait for it. No buffer is released: a stage
     /// file keeps them.
-    pub(crate) fn died(&self, error: Error, in_file: Part) {
+    pub(crate) fn died(&self, error: Error, in_file: Option<Count>) {
         let mut state = self.lock();
         (state.life, state.turn) = (Life::Over, Turn::Free);
         state.abandon(in_file);
@@ -305,7 +305,7 @@ impl Shared {
 
     /// All zeros in a forked child.
     pub(crate) fn stats(&self) -> Stats {
-        if self.is_child() { Stats::default() } else { self.lock().stats }
+        if self.is_child() { Stats::default() } else { self.lock().stats() }
     }
 
     pub(crate) fn trouble(&self) -> Option<Error> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use inkstone_io::Error;
 
-use crate::buffer::{Buffer, First, Part, Sum};
+use crate::buffer::{Buffer, Count, First, Sum};
 use crate::notice::{Dropped, Stats};
 
 /// Which thread may put lines.
@@ -58,9 +58,6 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
     writing: Option<Writing>,
-    /// The last line of the last written buffer, if it continues in the next one: it is not written
-    /// yet.
-    begun: Begun,
     /// All buffers.
     pub(crate) count: usize,
     next_number: u64,
@@ -71,7 +68,8 @@ pub(crate) struct State {
     /// Buffers up to this number are durable, or their only sync failed ([`State::sync_failure`]).
     pub(crate) durable_to: u64,
     /// The first abandoned buffer: neither it nor any later one will ever be written or durable.
-    abandoned_from: Option<u64>,
+    /// And what was written.
+    abandoned: Option<(u64, Count)>,
     /// The first failed sync. It stays: the kernel reports such a failure once, and no later sync
     /// covers those lines.
     pub(crate) sync_failure: Option<Error>,
@@ -79,23 +77,18 @@ pub(crate) struct State {
     pub(crate) trouble: Option<Error>,
     /// Why there are fewer buffers than were asked for, until it is said.
     pub(crate) no_memory: Option<Error>,
+    /// Without what is found out by [`State::stats`].
     pub(crate) stats: Stats,
     /// Of the dropped lines, those that notices count.
     told: Dropped,
 }
 
-/// The output thread's buffer, and what to count if that thread abandons it or dies with it.
+/// The output thread's buffer.
 #[derive(Debug, Clone, Copy)]
 struct Writing {
     number: u64,
-    lines: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Begun {
-    /// 0 or 1.
-    lines: u64,
-    bytes: u64,
+    /// What was written before it.
+    before: Count,
 }
 
 impl State {
@@ -105,7 +98,7 @@ impl State {
         // The first ones are reused first, so they stay in the processor's caches.
         free.reverse();
         let mut current = free.pop().expect("two buffers or more");
-        current.claim(1, First::Line);
+        current.claim(1, First::Line, Count::default());
         Self {
             life: Life::Open,
             turn: Turn::Free,
@@ -116,13 +109,12 @@ impl State {
             queue: VecDeque::with_capacity(count),
             free,
             writing: None,
-            begun: Begun::default(),
             count,
             next_number: 2,
             waiting: 0,
             flush_to: 0,
             durable_to: 0,
-            abandoned_from: None,
+            abandoned: None,
             sync_failure: None,
             trouble: None,
             no_memory: None,
@@ -172,7 +164,8 @@ impl State {
             return false;
         }
         let Some(mut next) = self.free.pop() else { return false };
-        next.claim(self.next_number, first);
+        let Stats { lines, bytes, .. } = self.stats;
+        next.claim(self.next_number, first, Count { lines, bytes });
         self.next_number += 1;
         self.queue.push_back(std::mem::replace(&mut self.current, next));
         true
@@ -199,35 +192,28 @@ impl State {
     /// The oldest buffer that is not written (and may never be); everything before it is in the
     /// file or dropped.
     pub(crate) fn oldest(&self) -> u64 {
+        let abandoned = self.abandoned.map(|(number, _)| number);
         let writing = || self.writing.map(|writing| writing.number);
-        let queued = || self.queue.front().map(Buffer::number);
-        self.abandoned_from.or_else(writing).or_else(queued).unwrap_or(self.current.number())
+        abandoned.or_else(writing).unwrap_or(self.next().number())
+    }
+
+    /// The buffer that is written next.
+    fn next(&self) -> &Buffer {
+        self.queue.front().unwrap_or(&self.current)
     }
 
     /// Whether the next bytes to write continue a line: then no file may end here.
     pub(crate) fn is_within_line(&self) -> bool {
-        !self.queue.front().unwrap_or(&self.current).begins()
+        !self.next().begins()
     }
 
     /// Ends the line in pieces.
     pub(crate) fn end_pieces(&mut self) {
         self.goes_on = false;
-        if !self.current.is_empty() {
-            self.current.end_line();
-            return;
+        if self.current.is_empty() {
+            // It ended with the previous buffer.
+            self.current.begin_line();
         }
-        // It ended with the previous buffer.
-        self.current.begin_line();
-        if self.queue.is_empty() && self.writing.is_none() {
-            self.count_begun();
-        }
-    }
-
-    /// Counts the begun line: it is complete.
-    fn count_begun(&mut self) {
-        let Begun { lines, bytes } = std::mem::take(&mut self.begun);
-        self.stats.written_lines += lines;
-        self.stats.written_bytes += bytes;
     }
 
     /// The last buffer that is not empty.
@@ -237,7 +223,7 @@ impl State {
 
     #[inline]
     pub(crate) fn put_line(&mut self, line: &[u8], sum: Sum) {
-        self.current.push_line(line, sum);
+        self.current.push(line, sum);
         self.stats.lines += 1;
         self.stats.bytes += line.len() as u64;
     }
@@ -247,19 +233,20 @@ impl State {
     fn put_pieces(&mut self, line: &[u8]) {
         let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
         self.current.push_piece(first, true);
+        // Before the next buffer is taken.
+        self.stats.lines += 1;
+        self.stats.bytes += first.len() as u64;
         let head = self.queue.len();
         self.goes_on = true;
         for piece in rest.chunks(self.current.capacity()) {
             let handed = self.hand_over();
             assert!(handed, "the caller counted the free buffers");
             self.current.push_piece(piece, false);
+            self.stats.bytes += piece.len() as u64;
         }
-        self.current.end_line();
         self.goes_on = false;
         let first = self.queue.get_mut(head);
         first.unwrap_or(&mut self.current).publish();
-        self.stats.lines += 1;
-        self.stats.bytes += line.len() as u64;
     }
 
     /// Puts text of a stream, which ends the line that was begun first, if `is_begun`. It may end
@@ -268,7 +255,7 @@ impl State {
         let ended = text.iter().filter(|byte| **byte == b'\n').count() as u64;
         let goes_on = !text.ends_with(b"\n");
         let begun = ended + u64::from(goes_on) - u64::from(is_begun);
-        self.current.push_text(text, sum, begun, ended);
+        self.current.push(text, sum);
         self.stats.lines += begun;
         self.stats.bytes += text.len() as u64;
         self.goes_on = goes_on;
@@ -282,15 +269,6 @@ impl State {
 
     /// Frees a written buffer.
     pub(crate) fn written(&mut self, buffer: Buffer) {
-        let before = std::mem::take(&mut self.begun);
-        let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);
-        if self.is_within_line() {
-            let ended = buffer.part(buffer.len());
-            let bytes = if ended.lines > 0 { buffer.line_bytes - ended.bytes } else { bytes };
-            self.begun = Begun { lines: 1, bytes };
-        }
-        self.stats.written_lines += lines - self.begun.lines;
-        self.stats.written_bytes += bytes - self.begun.bytes;
         self.writing = None;
         self.release(buffer);
     }
@@ -303,26 +281,35 @@ impl State {
     /// Takes the buffer to write next.
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
-        self.writing = Some(Writing { number: buffer.number(), lines: buffer.lines });
+        self.writing = Some(Writing { number: buffer.number(), before: buffer.count(0) });
         Some(buffer)
     }
 
-    /// Gives up writing: counts the lines in the buffers and does not release these, since a stage
-    /// file keeps them for the next start. A line is written if its last byte is. `in_file`: the
-    /// part of the output thread's buffer that is in a file.
-    pub(crate) fn abandon(&mut self, in_file: Part) {
-        self.abandoned_from = Some(self.oldest());
-        let begun = std::mem::take(&mut self.begun);
-        self.stats.written_lines += in_file.lines;
-        self.stats.written_bytes += in_file.bytes + if in_file.lines > 0 { begun.bytes } else { 0 };
-        self.stats.unwritten_lines += begun.lines;
-        let writing = self.writing.take().map_or(0, |writing| writing.lines);
-        let queued: u64 = self.queue.drain(..).map(|buffer| buffer.lines).sum();
-        let lines = writing + queued + std::mem::take(&mut self.current.lines);
-        self.stats.unwritten_lines += lines;
-        self.stats.unwritten_lines -= in_file.lines;
+    /// Gives up writing, and does not release the buffers, since a stage file keeps them for the next
+    /// start. `in_file`: what the files have of the output thread's buffer and all before it.
+    pub(crate) fn abandon(&mut self, in_file: Option<Count>) {
+        // A call may have had several line ends.
+        let most = self.next().count(0);
+        let lines = in_file.map_or(most.lines, |count| count.lines.min(most.lines));
+        let bytes = in_file.map_or(most.bytes, |count| count.bytes);
+        self.abandoned = Some((self.oldest(), Count { lines, bytes }));
+        self.writing = None;
+        self.queue.clear();
         // A notice may be in one of them.
         self.told = Dropped::default();
+    }
+
+    /// All that is counted.
+    pub(crate) fn stats(&self) -> Stats {
+        let given_up = self.abandoned.map(|(_, written)| written);
+        let before = || self.writing.map_or_else(|| self.next().count(0), |writing| writing.before);
+        let written = given_up.unwrap_or_else(before);
+        Stats {
+            written_lines: written.lines,
+            written_bytes: written.bytes,
+            unwritten_lines: given_up.map_or(0, |written| self.stats.lines - written.lines),
+            ..self.stats
+        }
     }
 
     /// Dropped lines that no notice counts yet.

@@ -1,5 +1,5 @@
-//! A file that may not grow any more (`ulimit -f`), and what counts as written of a buffer that is
-//! in the file in part. Which line goes where then is in `random.rs`.
+//! A file that may not grow any more (`ulimit -f`). Which line goes where then, and what counts as
+//! written, is in `random.rs`.
 //!
 //! This program also starts itself with such a limit: a write beyond it raises a signal that ends a
 //! process by default, but must not end it here.
@@ -8,80 +8,11 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::common::{
-    ENOSPC, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
-    stages_in, turn, wait_until,
+    ENOSPC, MS, Mood, MoodyDisk, SHM, killed, place, quick, say, stages_in, turn, wait_until,
 };
-use inkstone_appender::{Builder, LogWriter, Survive};
-
-/// With buffers of which one alone is more than a bounded file takes, and its events.
-fn builder(path: &Path) -> (Builder, Told) {
-    let (builder, told) = quick(path);
-    (small(builder), told)
-}
-
-/// Exactly those lines count whose last byte is not in the file, even if a call is not a line.
-#[test]
-fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
-    let of_several = "one call\nof two lines\n";
-    let (first, long) = ("first\n", "a line that is much longer than the first\n");
-    for lines in [
-        vec![first, long, "last\n"],
-        // The input ended within a line.
-        vec![first, long, "last"],
-        vec![of_several; 3],
-        vec!["no", "ends", "at", "all"],
-    ] {
-        let (_directory, path) = place();
-        let disk = MoodyDisk::new(Mood::Stopped);
-        let builder = builder(&path).0.flush_every(LONG).drain_timeout(Duration::ZERO);
-        let (log, guard) = builder.open_on(disk.clone()).expect("opened");
-        lines.iter().for_each(|line| say(&log, line));
-        disk.set(Mood::FailsHalfway(ENOSPC));
-        let error = guard.close().expect_err("it fails").to_string();
-        let written = read(&path);
-        let is_a_line = |text: &&str| text.find('\n') == Some(text.len() - 1);
-        let are_lines = lines[..lines.len() - 1].iter().all(is_a_line);
-        let (mut count, mut end) = (0, 0);
-        while are_lines && end + lines[count].len() <= written.len() {
-            (count, end) = (count + 1, end + lines[count].len());
-        }
-        assert!((count > 0) == are_lines && count < lines.len(), "{written}");
-        let stats = log.stats();
-        let (count, unwritten) = (count as u64, (lines.len() - count) as u64);
-        let counted = (stats.written_lines, stats.written_bytes, stats.unwritten_lines);
-        assert_eq!(counted, (count, end as u64, unwritten), "{lines:?}: {written}");
-        let said = format!("{unwritten} lines were not written");
-        assert!(error.starts_with(&said), "{error}");
-    }
-}
-
-/// One that is longer than a buffer is not written, and not written, at once.
-#[test]
-fn a_long_line_whose_end_is_not_in_the_file_counts_as_not_written() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsBeyond(ENOSPC));
-    let builder = builder(&path).0.drain_timeout(Duration::ZERO);
-    let (log, guard) = builder.open_on(disk).expect("opened");
-    say(&log, "first\n");
-    guard.flush(LONG).expect("flushed");
-    let mut stream = log.begin_stream().expect("begun");
-    stream.put(&[b'x'; 900], 0).expect("accepted");
-    wait_until("its beginning", || fs::metadata(&path).expect("there").len() == 906);
-    let stats = log.stats();
-    let counted = (stats.lines, stats.written_lines, stats.written_bytes);
-    assert_eq!(counted, (2, 1, 6), "it has not ended");
-    stream.put(&[b'x'; 900], 0).expect("accepted");
-    drop(stream);
-    say(&log, "last\n");
-    wait_until("a failure", || log.stats().write_errors > 0);
-    assert!(guard.close().is_err());
-    let stats = log.stats();
-    let counted = (stats.lines, stats.written_lines, stats.unwritten_lines, stats.written_bytes);
-    assert_eq!(counted, (3, 1, 2, 6));
-}
+use inkstone_appender::{LogWriter, Survive};
 
 const LIMITED: &str = "INKSTONE_TEST_WITH_A_LIMIT";
 /// Where its stage is.
