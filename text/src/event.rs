@@ -94,7 +94,7 @@ pub enum Event<'a> {
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
     /// The stage, the file that keeps the buffers ([`Survive::Kill`](crate::Survive::Kill)), was
-    /// removed and is made again; or the log is in another directory now, and so is its stage.
+    /// removed and is made again.
     StageRenewed,
     /// A kill would lose lines: there can be no stage here, what has its name cannot be taken, or
     /// there is no room to make it again. Where it was removed, the log tries again every second.
@@ -122,10 +122,9 @@ impl fmt::Display for Event<'_> {
                 write!(f, "housekeeping of log files failed: {error}")
             }
             Event::Recovered(recovery) => write!(f, "{recovery}"),
-            Event::StageRenewed => f.write_str(
-                "the log's stage was removed, or the log is in another directory now; a new stage \
-                 was created",
-            ),
+            Event::StageRenewed => {
+                f.write_str("the log's stage was removed; a new stage was created")
+            }
             Event::StageFailed(error) => write!(f, "a kill would lose lines: {error}"),
             Event::Damaged(error) => {
                 write!(f, "lines of a killed process cannot be read: {error}")

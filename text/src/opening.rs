@@ -165,7 +165,7 @@ fn find_stage(
     };
     let found = turn.wait_for(&builder.events, || {
         let (parent, layout) = (&builder.stage_directory, builder.layout());
-        Stage::find(parent, layout, directory, identity.clone(), &log)
+        Stage::find(parent, layout, identity.clone(), &log)
     });
     match found {
         Ok(stage) => Ok(Some(stage)),

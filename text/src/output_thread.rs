@@ -195,8 +195,7 @@ impl OutputThread {
         result.and(synced)
     }
 
-    /// Checks the stage with one system call for each buffer. Makes it again if it was removed, and
-    /// takes it along if the log has left its directory.
+    /// Checks the stage with one system call for each buffer. Makes it again if it was removed.
     fn look_at_stage(&mut self) {
         if let Some(error) = self.shared.lock().no_memory.take() {
             let advice =
@@ -209,31 +208,19 @@ impl OutputThread {
             return;
         }
         self.looked_around = Instant::now();
-        let directory = self.output.folder.get();
-        let done = if stage.is_gone() {
-            // No thread puts a line meanwhile.
-            let state = self.shared.lock();
-            // Its memory changes: if a stream reads into it, this is done the next time.
-            let Some(inbox) = self.shared.idle_inbox() else { return };
-            let renewed = stage.renew();
-            drop((inbox, state));
-            renewed.map(|()| Some(None))
-        } else if stage.was_found_in(&directory) {
-            Ok(None)
-        } else {
-            stage.follow(&directory, &mut self.output)
-        };
-        match done {
-            Ok(renewed) => {
-                self.is_stage_gone = false;
-                if let Some(recovery) = renewed {
-                    self.events.tell(&Event::StageRenewed);
-                    recovery.iter().for_each(|found| self.events.tell(&Event::Recovered(found)));
-                }
-            }
-            Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
-                self.events.tell(&Event::StageFailed(&error));
-            }
+        if !stage.is_gone() {
+            return;
+        }
+        // No thread puts a line meanwhile.
+        let state = self.shared.lock();
+        // Its memory changes: if a stream reads into it, this is done the next time.
+        let Some(inbox) = self.shared.idle_inbox() else { return };
+        let renewed = stage.renew();
+        drop((inbox, state));
+        let was_gone = std::mem::replace(&mut self.is_stage_gone, renewed.is_err());
+        match renewed {
+            Ok(()) => self.events.tell(&Event::StageRenewed),
+            Err(error) if !was_gone => self.events.tell(&Event::StageFailed(&error)),
             Err(_) => {}
         }
     }
@@ -414,11 +401,6 @@ impl OutputThread {
 
     fn attempt(&mut self) -> Result<()> {
         let facts = self.output.ready()?;
-        // Before anything goes to another directory: the stage must belong to it.
-        let directory = self.output.folder.get();
-        if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
-            self.look_at_stage();
-        }
         let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
         passage.write(&mut self.output, facts, buffer, &self.shared.reopen)
     }

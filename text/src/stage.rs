@@ -5,16 +5,15 @@
 //! ([`state`](crate::state)), the lines that a killed process left in them
 //! ([`recover`](crate::recover)).
 //!
-//! A log has one stage, and its name says whose it is ([`stage_contents`](crate::stage_contents)).
-//! When the log goes on in another directory, its stage gets the name that belongs there. One that
-//! was damaged is set aside, so that a service has its log, and what can be read of it is there.
+//! A log has one stage, and its name says whose it is ([`stage_contents`](crate::stage_contents)): of
+//! a log that goes on in another directory, that of the first one. One that was damaged is set
+//! aside, so that a service has its log, and what can be read of it is there.
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 
-use inkstone_io::{Error, OsDirectory, Result, StageBuffer, StageFile, StageLayout};
+use inkstone_io::{Error, Result, StageBuffer, StageFile, StageLayout};
 
 use crate::event::{Event, Events, Recovery, WaitingLines};
 use crate::folder::others;
@@ -94,8 +93,6 @@ pub(crate) struct Stage {
     /// The directory in memory.
     parent: PathBuf,
     identity: Identity,
-    /// The log's directory, from which the identity was taken.
-    directory: Weak<OsDirectory>,
     layout: StageLayout,
     /// That of a killed process.
     found: Option<(StageFile, Left)>,
@@ -107,13 +104,11 @@ impl Stage {
     pub(crate) fn find(
         parent: &Path,
         layout: StageLayout,
-        directory: &Arc<OsDirectory>,
         identity: Identity,
         log: &Path,
     ) -> Result<Self> {
         let found = open(&identity.stage_in(parent), log)?;
-        let (parent, directory) = (parent.to_path_buf(), Arc::downgrade(directory));
-        Ok(Self { parent, identity, directory, layout, found, own: None })
+        Ok(Self { parent: parent.to_path_buf(), identity, layout, found, own: None })
     }
 
     /// Whether a killed process left lines in it.
@@ -184,11 +179,6 @@ impl Stage {
         let _ = self.remove();
     }
 
-    /// Whether the log's directory is still the same handle.
-    pub(crate) fn was_found_in(&self, directory: &Arc<OsDirectory>) -> bool {
-        std::ptr::eq(self.directory.as_ptr(), Arc::as_ptr(directory))
-    }
-
     /// Whether the file was removed, so that a kill would lose the lines in the buffers.
     pub(crate) fn is_gone(&self) -> bool {
         self.own.as_ref().is_none_or(StageFile::is_removed)
@@ -197,31 +187,6 @@ impl Stage {
     /// Makes it again, with all that is in the buffers, which nobody uses meanwhile.
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.own.as_mut().map_or(Ok(()), StageFile::renew)
-    }
-
-    /// Takes it to the directory where the log is now, where lines may wait; `None` if it was there
-    /// already.
-    pub(crate) fn follow(
-        &mut self,
-        directory: &Arc<OsDirectory>,
-        output: &mut Output,
-    ) -> Result<Option<Option<Recovery>>> {
-        let log = output.path();
-        let identity = Identity::of(directory, &output.name)?.ok_or_else(|| no_identity(&log))?;
-        let mut recovery = None;
-        if identity != self.identity {
-            let path = identity.stage_in(&self.parent);
-            // The output thread retries by itself, and keeps the lines it has.
-            let waits = end(&mut open(&path, &log)?, output, &mut Patience::default())?;
-            if let Some(own) = &mut self.own {
-                own.rename(&path)?;
-                own.write_head(&Head::own(&log, self.layout).write())?;
-            }
-            self.identity = identity;
-            recovery = Some(waits);
-        }
-        self.directory = Arc::downgrade(directory);
-        Ok(recovery)
     }
 
     /// Removes it: its contents are not needed any more.

@@ -343,8 +343,13 @@ impl World {
                     self.lines += 1;
                     Step::LoseStage(self.lines - 1)
                 }
-                14 if !matches!(mood, Mood::FailsBeyond(_)) => {
-                    Step::Replace { is_moved: random.bool() }
+                // After a kill its lines would wait for the directory that it had.
+                14 if flows => {
+                    let first = self.lines;
+                    self.lines += 3;
+                    steps.push(Step::Replace { is_moved: random.bool() });
+                    steps.push(Step::Put(first..self.lines));
+                    return Life { survive, rotation, steps, is_closed: true };
                 }
                 _ => continue,
             };
@@ -402,7 +407,6 @@ impl World {
                     wait_until("a stage", || told.count("a new stage was created") > before);
                 }
                 Step::Replace { is_moved } => {
-                    let before = told.count("a new stage was created");
                     if *is_moved {
                         fs::rename(self.at(), self.free("old")).expect("moved");
                     } else {
@@ -412,7 +416,7 @@ impl World {
                     }
                     fs::create_dir(self.at()).expect("made");
                     log.reopen();
-                    wait_until("a stage", || told.count("a new stage was created") > before);
+                    wait_until("the file", || self.log().exists());
                 }
             }
         }
