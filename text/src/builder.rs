@@ -19,8 +19,10 @@ use crate::time::Clock;
 
 const BLOCK: usize = 4096;
 /// Two of them are in a core's second cache; a wake-up for each is one in two thousand lines.
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES_MAX: usize = 256 << 10;
+const BUFFERS: usize = 32;
 const BUFFERS_BYTES: usize = 8 << 20;
+const BUFFERS_BYTES_MIN: usize = 2 * BLOCK;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,7 +30,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) buffers_bytes: usize,
-    pub(crate) buffer_bytes: usize,
     pub(crate) flush_every: Duration,
     pub(crate) when_full: WhenFull,
     pub(crate) survive: Survive,
@@ -53,7 +54,6 @@ impl Builder {
         Self {
             path,
             buffers_bytes: BUFFERS_BYTES,
-            buffer_bytes: BUFFER_BYTES,
             flush_every: FLUSH_EVERY,
             when_full: WhenFull::default(),
             survive: Survive::default(),
@@ -69,17 +69,11 @@ impl Builder {
     }
 
     /// Sets the size of all buffers together in bytes (8 MiB): this much can wait while the disk
-    /// does not answer. At least two buffers.
+    /// does not answer. At least 8 KiB: opening refuses less. One buffer, which is the size of one
+    /// write, is a 32nd of it, from 4 to 256 KiB.
     #[must_use]
     pub fn buffers_bytes(self, bytes: usize) -> Self {
         Self { buffers_bytes: bytes, ..self }
-    }
-
-    /// Sets the size of one buffer in bytes (256 KiB), which is the size of one write. Rounded up
-    /// to 4096.
-    #[must_use]
-    pub fn buffer_bytes(self, bytes: usize) -> Self {
-        Self { buffer_bytes: bytes, ..self }
     }
 
     /// Sets after how long at most, about, a line goes to the file while the disk keeps up (100
@@ -169,6 +163,11 @@ impl Builder {
             let least = Rotation::BYTES_MIN >> 10;
             return Err(refused(&why).advise(format!("rotate at {least} KiB or more")));
         }
+        if self.buffers_bytes < BUFFERS_BYTES_MIN {
+            let why = format!("buffers of {} bytes are too small", self.buffers_bytes);
+            let least = BUFFERS_BYTES_MIN >> 10;
+            return Err(refused(&why).advise(format!("take {least} KiB or more")));
+        }
         // Checked without opening it: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
             return Err(refused("it is not a regular file")
@@ -200,16 +199,11 @@ impl Builder {
             .rotation
             .bytes
             .map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
-        let buffer_bytes = self.buffer_bytes.min(most).max(1);
-        let buffer_bytes = buffer_bytes
-            .checked_next_multiple_of(BLOCK)
-            .unwrap_or(buffer_bytes - buffer_bytes % BLOCK);
-        StageLayout {
-            head_bytes: HEAD_BYTES,
-            buffer_bytes,
-            // The last one is the inbox.
-            buffers: (self.buffers_bytes / buffer_bytes).max(2) + 1,
-        }
+        let buffer_bytes = (self.buffers_bytes / BUFFERS).clamp(BLOCK, BUFFER_BYTES_MAX).min(most);
+        let buffer_bytes = buffer_bytes - buffer_bytes % BLOCK;
+        // The last one is the inbox.
+        let buffers = self.buffers_bytes / buffer_bytes + 1;
+        StageLayout { head_bytes: HEAD_BYTES, buffer_bytes, buffers }
     }
 }
 

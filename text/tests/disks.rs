@@ -106,7 +106,7 @@ fn rotating(path: &Path) -> (Builder, Told, Arc<AtomicUsize>) {
     let (told, most) = (Told::default(), Arc::new(AtomicUsize::new(0)));
     let (theirs, seen) = (told.clone(), Arc::clone(&most));
     let folder = path.parent().expect("a directory").to_path_buf();
-    let builder = LogWriter::builder(path).buffers_bytes(1 << 20).buffer_bytes(64 << 10);
+    let builder = LogWriter::builder(path).buffers_bytes(1 << 20);
     let builder = builder.rotate(Rotation::new().at_bytes(1 << 20)).keep(Keep::new().files(2));
     #[cfg(feature = "gzip")]
     let builder = builder.compress(inkstone_appender::Compression::Gzip);

@@ -70,7 +70,7 @@ pub(crate) struct TeeArguments {
     /// How often --survive power-loss syncs the file
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
-    /// Size of all buffers together
+    /// Size of all buffers together; at least 8KiB
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
     buffers: u64,
     /// Write a line to the file after at most this long

@@ -85,7 +85,7 @@ pub(crate) fn kept(path: &Path) -> Builder {
 
 /// With small buffers.
 pub(crate) fn small(builder: Builder) -> Builder {
-    builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10)
+    builder.buffers_bytes(64 << 10)
 }
 
 /// With small buffers and files of 16 KiB.

@@ -32,7 +32,7 @@ fn limited() {
     };
     let builder = LogWriter::builder(path).stage_directory(memory).flush_every(MS);
     let builder = builder.drain_timeout(50 * MS);
-    let builder = builder.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = builder.buffers_bytes(8 << 10);
     match word {
         // Reported on a stderr that is too large itself.
         "output-thread" => {
@@ -61,7 +61,7 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
         let (directory, path) = place();
         let memory = tempfile::tempdir_in(SHM).expect("a directory in memory");
         let kept = || {
-            let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+            let builder = quick(&path).0.buffers_bytes(8 << 10);
             builder.survive(Survive::Kill).stage_directory(memory.path())
         };
         if word == "bringing-back" {

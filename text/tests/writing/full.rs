@@ -77,7 +77,7 @@ fn told(notices: &[String]) -> (u64, u64) {
 #[test]
 fn while_there_is_room_nobody_waits_and_nothing_is_lost() {
     // One second at 400,000 lines of 120 bytes, while the disk does nothing at all.
-    let scene = scene(|builder| builder.buffers_bytes(64 << 20).buffer_bytes(1 << 20));
+    let scene = scene(|builder| builder.buffers_bytes(64 << 20));
     std::thread::scope(|threads| {
         for _ in 0..4 {
             threads.spawn(|| (0..100_000).for_each(|at| say(&scene.log, line(0, at % 7, LINE))));

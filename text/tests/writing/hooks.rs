@@ -73,7 +73,7 @@ fn a_disk_that_panics_ends_the_log_and_nobody_waits_for_it() {
         assert!(!theirs.load(Ordering::Relaxed), "on purpose, in a disk");
         file.append(bytes)
     });
-    let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = quick(&path).0.buffers_bytes(8 << 10);
     let (log, guard) = builder.open_on(disk).expect("opened");
     say(&log, "one\n");
     guard.flush(LONG).expect("flushed");
@@ -130,7 +130,7 @@ fn with_janitor(path: &Path, hook: impl Fn() + Send + Sync + 'static) -> Builder
     let name = "a.log.20261121T160537Z.0";
     std::fs::write(path.with_file_name(name), "a line\n").expect("written");
     std::fs::create_dir(path.with_file_name(format!("{name}.gz.part"))).expect("made");
-    let builder = LogWriter::builder(path).buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = LogWriter::builder(path).buffers_bytes(8 << 10);
     #[cfg(feature = "gzip")]
     let builder = builder.compress(inkstone_appender::Compression::Gzip);
     builder.drain_timeout(50 * MS).on_event(move |_| {

@@ -18,7 +18,7 @@ fn lines_of_several_threads_are_whole_and_in_order_whatever_their_length() {
         let length =
             |thread: usize, number: u64| lengths[(number as usize + thread) % lengths.len()];
         let (_directory, path) = place();
-        let builder = LogWriter::builder(&path).buffers_bytes(32 << 10).buffer_bytes(4 << 10);
+        let builder = LogWriter::builder(&path).buffers_bytes(32 << 10);
         let (log, guard) = builder.when_full(when_full).open().expect("opened");
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -44,7 +44,7 @@ fn lines_of_several_threads_are_whole_and_in_order_whatever_their_length() {
 fn closing_at_full_speed_loses_no_accepted_line() {
     for round in 0..30 {
         let (_directory, path) = place();
-        let builder = LogWriter::builder(&path).buffers_bytes(256 << 10).buffer_bytes(16 << 10);
+        let builder = LogWriter::builder(&path).buffers_bytes(256 << 10);
         let (log, guard) = builder.open().expect("opened");
         let accepted: [AtomicU64; 3] = Default::default();
         let start = Barrier::new(4);
@@ -120,7 +120,7 @@ fn a_hook_that_logs_does_not_hang_when_every_buffer_is_full() {
     let writer = std::sync::Arc::new(std::sync::OnceLock::<LogWriter>::new());
     let (told, is_told) = std::sync::mpsc::channel();
     let theirs = std::sync::Arc::clone(&writer);
-    let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = quick(&path).0.buffers_bytes(8 << 10);
     let builder = builder.on_event(move |_| {
         let log = theirs.wait();
         (0..100).for_each(|_| say(log, line(3, 0, LINE)));

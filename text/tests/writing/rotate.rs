@@ -99,7 +99,7 @@ fn a_clock_that_was_ahead_does_not_stop_rotation_by_time_nor_mix_up_the_order() 
 fn periods_without_an_end_are_never_over() {
     let (_directory, path) = place();
     let for_ever = Duration::from_secs(u64::MAX);
-    let builder = LogWriter::builder(&path).buffers_bytes(16 << 10).buffer_bytes(4 << 10);
+    let builder = LogWriter::builder(&path).buffers_bytes(16 << 10);
     let builder = builder.rotate(Rotation::new().every(for_ever)).flush_every(for_ever);
     let builder = builder.survive(Survive::PowerLoss(for_ever)).drain_timeout(for_ever);
     let builder = builder.when_full(WhenFull::DropAfter(for_ever));

@@ -73,7 +73,7 @@ fn files_of_a_stream_end_with_lines_at_their_size_and_on_request() {
 fn what_a_stream_drops_is_counted_and_leaves_no_half_line_without_an_end() {
     let (_directory, path) = place();
     let disk = MoodyDisk::new(Mood::Stopped);
-    let builder = small(quick(&path).0).buffers_bytes(8 << 10).buffer_bytes(4 << 10);
+    let builder = small(quick(&path).0).buffers_bytes(8 << 10);
     let dropping = builder.when_full(WhenFull::DropAfter(Duration::ZERO));
     let (log, guard) = dropping.open_on(disk.clone()).expect("opened");
     let mut stream = log.begin_stream().expect("begun");

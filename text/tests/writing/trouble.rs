@@ -130,7 +130,7 @@ fn no_flush_says_that_lines_are_written_that_the_closing_gave_up() {
 #[test]
 fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
     let (_directory, path) = place();
-    let builder = quick(&path).0.buffers_bytes(8 << 10).buffer_bytes(4 << 10).drain_timeout(MS);
+    let builder = quick(&path).0.buffers_bytes(8 << 10).drain_timeout(MS);
     let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(EIO))).expect("opened");
     std::thread::scope(|scope| {
         for bytes in [LINE, LINE, 8000, 5000] {
