@@ -1,6 +1,6 @@
 //! The options of a log that is not open yet.
 //!
-//! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines;
+//! *Owns*: the options and their defaults, and which paths can be a log's. *May not touch*: lines;
 //! the order of an opening ([`opening`](crate::opening)).
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
+use inkstone_io::{Error, OsDirectory, Result, StageLayout};
 
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
@@ -154,8 +154,7 @@ impl Builder {
         Self { clock: Clock::of(clock), ..self }
     }
 
-    /// The directory, without links in its path, and the file's name. Both belong to the file that
-    /// the path leads to: a link stays as it is, and its target is rotated where the target is.
+    /// The directory, without links in its path, and the file's name.
     pub(crate) fn folder(&self) -> Result<Arc<Folder>> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         if let Some(bytes) = self.rotation.bytes.filter(|bytes| *bytes < Rotation::BYTES_MIN) {
@@ -168,12 +167,13 @@ impl Builder {
             let least = BUFFERS_BYTES_MIN >> 10;
             return Err(refused(&why).advise(format!("take {least} KiB or more")));
         }
-        // Checked without opening it: opening a pipe waits for its other end.
-        if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
+        // Checked without opening it: opening a pipe waits for its other end. A link could not be
+        // rotated, and whoever made it could lead root anywhere.
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
             return Err(refused("it is not a regular file")
-                .advise("a log is a regular file, or a link to one"));
+                .advise("a log is a regular file: of a link, name the target"));
         }
-        let path = follow(&self.path)?.ok_or_else(|| refused("too many symbolic links"))?;
+        let path = &self.path;
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| refused("its name is missing or not UTF-8"))?;
         let folder = match path.parent() {
@@ -205,24 +205,4 @@ impl Builder {
         let buffers = self.buffers_bytes / buffer_bytes + 1;
         StageLayout { head_bytes: HEAD_BYTES, buffer_bytes, buffers }
     }
-}
-
-/// The target of a path whose last name is a link, whether the target exists or not.
-fn follow(path: &Path) -> Result<Option<PathBuf>> {
-    let mut path = path.to_path_buf();
-    // As many links as the kernel follows.
-    for _ in 0..40 {
-        let Ok(target) = std::fs::read_link(&path) else { return Ok(Some(path)) };
-        let owner = std::fs::symlink_metadata(&path).map(|facts| Owner::of(&facts));
-        let owner = owner.map_err(|error| Error::new("find", &path, error))?;
-        if !owner.may_lead() {
-            let why = format!("it is a symbolic link of another user ({})", owner.user);
-            let error = Error::invalid("open log", &path, why);
-            return Err(
-                error.advise("root follows only links that root owns; find out who put it there")
-            );
-        }
-        path = path.parent().unwrap_or(Path::new("")).join(target);
-    }
-    Ok(None)
 }

@@ -110,10 +110,8 @@ impl Output {
         let (file, facts) = opened?;
         match directory.look(&self.name).ok().flatten() {
             Some(named) if is_same(named.facts, facts) => self.owner = Some(named.owner),
-            // A link's owner is not taken over.
-            Some(named) if named.is_link => self.owner = None,
-            // Nor that of a file that another process has just put there: the next file is like the
-            // previous one.
+            // That of a file that another process has just put there is not taken over: the next
+            // file is like the previous one.
             _ => {}
         }
         if self.is_durable {
@@ -221,7 +219,7 @@ impl Output {
 
     /// The file as it was left, before anything changes it.
     pub(crate) fn look_before(&mut self, directory: &OsDirectory) -> Result<Option<Named>> {
-        let seen = directory.look(&self.name)?.filter(|named| !named.is_link);
+        let seen = directory.look(&self.name)?;
         self.owner = seen.map(|named| named.owner);
         Ok(seen)
     }
@@ -381,16 +379,6 @@ impl Output {
             self.retention.add(&directory, self.last);
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();
-        }
-        if named.is_some_and(|named| named.is_link) {
-            // Renaming it would move the link. Opening follows it.
-            self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
-            let error = Error::invalid("rotate", self.path(), "a symbolic link was put there");
-            let error = error.advise(
-                "lines go to its target, and files are not rotated until the log is closed and \
-                 opened again",
-            );
-            self.events.tell_failure("rotate a link", &Err(error));
         }
         // Otherwise another process has moved it or put another there: it is opened by its name.
         self.file = None;

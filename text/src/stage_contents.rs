@@ -43,7 +43,7 @@ impl Identity {
     /// directories.
     pub(crate) fn of(directory: &OsDirectory, name: &str) -> Result<Option<Self>> {
         let here = directory.identity()?;
-        let file = directory.look(name)?.filter(|named| !named.is_link);
+        let file = directory.look(name)?;
         let lasts =
             here.born_nanos != 0 && file.is_none_or(|file| file.facts.device == here.device);
         let (inode, born_nanos, name) = (here.inode, here.born_nanos, name.to_owned());

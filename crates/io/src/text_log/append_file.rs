@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat};
+use rustix::fs::{AtFlags, OFlags, fstatvfs, statat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
@@ -79,12 +79,6 @@ impl Owner {
     pub fn of(metadata: &Metadata) -> Self {
         Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
     }
-
-    /// Whether this process may follow a link of this owner. Root follows only links of root:
-    /// another user could make it write where only root may.
-    pub fn may_lead(self) -> bool {
-        self.user == 0 || !rustix::process::geteuid().is_root()
-    }
 }
 
 /// A file opened for appending.
@@ -101,8 +95,6 @@ pub struct Named {
     pub facts: AppendFacts,
     /// Its owner.
     pub owner: Owner,
-    /// It is a symbolic link.
-    pub is_link: bool,
 }
 
 impl OsDirectory {
@@ -115,10 +107,9 @@ impl OsDirectory {
         let held = self.held();
         match retry(|| Ok(statat(held.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?)) {
             Ok(stat) => {
-                let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
                 let mode = sys::names_and_mode(&stat).1;
                 let owner = Owner { user: stat.st_uid, group: stat.st_gid, mode };
-                Ok(Some(Named { facts: AppendFacts::of_stat(&stat), owner, is_link }))
+                Ok(Some(Named { facts: AppendFacts::of_stat(&stat), owner }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(held.failed("stat", name, source)),
@@ -127,18 +118,16 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. The name may also be a
-    /// link to a file; root follows only links of root ([`Owner::may_lead`]). The name is durable
-    /// after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. The name is durable after
+    /// a sync of the directory.
     ///
     /// # Errors
-    /// This process is root and the name is a link of another user; it is not a plain file (a pipe
-    /// is refused without waiting); or what the file system answers.
+    /// It is not a plain file (a link, or a pipe, which is refused without waiting); or what the
+    /// file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
-        let flags = follow_flags(directory, name)? | OFlags::CREATE;
-        Self::open_with(directory, name, "open log", flags, mode)
+        Self::open_with(directory, name, "open log", OFlags::CREATE, mode)
             .map_err(|error| if error.is_full() { error } else { error.advise(advice) })
     }
 
@@ -160,7 +149,7 @@ impl AppendFile {
     ) -> Result<Self> {
         directory.check_change(operation, name)?;
         let held = directory.held();
-        let flags = flags | OFlags::WRONLY | OFlags::APPEND;
+        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW;
         let file = held.open_plain(name, flags, mode);
         let file = file.map_err(|source| {
             let error = Error::new(operation, held.join(name), source);
@@ -269,21 +258,6 @@ fn say_what_is_full(error: Error, on: impl AsFd) -> Error {
         _ => "free some space",
     };
     error.advise(format!("{advice}; writing then continues by itself"))
-}
-
-/// The flags with which a name may be opened: a link is followed, but by root only if it is root's.
-///
-/// # Errors
-/// This process is root and the name is a link of another user; or what the file system answers.
-pub(crate) fn follow_flags(directory: &OsDirectory, name: &str) -> Result<OFlags> {
-    let named = directory.look(name)?.filter(|named| named.is_link);
-    if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
-        let why = format!("it is a symbolic link of another user ({})", owner.user);
-        let error = Error::invalid("open log", directory.held().join(name), why);
-        return Err(error.advise("root follows only links that root owns; check who made it"));
-    }
-    // A link that is made at this very moment is not followed.
-    Ok(if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW })
 }
 
 /// Gives the calling thread the lowest priority from now on: for work that no thread waits for.

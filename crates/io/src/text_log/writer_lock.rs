@@ -11,12 +11,14 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 
+use rustix::fs::OFlags;
+
 use crate::directory::OsDirectory;
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
 use crate::lock::LockedFile;
 use crate::sys::LockedBytes;
-use crate::text_log::append_file::{AppendFile, follow_flags};
+use crate::text_log::append_file::AppendFile;
 
 /// The exclusive lock on a log's file; released when dropped, and not kept by a forked child.
 #[derive(Debug)]
@@ -44,15 +46,12 @@ pub enum Taken {
 
 impl WriterLock {
     /// Takes the lock of the file of this name, without waiting; `own`: the lock that the caller
-    /// has already. A link is followed, but by root only if it is root's.
+    /// has already.
     ///
     /// # Errors
     /// The name leads to something else than a plain file, or what the file system answers.
     pub fn take(directory: &OsDirectory, name: &str, own: Option<&Self>) -> Result<Taken> {
-        let open = || {
-            let flags = follow_flags(directory, name)?;
-            AppendFile::open_with(directory, name, "lock log", flags, 0)
-        };
+        let open = || AppendFile::open_with(directory, name, "lock log", OFlags::empty(), 0);
         let identity = |file: &File| file.metadata().map(|facts| (facts.dev(), facts.ino()));
         let failed = |source| Error::new("fstat", directory.held().join(name), source);
         let first = match open() {
