@@ -186,6 +186,11 @@ impl Buffer {
         self.memory.clear();
     }
 
+    /// The bytes that were put up to its end.
+    pub(crate) fn put_bytes(&self) -> u64 {
+        self.before.bytes + (self.len() - self.notice_bytes) as u64
+    }
+
     /// What the files have if they have this many of its bytes, and all before it. It searches for
     /// line ends, so that putting a line costs nothing more while the disk takes whole buffers.
     pub(crate) fn count(&self, to: usize) -> Count {
@@ -259,28 +264,22 @@ impl Buffer {
         if self.is_kept { Sum::of(bytes) } else { Sum::default() }
     }
 
-    #[inline]
-    fn put(&mut self, bytes: &[u8], sum: Sum) {
-        // All other threads wait meanwhile.
-        if self.is_kept {
-            self.sum = self.sum.then(self.memory.len(), sum);
-        }
-        self.memory.put(bytes);
-    }
-
-    /// Puts a whole line, or text; the caller has checked the room.
+    /// Puts a whole line, or text; the caller has checked the room. All other threads wait
+    /// meanwhile, so without survival it only copies.
     #[inline]
     pub(crate) fn push(&mut self, text: &[u8], sum: Sum) {
-        self.put(text, sum);
+        if !self.is_kept {
+            return self.memory.put(text);
+        }
+        self.push_unpublished(text, sum);
         self.publish();
     }
 
-    /// Puts a piece of a line; a kill loses the first one until it is published.
-    pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool) {
-        self.put(piece, self.sum_of(piece));
-        if !is_first {
-            self.publish();
-        }
+    /// The same; a kill loses it until it is published.
+    #[inline]
+    pub(crate) fn push_unpublished(&mut self, text: &[u8], sum: Sum) {
+        self.sum = self.sum.then(self.memory.len(), sum);
+        self.memory.put(text);
     }
 
     #[inline]
@@ -290,8 +289,7 @@ impl Buffer {
 
     /// Begins with a notice of dropped lines.
     pub(crate) fn push_notice(&mut self, notice: &[u8]) {
-        self.put(notice, self.sum_of(notice));
-        self.publish();
+        self.push(notice, self.sum_of(notice));
         self.notice_bytes = notice.len();
     }
 }

@@ -48,6 +48,29 @@ pub(crate) struct Shared {
     opened: Instant,
 }
 
+/// What became of a line; in a register, which an error is not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Put {
+    Accepted,
+    /// As the policy says.
+    Dropped,
+    Closed,
+    InChild,
+}
+
+impl Put {
+    /// False: the policy dropped it.
+    #[inline]
+    pub(crate) fn accepted(self) -> io::Result<bool> {
+        match self {
+            Put::Accepted => Ok(true),
+            Put::Dropped => Ok(false),
+            Put::Closed => Err(closed()),
+            Put::InChild => Err(in_child()),
+        }
+    }
+}
+
 thread_local! {
     /// The log whose own thread this is, by its address. It has no destructor, so destructors of
     /// other thread-locals can read it.
@@ -130,11 +153,11 @@ impl Shared {
         self.fork.is_child()
     }
 
-    /// Puts one line, whole and in order; false: the policy dropped it.
+    /// Puts one line, whole and in order.
     #[inline]
-    pub(crate) fn put(&self, line: &[u8]) -> io::Result<bool> {
+    pub(crate) fn put(&self, line: &[u8]) -> Put {
         if self.fork.is_child() {
-            return Err(in_child());
+            return Put::InChild;
         }
         // Before the lock is taken.
         let sum = if self.is_kept { Sum::of(line) } else { Sum::default() };
@@ -144,7 +167,7 @@ impl Shared {
             if state.activity == Activity::Idle {
                 self.wake(state);
             }
-            return Ok(true);
+            return Put::Accepted;
         }
         self.put_slowly(state, line, sum)
     }
@@ -161,12 +184,7 @@ impl Shared {
     /// that a kill leaves all of it or nothing, and the policy drops all of it or nothing. One that
     /// is longer than all buffers together is dropped, whatever the policy.
     #[cold]
-    fn put_slowly<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        line: &[u8],
-        sum: Sum,
-    ) -> io::Result<bool> {
+    fn put_slowly<'a>(&'a self, state: MutexGuard<'a, State>, line: &[u8], sum: Sum) -> Put {
         let capacity = state.current.capacity();
         let buffers = line.len().div_ceil(capacity);
         let mut held = Held { shared: self, state: Some(state) };
@@ -175,11 +193,11 @@ impl Shared {
         let mut is_mine = false;
         let result = loop {
             if held.life != Life::Open {
-                break Err(closed());
+                break Put::Closed;
             }
             if is_mine || held.turn == Turn::Free {
                 if held.put(line, sum) {
-                    break Ok(true);
+                    break Put::Accepted;
                 }
                 // Without the turn, threads with short lines would take every buffer that becomes
                 // free.
@@ -191,7 +209,7 @@ impl Shared {
             // cut it. By now there may be fewer buffers than were asked for.
             if buffers > held.count || !held.make_room(&mut patience) {
                 held.drop_lines(1, line.len() as u64);
-                break Ok(false);
+                break Put::Dropped;
             }
         };
         held.end_turn(is_mine);

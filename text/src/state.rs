@@ -164,8 +164,8 @@ impl State {
             return false;
         }
         let Some(mut next) = self.free.pop() else { return false };
-        let Stats { lines, bytes, .. } = self.stats;
-        next.claim(self.next_number, first, Count { lines, bytes });
+        let before = Count { lines: self.stats.lines, bytes: self.current.put_bytes() };
+        next.claim(self.next_number, first, before);
         self.next_number += 1;
         self.queue.push_back(std::mem::replace(&mut self.current, next));
         true
@@ -225,24 +225,21 @@ impl State {
     pub(crate) fn put_line(&mut self, line: &[u8], sum: Sum) {
         self.current.push(line, sum);
         self.stats.lines += 1;
-        self.stats.bytes += line.len() as u64;
     }
 
     /// Puts a line of several buffers at once, so that a kill leaves all of it or nothing: its
     /// first piece is published last. The current buffer is empty and there are enough free ones.
     fn put_pieces(&mut self, line: &[u8]) {
         let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
-        self.current.push_piece(first, true);
+        self.current.push_unpublished(first, self.current.sum_of(first));
         // Before the next buffer is taken.
         self.stats.lines += 1;
-        self.stats.bytes += first.len() as u64;
         let head = self.queue.len();
         self.goes_on = true;
         for piece in rest.chunks(self.current.capacity()) {
             let handed = self.hand_over();
             assert!(handed, "the caller counted the free buffers");
-            self.current.push_piece(piece, false);
-            self.stats.bytes += piece.len() as u64;
+            self.current.push(piece, self.current.sum_of(piece));
         }
         self.goes_on = false;
         let first = self.queue.get_mut(head);
@@ -257,7 +254,6 @@ impl State {
         let begun = ended + u64::from(goes_on) - u64::from(is_begun);
         self.current.push(text, sum);
         self.stats.lines += begun;
-        self.stats.bytes += text.len() as u64;
         self.goes_on = goes_on;
         self.turn = if goes_on { Turn::InPieces } else { Turn::Free };
     }
@@ -305,6 +301,7 @@ impl State {
         let before = || self.writing.map_or_else(|| self.next().count(0), |writing| writing.before);
         let written = given_up.unwrap_or_else(before);
         Stats {
+            bytes: self.current.put_bytes(),
             written_lines: written.lines,
             written_bytes: written.bytes,
             unwritten_lines: given_up.map_or(0, |written| self.stats.lines - written.lines),

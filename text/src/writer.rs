@@ -49,7 +49,7 @@ impl LogWriter {
     /// The log is closed, or this is a forked child.
     #[inline]
     pub fn put(&self, line: &[u8]) -> io::Result<bool> {
-        self.shared.put(line)
+        self.shared.put(line).accepted()
     }
 
     /// Waits until every line put before this call is in the file (that is, with the operating
