@@ -48,10 +48,10 @@ impl Rotation {
     }
 
     /// The smallest size that can be kept: four of the smallest buffers.
-    pub const BYTES_MIN: u64 = 16 << 10;
+    pub(crate) const BYTES_MIN: u64 = 16 << 10;
 
-    /// Before a file would become larger than this, which is at least [`Rotation::BYTES_MIN`]:
-    /// opening refuses less. Files end between buffers, so each may be a buffer smaller; a buffer
+    /// Before a file would become larger than this, which is at least 16 KiB: opening
+    /// refuses less. Files end between buffers, so each may be a buffer smaller; a buffer
     /// is at most a quarter of this. Only a line longer than a buffer can make a file larger.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {

@@ -38,7 +38,7 @@ pub(crate) struct TeeArguments {
     #[arg(required_unless_present = "recover")]
     file: Option<PathBuf>,
     /// Start a new file before the current one would exceed this; at least 16KiB
-    #[arg(long, value_name = "SIZE", value_parser = rotate_size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     rotate_size: Option<u64>,
     /// Start a new file at each multiple of this, in UTC: minute, hour, day, or 15m
     #[arg(long, value_name = "TIME", value_parser = period)]
@@ -126,16 +126,6 @@ fn period(text: &str) -> Result<Duration, String> {
         },
     };
     Ok(Duration::from_secs(seconds))
-}
-
-fn rotate_size(text: &str) -> Result<u64, String> {
-    match size(text)? {
-        bytes if bytes < Rotation::BYTES_MIN => {
-            let least = Rotation::BYTES_MIN >> 10;
-            Err(format!("take at least {least}KiB: files end between buffers of a few KiB"))
-        }
-        bytes => Ok(bytes),
-    }
 }
 
 impl TeeArguments {

@@ -1,25 +1,12 @@
-//! `inkstone tee` as a user starts it: every byte, long lines, stamps. What it
-//! refuses: `cases/tee.txt`.
+//! `inkstone tee` as a user starts it: long lines, stamps, text without line ends. Every byte in
+//! rotated files, and what it refuses: `cases/tee.txt`.
 
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{LONG, code_and_words, fed, until};
-use crate::with_tee::{all_text, place, put, start, tee, text};
-
-#[test]
-fn every_byte_of_stdin_is_in_the_files_in_order() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("logs/a.log");
-    let arguments = ["--rotate-size", "64KiB", "--buffers", "256KiB"];
-    let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
-    let all = lines + "and an end without a line end";
-    let output = fed(start(&file, &arguments), all.as_bytes());
-    assert_eq!((code_and_words(&output), output.stdout), ((Some(0), String::new()), vec![]));
-    let texts = all_text(&file);
-    assert!(texts.len() >= 3 && texts.concat() == all, "{} files", texts.len());
-}
+use crate::with_tee::{place, put, start, tee, text};
 
 /// The stamps of the lines, without which the text is what was read.
 fn stamps(text: &[u8], len: usize, read: &[u8]) -> Vec<String> {

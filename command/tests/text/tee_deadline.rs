@@ -36,26 +36,9 @@ fn a_full_disk_a_stuck_echo_and_a_stuck_stderr_share_one_second_behind_the_grace
     });
 }
 
-/// It ends in order at once, and each line that it has read is in the log or counted.
+/// Nothing is retried, and everything is counted.
 #[test]
-fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
-    for survive in ["nothing", "kill"] {
-        let (_directory, file) = place();
-        let mut tee = start(&file, &["--grace", "0s", "--survive", survive]);
-        // It is stopped, so that bytes wait in the pipe; the handed-over bytes are counted.
-        let line = "one of many lines\n";
-        put(&mut tee, line.repeat(10_000));
-        until("lines", || len(&file) > 0);
-        signal("-STOP", tee.id());
-        put(&mut tee, line.repeat(1000));
-        signal("-TERM", tee.id());
-        signal("-CONT", tee.id());
-        ends(&mut tee);
-        let output = tee.wait_with_output().expect("its end");
-        assert_eq!(code_and_words(&output), (Some(130), String::new()));
-        assert_eq!(len(&file), 11_000 * line.len() as u64);
-    }
-    // A full disk: nothing is retried, and everything is counted.
+fn without_a_grace_what_a_full_disk_does_not_take_is_counted_at_once() {
     let (_directory, file) = place();
     let tee = limited_tee(&file, &["--grace", "0s"]).spawn().expect("bash");
     let (code, told) = code_and_words(&fed(tee, ("x".repeat(99) + "\n").repeat(5000).as_bytes()));
