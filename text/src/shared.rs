@@ -153,8 +153,9 @@ impl Shared {
         self.fork.is_child()
     }
 
-    /// Puts one line, whole and in order.
-    #[inline]
+    /// Puts one line, whole and in order. A call for each line, whose answer comes in a register: the
+    /// caller's code makes an error of it, if it is one.
+    #[inline(never)]
     pub(crate) fn put(&self, line: &[u8]) -> Put {
         if self.fork.is_child() {
             return Put::InChild;
