@@ -15,8 +15,6 @@ mod export;
 mod help;
 mod lab;
 mod log;
-#[cfg(test)]
-mod manual;
 mod output;
 mod parse;
 mod place;
