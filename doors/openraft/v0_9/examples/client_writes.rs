@@ -3,8 +3,7 @@
 //!
 //! `cargo run --release -p inkstone-openraft-0-9 --example client_writes -- DIRECTORY [SECONDS
 //! [AT_ONCE [BYTES]]]`: 5 seconds, 64 at once, 128 bytes each. openraft 0.9 awaits the callback of
-//! an append before it makes the next one, so a flush has one write, whatever the store could do:
-//! compare the rate with that of the example of `inkstone-openraft`.
+//! an append before it makes the next one, so a flush has one write, whatever the store could do.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
