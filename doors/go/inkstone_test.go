@@ -247,9 +247,6 @@ func TestTextsAreThere(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)
 	must[uint64](t)(log.AppendDurable(background, []byte("a")))
-	if p := must[string](t)(log.Prometheus("x")); !strings.Contains(p, `log="x"`) {
-		t.Fatal(p)
-	}
 	for _, text := range []func() (string, error){log.Recovery, log.Choice} {
 		if must[string](t)(text()) == "" {
 			t.Fatal("no text")

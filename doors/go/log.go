@@ -461,13 +461,3 @@ func sentence(found string, err error) (string, error) {
 func (l *Log) Choice() (string, error) {
 	return l.text(func(c *C.inkstone_log) C.go_read { return C.go_choice(c) })
 }
-
-// Prometheus is the same as Stats in the text format of Prometheus, each line with the label
-// log="name". Goroutines: any.
-func (l *Log) Prometheus(name string) (t string, err error) {
-	err = withText(name, func(n *C.char) (err error) {
-		t, err = l.text(func(c *C.inkstone_log) C.go_read { return C.go_prometheus(c, n) })
-		return err
-	})
-	return t, err
-}

@@ -184,11 +184,6 @@ static inline go_read go_stats(const inkstone_log *log) {
     r.answer.code = inkstone_stats_json(log, &r.text, &r.answer.error);
     return r;
 }
-static inline go_read go_prometheus(const inkstone_log *log, const char *name) {
-    go_read r = {0};
-    r.answer.code = inkstone_stats_prometheus(log, name, &r.text, &r.answer.error);
-    return r;
-}
 static inline go_read go_verify(const char *path) {
     go_read r = {0};
     r.answer.code = inkstone_verify(path, NULL, &r.text, &r.answer.error);

@@ -89,16 +89,6 @@ pub(crate) struct StreamsArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct InfoArguments {
-    #[command(flatten)]
-    pub(super) report: ReportArguments,
-    /// Print text for Prometheus, from the files alone; a program gets its own counts from
-    /// `Log::stats`
-    #[arg(long, conflicts_with = "json")]
-    pub(super) prometheus: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct NewLogArguments {
     /// The log's directory
     pub(super) directory: PathBuf,

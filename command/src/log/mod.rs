@@ -25,8 +25,8 @@ use clap::Subcommand;
 use inkstone::Error;
 
 use self::arguments::{
-    AppendArguments, CatArguments, Framing, InfoArguments, NewLogArguments, ReportArguments,
-    StreamsArguments, TruncateArguments,
+    AppendArguments, CatArguments, Framing, NewLogArguments, ReportArguments, StreamsArguments,
+    TruncateArguments,
 };
 
 const APPEND: &str = "\
@@ -128,7 +128,7 @@ pub(crate) enum LogCommand {
     Verify(ReportArguments),
     /// Show segments, LSNs, epochs, and how the log ends
     #[command(after_help = INFO)]
-    Info(InfoArguments),
+    Info(ReportArguments),
     /// Show every header, group and frame, one JSON object per line
     #[command(after_help = DUMP)]
     Dump {

@@ -10,7 +10,7 @@ use inkstone::{Choice, Corruption, Error, LogKind, Lsn, Verdict};
 use inkstone_io::NamedChoice as _;
 use serde_json::{Value, json};
 
-use super::arguments::{InfoArguments, ReportArguments};
+use super::arguments::ReportArguments;
 use super::kind::{hint, kind_in, name};
 use super::words::{said, tell_doubts};
 use crate::columns::{human, plural, range, table};
@@ -41,21 +41,19 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
 }
 
 /// Prints what an opening would find, and how it would write.
-pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
-    let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
+pub(super) fn info(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let directory = &arguments.directory;
+    let report = inspect::look_until(directory, stop).map_err(said)?;
+    let choice = inspect::choice(directory).map_err(said)?;
     tell_doubts(&report.doubts);
-    let text = if arguments.prometheus {
-        prometheus(&report)
-    } else if arguments.report.json {
-        let mut json = with_kind(report_json(&report), kind_in(&arguments.report.directory));
+    let kind = kind_in(directory);
+    print(if arguments.json {
+        let mut json = with_kind(report_json(&report), kind);
         json["writing"] = choice_json(&choice);
         format!("{json}\n")
     } else {
-        let directory = &arguments.report.directory;
-        info_text(&report, &choice, hint(kind_in(directory), directory))
-    };
-    print(text);
+        info_text(&report, &choice, hint(kind, directory))
+    });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -74,43 +72,6 @@ fn choice_json(choice: &Choice) -> Value {
         "reason": choice.reason,
         "warnings": choice.warnings,
     })
-}
-
-/// The numbers in the log's files, for Prometheus.
-fn prometheus(report: &Report) -> String {
-    let path = report.path.display().to_string();
-    let label = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let segment_bytes: u64 = report.segments.iter().map(|segment| segment.file_bytes).sum();
-    let other_bytes: u64 = report.others.iter().map(|file| file.bytes).sum();
-    let numbers = [
-        ("first_lsn", "The first record that is not truncated", report.first.get()),
-        ("last_lsn", "The last record", report.last.get()),
-        (
-            "promised_lsn",
-            "The highest LSN that the log promises to be durable",
-            report.promise.get(),
-        ),
-        ("epoch", "The highest epoch", report.epoch.map_or(0, |epoch| epoch.get())),
-        ("segments", "Segments of the log", report.segments.len() as u64),
-        ("segment_bytes", "Bytes of their files", segment_bytes),
-        ("other_files", "Files that are ready, free, or left over", report.others.len() as u64),
-        ("other_bytes", "Their bytes", other_bytes),
-        (
-            "lost_records",
-            "Records that an earlier salvage could not save",
-            report.gaps().map(|gap| gap.records()).sum(),
-        ),
-        ("writer", "Whether a writer has the log open", u64::from(report.writer.is_some())),
-        ("damage", "Damaged places seen without reading the whole log", report.damage.len() as u64),
-    ];
-    let mut text = String::new();
-    for (name, help, value) in numbers {
-        text.push_str(&format!(
-            "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} \
-             gauge\ninkstone_{name}{{log=\"{label}\"}} {value}\n"
-        ));
-    }
-    text
 }
 
 fn verify_text(report: &Report) -> String {

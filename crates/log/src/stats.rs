@@ -2,10 +2,8 @@
 //!
 //! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything
 //! else; each module counts its own work.
-//!
-//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`): the text for Prometheus has each once.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -26,7 +24,7 @@ pub struct Times {
 
 impl fmt::Debug for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quantiles = QUANTILES.map(|quantile| self.quantile_us(quantile));
+        let quantiles = [0.5, 0.99, 0.999].map(|quantile| self.quantile_us(quantile));
         write!(
             f,
             "{} times, p50/p99/p99.9 {quantiles:?} us, longest {} us",
@@ -204,96 +202,6 @@ impl Counted {
     }
 }
 
-/// A number of [`Stats`]: its name, what it means, and where it is.
-pub(crate) type Number = (&'static str, &'static str, fn(&Stats) -> u64);
-
-const COUNTS: &[Number] = &[
-    ("records_total", "Records appended", |stats| stats.records),
-    ("record_bytes_total", "Bytes of records appended", |stats| stats.record_bytes),
-    ("groups_total", "Groups made durable", |stats| stats.groups),
-    ("group_bytes_total", "Bytes written for groups, whole blocks", |stats| stats.group_bytes),
-    ("waiters_total", "Waiters woken by durable groups", |stats| stats.waiters),
-    ("segments_total", "Segments begun", |stats| stats.segments),
-    ("segments_recycled_total", "Segments begun in blocks of old segments", |stats| {
-        stats.segments_recycled
-    }),
-    ("segments_prepared_total", "Segments begun in new blocks that were written before", |stats| {
-        stats.segments_prepared
-    }),
-    ("segments_fallocated_total", "Segments begun in blocks that were only reserved", |stats| {
-        stats.segments_fallocated
-    }),
-    ("pool_empty_total", "Segment changes that found no prepared file", |stats| stats.pool_empty),
-    ("prepared_bytes_total", "Bytes written to prepare segments", |stats| stats.prepared_bytes),
-    ("missed_wakeups_total", "Waiters that no thread woke (a bug of the log)", |stats| {
-        stats.missed_wakeups
-    }),
-    ("waits_total", "Appends that waited for room", |stats| stats.waits),
-    ("sleeps_at_once_total", "Threads that slept at once, since yielding did not pay", |stats| {
-        stats.sleeps_at_once
-    }),
-    ("rested_microseconds_total", "How long yielding did not pay", |stats| stats.rested_us),
-];
-
-const GAUGES: &[Number] = &[
-    ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
-    ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| {
-        stats.free
-    }),
-    ("tail_bytes", "Memory that keeps what was written last for readers", |stats| stats.tail_bytes),
-];
-
-/// A histogram of [`Stats`].
-pub(crate) type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
-
-const TIMES: &[TimesOf] = &[
-    ("queue_seconds", "Time from a group's first record until its write began", |stats| {
-        &stats.queue
-    }),
-    ("write_seconds", "Time to write a group", |stats| &stats.write),
-    ("sync_seconds", "Time to sync a group", |stats| &stats.sync),
-    ("commit_seconds", "Time to write and sync a group", |stats| &stats.commit),
-    ("change_seconds", "Time to change to the next segment", |stats| &stats.change),
-];
-
-/// The quantiles that are published for each histogram.
-const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
-
-impl Stats {
-    /// The text that Prometheus reads, each line labelled with the log's name. Times are summaries,
-    /// in seconds.
-    pub fn prometheus(&self, log: &str) -> String {
-        let label = format!(
-            "log=\"{}\"",
-            log.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-        );
-        let mut text = String::new();
-        let numbers = COUNTS
-            .iter()
-            .map(|number| ("counter", number))
-            .chain(GAUGES.iter().map(|number| ("gauge", number)));
-        for (kind, (name, help, value)) in numbers {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} {kind}\n");
-            let _ = writeln!(text, "inkstone_{name}{{{label}}} {}", value(self));
-        }
-        for (name, help, times) in TIMES {
-            let times = times(self);
-            let _ =
-                write!(text, "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} summary\n");
-            for quantile in QUANTILES {
-                let seconds = times.quantile_us(quantile) as f64 / 1e6;
-                let _ =
-                    writeln!(text, "inkstone_{name}{{{label},quantile=\"{quantile}\"}} {seconds}");
-            }
-            let _ =
-                writeln!(text, "inkstone_{name}_sum{{{label}}} {}", times.sum_us() as f64 / 1e6);
-            let _ = writeln!(text, "inkstone_{name}_count{{{label}}} {}", times.count());
-        }
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,25 +218,5 @@ mod tests {
         assert_eq!(times.count(), 1002);
         assert!((495..=510).contains(&times.quantile_us(0.5)), "{}", times.quantile_us(0.5));
         assert!(times.max_us() >= LONGEST_US);
-    }
-
-    #[test]
-    fn the_text_for_prometheus_has_every_number_once() {
-        let mut stats = Stats { records: 7, ready: 1, ..Stats::default() };
-        stats.commit.add(Duration::from_micros(1500));
-        let text = stats.prometheus("or\"ders");
-        assert!(text.contains("inkstone_records_total{log=\"or\\\"ders\"} 7\n"), "{text}");
-        assert!(
-            text.contains("inkstone_commit_seconds_sum{log=\"or\\\"ders\"} 0.0015\n"),
-            "{text}"
-        );
-        for name in COUNTS
-            .iter()
-            .chain(GAUGES)
-            .map(|(name, ..)| name)
-            .chain(TIMES.iter().map(|(name, ..)| name))
-        {
-            assert_eq!(text.matches(&format!("# TYPE inkstone_{name} ")).count(), 1, "{name}");
-        }
     }
 }

@@ -587,15 +587,6 @@ inkstone_code inkstone_choice_text(const inkstone_log *log, char **text, inkston
 INKSTONE_MUST_USE
 inkstone_code inkstone_stats_json(const inkstone_log *log, char **text, inkstone_error **error);
 
-// The same for Prometheus: its text format, each line with the label log="`name`".
-//
-// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
-INKSTONE_MUST_USE
-inkstone_code inkstone_stats_prometheus(const inkstone_log *log,
-                                        const char *name,
-                                        char **text_of_stats,
-                                        inkstone_error **error);
-
 // Appends one record if that needs no waiting; else INKSTONE_BUSY, and the log's own thread makes
 // room.
 //

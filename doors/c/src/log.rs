@@ -19,7 +19,7 @@ use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
 use crate::options::inkstone_options;
 use crate::out::out;
-use crate::pointers::{given, path, required, text};
+use crate::pointers::{given, path, required};
 use crate::text::give;
 
 /// How much stack a thread needs for the calls of this library, in bytes: more than twice what they
@@ -363,24 +363,4 @@ pub unsafe extern "C" fn inkstone_stats_json(
     // SAFETY: the rules of the header.
     let (log, text, error) = unsafe { (log.as_ref(), out(text), out(error)) };
     door(error, || give(text, "text", || Ok(json::stats(&given(log, "log")?.log.stats()))))
-}
-
-/// The same for Prometheus: its text format, each line with the label log="`name`".
-///
-/// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_stats_prometheus(
-    log: *const inkstone_log,
-    name: *const c_char,
-    text_of_stats: *mut *mut c_char,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (log, name, place, error) =
-        unsafe { (log.as_ref(), text(name, "name"), out(text_of_stats), out(error)) };
-    door(error, || {
-        give(place, "text", || {
-            Ok(given(log, "log")?.log.stats().prometheus(&name?.to_string_lossy()))
-        })
-    })
 }

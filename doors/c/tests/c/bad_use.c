@@ -53,7 +53,6 @@ static void null_handles(void) {
     CHECK(text == NULL);
     INVALID(inkstone_choice_text(NULL, &text, &error), "log is NULL");
     INVALID(inkstone_stats_json(NULL, &text, &error), "log is NULL");
-    INVALID(inkstone_stats_prometheus(NULL, "x", &text, &error), "log is NULL");
     INVALID(inkstone_reader_of(NULL, &reader, &error), "log is NULL");
     CHECK(reader == NULL);
     INVALID(inkstone_reader_open(NULL, NULL, &reader, &error), "path is NULL");
@@ -219,7 +218,6 @@ static void records(const char *directory) {
     FAILS(inkstone_truncate_before(log, 9, &error), INKSTONE_NOT_YET, "LSN 9");
     FAILS(inkstone_truncate_after(log, 9, &error), INKSTONE_NOT_YET, "LSN 9");
     QUIET(inkstone_wait_durable(log, 2, 1000, &error), INKSTONE_NOT_YET);
-    INVALID(inkstone_stats_prometheus(log, NULL, &(char *){NULL}, &error), "name is NULL");
     INVALID(inkstone_stats_json(log, NULL, &error), "text is NULL");
 
     OK(inkstone_append(log, "kept", 4, &pending, &error));

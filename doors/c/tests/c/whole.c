@@ -255,8 +255,6 @@ int main(int count, char **arguments) {
     says(inkstone_choice_text(log, &text, &error), &text, "fallocate");
     append_in_every_way(log);
     says(inkstone_stats_json(log, &text, &error), &text, "{\"records\":8,\"record_bytes\":");
-    says(inkstone_stats_prometheus(log, "whole", &text, &error), &text,
-         "inkstone_records_total{log=\"whole\"} 8\n");
     OK(inkstone_reader_of(log, &reader, &error));
     says(inkstone_reader_recovery_json(reader, &text, &error), &text, "null");
     read_in_every_way(reader);
