@@ -31,8 +31,6 @@ enum PowerlossCommand {
     Sim(sim::SimArguments),
     /// Cut the power under the kernel's own file systems, at any write (root)
     Run(run::RunArguments),
-    /// Show what the plain ways of writing files lose, on which file system (root)
-    Strategies(run::StrategiesArguments),
     /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
     /// Show a recording in words
@@ -61,7 +59,6 @@ pub(crate) fn powerloss(
     let ran = match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
-        PowerlossCommand::Strategies(strategies) => run::strategies(strategies, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
         PowerlossCommand::Faults(faults) => run::faults(faults, stop),

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
+use inkstone_powerloss::in_use::judging::Recorded;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing};
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::states::Subset;
 use inkstone_powerloss::medium::{Choice, Medium as _, Place, PowerCut};
-use inkstone_powerloss::replay::Recorded;
 
 use super::shared::NOTHING_RAN;
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo inkstone powerloss strategies --fs xfs --strategy write-only --keep .     keeps a recording
+  sudo inkstone powerloss run --fs xfs --keep .                   keeps a recording of what it finds
   sudo inkstone powerloss replay one.rec                          checks 100 states
   sudo inkstone powerloss replay one.rec --entry 200 --subset all    checks one state
   inkstone powerloss show one.rec --entries                       lists what reached the disk";
@@ -71,10 +71,12 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
     let recorded = Recorded::of(&recording);
     let mut recorded = recorded.map_err(|why| anyhow!("{}: {why}", file.display()))?;
-    can_run(recorded.kind())?;
+    let kind = recorded.judging.usage.kind;
+    let kind = kind.ok_or_else(|| anyhow!("{}: it names no file system", file.display()))?;
+    can_run(kind)?;
     say!("{}", recording.head().unwrap_or_default());
     let &ReplayArguments { entry, subset, states, again, seed, .. } = arguments;
-    let range = recorded.range();
+    let range = recorded.range.clone();
     if let Some(entry) = entry.filter(|entry| !range.contains(entry)) {
         let (first, last) = range.into_inner();
         bail!("entry {entry}: it was written in entries {first}..={last}");
@@ -90,11 +92,11 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let (mut states, mut broken) = (0, 0);
-    let mut medium = PowerCut::new(&machine, recorded.kind());
+    let mut medium = PowerCut::new(&machine, kind);
     medium.recording = recording;
     let shown = medium.states(&choice, &mut |state| {
         states += 1;
-        if let Err(why) = recorded.judge(state) {
+        if let Err(why) = recorded.judging.judge(state) {
             broken += 1;
             let place = state.place.as_ref().map(|place| (place.entry, place.subset.to_string()));
             let (entry, subset) = place.unwrap_or_default();
@@ -143,10 +145,10 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     counts.iter().for_each(|(kind, count)| say!("  {count:>8} {kind}"));
     match Recorded::of(&recording) {
         Ok(recorded) => {
-            let range = recorded.range();
+            let range = recorded.range;
             say!("{}", recording.head().unwrap_or_default());
             say!("  it was written in entries {}..={}", range.start(), range.end());
-            recorded.failed().iter().for_each(|why| say!("  the writer reports: {why}"));
+            recorded.failed.iter().for_each(|why| say!("  the writer reports: {why}"));
         }
         Err(why) => say!("not the recording of a lab: {why}"),
     }

@@ -1,5 +1,4 @@
-//! `inkstone powerloss run`, `faults` and `strategies`: the labs under the kernel's own file
-//! systems.
+//! `inkstone powerloss run` and `faults`: the labs under the kernel's own file systems.
 //!
 //! *Owns*: their arguments, and printing what they show. *May not touch*: how states are created or
 //! judged.
@@ -12,9 +11,8 @@ use clap::Args;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::strategies::plain::Plain;
 use inkstone_powerloss::words::Way;
-use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
+use inkstone_powerloss::{faults as faults_lab, log_run};
 
 use super::mistake::MistakeArgument;
 use super::shared::{JsonArgument, all_or, campaign, conclude};
@@ -131,48 +129,6 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
         sampled: *states,
     };
     let shown = faults_lab::run(&campaign, &wanted, stop, &mut redraw);
-    erase();
-    let results: Vec<_> = shown?.into_iter().map(|(result, _)| result).collect();
-    conclude(&results, file, stop)
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  sudo inkstone powerloss strategies                every strategy on every file system: minutes
-  sudo inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
-  sudo inkstone powerloss strategies --fs ext4 --strategy write-only --keep .     and `replay` \
-shows a loss again
-
-Exit code 0: every strategy that claims durability kept its data in every state, and every other \
-one was caught losing some.
-1: not so. 2: nothing could run. The output always names what did not run.")]
-pub(crate) struct StrategiesArguments {
-    #[command(flatten)]
-    kernel: KernelArguments,
-    /// Strategies [default: all]
-    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',')]
-    #[arg(value_parser = names::<Plain>())]
-    strategies: Vec<Plain>,
-    /// States for each strategy on each file system
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    states: u32,
-    /// Keep the recording of each loss and each hole in this directory
-    #[arg(long, value_name = "DIRECTORY")]
-    keep: Option<PathBuf>,
-}
-
-/// Runs the lab and prints its result.
-pub(crate) fn strategies(
-    arguments: &StrategiesArguments,
-    stop: &AtomicBool,
-) -> anyhow::Result<ExitCode> {
-    let StrategiesArguments { kernel, strategies, states, keep } = arguments;
-    let file = kernel.json.open()?;
-    let campaign = kernel.campaign(keep.clone())?;
-    let (strategies, states) = (all_or(strategies), *states as usize);
-    let shown = strategies_lab::run(&campaign, &strategies, states, stop, &mut redraw);
     erase();
     let results: Vec<_> = shown?.into_iter().map(|(result, _)| result).collect();
     conclude(&results, file, stop)

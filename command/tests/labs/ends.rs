@@ -1,7 +1,7 @@
 //! The first signal ends what measures or cuts the power in order, and nothing is left behind. What
 //! reads or writes a log: `still_reader.rs` and `log.rs` of `logs`; `tee`: `text`.
 
-use crate::support::{Words as _, directory, good, names, side_by_side, signalled, spawn};
+use crate::support::{Words as _, directory, names, side_by_side, signalled, spawn};
 
 /// Each takes minutes at least.
 const LONG: &[&str] = &[
@@ -19,9 +19,7 @@ const LONG: &[&str] = &[
 const LONG_AS_ROOT: &[&str] = &[
     "lab write --file-systems ext4 --size 64KiB --bill-commits 0 --rounds 1000",
     "powerloss run --fs ext4 --mounted 100000",
-    "powerloss strategies --fs ext4 --states 100000",
     "powerloss faults --fs ext4 --rounds 100000",
-    "powerloss replay strategy-ext4-write-only-1-0.recording --states 100000",
 ];
 /// Prints what it has appended, and continues after what is there.
 const WRITER: &str = "n=$(cat {dir}/f 2>/dev/null | wc -l); while :; do n=$((n+1)); echo $n \
@@ -32,9 +30,6 @@ const READER: &str = "cat {dir}/f 2>/dev/null; exit 0";
 fn is_ended(line: &str) {
     let directory = directory();
     let at = directory.path();
-    if line.contains(" replay ") {
-        good(at, "powerloss strategies --fs ext4 --strategy write-only --states 4 --keep .", b"");
-    }
     let long = |word: String| match word.as_str() {
         "WRITER" => WRITER.to_owned(),
         "READER" => READER.to_owned(),

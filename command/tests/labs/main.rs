@@ -17,5 +17,4 @@ mod powerloss_any;
 mod powerloss_check;
 mod powerloss_faults;
 mod powerloss_kernel;
-mod powerloss_strategies;
 mod watch;

@@ -26,8 +26,8 @@ fn arguments_that_make_no_sense_are_refused() {
         "sim --all-of 21",
         "kill --rounds 0",
         "kill --seed x",
-        "strategies --strategy append-fsink",
-        "strategies --fs fat",
+        "run --strategy append-fsink",
+        "faults --fs fat",
         "run --fs ext3",
     ] {
         refused(at, format!("powerloss {asked}"), 2, "--");

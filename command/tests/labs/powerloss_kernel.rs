@@ -32,14 +32,24 @@ fn told(output: &Output) -> String {
     text(&output.stdout) + &said(output)
 }
 
-/// The command that a lab has named shows the same again.
+/// The command that a lab has named shows the same again, and its recording is shown and looked at.
 #[cfg(inkstone_mistakes)]
 fn is_shown_again(told: &str, at: &Path) {
-    let again = told.lines().find_map(|line| line.trim().strip_prefix("again: inkstone "));
+    let again =
+        told.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss "));
     let again = again.unwrap_or_else(|| panic!("{told}"));
-    let output = run(at, again);
-    assert_eq!(output.status.code(), Some(1), "{again}");
-    assert!(self::told(&output).contains("BROKEN at entry"), "{again}: {}", self::told(&output));
+    let recording = again.split(' ').nth(1).unwrap_or_else(|| panic!("{again}"));
+    for (asked, code, words) in [
+        (again.to_owned(), 1, "BROKEN at entry"),
+        (format!("show {recording} --entries"), 0, "flush"),
+        (format!("replay {recording} --entry 0 --subset all"), 2, "it was written in entries"),
+        // Nothing looked at is no promise held.
+        (format!("replay {recording} --states 0"), 2, "0 states"),
+    ] {
+        let output = run(at, format!("powerloss {asked}"));
+        assert_eq!(output.status.code(), Some(code), "{asked}: {}", self::told(&output));
+        assert!(self::told(&output).contains(words), "{asked}: {}", self::told(&output));
+    }
 }
 
 #[test]
@@ -62,32 +72,6 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
     // Where a cut has fewer states than were wanted of it, no state is looked at twice.
     let mounted = results.iter().map(|result| result.classes[0].states);
     assert!(mounted.clone().sum::<u64>() >= 300 && mounted.min() >= Some(50), "{said}");
-}
-
-#[test]
-#[ignore = "needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs"]
-fn a_recording_is_kept_shown_and_looked_at() {
-    if !can_run("a_recording_is_kept") {
-        return;
-    }
-    let directory = directory();
-    let at = directory.path();
-    for (asked, code, words) in [
-        ("strategies --fs ext4 --strategy write-only --states 4 --seed 3 --keep .", 0, ""),
-        ("show strategy-ext4-write-only-3-0.recording --entries", 0, "mark  ack 5"),
-        ("replay strategy-ext4-write-only-3-0.recording --states 20", 1, " broken"),
-        (
-            "replay strategy-ext4-write-only-3-0.recording --entry 0 --subset all",
-            2,
-            "it was written in entries",
-        ),
-        // Nothing looked at is no promise held.
-        ("replay strategy-ext4-write-only-3-0.recording --states 0", 2, "0 states"),
-    ] {
-        let output = run(at, format!("powerloss {asked}"));
-        assert_eq!(output.status.code(), Some(code), "{asked}: {}", told(&output));
-        assert!(told(&output).contains(words), "{asked}: {}", told(&output));
-    }
 }
 
 #[test]

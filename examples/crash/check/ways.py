@@ -6,8 +6,7 @@
     ways.py NAME               does it there, once, and exits with 0
     ways.py expect FS NAME     kept, lost, or either, on that file system
 
-The names are those of `inkstone powerloss strategies`. `either`: nothing promises it, and the
-page of the power-loss lab says where it was seen lost.
+`either`: nothing promises it, and the page of the power-loss lab says where it was seen lost.
 """
 
 import ctypes

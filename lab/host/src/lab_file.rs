@@ -319,23 +319,6 @@ impl LabFile {
         })
     }
 
-    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device
-    /// has accepted it. This makes nothing durable: it flushes neither metadata nor the device's
-    /// cache.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn write_back(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        self.check_change("sync_file_range")?;
-        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-            | libc::SYNC_FILE_RANGE_WRITE
-            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        self.hint("sync_file_range", offset, |fd, at| {
-            // SAFETY: no memory is passed; the descriptor is open for as long as the file is.
-            unsafe { libc::sync_file_range(fd, at, len_bytes.cast_signed(), flags) }
-        })
-    }
-
     fn hint(
         &self,
         what: &'static str,
@@ -488,7 +471,6 @@ mod tests {
         file.read_ahead(0, LEN).expect("asked for");
         file.read_at(&mut [0; 4096], 0).expect("read");
         assert!(resident() > 0);
-        assert!(file.write_back(u64::MAX, 1).is_err());
     }
 
     #[test]

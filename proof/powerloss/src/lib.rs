@@ -11,7 +11,6 @@
 //! |---|---|
 //! | `runner`, [`medium`], [`process`] | rounds; where a writer writes and crashes; its process |
 //! | [`campaign`] | the settings of a lab; several file systems in turn |
-//! | [`replay`] | the states of a recording again |
 //! | [`result`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
 //! | [`words`], [`writer`] | what a writer of ours does, as words; the process that does it |
@@ -21,7 +20,6 @@
 //! | `cause`, `fewest` | why a state of those is broken: the fewest sectors, the files, their syncs |
 //! | [`check`], [`apart`] | lab: any command at all; its first process |
 //! | [`test()`] | the same in anybody's `#[test]` |
-//! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what a name says needs no second word")]
@@ -40,12 +38,10 @@ pub mod kill;
 pub mod log_run;
 pub mod medium;
 pub mod process;
-pub mod replay;
 pub mod result;
 pub(crate) mod runner;
 pub mod server;
 pub mod sim;
-pub mod strategies;
 mod testing;
 pub mod words;
 pub mod writer;

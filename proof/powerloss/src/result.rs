@@ -15,7 +15,7 @@ const LINE: usize = 96;
 /// The result of one run. `inkstone powerloss ... --json FILE` writes a list of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`, `check`.
+    /// Which lab: `sim`, `run`, `kill`, `faults`, `any`, `check`.
     pub lab: String,
     pub inkstone: String,
     pub kernel: String,
@@ -38,7 +38,7 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cause: Vec<String>,
     pub not_run: Vec<String>,
-    /// Recordings that were to be kept: what each shows, and the command that shows it again.
+    /// Of `check`: what was kept of the worst state, and the command that shows it again.
     #[serde(default)]
     pub kept: Vec<Violation>,
     /// Of `check`: what was found of each name that the command has changed.
@@ -190,9 +190,6 @@ pub fn in_words(results: &[RunResult]) -> String {
         }
     }
     not_run(results, &mut lines);
-    for Violation { what, command } in results.iter().flat_map(|result| &result.kept) {
-        lines.push(format!("  kept: {what}\n    again: {command}"));
-    }
     for Violation { what, command } in results.iter().flat_map(|result| &result.violations) {
         lines.push(format!("  BROKEN: {what}\n    again: {command}"));
     }

@@ -16,8 +16,7 @@
 //! | [`crate::faults`] | the same | power cut, after the disk has failed | the same |
 //! | [`crate::log_run`] | the same, with one history | power cut | the same |
 //!
-//! [`crate::strategies`] breaks promises on purpose, and [`crate::check`] knows of none: both count
-//! what they see by themselves.
+//! [`crate::check`] knows of no promise: it counts what it sees by itself.
 //!
 //! On the simulated disk there is neither a process nor a path: [`crate::sim`] has its own turns.
 

@@ -143,10 +143,6 @@ pub(crate) struct Teller<'a, R> {
 }
 
 impl<'a, R: BufRead> Teller<'a, R> {
-    pub(crate) fn in_step(input: R, output: &'a mut (dyn Write + Send)) -> Self {
-        Self::new(input, output, true)
-    }
-
     pub(crate) fn new(input: R, output: &'a mut (dyn Write + Send), is_in_step: bool) -> Self {
         Self { input, output, is_in_step }
     }

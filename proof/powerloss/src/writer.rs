@@ -6,7 +6,6 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use crate::in_use::{usage, worker};
-use crate::strategies;
 
 /// Runs the writer of these words in `directory`.
 pub fn write(
@@ -18,9 +17,6 @@ pub fn write(
     let input = BufReader::new(input);
     if words.starts_with(usage::HEAD) {
         return worker::work(directory, &words.parse()?, input, output);
-    }
-    if words.starts_with(strategies::plain::HEAD) {
-        return strategies::writer::write(&words.parse()?, directory, input, output);
     }
     Err(format!("{words:?} is not what a writer does"))
 }

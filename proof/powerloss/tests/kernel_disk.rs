@@ -1,6 +1,6 @@
 //! The machine below real kernel file systems: it is taken away whole, and nobody waits for it.
 //! That its disks keep what was synced, and fail as planned, the labs show
-//! (`command/tests/labs/powerloss_strategies.rs`, `powerloss_faults.rs`).
+//! (`command/tests/labs/powerloss_check.rs`, `powerloss_faults.rs`).
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
