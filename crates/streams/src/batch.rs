@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::record::{Change, RESERVE_BYTES, put_append_head};
 use crate::state::{Ahead, State};
-use crate::words::Bounds;
+use crate::words::{Bounds, NOTE_BYTES_MAX};
 
 /// Changes of any number of streams, made as one record of the log: after a crash all of them are
 /// there, or none. They are made in the order in which they were added. The batch borrows the
@@ -149,33 +149,42 @@ impl<'a> Batch<'a> {
         let mut ahead = Ahead::new(state);
         let mut numbers = Vec::new();
         for step in &self.steps {
-            match step {
+            match *step {
                 Step::Append { stream, expected, parts } => {
-                    let number = ahead.append(*stream, *expected)?;
+                    let number = match expected {
+                        Some(number) => number,
+                        None => ahead.bounds(stream)?.next,
+                    };
+                    ahead.make(&Change::Append { stream, number, bytes: parts[0] })?;
                     numbers.push(number);
-                    put_append_head(out, *stream, number, parts[0].len() + parts[1].len());
+                    put_append_head(out, stream, number, parts[0].len() + parts[1].len());
                     parts.iter().for_each(|part| out.extend_from_slice(part));
                 }
                 Step::TruncateAfter { stream, last } => {
                     let Some(next) = last.checked_add(1) else {
-                        let Bounds { next, .. } = ahead.bounds(*stream)?;
-                        return Err(Error::NotYet { stream: *stream, number: *last, next });
+                        let Bounds { next, .. } = ahead.bounds(stream)?;
+                        return Err(Error::NotYet { stream, number: last, next });
                     };
-                    let change = Change::TruncateAfter { stream: *stream, next };
-                    ahead.check(&change)?;
+                    let change = Change::TruncateAfter { stream, next };
+                    ahead.make(&change)?;
                     change.put(out);
                 }
                 Step::Other(Change::TruncateBefore { stream, first }) => {
-                    let first = ahead.truncate_before(*stream, *first)?;
-                    Change::TruncateBefore { stream: *stream, first }.put(out);
+                    // One that was made already is no error.
+                    let first = first.max(ahead.bounds(stream)?.first);
+                    let change = Change::TruncateBefore { stream, first };
+                    ahead.make(&change)?;
+                    change.put(out);
                 }
-                Step::Other(change) => {
-                    if matches!(change, Change::Create { .. })
-                        && let Some(says) = ahead.say_where_it_begins(state)
-                    {
-                        says.put(out);
+                Step::Other(ref change) => {
+                    match *change {
+                        Change::Create { .. } => ahead.put_where_the_first_begins(out),
+                        Change::Note { stream, bytes } if bytes.len() > NOTE_BYTES_MAX => {
+                            return Err(Error::NoteTooLarge { stream, bytes: bytes.len() });
+                        }
+                        _ => {}
                     }
-                    ahead.check(change)?;
+                    ahead.make(change)?;
                     change.put(out);
                 }
             }

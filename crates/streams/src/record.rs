@@ -158,6 +158,20 @@ pub(crate) fn put_append_head(out: &mut Vec<u8>, stream: u64, number: u64, bytes
 }
 
 impl<'a> Change<'a> {
+    /// The stream that it is of, if it is one that a caller makes.
+    pub(crate) fn stream(&self) -> Option<u64> {
+        match *self {
+            Self::Create { stream, .. }
+            | Self::Append { stream, .. }
+            | Self::Note { stream, .. }
+            | Self::TruncateBefore { stream, .. }
+            | Self::TruncateAfter { stream, .. }
+            | Self::Restart { stream, .. }
+            | Self::Remove { stream } => Some(stream),
+            _ => None,
+        }
+    }
+
     /// The record that it has: its stream, its number, its bytes.
     pub(crate) fn record(&self) -> Option<(u64, u64, &'a [u8])> {
         match *self {

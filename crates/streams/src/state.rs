@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::record::{Change, Sealed};
 use crate::runs::{LOST, Live, Runs};
 use crate::section::{Directory, DirectoryAt, IdMap, Places, Section};
-use crate::words::{Bounds, NOTE_BYTES_MAX, SectionUsage, StreamUsage, Usage};
+use crate::words::{Bounds, SectionUsage, StreamUsage, Usage};
 
 /// About how many bytes the frame and the head of a record of the log take.
 pub(crate) const FRAME_BYTES: u64 = 40;
@@ -47,6 +47,10 @@ impl Stream {
     /// An empty stream, created or restarted by this record of the log.
     pub(crate) fn new(first: u64, cut: Lsn) -> Self {
         Self { first, next: first, cut, ..Self::default() }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { first: self.first, next: self.next }
     }
 
     /// Empty if there is none.
@@ -239,11 +243,12 @@ impl State {
     #[inline]
     pub(crate) fn touch_in(&self, places: &Places, stream: u64) {
         let found = self.streams.get(&stream);
-        black_box((found.and_then(|found| found.runs.as_slice().last()), places.touch(stream)));
+        let last = found.and_then(|found| found.runs.as_slice().last());
+        black_box((last.copied(), places.touch(stream)));
     }
 
     pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
-        self.stream(stream).map(|found| Bounds { first: found.first, next: found.next })
+        self.stream(stream).map(Stream::bounds)
     }
 
     pub(crate) fn has(&self, stream: u64) -> bool {
@@ -336,79 +341,21 @@ impl State {
         change: &Change<'_>,
         lsn: Lsn,
     ) -> std::result::Result<(), Broken> {
-        let is_known = self.is_known();
+        if let Some(stream) = change.stream() {
+            return self.change(stream, change, lsn);
+        }
         match change {
-            Change::Create { stream, first } => {
-                if self.put(*stream, Stream::new(*first, lsn)) {
-                    return Err(format!("stream {stream} is created a second time"));
-                }
-                return Ok(());
-            }
-            Change::Append { stream, number, bytes } => {
-                return self.append(*stream, *number, bytes.len(), lsn);
-            }
             Change::Moved { stream, number, source, bytes } => {
                 let section = self.sections.place(*stream, *number, lsn);
-                return self.relocate(*stream, *number, (*source, section), cost(bytes.len()));
+                self.relocate(*stream, *number, (*source, section), cost(bytes.len()))
             }
             Change::Lost { stream, number, source } => {
-                return self.relocate(*stream, *number, (*source, LOST), 0);
+                self.relocate(*stream, *number, (*source, LOST), 0)
             }
-            Change::Note { stream, bytes } => {
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                self.note_bytes += bytes.len() as u64;
-                self.note_bytes -= found.note().len() as u64;
-                found.set_note(bytes);
-            }
-            Change::TruncateBefore { stream, first } => {
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                if !(found.first..=found.next).contains(first) {
-                    return Err(out_of_bounds(*stream, *first, found));
-                }
-                found.runs.truncate_before(*first, found.next, &mut self.sections);
-                found.first = *first;
-            }
-            Change::TruncateAfter { stream, next } => {
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                if !(found.first..=found.next).contains(next) {
-                    return Err(out_of_bounds(*stream, *next, found));
-                }
-                if *next < found.next {
-                    found.cut = lsn;
-                }
-                found.runs.truncate_from(*next, found.next, &mut self.sections);
-                found.next = *next;
-            }
-            Change::Restart { stream, first } => {
-                let Some(found) = self.streams.get_mut(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                found.runs.truncate_before(found.next, found.next, &mut self.sections);
-                (found.first, found.next, found.cut) = (*first, *first, lsn);
-            }
-            Change::Remove { stream } => {
-                self.ids.remove(stream);
-                let Some(mut found) = self.streams.remove(stream) else {
-                    return unknown(is_known, *stream);
-                };
-                self.note_bytes -= found.note().len() as u64;
-                found.runs.truncate_before(found.next, found.next, &mut self.sections);
-            }
-            Change::Page { .. } => {}
-            Change::Sealed(sealed) => self.sections.is_written(sealed)?,
-            Change::TableBegin
-            | Change::TableStream { .. }
-            | Change::TableRuns { .. }
-            | Change::TableSection(_)
-            | Change::TableEnd => return self.take_table(change),
+            Change::Sealed(sealed) => self.sections.is_written(sealed),
+            Change::Page { .. } => Ok(()),
+            _ => self.take_table(change),
         }
-        Ok(())
     }
 
     /// Makes a move of a record from a section to another one.
@@ -435,28 +382,59 @@ impl State {
         Ok(())
     }
 
-    /// Makes an append of a record with so many bytes.
-    fn append(
+    /// Makes a user's change of a stream.
+    fn change(
         &mut self,
-        stream: u64,
-        number: u64,
-        bytes: usize,
+        id: u64,
+        change: &Change<'_>,
         lsn: Lsn,
     ) -> std::result::Result<(), Broken> {
         let is_known = self.is_known();
-        let section = self.sections.place(stream, number, lsn);
-        let Some(found) = self.streams.get_mut(&stream) else {
-            return unknown(is_known, stream);
+        let section = match change {
+            Change::Append { number, .. } => self.sections.place(id, *number, lsn),
+            Change::Create { first, .. } => {
+                return match self.put(id, Stream::new(*first, lsn)) {
+                    true => Err(Error::Exists { stream: id }.to_string()),
+                    false => Ok(()),
+                };
+            }
+            _ => 0,
         };
-        if found.next != number {
-            return Err(format!(
-                "stream {stream}: record {number} follows record {}",
-                found.next.wrapping_sub(1)
-            ));
+        let Some(found) = self.streams.get_mut(&id) else { return unknown(is_known, id) };
+        let before = found.bounds();
+        let after = made(id, before, change).map_err(|error| error.to_string())?;
+        let (runs, live) = (&mut found.runs, &mut self.sections);
+        match change {
+            Change::Append { number, bytes, .. } => {
+                runs.push(*number, section, cost(bytes.len()), live);
+            }
+            Change::TruncateBefore { first, .. } => runs.truncate_before(*first, before.next, live),
+            Change::TruncateAfter { next, .. } => {
+                if *next < before.next {
+                    found.cut = lsn;
+                }
+                runs.truncate_from(*next, before.next, live);
+            }
+            Change::Restart { .. } => {
+                found.cut = lsn;
+                runs.truncate_before(before.next, before.next, live);
+            }
+            Change::Remove { .. } => runs.truncate_before(before.next, before.next, live),
+            Change::Note { bytes, .. } => {
+                self.note_bytes += bytes.len() as u64;
+                self.note_bytes -= found.note().len() as u64;
+                found.set_note(bytes);
+            }
+            _ => {}
         }
-        let next = number.checked_add(1).ok_or("a stream has used all its numbers")?;
-        found.runs.push(number, section, cost(bytes), &mut self.sections);
-        found.next = next;
+        match after {
+            Some(Bounds { first, next }) => (found.first, found.next) = (first, next),
+            None => {
+                self.note_bytes -= found.note().len() as u64;
+                self.ids.remove(&id);
+                self.streams.remove(&id);
+            }
+        }
         Ok(())
     }
 
@@ -657,8 +635,35 @@ fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {
     if is_known { Err(format!("there is no stream {stream}")) } else { Ok(()) }
 }
 
-fn out_of_bounds(stream: u64, number: u64, found: &Stream) -> Broken {
-    format!("stream {stream}: {number} lies outside of {} to {}", found.first, found.next)
+/// The bounds of a stream after a change; `None` if it is gone then.
+fn made(stream: u64, before: Bounds, change: &Change<'_>) -> Result<Option<Bounds>> {
+    let Bounds { first, next } = before;
+    let within = |to: u64, number: u64| match to {
+        to if to < first => Err(Error::Truncated { stream, number, first }),
+        to if to > next => Err(Error::NotYet { stream, number, next }),
+        _ => Ok(()),
+    };
+    Ok(Some(match *change {
+        Change::Create { .. } => return Err(Error::Exists { stream }),
+        Change::Append { number, .. } if number != next => {
+            return Err(Error::OtherNumber { stream, next, came: number });
+        }
+        Change::Append { .. } => {
+            let behind = next.checked_add(1).ok_or(Error::UsedUp { stream })?;
+            Bounds { first, next: behind }
+        }
+        Change::TruncateBefore { first: to, .. } => {
+            within(to, to)?;
+            Bounds { first: to, next }
+        }
+        Change::TruncateAfter { next: to, .. } => {
+            within(to, to.wrapping_sub(1))?;
+            Bounds { first, next: to }
+        }
+        Change::Restart { first, .. } => Bounds { first, next: first },
+        Change::Remove { .. } => return Ok(None),
+        _ => before,
+    }))
 }
 
 /// About how many bytes a record of a stream takes in the log.
@@ -773,84 +778,29 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    fn set(&mut self, stream: u64, bounds: Option<Bounds>) {
-        if let Some((before, bounds)) = self.last.replace((stream, bounds))
+    /// Before the creation of a second stream: the owner of the first one may have freed its front
+    /// without a record, and an opening takes that for a truncation only in a log with one stream.
+    pub(crate) fn put_where_the_first_begins(&self, out: &mut Vec<u8>) {
+        let mut ids = self.state.ids.iter();
+        if let (Some(only), None) = (ids.next(), ids.next())
+            && let Ok(Bounds { first, .. }) = self.bounds(*only)
+        {
+            Change::TruncateBefore { stream: *only, first }.put(out);
+        }
+    }
+
+    /// Makes a change of a stream, if it may be made.
+    pub(crate) fn make(&mut self, change: &Change<'_>) -> Result<()> {
+        let Some(stream) = change.stream() else { return Ok(()) };
+        let after = match (change, self.bounds(stream)) {
+            (Change::Create { first, .. }, Err(_)) => Some(Bounds { first: *first, next: *first }),
+            (_, before) => made(stream, before?, change)?,
+        };
+        if let Some((before, bounds)) = self.last.replace((stream, after))
             && before != stream
         {
             self.changed.insert(before, bounds);
         }
-    }
-
-    /// The number that an append gets.
-    pub(crate) fn append(&mut self, stream: u64, expected: Option<u64>) -> Result<u64> {
-        let Bounds { first, next } = self.bounds(stream)?;
-        if let Some(came) = expected.filter(|came| *came != next) {
-            return Err(Error::OtherNumber { stream, next, came });
-        }
-        let behind = next.checked_add(1).ok_or(Error::UsedUp { stream })?;
-        self.set(stream, Some(Bounds { first, next: behind }));
-        Ok(next)
-    }
-
-    /// The first number that a truncation leaves. A truncation that was made already is no error.
-    pub(crate) fn truncate_before(&mut self, stream: u64, to: u64) -> Result<u64> {
-        let Bounds { first, next } = self.bounds(stream)?;
-        if to > next {
-            return Err(Error::NotYet { stream, number: to, next });
-        }
-        let first = first.max(to);
-        self.set(stream, Some(Bounds { first, next }));
-        Ok(first)
-    }
-
-    /// What comes before the creation of a second stream: the owner of the first one may have freed
-    /// its front without a record, and an opening takes that for a truncation only in a log with
-    /// one stream.
-    pub(crate) fn say_where_it_begins(&self, state: &State) -> Option<Change<'static>> {
-        let mut ids = state.ids.iter();
-        let (Some(only), None) = (ids.next(), ids.next()) else { return None };
-        let Bounds { first, .. } = self.bounds(*only).ok()?;
-        Some(Change::TruncateBefore { stream: *only, first })
-    }
-
-    /// Checks any other change.
-    pub(crate) fn check(&mut self, change: &Change<'_>) -> Result<()> {
-        let (stream, bounds) = match change {
-            Change::Create { stream, first } => {
-                if self.bounds(*stream).is_ok() {
-                    return Err(Error::Exists { stream: *stream });
-                }
-                (*stream, Some(Bounds { first: *first, next: *first }))
-            }
-            Change::Note { stream, bytes } => {
-                if bytes.len() > NOTE_BYTES_MAX {
-                    return Err(Error::NoteTooLarge { stream: *stream, bytes: bytes.len() });
-                }
-                return self.bounds(*stream).map(|_| ());
-            }
-            Change::TruncateAfter { stream, next: to } => {
-                let bounds = self.bounds(*stream)?;
-                if *to < bounds.first {
-                    let (stream, number, first) = (*stream, to.wrapping_sub(1), bounds.first);
-                    return Err(Error::Truncated { stream, number, first });
-                }
-                if *to > bounds.next {
-                    let (stream, number, next) = (*stream, to.wrapping_sub(1), bounds.next);
-                    return Err(Error::NotYet { stream, number, next });
-                }
-                (*stream, Some(Bounds { next: *to, ..bounds }))
-            }
-            Change::Restart { stream, first } => {
-                self.bounds(*stream)?;
-                (*stream, Some(Bounds { first: *first, next: *first }))
-            }
-            Change::Remove { stream } => {
-                self.bounds(*stream)?;
-                (*stream, None)
-            }
-            _ => return Ok(()),
-        };
-        self.set(stream, bounds);
         Ok(())
     }
 }
