@@ -297,11 +297,18 @@ impl Keeper {
                     at.next = TableNext::Sections(section.number + 1);
                 }
                 TableNext::Streams(last) => {
-                    let Some((id, stream)) = state.streams_after(last).next() else {
+                    let mut next = None;
+                    for stream in state.streams_after(last) {
+                        next = Some(put_stream(&mut changes, stream, 0));
+                        if changes.len() >= most || matches!(next, Some(TableNext::Runs { .. })) {
+                            break;
+                        }
+                    }
+                    let Some(next) = next else {
                         is_complete = true;
                         break;
                     };
-                    at.next = put_stream(&mut changes, (id, stream), 0);
+                    at.next = next;
                 }
                 TableNext::Runs { stream: id, from, cut } => {
                     at.next = match state.stream(id) {

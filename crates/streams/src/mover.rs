@@ -113,8 +113,8 @@ impl Mover {
         }
     }
 
-    /// One step: frees the front of the log, or empties the oldest section. False if there is
-    /// nothing to do. [`Stats`](crate::Stats) has the error of the last step.
+    /// One step: frees the front of the log, or moves some records. False if there is nothing to
+    /// do. [`Stats`](crate::Stats) has the error of the last step.
     pub(crate) fn move_some(&self) -> Result<bool> {
         let moved = self.step();
         self.shared.order()?.not_moved = moved.as_ref().err().cloned();
@@ -122,16 +122,36 @@ impl Mover {
     }
 
     fn step(&self) -> Result<bool> {
-        match work(&self.shared, Whose::Mover)? {
-            None => return Ok(false),
-            Some(Work::GiveBack(front)) => free(&self.shared, front)?,
-            Some(Work::Empty(section)) => match self.empty(section) {
-                // Another thread has emptied it and freed it meanwhile.
-                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
-                other => other?,
-            },
+        let Some(work) = work(&self.shared, Whose::Mover)? else { return Ok(false) };
+        if let Some(append) = self.do_some(work, Whose::Mover)? {
+            append.wait()?;
         }
         Ok(true)
+    }
+
+    /// Frees the front of the log, or moves a few records, whose append this returns. On a full
+    /// disk the mover's go where only records that free may, if all of their section leave as much
+    /// there as they take.
+    fn do_some(&self, work: Work, whose: Whose) -> Result<Option<Append<'_>>> {
+        let section = match work {
+            Work::GiveBack(front) => return free(&self.shared, front).map(|()| None),
+            Work::Empty(section) => section,
+        };
+        let mut reach = Reach::Usual;
+        loop {
+            match self.move_few(section, reach) {
+                Ok(Moved::Appended(append)) => return Ok(Some(append)),
+                Ok(Moved::All) => return Ok(None),
+                Ok(Moved::LacksRoom(bytes)) => {
+                    let lacks = self.shared.log.make_room(bytes, reach).err().map(Error::from);
+                    let may_go = whose == Whose::Mover && self.fits_at_the_end(section);
+                    go_further(&mut reach, may_go, lacks)?;
+                }
+                // Another thread has emptied it and freed it meanwhile.
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// For a change that found no room: moves records until the front of the log is freed; false if
@@ -178,32 +198,7 @@ impl Mover {
             };
             match work {
                 None => return Ok(()),
-                Some(Work::GiveBack(front)) => free(shared, front)?,
-                Some(Work::Empty(section)) => match self.move_few(section, Reach::Usual) {
-                    Ok(Moved::LacksRoom(bytes)) => shared.log.make_room(bytes, Reach::Usual)?,
-                    Ok(Moved::Appended(_) | Moved::All) => {}
-                    Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
-                    Err(error) => return Err(error),
-                },
-            }
-        }
-    }
-
-    /// Moves all live records of a section. On a full disk they go where only records that free
-    /// may, if all of them leave as much there as they take.
-    fn empty(&self, section: u32) -> Result<()> {
-        let mut reach = Reach::Usual;
-        loop {
-            match self.move_few(section, reach)? {
-                Moved::Appended(append) => drop(append.wait()?),
-                Moved::LacksRoom(bytes) => {
-                    let lacks = self.shared.log.make_room(bytes, reach).err().map(Error::from);
-                    go_further(&mut reach, self.fits_at_the_end(section), lacks)?;
-                }
-                Moved::All => return Ok(()),
-            }
-            if self.shared.order_here().is_closing {
-                return Ok(());
+                Some(work) => drop(self.do_some(work, Whose::Appender)?),
             }
         }
     }

@@ -377,8 +377,8 @@ impl Streams {
     }
 
     /// One step of the mover on this thread, for streams that were opened without a mover
-    /// ([`Options::own_mover`]): frees the front of the log, or empties its oldest section. False
-    /// when there is nothing to do.
+    /// ([`Options::own_mover`]): frees the front of the log, or moves some records of its oldest
+    /// section. False when there is nothing to do.
     ///
     /// # Errors
     /// Those of the log.
