@@ -145,109 +145,6 @@ fn the_usage_says_which_streams_keep_the_oldest_section() {
     streams.close().unwrap();
 }
 
-/// Readers beside writers get the written records while these are moved, and an opening finds the
-/// same.
-#[test]
-fn many_threads_write_and_read_while_records_are_moved() {
-    let directory = directory();
-    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
-    let record = |stream: u64, number: u64| {
-        let mut bytes = stream.to_le_bytes().to_vec();
-        bytes.extend(number.to_le_bytes());
-        bytes.resize(16 + (number % 90) as usize, stream as u8);
-        bytes
-    };
-    let mut batch = Batch::new();
-    for stream in 0..200 {
-        batch.create(stream, 1);
-    }
-    streams.apply(&batch).unwrap().wait().unwrap();
-    // Every tenth stream keeps its first records for ever.
-    let idle: Vec<u64> = (0..200).step_by(10).collect();
-    for stream in idle.iter().copied() {
-        (1..=10).for_each(|n| drop(streams.append(stream, &record(stream, n)).unwrap()));
-    }
-    let is_over = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..4_u64)
-        .map(|thread| {
-            let streams = Arc::clone(&streams);
-            std::thread::spawn(move || {
-                let mut random = fastrand::Rng::with_seed(thread);
-                for turn in 0..3000 {
-                    let stream = random.u64(..50) * 4 + thread;
-                    if stream.is_multiple_of(10) {
-                        continue;
-                    }
-                    let Bounds { first, next } = streams.bounds(stream).unwrap();
-                    let bytes = record(stream, next);
-                    let mut batch = Batch::new();
-                    batch.append_at(stream, next, &bytes);
-                    if next - first > 20 {
-                        batch.truncate_before(stream, next - 10);
-                    }
-                    let written = streams.apply(&batch).unwrap();
-                    if turn % 8 == 0 {
-                        written.wait().unwrap();
-                    }
-                }
-            })
-        })
-        .collect();
-    let readers: Vec<_> = (0..2)
-        .map(|thread| {
-            let (streams, is_over) = (Arc::clone(&streams), Arc::clone(&is_over));
-            let path = directory.path().to_path_buf();
-            std::thread::spawn(move || {
-                let reader = match thread {
-                    0 => streams.reader(),
-                    _ => StreamsReader::open(path, &options()).unwrap(),
-                };
-                let mut random = fastrand::Rng::with_seed(thread);
-                let mut read = 0;
-                while !is_over.load(Ordering::Relaxed) {
-                    let stream = random.u64(..200);
-                    let bounds = reader.bounds(stream).unwrap();
-                    for found in reader.records(stream, bounds.first) {
-                        match found {
-                            Ok(found) => {
-                                assert_eq!(found.bytes, record(stream, found.number));
-                                read += 1;
-                            }
-                            // It was truncated meanwhile.
-                            Err(Error::Truncated { .. }) => break,
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
-                }
-                read
-            })
-        })
-        .collect();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
-    is_over.store(true, Ordering::Relaxed);
-    assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 100));
-    streams.sync().unwrap();
-    while streams.move_some().unwrap() {}
-    let stats = streams.stats();
-    assert!(stats.moved_records >= 100, "{stats:?}");
-    let bytes_max = 2 * stats.live_bytes + 3 * (64 << 10);
-    assert!(stats.log_bytes <= bytes_max, "{stats:?}");
-    assert!(streams.log().first() > inkstone::Lsn::new(2000), "{stats:?}");
-    let all = |reader: &StreamsReader| {
-        (0..200)
-            .map(|stream| {
-                let first = reader.bounds(stream).unwrap().first;
-                reader.records(stream, first).map(|found| found.unwrap().bytes).collect::<Vec<_>>()
-            })
-            .collect::<Vec<_>>()
-    };
-    let shown = all(&streams.reader());
-    assert!(idle.iter().all(|stream| shown[*stream as usize].len() == 10));
-    streams.close().unwrap();
-    let again = Streams::open(directory.path(), options()).unwrap();
-    assert_eq!(all(&again.reader()), shown);
-}
-
 #[test]
 fn a_lone_writer_pays_one_group_for_each_change_whatever_the_housekeeping_does() {
     let directory = directory();
@@ -397,28 +294,6 @@ fn a_forked_child_gets_an_error_from_a_reader_of_another_process() {
     }
 }
 
-/// Damage of one record does not change what the log is for.
-#[test]
-fn a_log_with_streams_whose_first_record_is_damaged_is_one_with_streams() {
-    let directory = directory();
-    let streams = Streams::open(directory.path(), options().section_bytes(1 << 20)).unwrap();
-    streams.create(1, 1).unwrap().wait().unwrap();
-    (0..300).for_each(|_| drop(streams.append(1, &[7; 1000]).unwrap()));
-    streams.close().unwrap();
-    let file = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
-    let file = file.filter(|path| path.extension().is_some_and(|end| end == "ink")).min().unwrap();
-    let mut bytes = std::fs::read(&file).unwrap();
-    let magic = b"INKSTREAMS";
-    let at = bytes.windows(magic.len()).position(|window| window == magic).unwrap();
-    bytes[at] ^= 1;
-    std::fs::write(&file, bytes).unwrap();
-    let log = inkstone::Reader::open(directory.path(), &inkstone::Options::small()).unwrap();
-    log.get(log.first()).unwrap_err();
-    assert_eq!(log.kind(), LogKind::STREAMS);
-    let refused = inkstone::Log::open(directory.path(), inkstone::Options::small()).map(drop);
-    assert!(matches!(refused, Err(inkstone::Error::OtherKind { .. })), "{refused:?}");
-}
-
 /// After `record_bytes_max` was lowered, a large section's directory does not fit. The log grows,
 /// and `Stats::not_moved` has the reason.
 #[test]
@@ -500,31 +375,6 @@ fn the_largest_record_that_is_taken_can_be_moved() {
     }
     assert!(streams.stats().moved_records > 0, "{:?}", streams.stats());
     assert_eq!(Some(streams.reader().get(1, 1 << 40).unwrap()), largest);
-}
-
-#[test]
-fn tiny_records_of_many_streams_do_not_outrun_their_directories() {
-    let directory = directory();
-    let options = Options::new().section_bytes(64 << 10).own_mover(false);
-    let streams = Streams::open(directory.path(), options).unwrap();
-    let ids = || (0..4000_u64).map(|stream| stream * 1000);
-    let mut batch = Batch::new();
-    for stream in ids() {
-        batch.create(stream, 1);
-    }
-    streams.apply(&batch).unwrap().wait().unwrap();
-    for number in 1..150 {
-        for part in 0..4 {
-            let mut batch = Batch::new();
-            for stream in ids().skip(part).step_by(4) {
-                batch.append(stream, b"tiny").truncate_before(stream, number);
-            }
-            streams.apply(&batch).unwrap().wait().unwrap();
-            while streams.move_some().unwrap() {}
-        }
-    }
-    let stats = streams.stats();
-    assert!(stats.log_bytes < 4_000_000, "{stats:?}");
 }
 
 #[test]

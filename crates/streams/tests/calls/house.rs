@@ -17,32 +17,6 @@ fn open(directory: &Arc<SimDirectory>) -> Streams {
     Streams::open_in(Arc::clone(directory), options).unwrap()
 }
 
-/// Each opening appends less than housekeeping makes a step for.
-#[test]
-fn openings_of_a_few_records_free_what_they_truncate() {
-    for is_killed in [false, true] {
-        let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
-        let open = || open(&directory);
-        let streams = open();
-        streams.create(1, 1).unwrap().wait().unwrap();
-        streams.close().unwrap();
-        for _ in 0..600 {
-            let streams = open();
-            assert!(streams.stats().log_bytes < 4 * SECTION, "{:?}", streams.stats());
-            drop(streams.append(1, &[7; 400]).unwrap());
-            let next = streams.bounds(1).unwrap().next;
-            streams.truncate_before(1, next).unwrap().wait().unwrap();
-            if is_killed {
-                streams.abandon();
-            } else {
-                streams.close().unwrap();
-            }
-        }
-        let stats = open().log().stats();
-        assert!(stats.segments < 6, "{stats:?}");
-    }
-}
-
 /// A table of so many streams takes more steps than one append makes, and more than a buffer.
 #[test]
 fn openings_of_one_batch_free_what_is_dead_beside_many_streams() {
@@ -121,24 +95,6 @@ fn a_stream_of_hundreds_of_runs_is_written_in_pieces() {
     let stats = streams.stats();
     assert!(stats.log_bytes < 1 << 20 && stats.moved_records >= 300, "{stats:?}");
     assert!(found(&streams) == expected);
-}
-
-#[test]
-fn records_with_the_highest_numbers_are_moved() {
-    let directory = directory();
-    let streams = Streams::open(directory.path(), still(inkstone::Options::small())).unwrap();
-    streams.create(1, u64::MAX - 3).unwrap().wait().unwrap();
-    streams.create(2, 1).unwrap().wait().unwrap();
-    let mut batch = Batch::new();
-    (0..3).for_each(|_| _ = batch.append(1, b"near the end"));
-    streams.apply(&batch).unwrap().wait().unwrap();
-    for number in 1..=200 {
-        streams.append(2, &[7; 1000]).unwrap().wait().unwrap();
-        streams.truncate_before(2, number + 1).unwrap().wait().unwrap();
-    }
-    while streams.move_some().unwrap() {}
-    assert!(streams.stats().moved_records >= 3, "{:?}", streams.stats());
-    assert_eq!(streams.reader().get(1, u64::MAX - 1).unwrap(), b"near the end");
 }
 
 /// Each small record of a batch is as far into the batch as its number: no read of one may walk
