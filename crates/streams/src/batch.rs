@@ -5,7 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::record::{Change, RESERVE_BYTES, put_append_head};
-use crate::state::{Ahead, State};
+use crate::state::State;
+use crate::state::ahead::Ahead;
 use crate::words::{Bounds, NOTE_BYTES_MAX};
 
 /// Changes of any number of streams, made as one record of the log: after a crash all of them are

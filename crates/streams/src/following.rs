@@ -1,8 +1,8 @@
 //! The followers of a stream: cuts that each cursor must report, and wakers of those that wait.
 //!
 //! *Owns*: the lowest cut that a cursor has not reported, its waker. *May not touch*: the locks
-//! under which both are told (`writer.rs`, `mirror.rs`), what a cursor does after a cut
-//! (`cursor.rs`).
+//! under which both are told (`writer.rs`, `read/mirror.rs`), what a cursor does after a cut
+//! (`read/cursor.rs`).
 //!
 //! Each cursor has a mark. A change that cuts records notes the cut in the marks of the stream's
 //! cursors, under the lock under which the change is made. So a cursor that finds a record from
@@ -15,8 +15,8 @@ use std::task::Waker;
 use inkstone::Lsn;
 
 use crate::record::Change;
-use crate::section::IdMap;
 use crate::state::State;
+use crate::state::section::IdMap;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// What was cut of a stream. Of two cuts the lower one includes the other.

@@ -4,8 +4,7 @@
 
 use inkstone::Lsn;
 
-use crate::record::{Change, Flaw, Sealed, decode};
-use crate::runs::Run;
+use crate::record::{Change, Flaw, Run, Sealed, decode};
 
 /// A change of a record of the log, with its numbers. A length is in bytes.
 #[doc(hidden)]

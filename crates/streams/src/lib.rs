@@ -38,27 +38,15 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod bytes;
-mod cursor;
-mod due;
 mod error;
 mod following;
+mod house;
 #[doc(hidden)]
 pub mod inspect;
-mod keeper;
-mod mirror;
 mod mover;
 mod options;
-mod out;
-mod page;
-mod pass;
-mod reader;
+mod read;
 mod record;
-mod replay;
-mod runs;
-mod salvaged;
-mod section;
-mod source;
 mod state;
 mod stats;
 mod streams;
@@ -67,10 +55,10 @@ mod words;
 mod writer;
 
 pub use batch::Batch;
-pub use cursor::StreamCursor;
 pub use error::{Error, Result};
 pub use options::Options;
-pub use reader::StreamsReader;
+pub use read::cursor::StreamCursor;
+pub use read::reader::StreamsReader;
 pub use stats::Stats;
 pub use streams::{Streams, Written};
 pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, StreamUsage, Usage};

@@ -2,11 +2,14 @@
 //! no old segments on the disk.
 //!
 //! *Owns*: the steps of a move, and freeing the front of the log. *May not touch*: when that is due
-//! (`due.rs`), which records live in a section (`pass.rs`), how one is appended (`writer.rs`).
+//! (`house/due.rs`), which records live in a section (`mover/pass.rs`), how one is appended
+//! (`writer.rs`).
 //!
 //! A moved record is appended like any other. The index names its new place at once, and readers
 //! use the old place until the new one is durable. The front of the log is freed only once every
 //! record that makes it dead is durable.
+
+mod pass;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,11 +17,11 @@ use std::sync::Arc;
 
 use inkstone::{Append, Lsn, Reach};
 
-use crate::due::{Whose, Work};
 use crate::error::{Error, Result};
-use crate::pass::{Pass, Read};
+use crate::house::due::{Whose, Work};
+use crate::mover::pass::{Pass, Read};
 use crate::record::{Change, RESERVE_BYTES};
-use crate::replay::Of;
+use crate::state::replay::Of;
 use crate::state::{FRAME_BYTES, State, cost};
 use crate::sync::{Mutex, Ordering, lock, wait};
 use crate::writer::{Order, Shared, go_further};

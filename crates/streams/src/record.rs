@@ -3,13 +3,14 @@
 //! *Owns*: encoding and checked decoding. *May not touch*: what changes mean (`state.rs`), files.
 //! Pure functions; no bytes make them panic.
 
+pub(crate) mod bytes;
+pub(crate) mod page;
+
 use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use crate::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
-use crate::runs::Run;
-use crate::section::{DirectoryAt, PageAt};
+use self::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
 
 /// The first byte of every record: a record of streams, in the first version.
 const FIRST_BYTE: u8 = 0xa1;
@@ -115,13 +116,45 @@ pub(crate) enum Change<'a> {
     },
     TableSection(Sealed),
     TableEnd,
-    /// A page of a section's directory (`page.rs`).
+    /// A page of a section's directory (`record/page.rs`).
     Page {
         section: u32,
         bytes: &'a [u8],
     },
     /// A section's directory is complete.
     Sealed(Sealed),
+}
+
+/// Consecutive numbers of a stream in one section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) first: u64,
+    pub(crate) section: u32,
+    /// About how many bytes of the section these records take; exact for a run that was never cut.
+    pub(crate) bytes: u32,
+}
+
+/// Which records of the log a directory is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DirectoryAt {
+    pub(crate) pages: Vec<PageAt>,
+}
+
+impl DirectoryAt {
+    /// Which page names a record of a stream, if it is named.
+    pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<usize> {
+        let is_before = |page: &PageAt| (page.stream, page.number) <= (stream, number);
+        self.pages.partition_point(is_before).checked_sub(1)
+    }
+}
+
+/// A page of a directory, by the first record that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageAt {
+    pub(crate) stream: u64,
+    pub(crate) number: u64,
+    /// The record that has the page.
+    pub(crate) lsn: Lsn,
 }
 
 /// A section whose directory is complete.

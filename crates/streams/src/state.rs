@@ -1,12 +1,20 @@
 //! What the changes mean: the streams and the sections as of one record of the log.
 //!
-//! *Owns*: every stream's bounds, note and runs, the sections, and the rules of changes. *May not
-//! touch*: the log: `writer.rs` writes it, `replay.rs` reads it.
+//! *Owns*: every stream's bounds, note and runs, and the rules of changes. *May not touch*: the
+//! log: `writer.rs` writes it, `state/replay.rs` reads it.
 //!
 //! A writer and an opening apply changes by the same code. An opening begins in the middle of the
-//! log, where most streams are unknown. A table of all streams follows (`keeper.rs`), and each
-//! piece of it is true at its place in the log. Until the end of the table, an opening skips the
-//! changes of unknown streams, since a later piece has the stream.
+//! log, where most streams are unknown. A table of all streams follows (`house/keeper.rs`), and
+//! each piece of it is true at its place in the log. Until the end of the table, an opening skips
+//! the changes of unknown streams, since a later piece has the stream.
+
+pub(crate) mod ahead;
+pub(crate) mod replay;
+pub(crate) mod runs;
+mod salvaged;
+pub(crate) mod section;
+mod sections;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -16,9 +24,10 @@ use std::sync::Arc;
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
-use crate::record::{Change, Sealed};
-use crate::runs::{LOST, Live, Runs};
-use crate::section::{Directory, DirectoryAt, IdMap, Places, Section};
+use crate::record::{Change, DirectoryAt};
+use crate::state::runs::{LOST, Live, Runs};
+use crate::state::section::{Broken, IdMap, Places, Section};
+use crate::state::sections::Sections;
 use crate::words::{Bounds, SectionUsage, StreamUsage, Usage};
 
 /// About how many bytes the frame and the head of a record of the log take.
@@ -77,30 +86,6 @@ impl Stream {
     }
 }
 
-/// The sections of the log.
-#[derive(Debug, Default)]
-pub(crate) struct Sections {
-    list: BTreeMap<u32, Section>,
-    pub(crate) live_bytes: u64,
-    pub(crate) log_bytes: u64,
-}
-
-impl Live for Sections {
-    fn gain(&mut self, section: u32, bytes: u32) {
-        if let Some(section) = self.list.get_mut(&section) {
-            section.live_bytes += u64::from(bytes);
-            self.live_bytes += u64::from(bytes);
-        }
-    }
-
-    fn lose(&mut self, section: u32, bytes: u32) {
-        if let Some(section) = self.list.get_mut(&section) {
-            section.live_bytes = section.live_bytes.saturating_sub(u64::from(bytes));
-            self.live_bytes = self.live_bytes.saturating_sub(u64::from(bytes));
-        }
-    }
-}
-
 /// How far an opening has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Table {
@@ -155,9 +140,6 @@ pub(crate) struct State {
     pub(crate) salvaged: Option<Box<Salvaged>>,
 }
 
-/// Why a change is impossible.
-pub(crate) type Broken = String;
-
 impl State {
     /// No stream is known, as at the start of an opening.
     pub(crate) fn unknown() -> Self {
@@ -172,7 +154,7 @@ impl State {
         }
     }
 
-    /// The same, for a log of which records are lost (`salvaged.rs`).
+    /// The same, for a log of which records are lost (`state/salvaged.rs`).
     pub(crate) fn salvaged() -> Self {
         Self { salvaged: Some(Box::default()), ..Self::unknown() }
     }
@@ -438,75 +420,6 @@ impl State {
         Ok(())
     }
 
-    /// Takes a piece of a table, unless all streams are known already.
-    fn take_table(&mut self, change: &Change<'_>) -> std::result::Result<(), Broken> {
-        if self.is_known() {
-            return Ok(());
-        }
-        match change {
-            Change::TableBegin => {
-                self.table = Table::Begun;
-                self.partial = None;
-            }
-            Change::TableStream { stream, first, next, cut, note, from, runs } => {
-                let Some(mut before) = self.take_runs(*stream, *from)? else { return Ok(()) };
-                before.truncate_before(*first, *from, &mut ());
-                before.extend(runs);
-                let runs = before;
-                let (first, next, cut) = (*first, *next, *cut);
-                let mut found = Stream { first, next, cut, runs, ..Stream::default() };
-                found.set_note(note);
-                self.take_stream(*stream, found)?;
-            }
-            Change::TableRuns { stream, from, to, runs } => {
-                let is_sound = runs.is_sorted_by(|one, other| one.first < other.first)
-                    && runs.first().is_some_and(|run| run.first >= *from)
-                    && runs.last().is_some_and(|run| run.first < *to);
-                if !is_sound {
-                    return Err(format!("the runs of stream {stream} do not fit their numbers"));
-                }
-                if let Some(mut before) = self.take_runs(*stream, *from)? {
-                    before.extend(runs);
-                    self.partial = Some(Partial { stream: *stream, runs: before, to: *to });
-                }
-            }
-            Change::TableSection(sealed) => self.sections.is_written(sealed)?,
-            Change::TableEnd if self.table != Table::NotBegun => self.table = Table::Known,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// The runs of a stream before this number, which have come. `None` if its pieces do not count:
-    /// the stream is known, or they began before the table, or before records that are lost.
-    fn take_runs(&mut self, id: u64, from: u64) -> std::result::Result<Option<Runs>, Broken> {
-        let partial = self.partial.take();
-        if self.has(id) && self.doubt(id) != Some(Doubt::NoRow) {
-            return Ok(None);
-        }
-        match partial.filter(|begun| begun.stream == id && begun.to == from) {
-            _ if from == 0 => Ok(Some(Runs::default())),
-            Some(begun) => Ok(Some(begun.runs)),
-            None if self.table == Table::Begun && self.salvaged.is_none() => {
-                Err(format!("the runs of stream {id} before {from} are not there"))
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Takes a stream of a table.
-    fn take_stream(&mut self, id: u64, found: Stream) -> std::result::Result<(), Broken> {
-        self.check_runs(id, &found)?;
-        if let Some(salvaged) = &mut self.salvaged {
-            match salvaged.gaps.first() {
-                Some(gap) if *gap.start() <= found.cut => salvaged.doubts.insert(id, Doubt::Cut),
-                _ => salvaged.doubts.remove(&id),
-            };
-        }
-        self.put(id, found);
-        Ok(())
-    }
-
     /// Bytes of the log are never trusted: arithmetic on runs that do not fit would go wrong.
     fn check_runs(&self, id: u64, stream: &Stream) -> std::result::Result<(), Broken> {
         let runs = stream.runs.as_slice();
@@ -671,144 +584,10 @@ pub(crate) fn cost(bytes: usize) -> u32 {
     u32::try_from(bytes as u64 + RECORD_BYTES).unwrap_or(u32::MAX)
 }
 
-impl Sections {
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    pub(crate) fn get(&self, number: u32) -> Option<&Section> {
-        self.list.get(&number)
-    }
-
-    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Section> {
-        self.list.get_mut(&number)
-    }
-
-    pub(crate) fn iter_from(&self, number: u32) -> impl Iterator<Item = &Section> {
-        self.list.range(number..).map(|(_, section)| section)
-    }
-
-    pub(crate) fn front(&self) -> Option<&Section> {
-        self.list.first_key_value().map(|(_, section)| section)
-    }
-
-    /// The section that records are appended to.
-    pub(crate) fn active(&self) -> Option<&Section> {
-        self.list.last_key_value().map(|(_, section)| section)
-    }
-
-    fn active_mut(&mut self) -> &mut Section {
-        self.list.last_entry().expect("a record was entered").into_mut()
-    }
-
-    /// Notes where a record is, and returns its section.
-    fn place(&mut self, stream: u64, number: u64, lsn: Lsn) -> u32 {
-        let active = self.active_mut();
-        let offset = u32::try_from(lsn.get() - active.first.get()).unwrap_or(u32::MAX);
-        if let Directory::Growing(places) = &mut active.directory {
-            places.add(stream, number, offset);
-        }
-        active.number
-    }
-
-    /// Forgets where records of a stream from a number on are in the section that is entered.
-    pub(crate) fn forget_places(&mut self, stream: u64, from: u64) {
-        if let Some(mut active) = self.list.last_entry()
-            && let Directory::Growing(places) = &mut active.get_mut().directory
-        {
-            places.forget(stream, from);
-        }
-    }
-
-    fn seal(&mut self, number: u32, end: Lsn) {
-        let Some(section) = self.list.get_mut(&number) else { return };
-        if let Directory::Growing(places) = &mut section.directory {
-            section.directory = Directory::Sealing { places: std::mem::take(places), end };
-        }
-    }
-
-    /// Notes that the directory of a section is in the log, as an opening reads it.
-    fn is_written(&mut self, sealed: &Sealed) -> std::result::Result<(), Broken> {
-        if self.active().is_none_or(|active| sealed.number >= active.number) {
-            return Err(format!("section {} has a directory before its end", sealed.number));
-        }
-        let section =
-            self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first, 0));
-        if section.directory.is_written() {
-            return Ok(());
-        }
-        section.first = sealed.first;
-        section.bytes = sealed.bytes;
-        section.directory =
-            Directory::Written { end: sealed.end, written: Arc::clone(&sealed.written) };
-        Ok(())
-    }
-
-    /// Forgets the sections that end at or before this record.
-    pub(crate) fn forget_before(&mut self, first: Lsn) {
-        while let Some(front) = self.list.first_entry()
-            && front.get().end().is_some_and(|end| end <= first)
-        {
-            let section = front.remove();
-            self.log_bytes = self.log_bytes.saturating_sub(section.bytes);
-        }
-    }
-}
-
-/// The bounds of streams as they will be after the changes of a batch.
-#[derive(Debug)]
-pub(crate) struct Ahead<'a> {
-    state: &'a State,
-    /// The stream that was changed last: most batches have one.
-    last: Option<(u64, Option<Bounds>)>,
-    /// The others.
-    changed: BTreeMap<u64, Option<Bounds>>,
-}
-
-impl<'a> Ahead<'a> {
-    pub(crate) fn new(state: &'a State) -> Self {
-        Self { state, last: None, changed: BTreeMap::new() }
-    }
-
-    pub(crate) fn bounds(&self, stream: u64) -> Result<Bounds> {
-        let last = self.last.as_ref().filter(|(last, _)| *last == stream).map(|(_, bounds)| bounds);
-        match last.or_else(|| self.changed.get(&stream)) {
-            Some(bounds) => bounds.ok_or(Error::NoStream { stream }),
-            None => self.state.bounds(stream),
-        }
-    }
-
-    /// Before the creation of a second stream: the owner of the first one may have freed its front
-    /// without a record, and an opening takes that for a truncation only in a log with one stream.
-    pub(crate) fn put_where_the_first_begins(&self, out: &mut Vec<u8>) {
-        let mut ids = self.state.ids.iter();
-        if let (Some(only), None) = (ids.next(), ids.next())
-            && let Ok(Bounds { first, .. }) = self.bounds(*only)
-        {
-            Change::TruncateBefore { stream: *only, first }.put(out);
-        }
-    }
-
-    /// Makes a change of a stream, if it may be made.
-    pub(crate) fn make(&mut self, change: &Change<'_>) -> Result<()> {
-        let Some(stream) = change.stream() else { return Ok(()) };
-        let after = match (change, self.bounds(stream)) {
-            (Change::Create { first, .. }, Err(_)) => Some(Bounds { first: *first, next: *first }),
-            (_, before) => made(stream, before?, change)?,
-        };
-        if let Some((before, bounds)) = self.last.replace((stream, after))
-            && before != stream
-        {
-            self.changed.insert(before, bounds);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::Run;
+    use crate::record::{Run, Sealed};
 
     fn runs(numbers: std::ops::Range<u64>) -> Vec<Run> {
         numbers.map(|first| Run { first, section: first as u32, bytes: 30 }).collect()

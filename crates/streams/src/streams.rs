@@ -1,7 +1,7 @@
 //! Streams that are open for writing: the public entry point.
 //!
 //! *Owns*: opening, closing, and how callers wait for buffer space. *May not touch*: the order of
-//! changes (`writer.rs`), reading (`reader.rs`).
+//! changes (`writer.rs`), reading (`read/reader.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -16,11 +16,11 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::mover::{self, Mover};
 use crate::options::Options;
-use crate::reader::StreamsReader;
+use crate::read::reader::StreamsReader;
+use crate::read::source::Source;
 use crate::record::Change;
-use crate::replay::Of;
-use crate::source::Source;
 use crate::state::State;
+use crate::state::replay::Of;
 use crate::stats::Stats;
 use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
 use crate::words::Bounds;

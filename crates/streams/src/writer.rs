@@ -14,13 +14,13 @@ use std::task::{Context, Poll, Waker};
 
 use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reach, Reader};
 
-use crate::due::{Whose, Work, due};
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
-use crate::keeper::Keeper;
+use crate::house::due::{Whose, Work, due};
+use crate::house::keeper::Keeper;
+use crate::house::out::{Out, Pen};
 use crate::options::Options;
-use crate::out::{Out, Pen};
-use crate::page::Cache;
+use crate::record::page::Cache;
 use crate::record::{HEAD_BYTES_MAX, RESERVE_BYTES, changes};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};

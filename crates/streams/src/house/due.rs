@@ -5,8 +5,8 @@
 use inkstone::Lsn;
 
 use crate::options::Options;
-use crate::section::Directory;
 use crate::state::State;
+use crate::state::section::Directory;
 
 /// The oldest section is emptied even in a small log if less than one byte in this many is live. So
 /// these moves copy less than one byte for this many written ones.

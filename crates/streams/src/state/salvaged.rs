@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use inkstone::Lsn;
 
 use crate::record::Change;
-use crate::runs::LOST;
+use crate::state::runs::LOST;
 use crate::state::{Doubt, State, Stream};
 
 impl State {
@@ -119,7 +119,7 @@ impl Stream {
     /// All records are gone.
     fn make_empty(&mut self, at: u64, lsn: Lsn) {
         (self.first, self.next, self.cut) = (at, at, lsn);
-        self.runs = crate::runs::Runs::default();
+        self.runs = crate::state::runs::Runs::default();
     }
 
     /// The stream had all numbers before this one: those that nobody has seen are lost.
@@ -162,7 +162,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::Run;
+    use crate::record::Run;
     use crate::state::Located;
 
     fn taken(state: &mut State, lsn: u64, changes: &[Change<'_>]) {

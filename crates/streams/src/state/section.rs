@@ -1,7 +1,7 @@
 //! A section: a stretch of the log with one directory.
 //!
 //! *Owns*: what is known of a section; its directory, in memory until all its pages are durable.
-//! *May not touch*: the bytes of pages (`page.rs`), files.
+//! *May not touch*: the bytes of pages (`record/page.rs`), files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,14 @@ use std::sync::Arc;
 use inkstone::Lsn;
 use smallvec::SmallVec;
 
+use crate::record::DirectoryAt;
+
 /// A map by the ids of streams. An append needs it several times, and the standard library's hash
 /// of an id takes 15 to 20 ns.
 pub(crate) type IdMap<T> = HashMap<u64, T, foldhash::fast::RandomState>;
+
+/// Why a change is impossible.
+pub(crate) type Broken = String;
 
 /// A section of the log.
 #[derive(Debug)]
@@ -36,29 +41,6 @@ pub(crate) enum Directory {
     Settling { places: Places, end: Lsn, written: Arc<DirectoryAt>, at: Lsn },
     /// In the log.
     Written { end: Lsn, written: Arc<DirectoryAt> },
-}
-
-/// Which records of the log a directory is in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DirectoryAt {
-    pub(crate) pages: Vec<PageAt>,
-}
-
-impl DirectoryAt {
-    /// Which page names a record of a stream, if it is named.
-    pub(crate) fn page_of(&self, stream: u64, number: u64) -> Option<usize> {
-        let is_before = |page: &PageAt| (page.stream, page.number) <= (stream, number);
-        self.pages.partition_point(is_before).checked_sub(1)
-    }
-}
-
-/// A page of a directory, by the first record that it names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageAt {
-    pub(crate) stream: u64,
-    pub(crate) number: u64,
-    /// The record that has the page.
-    pub(crate) lsn: Lsn,
 }
 
 impl Directory {

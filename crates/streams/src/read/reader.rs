@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use inkstone::{AnyDirectory, LogKind, Reader};
 
-use crate::cursor::StreamCursor;
 use crate::error::{Error, Result};
-use crate::mirror::Mirror;
 use crate::options::Options;
-use crate::source::{Source, TRIES};
+use crate::read::cursor::StreamCursor;
+use crate::read::mirror::Mirror;
+use crate::read::source::{Source, TRIES};
 use crate::state::State;
 use crate::words::{Bounds, Record, Usage};
 

@@ -1,7 +1,7 @@
 //! A page of a section's directory: where in the section its records are.
 //!
 //! *Owns*: encoding, checked decoding, and searching a page; the bounded cache of pages. *May not
-//! touch*: which page is wanted (`section.rs`), files.
+//! touch*: which page is wanted (`state/section.rs`), files.
 //!
 //! Each row of a page has consecutive numbers of one stream: the stream, the first number, the
 //! count, and for each record the distance of its LSN from the one before it.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use crate::bytes::{Rest, put, put_signed};
+use crate::record::bytes::{Rest, put, put_signed};
 
 /// A page that is being written.
 #[derive(Debug, Default)]

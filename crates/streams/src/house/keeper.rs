@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use crate::bytes::NUMBER_BYTES_MAX;
+use crate::house::out::Out;
 use crate::options::Options;
-use crate::out::Out;
-use crate::page::PageMaker;
-use crate::record::{Change, Sealed};
-use crate::section::{Directory, DirectoryAt, PageAt};
+use crate::record::bytes::NUMBER_BYTES_MAX;
+use crate::record::page::PageMaker;
+use crate::record::{Change, DirectoryAt, PageAt, Sealed};
+use crate::state::section::Directory;
 use crate::state::{State, Stream};
 use crate::words::NOTE_BYTES_MAX;
 

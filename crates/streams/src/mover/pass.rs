@@ -10,11 +10,11 @@ use inkstone::Lsn;
 use smallvec::SmallVec;
 
 use crate::error::Result;
-use crate::page::Page;
+use crate::read::walk::{Walk, is_damaged, read_page};
+use crate::record::page::Page;
 use crate::record::{RESERVE_BYTES, decode};
-use crate::replay::Of;
-use crate::source::{Walk, is_damaged, read_page};
 use crate::state::cost;
+use crate::state::replay::Of;
 use crate::writer::Shared;
 
 /// Up to so many records of the log are read alone, and one more for each [`ALONE_EACH_BYTES`] of

@@ -14,7 +14,8 @@ use inkstone::{Cursor, Lsn};
 
 use crate::error::{Error, Result};
 use crate::following::{Cut, Mark};
-use crate::source::{Source, TRIES, Walk};
+use crate::read::source::{Source, TRIES};
+use crate::read::walk::Walk;
 use crate::state::Located;
 use crate::sync::Sleeper;
 use crate::words::Record;

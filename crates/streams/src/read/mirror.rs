@@ -10,10 +10,10 @@ use inkstone::{Cursor, Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
-use crate::page::Cache;
 use crate::record::decode;
-use crate::replay::{Of, Replayed};
+use crate::record::page::Cache;
 use crate::state::State;
+use crate::state::replay::{Of, Replayed};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The streams as of the last record that was taken.

@@ -1,23 +1,21 @@
 //! Where the records of streams are, known from the writer in this process or from a mirror of
 //! another process's writer.
 //!
-//! *Owns*: finding the record of the log that has a record of a stream; reading pages of
-//! directories. *May not touch*: the order of changes (`writer.rs`), what callers get
-//! (`reader.rs`, `cursor.rs`).
+//! *Owns*: finding the record of the log that has a record of a stream. *May not touch*: the order
+//! of changes (`writer.rs`), what callers get (`reader.rs`, `cursor.rs`).
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use inkstone::{Cursor, Lsn, Reader};
+use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
-use crate::following::{Cut, Mark, Marks};
-use crate::mirror::Mirror;
-use crate::page::{Cache, Page};
-use crate::record::{Change, decode};
-use crate::replay::Of;
-use crate::section::DirectoryAt;
+use crate::following::{Mark, Marks};
+use crate::read::mirror::Mirror;
+use crate::read::walk::read_page;
+use crate::record::page::{Cache, Page};
+use crate::record::{DirectoryAt, decode};
+use crate::state::replay::Of;
 use crate::state::{Located, State};
 use crate::sync::{Mutex, lock};
 use crate::words::{Bounds, Record};
@@ -211,123 +209,4 @@ impl Source {
     pub(crate) fn not_there(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
         self.of().contradiction(lsn, format!("record {number} of stream {stream} is not there"))
     }
-}
-
-/// Reads a page of a section's directory from the log. If its record is lost or damaged, the page
-/// is made again from the section. `cut` says when a stream was cut last.
-pub(crate) fn read_page(
-    log: &Reader,
-    of: Of<'_>,
-    (written, at): (&DirectoryAt, usize),
-    (section, lsns): (u32, &Range<Lsn>),
-    cut: impl Fn(u64) -> Result<Option<Lsn>>,
-) -> Result<Page> {
-    let page = read_change(log, of, written.pages[at].lsn, |change| match change {
-        Change::Page { section: is, bytes } if is == section => Page::decode(bytes),
-        _ => None,
-    });
-    match page {
-        Err(error) if is_damaged(&error) => {}
-        page => return page,
-    }
-    let name = |at: usize| written.pages.get(at).map(|page| (page.stream, page.number));
-    let is_named =
-        |key: (u64, u64)| name(at) <= Some(key) && name(at + 1).is_none_or(|to| key < to);
-    let mut places = BTreeMap::new();
-    let mut walk = Walk::new(log, u64::MAX);
-    for lsn in (lsns.start.get()..lsns.end.get()).map(Lsn::new) {
-        let record = match walk.record(lsn) {
-            Ok(record) => record,
-            Err(error) if is_damaged(&error) => {
-                // Records may have been cut there, and made anew.
-                let mut kept = Ok(());
-                places.retain(|(stream, _), _| match cut(*stream) {
-                    Ok(cut) => cut.is_none_or(|cut| cut < lsn),
-                    Err(error) => {
-                        kept = Err(error);
-                        true
-                    }
-                });
-                kept?;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        let offset = u32::try_from(lsn.get() - lsns.start.get()).unwrap_or(u32::MAX);
-        let (_, changes) = decode(record, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
-        for change in changes {
-            match change.map_err(|flaw| of.flaw(lsn, flaw))? {
-                // Of two with one number the later one counts.
-                Change::Append { stream, number, .. } | Change::Moved { stream, number, .. }
-                    if is_named((stream, number)) =>
-                {
-                    places.insert((stream, number), offset);
-                }
-                change => {
-                    if let Some((of, cut)) = Cut::of(&change) {
-                        places.retain(|(stream, number), _| *stream != of || !cut.has(*number));
-                    }
-                }
-            }
-        }
-    }
-    Ok(Page::of(&places))
-}
-
-/// Whether the record itself cannot be read, however often one tries.
-pub(crate) fn is_damaged(error: &Error) -> bool {
-    let Error::Log(error) = error else { return false };
-    error.corruption().is_some() || matches!(error, inkstone::Error::Lost { .. })
-}
-
-/// Reads records in the order of the log, also behind damaged ones.
-pub(crate) struct Walk {
-    log: Reader,
-    /// A walk reads on over at most so many records to the one that is wanted. At 0 it has no
-    /// cursor: a cursor that reads on keeps a segment from being freed.
-    steps_max: u64,
-    cursor: Option<Cursor>,
-    bytes: Vec<u8>,
-}
-
-impl Walk {
-    pub(crate) fn new(log: &Reader, steps_max: u64) -> Self {
-        Self { log: log.clone(), steps_max, cursor: None, bytes: Vec::new() }
-    }
-
-    /// A record: by reading on if it is near, else by a read of its own.
-    pub(crate) fn record(&mut self, lsn: Lsn) -> Result<&[u8]> {
-        while let Some(cursor) = &mut self.cursor
-            && lsn.get().checked_sub(cursor.next_lsn().get()).is_some_and(|n| n <= self.steps_max)
-        {
-            match cursor.next() {
-                Ok(Some(record)) if record.lsn == lsn => {
-                    self.bytes.clear();
-                    self.bytes.extend_from_slice(record.bytes);
-                    return Ok(&self.bytes);
-                }
-                Ok(Some(_)) => {}
-                // Only others before it may be damaged or gone.
-                Ok(None) | Err(_) => self.cursor = None,
-            }
-        }
-        self.bytes = self.log.get(lsn)?;
-        let behind = lsn.next().filter(|_| self.steps_max > 0);
-        self.cursor = behind.map(|behind| self.log.from(behind));
-        Ok(&self.bytes)
-    }
-}
-
-/// Reads a record of a directory, and returns what `take` makes of its one change.
-fn read_change<T>(
-    log: &Reader,
-    of: Of<'_>,
-    lsn: Lsn,
-    take: impl Fn(Change<'_>) -> Option<T>,
-) -> Result<T> {
-    let bytes = log.get(lsn)?;
-    let (_, mut changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
-    let change = changes.next().transpose().map_err(|flaw| of.flaw(lsn, flaw))?;
-    let why = "it lacks the part of a directory that it should have";
-    change.and_then(take).ok_or_else(|| of.contradiction(lsn, why))
 }

@@ -9,18 +9,11 @@
 
 use smallvec::SmallVec;
 
+use crate::record::Run;
+
 /// No section: records that are lost, since they could not be read any more, or that a salvaged log
 /// may have had.
 pub(crate) const LOST: u32 = u32::MAX;
-
-/// Consecutive numbers of a stream in one section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) first: u64,
-    pub(crate) section: u32,
-    /// About how many bytes of the section these records take; exact for a run that was never cut.
-    pub(crate) bytes: u32,
-}
 
 /// Counts live bytes by section.
 pub(crate) trait Live {
