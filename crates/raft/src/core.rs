@@ -3,6 +3,7 @@
 //! *Owns*: the state with the tail of entries under one lock, which is never held while a call
 //! waits for the log. *May not touch*: the order of writes (`group.rs`).
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use inkstone::{AnyDirectory, Lsn, Reader};
@@ -38,34 +39,40 @@ pub(crate) struct Memory {
     pub(crate) tail: Tail,
     /// How often the last entries went, so that others may have come in their place.
     pub(crate) truncations: u64,
-    /// The record of the vote that the state has; zero for one that was found at the opening.
-    pub(crate) vote_lsn: Lsn,
-    /// The last vote that is durable, and its record.
-    pub(crate) vote: (Lsn, Option<Vote>),
+    /// The last vote that is known to be durable, and those that came after it, each with its
+    /// record.
+    votes: VecDeque<(Lsn, Option<Vote>)>,
     /// The index that was saved as committed last, as long as no record has it.
     pub(crate) to_say: Option<u64>,
 }
 
 impl Memory {
-    /// Takes over a vote that is durable, and its record, unless a later one was taken over
-    /// already: another thread may be faster.
-    pub(crate) fn vote_is_durable(&mut self, lsn: Lsn, vote: &Vote) {
-        if self.vote.0 <= lsn {
-            self.vote = (lsn, Some(vote.clone()));
+    /// The last vote that is durable, if the log is so up to this record.
+    pub(crate) fn durable_vote(&mut self, durable: Lsn) -> Option<&Vote> {
+        while self.votes.get(1).is_some_and(|(lsn, _)| *lsn <= durable) {
+            self.votes.pop_front();
         }
-    }
-
-    /// Takes over the vote of the state if it is durable: it may be so before its callback has said
-    /// it. Also before another one takes its place, so that readers never see an older one again.
-    pub(crate) fn settle_vote(&mut self, durable: Lsn) {
-        if self.vote.0 < self.vote_lsn && self.vote_lsn <= durable {
-            self.vote = (self.vote_lsn, self.state.vote.clone());
-        }
+        self.votes.front().and_then(|(_, vote)| vote.as_ref())
     }
 
     /// Makes a change that was checked and has a record, unless it is made already: a committed
     /// index is noted before it has one, and a purge without a record may have passed it since.
-    pub(crate) fn apply(&mut self, change: &Change) {
+    /// `payloads`: those of the entries that follow.
+    pub(crate) fn make(
+        &mut self,
+        change: &Change<'_>,
+        lsn: Lsn,
+        payloads: &mut impl Iterator<Item = Arc<[u8]>>,
+    ) {
+        match change {
+            Change::Append(entries) => {
+                for (entry, payload) in entries.iter().zip(payloads) {
+                    self.tail.push(entry.index, (lsn, payload));
+                }
+            }
+            Change::Vote(vote) => self.votes.push_back((lsn, Some(vote.clone()))),
+            _ => {}
+        }
         if self.state.is_done(change) {
             return;
         }
@@ -109,15 +116,8 @@ impl Core {
         streams: StreamsReader,
         (group, is_alone): (u64, bool),
     ) -> Self {
-        let vote = (Lsn::ZERO, state.vote.clone());
-        let memory = Memory {
-            state,
-            tail: Tail::default(),
-            truncations: 0,
-            vote_lsn: Lsn::ZERO,
-            vote,
-            to_say: None,
-        };
+        let votes = VecDeque::from([(Lsn::ZERO, state.vote.clone())]);
+        let memory = Memory { state, tail: Tail::default(), truncations: 0, votes, to_say: None };
         Self {
             memory: Mutex::new(memory),
             reader,

@@ -1,11 +1,8 @@
 //! A raft group: a stream, alone in its log or beside those of other groups.
 //!
-//! *Owns*: what each change of a group is in a batch of the streams, and which groups are open.
-//! *May not touch*: the rules (`state.rs`), the bytes (`note.rs`, `record.rs`), what a group in the
-//! log holds (`found.rs`).
-//!
-//! An entry is the record of the stream that has its index. All else is in the note of the stream,
-//! but for what is committed: the last entry of an append says that too.
+//! *Owns*: which groups are open, and the order of their changes. *May not touch*: the rules
+//! (`state.rs`), what a change is in the stream (`draft.rs`), what a group in the log holds
+//! (`found.rs`).
 //!
 //! The lock of the state is held while a change is checked, given to the log, and made in memory.
 //! Nobody waits under it: where the log has no room, the lock is let go, and then the change is
@@ -23,19 +20,19 @@ use smallvec::SmallVec;
 
 use crate::callbacks::Callback;
 use crate::core::{Core, Memory};
+use crate::draft::Draft;
 use crate::error::{Error, Result};
 use crate::found::Found;
 use crate::note::{decode_note, encode_note};
-use crate::record::encode_entry_head;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::words::{EntryId, NewEntry};
+use crate::words::EntryId;
 
 /// What a change takes in a batch beside its bytes, and a batch beside its changes.
 const CHANGE_BYTES: usize = 64;
 
-/// Makes a change's callback when the record of the vote is known that holds then.
-pub(crate) type Then<'a> = Box<dyn FnOnce(Lsn) -> Callback + 'a>;
+/// A change of a group.
+pub(crate) type Part<'a> = (&'a Arc<Group>, Change<'a>);
 
 /// What the groups of one log share.
 pub(crate) struct Shared {
@@ -168,6 +165,85 @@ impl Shared {
         Ok(self.streams.remove(id)?.wait()?)
     }
 
+    /// Gives changes to the log as one record, and makes them in memory, both under the locks of
+    /// their groups. Those of a group are side by side, and the groups in order, so that two calls
+    /// never wait for each other's locks. While the log has no room, this waits without a lock.
+    pub(crate) fn write(
+        &self,
+        changes: &[&Part<'_>],
+        then: impl FnOnce(Lsn),
+    ) -> Result<Written<'_>> {
+        let appended = changes.iter().filter_map(|(_, change)| match change {
+            Change::Append(entries) => Some(entries),
+            _ => None,
+        });
+        // They are copied before the locks are taken that readers need.
+        let payloads: Vec<Arc<[u8]>> =
+            appended.flatten().map(|entry| Arc::from(entry.payload)).collect();
+        if !payloads.is_empty() {
+            self.streams.pay();
+        }
+        let durable = self.log().durable();
+        let groups = || changes.chunk_by(|one, other| Arc::ptr_eq(one.0, other.0));
+        loop {
+            let memories = groups().map(|changes| changes[0].0.named(changes[0].0.memory()));
+            let mut memories = memories.collect::<Result<SmallVec<[_; 1]>>>()?;
+            let drafts = groups().zip(&memories).map(|(changes, memory)| {
+                let of_group = changes.iter().map(|(_, change)| change);
+                changes[0].0.named(Draft::of(&memory.state, of_group))
+            });
+            let drafts = drafts.collect::<Result<SmallVec<[_; 1]>>>()?;
+            let mut batch = Batch::new();
+            groups()
+                .zip(&drafts)
+                .for_each(|(changes, draft)| draft.put(changes[0].0.id, &mut batch));
+            match self.streams.try_apply(&batch) {
+                Ok(written) => {
+                    drop(drafts);
+                    let mut payloads = payloads.into_iter();
+                    for (changes, memory) in groups().zip(&mut memories) {
+                        memory.to_say = None;
+                        let of_group = changes.iter().map(|(_, change)| change);
+                        of_group.for_each(|it| memory.make(it, written.lsn(), &mut payloads));
+                        // Where durable entries are, the streams know.
+                        memory.tail.shrink(self.memory_bytes, durable);
+                        memory.durable_vote(durable);
+                    }
+                    then(written.lsn());
+                    return Ok(written);
+                }
+                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
+                    let bytes = drafts.iter().map(Draft::bytes).sum::<usize>()
+                        + CHANGE_BYTES * (batch.len() + 1);
+                    drop(drafts);
+                    drop(memories);
+                    changes[0].0.core.noted(self.log().make_room(bytes, Reach::Usual))?;
+                }
+                Err(error) => return Err(changes[0].0.failed(error)),
+            }
+        }
+    }
+
+    /// Makes the changes of a batch: checked, written, durable.
+    pub(crate) fn write_batch(&self, changes: &[&Part<'_>]) -> Result<()> {
+        let written = self.write(changes, |_| {})?;
+        written.wait().map_err(|error| changes[0].0.failed(error))
+    }
+
+    /// The same, with a callback when it is durable. Until then it keeps the states.
+    pub(crate) fn write_batch_then(
+        &self,
+        changes: &[&Part<'_>],
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let kept: Vec<_> = changes.iter().map(|(group, _)| Arc::clone(group)).collect();
+        self.write(changes, |_| {})?.on_durable(move |result| {
+            drop(kept);
+            callback(result.map_err(Error::from));
+        });
+        Ok(())
+    }
+
     /// Ends all groups, and the log.
     pub(crate) fn close(&self) -> Result<()> {
         self.check_process()?;
@@ -176,7 +252,7 @@ impl Shared {
         for group in &open {
             match group.stop() {
                 // It was closed or removed meanwhile.
-                Err(Error::Closed) => {}
+                Err(error) if matches!(error.cause(), Error::Closed) => {}
                 its => said = said.and(its),
             }
         }
@@ -232,6 +308,14 @@ impl Group {
         &self.core
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
     pub(crate) fn log(&self) -> &Log {
         self.shared.log()
     }
@@ -252,66 +336,13 @@ impl Group {
                 self.core.noted::<()>(Err(error)).err().unwrap_or(Error::Closed)
             }
             // Without the stream there is no group any more.
-            inkstone_streams::Error::NoStream { .. } => Error::Closed,
+            inkstone_streams::Error::NoStream { stream } => Error::Closed.in_group(stream),
             other => other.into(),
         }
     }
 
-    /// Gives a change to the log and makes it in memory, both under one lock. While the log has no
-    /// room, this waits without the lock.
-    fn write(
-        &self,
-        make: impl Fn(&Memory) -> Result<Step>,
-        then: impl FnOnce(&mut Memory, Lsn),
-    ) -> Result<Written<'_>> {
-        loop {
-            let mut memory = self.memory()?;
-            let step = make(&memory)?;
-            let batch = step.batch(self.id);
-            match self.shared.streams.try_apply(&batch) {
-                Ok(written) => {
-                    memory.to_say = None;
-                    then(&mut memory, written.lsn());
-                    return Ok(written);
-                }
-                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
-                    drop(memory);
-                    let bytes = step.note.len() + CHANGE_BYTES * (batch.len() + 1);
-                    self.core.noted(self.log().make_room(bytes, Reach::Usual))?;
-                }
-                Err(error) => return Err(self.failed(error)),
-            }
-        }
-    }
-
-    /// Writes a change that is allowed, and makes it: also one that is made already, whose record
-    /// may not be durable yet.
-    fn write_change(
-        &self,
-        change: &Change,
-        then: impl FnOnce(&mut Memory, Lsn),
-    ) -> Result<Written<'_>> {
-        let durable = self.core.reader.durable();
-        let make = |memory: &Memory| {
-            let mut after = memory.state.clone();
-            let is_done = after.is_done(change);
-            // What was said to be committed was checked then, and a purge may have passed it since.
-            if !is_done || !matches!(change, Change::Commit(_)) {
-                after.check(change)?;
-            }
-            if !is_done {
-                after.apply(change);
-            }
-            Ok(Step::between(&memory.state, &after))
-        };
-        self.write(make, |memory, lsn| {
-            memory.settle_vote(durable);
-            memory.apply(change);
-            if matches!(change, Change::Vote(_)) {
-                memory.vote_lsn = lsn;
-            }
-            then(memory, lsn);
-        })
+    fn named<T>(&self, result: Result<T>) -> Result<T> {
+        self.core.named(result)
     }
 
     /// Writes what is committed, if no record has it.
@@ -319,9 +350,9 @@ impl Group {
         loop {
             let to_say = self.memory()?.to_say;
             let Some(index) = to_say else { return Ok(()) };
-            match self.write_change(&Change::Commit(index), |_, _| {}) {
+            match self.shared.write(&[&(self, Change::Commit(index))], |_| {}) {
                 // Another thread has said more meanwhile.
-                Err(Error::CommittedGoesBack { .. }) => {}
+                Err(error) if matches!(error.cause(), Error::CommittedGoesBack { .. }) => {}
                 written => {
                     self.tell_when_durable(written?);
                     return Ok(());
@@ -355,128 +386,62 @@ impl Group {
         }
     }
 
-    /// Appends entries, all or none.
-    pub(crate) fn append(
-        self: &Arc<Self>,
-        entries: &[NewEntry<'_>],
-        callback: Callback,
-    ) -> Result<()> {
-        self.shared.streams.pay();
-        // They are copied before the lock is taken that readers need.
-        let payloads: Vec<_> =
-            entries.iter().map(|entry| Arc::<[u8]>::from(entry.payload)).collect();
-        let durable = self.core.reader.durable();
-        let written = loop {
-            let mut memory = self.memory()?;
-            memory.state.check_entries(entries)?;
-            let (written, bytes) = self.try_append(&memory, entries);
-            match written {
-                Ok(written) => {
-                    let lsn = written.lsn();
-                    memory.to_say = None;
-                    for (entry, payload) in entries.iter().zip(payloads) {
-                        memory.state.add(entry.index, entry.leader);
-                        memory.tail.push(entry.index, (lsn, payload));
-                    }
-                    // Where durable entries are, the streams know.
-                    memory.tail.shrink(self.shared.memory_bytes, durable);
-                    self.core.callbacks.push(lsn, callback);
-                    break written;
-                }
-                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
-                    drop(memory);
-                    self.core.noted(self.log().make_room(bytes, Reach::Usual))?;
-                }
-                Err(error) => return Err(self.failed(error)),
-            }
-        };
-        self.tell_when_durable(written);
-        Ok(())
+    /// Whether a change is made already. It is allowed.
+    fn is_done(&self, change: &Change<'_>) -> Result<bool> {
+        let memory = self.memory()?;
+        memory.state.check(change)?;
+        Ok(memory.state.is_done(change))
     }
 
-    /// Gives entries that follow a state to the log, if it has room; also returns how much room
-    /// they need at the most. The last one says what is committed. Before the first entries of a
-    /// stream that never had one, the note says where it begins, and what is committed.
-    fn try_append(
-        &self,
-        memory: &Memory,
-        entries: &[NewEntry<'_>],
-    ) -> (inkstone_streams::Result<Written<'_>>, usize) {
-        let (mut batch, mut note) = (Batch::new(), Vec::new());
-        let mut said = memory.state.said.as_ref();
-        if memory.state.next_index().is_none() {
-            let first = entries.first().map_or(0, |entry| entry.index);
-            note = encode_note(&State { first, next: first, ..memory.state.clone() });
-            batch.note(self.id, &note).restart_at(self.id, first);
-            said = None;
-        }
-        let mut heads = Vec::with_capacity(32 * entries.len());
-        let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
-        for (entry, count) in entries.iter().zip(1..) {
-            let said = said.filter(|_| count == entries.len());
-            encode_entry_head(&mut heads, entry.index, entry.leader, said);
-            ends.push(heads.len());
-        }
-        let (mut begin, mut bytes) = (0, note.len() + heads.len());
-        for (entry, end) in entries.iter().zip(ends) {
-            let head = &heads[std::mem::replace(&mut begin, end)..end];
-            batch.append_parts_at(self.id, entry.index, [head, entry.payload]);
-            bytes += entry.payload.len();
-        }
-        let room = bytes + CHANGE_BYTES * (entries.len() + 3);
-        (self.shared.streams.try_apply(&batch), room)
-    }
-
-    /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
-    pub(crate) fn change(&self, change: &Change) -> Result<Lsn> {
-        let done = {
-            let memory = self.memory()?;
-            memory.state.check(change)?;
-            memory.state.is_done(change).then_some(memory.vote_lsn)
-        };
-        if let Some(vote_lsn) = done {
+    /// Makes a change: checked, written, durable.
+    pub(crate) fn change(self: &Arc<Self>, change: Change<'_>) -> Result<()> {
+        if self.is_done(&change)? {
             // It may have been done by a call that still waits.
-            self.core.noted(self.log().sync())?;
-            return Ok(vote_lsn);
+            return self.core.noted(self.log().sync()).map(|_| ());
         }
-        let mut vote_lsn = Lsn::ZERO;
-        let written = self.write_change(change, |memory, _| vote_lsn = memory.vote_lsn)?;
-        written.wait().map_err(|error| self.failed(error))?;
-        Ok(vote_lsn)
+        let written = self.shared.write(&[&(self, change)], |_| {})?;
+        written.wait().map_err(|error| self.failed(error))
     }
 
     /// Makes a change: checked and written. The callback comes when it is durable.
-    pub(crate) fn change_then(self: &Arc<Self>, change: &Change, callback: Then<'_>) -> Result<()> {
+    pub(crate) fn change_then(
+        self: &Arc<Self>,
+        change: Change<'_>,
+        callback: Callback,
+    ) -> Result<()> {
         let is_durable = self.log().durable() >= self.log().last();
-        let done = {
-            let memory = self.memory()?;
-            memory.state.check(change)?;
-            (memory.state.is_done(change) && is_durable).then_some(memory.vote_lsn)
-        };
-        if let Some(vote_lsn) = done {
-            self.core.callbacks.push_after_all(callback(vote_lsn));
+        if self.is_done(&change)? && is_durable {
+            self.core.callbacks.push_after_all(callback);
             self.core.callbacks.call();
             return Ok(());
         }
-        let written = self.write_change(change, |memory, lsn| {
-            self.core.callbacks.push(lsn, callback(memory.vote_lsn));
-        })?;
+        self.write_then(change, callback)
+    }
+
+    /// The same for a change that is not made yet, or whose record may not be durable.
+    pub(crate) fn write_then(
+        self: &Arc<Self>,
+        change: Change<'_>,
+        callback: Callback,
+    ) -> Result<()> {
+        let callbacks = &self.core.callbacks;
+        let written = self.shared.write(&[&(self, change)], |lsn| callbacks.push(lsn, callback))?;
         self.tell_when_durable(written);
         Ok(())
     }
 
     /// Purges entries. A log of this group alone is freed here; of many groups, the mover frees
     /// what they share.
-    pub(crate) fn purge(&self, upto: &EntryId, is_snapshot: bool) -> Result<()> {
+    pub(crate) fn purge(self: &Arc<Self>, upto: &EntryId, is_snapshot: bool) -> Result<()> {
         let change = Change::Purge { upto: upto.clone(), is_snapshot };
-        let mut purged = self.change(&change);
+        let mut purged = self.change(change.clone());
         // On a full disk segments go first. What an opening then takes for purged is committed, or
         // the snapshot has it, and the caller asked for it.
         if self.shared.is_alone
             && matches!(purged, Err(Error::Log(inkstone::Error::NoRoom { .. })))
             && self.free_without_record(upto, is_snapshot)?
         {
-            purged = self.change(&change);
+            purged = self.change(change);
         }
         purged?;
         if self.shared.is_alone {
@@ -541,44 +506,5 @@ impl Group {
         if open.groups.get(&self.id).is_some_and(is_this) {
             open.groups.remove(&self.id);
         }
-    }
-}
-
-/// What a change is in the stream of its group.
-#[derive(Default)]
-struct Step {
-    note: Vec<u8>,
-    restart_at: Option<u64>,
-    truncate_after: Option<u64>,
-    truncate_before: Option<u64>,
-}
-
-impl Step {
-    /// What makes one state of another that has no new entries.
-    fn between(before: &State, after: &State) -> Self {
-        let mut step = Self { note: encode_note(after), ..Self::default() };
-        if after.first == after.next {
-            let is_same = before.first == before.next && before.next == after.next;
-            step.restart_at = (!is_same).then_some(after.next);
-        } else {
-            step.truncate_after = (after.next < before.next).then(|| after.next - 1);
-            step.truncate_before = (after.first > before.first).then_some(after.first);
-        }
-        step
-    }
-
-    fn batch(&self, group: u64) -> Batch<'_> {
-        let mut batch = Batch::new();
-        batch.note(group, &self.note);
-        if let Some(first) = self.restart_at {
-            batch.restart_at(group, first);
-        }
-        if let Some(last) = self.truncate_after {
-            batch.truncate_after(group, last);
-        }
-        if let Some(first) = self.truncate_before {
-            batch.truncate_before(group, first);
-        }
-        batch
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use inkstone::{AnyDirectory, LogKind, OsDirectory};
 use inkstone_streams::{Options, Stats, Streams};
 
+use crate::batch::Batch;
 use crate::error::Result;
-use crate::group::Shared;
+use crate::group::{Part, Shared};
 use crate::options::refuse_periodic;
 use crate::raft_log::RaftLog;
 
@@ -91,6 +92,64 @@ impl Groups {
     pub fn group(&self, id: u64) -> Result<RaftLog> {
         self.shared.check()?;
         self.shared.group(id).map(RaftLog::of_group)
+    }
+
+    /// Makes all changes of a batch, or none: entries, votes, truncations and committed indexes of
+    /// any groups, by one record, one write and one flush. The entries can be read when the call
+    /// returns. What a batch holds is limited as an append is
+    /// ([`inkstone::Options::record_bytes_max`]).
+    ///
+    /// # Errors
+    /// The error of the first change that breaks a rule, as the call of [`RaftLog`] with its name
+    /// returns it, in [`crate::Error::InGroup`]; [`crate::Error::Closed`] for a group that was
+    /// closed or removed; [`inkstone::Error::TooLarge`]: make several batches;
+    /// [`inkstone::Error::Invalid`] for a batch without changes, or with a raft log that is not of
+    /// these groups; [`inkstone::Error::NoRoom`]. In all these cases nothing has changed in any
+    /// group. [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` the batch and everything before it, of whatever group, are on stable storage. After
+    /// a crash before that all its changes are there, or none.
+    pub fn apply(&self, batch: &Batch<'_>) -> Result<()> {
+        self.shared.write_batch(&self.checked(batch)?)
+    }
+
+    /// As [`Groups::apply`], but does not wait for the device: `callback` is called once, under the
+    /// rules of [`RaftLog::append`], when the batch and everything before it are durable, or with
+    /// the error when they will not be. It has no place among the callbacks of a group: a later one
+    /// may come before it. Readers see the votes from then on.
+    ///
+    /// # Errors
+    /// As [`Groups::apply`]. The callback is dropped without being called then.
+    ///
+    /// # Durability
+    /// None on return. When the callback gets `Ok`, the batch and everything before it are on
+    /// stable storage.
+    pub fn apply_then(
+        &self,
+        batch: &Batch<'_>,
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        self.shared.write_batch_then(&self.checked(batch)?, callback)
+    }
+
+    fn checked<'a>(&self, batch: &'a Batch<'a>) -> Result<Vec<&'a Part<'a>>> {
+        self.shared.check()?;
+        let changes = batch.by_group();
+        let invalid = |why| Err(inkstone::Error::Invalid(why).into());
+        match changes.iter().find(|(group, _)| !group.is_of(&self.shared)) {
+            _ if changes.is_empty() => invalid("a batch without changes".into()),
+            Some((group, _)) => {
+                let (path, other) = (self.shared.directory.path(), group.core().directory.path());
+                let why = "opened by itself or by other `Groups`";
+                invalid(format!(
+                    "a batch for the groups in {} has a raft log of {}, {why}",
+                    path.display(),
+                    other.display()
+                ))
+            }
+            None => Ok(changes),
+        }
     }
 
     /// Removes a group with its entries and its vote. Handles of it are closed. A node that comes

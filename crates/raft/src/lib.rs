@@ -36,8 +36,10 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod callbacks;
 mod core;
+mod draft;
 mod error;
 mod found;
 mod group;
@@ -54,6 +56,7 @@ mod sync;
 mod tail;
 mod words;
 
+pub use batch::Batch;
 pub use error::{Error, Result};
 pub use groups::Groups;
 /// How a log of many groups is opened, and what it holds.

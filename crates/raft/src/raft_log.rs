@@ -11,7 +11,6 @@ use std::sync::Arc;
 use inkstone::{AnyDirectory, Lsn, OsDirectory};
 use inkstone_streams::Streams;
 
-use crate::callbacks::Callback;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::group::{Group, Shared};
@@ -36,7 +35,7 @@ use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 /// [`RaftLog::records`] are those of the log that all share; dropping the last handle of a group
 /// ends no log and no callback, and [`RaftLog::close`] ends the group alone.
 pub struct RaftLog {
-    group: Arc<Group>,
+    pub(crate) group: Arc<Group>,
     reader: RaftReader,
     /// The log, if it is of this group alone: it ends with this value.
     log: Option<Arc<Shared>>,
@@ -132,7 +131,7 @@ impl RaftLog {
                 core.callbacks.call();
                 return Ok(());
             }
-            self.group.append(entries, Box::new(callback))
+            self.group.write_then(Change::Append(entries.to_vec()), Box::new(callback))
         };
         core.named(append())
     }
@@ -148,9 +147,7 @@ impl RaftLog {
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable
     /// storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
-        let lsn = self.core().named(self.group.change(&Change::Vote(vote.clone())))?;
-        self.core().memory().vote_is_durable(lsn, vote);
-        Ok(())
+        self.core().named(self.group.change(Change::Vote(vote.clone())))
     }
 
     /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in
@@ -173,17 +170,8 @@ impl RaftLog {
         vote: &Vote,
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        // A callback that waits must not keep the state alive.
-        let (core, saved) = (Arc::downgrade(self.core()), vote.clone());
-        let callback = Box::new(move |lsn| -> Callback {
-            Box::new(move |result: Result<()>| {
-                if let Some(core) = core.upgrade().filter(|_| result.is_ok()) {
-                    core.memory().vote_is_durable(lsn, &saved);
-                }
-                callback(result);
-            })
-        });
-        self.core().named(self.group.change_then(&Change::Vote(vote.clone()), callback))
+        let change = Change::Vote(vote.clone());
+        self.core().named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Truncates the entries from index `from` on. If none is left, and none was purged, the next
@@ -196,7 +184,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn truncate_from(&self, from: u64) -> Result<()> {
-        self.core().named(self.group.change(&Change::Truncate(from))).map(|_| ())
+        self.core().named(self.group.change(Change::Truncate(from)))
     }
 
     /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as
@@ -212,8 +200,8 @@ impl RaftLog {
         from: u64,
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        let callback = Box::new(|_| -> Callback { Box::new(callback) });
-        self.core().named(self.group.change_then(&Change::Truncate(from), callback))
+        let change = Change::Truncate(from);
+        self.core().named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Purges the entries up to `upto`, which must be committed, and releases the segments that no

@@ -56,9 +56,7 @@ impl RaftReader {
     pub fn vote(&self) -> Result<Option<Vote>> {
         self.core.check()?;
         let durable = self.core.reader.durable();
-        let mut memory = self.core.memory();
-        memory.settle_vote(durable);
-        Ok(memory.vote.1.clone())
+        Ok(self.core.memory().durable_vote(durable).cloned())
     }
 
     /// The id of an entry that is here or was purged last, without reading it; `None` for any

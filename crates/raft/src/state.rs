@@ -26,9 +26,11 @@ pub(crate) struct State {
     pub(crate) leaders: Leaders,
 }
 
-/// A change of the state that is no entry.
+/// A change of the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum Change<'a> {
+    /// These entries follow.
+    Append(Vec<NewEntry<'a>>),
     /// Another vote.
     Vote(Vote),
     /// All entries from this index on are gone.
@@ -89,8 +91,9 @@ impl State {
     }
 
     /// Whether the change would change nothing, so that no record is needed.
-    pub(crate) fn is_done(&self, change: &Change) -> bool {
+    pub(crate) fn is_done(&self, change: &Change<'_>) -> bool {
         match change {
+            Change::Append(entries) => entries.is_empty(),
             Change::Vote(vote) => self.vote.as_ref() == Some(vote),
             Change::Truncate(from) => *from >= self.next,
             Change::Purge { upto, .. } => self.is_purged(upto.index),
@@ -102,8 +105,9 @@ impl State {
     ///
     /// # Errors
     /// Which rule it breaks, with what was expected and what came.
-    pub(crate) fn check(&self, change: &Change) -> Result<()> {
+    pub(crate) fn check(&self, change: &Change<'_>) -> Result<()> {
         match change {
+            Change::Append(entries) => self.check_entries(entries),
             Change::Vote(vote) => match &self.vote {
                 Some(saved) if !vote.may_follow(saved) => {
                     Err(Error::VoteGoesBack { saved: saved.clone(), came: vote.clone() })
@@ -124,40 +128,25 @@ impl State {
         }
     }
 
-    /// Whether an entry may follow when `next` is the next index, if it is known, and `before` made
-    /// the entry before it.
-    pub(crate) fn check_entry(
-        &self,
-        index: u64,
-        leader: &Leader,
-        next: Option<u64>,
-        before: Option<&Leader>,
-    ) -> Result<()> {
-        if let Some(committed) = self.committed.filter(|committed| index <= *committed) {
-            return Err(Error::IsCommitted { index, committed });
-        }
-        if let Some(expected) = next.filter(|next| *next != index) {
-            return Err(Error::Hole { expected, came: index });
-        }
-        if index == u64::MAX {
-            return Err(Error::IndexesUsedUp);
-        }
-        check_name(leader)?;
-        match before {
-            Some(before) if leader < before => {
-                Err(Error::LeaderGoesBack { index, before: before.clone(), came: leader.clone() })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Whether all entries may be appended, one after the other.
-    pub(crate) fn check_entries(&self, entries: &[NewEntry<'_>]) -> Result<()> {
+    fn check_entries(&self, entries: &[NewEntry<'_>]) -> Result<()> {
         let mut next = self.next_index();
-        let mut before = self.last_leader();
-        for entry in entries {
-            self.check_entry(entry.index, entry.leader, next, before)?;
-            (next, before) = (Some(entry.index + 1), Some(entry.leader));
+        let mut last = self.last_leader();
+        for &NewEntry { leader, index, .. } in entries {
+            if let Some(committed) = self.committed.filter(|committed| index <= *committed) {
+                return Err(Error::IsCommitted { index, committed });
+            }
+            if let Some(expected) = next.filter(|next| *next != index) {
+                return Err(Error::Hole { expected, came: index });
+            }
+            if index == u64::MAX {
+                return Err(Error::IndexesUsedUp);
+            }
+            check_name(leader)?;
+            if let Some(before) = last.filter(|last| leader < *last).cloned() {
+                return Err(Error::LeaderGoesBack { index, before, came: leader.clone() });
+            }
+            (next, last) = (Some(index + 1), Some(leader));
         }
         Ok(())
     }
@@ -214,8 +203,11 @@ impl State {
     }
 
     /// Makes a change that was checked.
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &Change<'_>) {
         match change {
+            Change::Append(entries) => {
+                entries.iter().for_each(|entry| self.add(entry.index, entry.leader));
+            }
             Change::Vote(vote) => self.vote = Some(vote.clone()),
             Change::Truncate(from) => {
                 if *from < self.next {
@@ -233,7 +225,7 @@ impl State {
     }
 
     /// Adds an entry that was checked.
-    pub(crate) fn add(&mut self, index: u64, leader: &Leader) {
+    fn add(&mut self, index: u64, leader: &Leader) {
         if self.next_index().is_none() {
             (self.first, self.next) = (index, index);
         }

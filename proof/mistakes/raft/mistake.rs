@@ -36,6 +36,8 @@ pub enum Mistake {
     GroupReadBefore,
     /// The state of a group that nobody holds goes before its records are durable.
     StateGoesEarly,
+    /// A batch is written as one record for each of its groups.
+    BatchInParts,
     /// The runs of leaders are not shortened by a truncation.
     LeadersNotTruncated,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use inkstone_raft::{
-    EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, StreamsOptions, Vote,
+    Batch, EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, StreamsOptions, Vote,
 };
 use inkstone_sim::{DiskOptions, SimDisk};
 
@@ -48,6 +48,96 @@ fn a_vote_of_one_group_and_entries_of_others_share_one_write_and_one_flush() {
     let after = disk.counters();
     assert_eq!((after.writes - before.writes, after.flushes - before.flushes), (1, 1));
     groups.close().unwrap();
+}
+
+#[test]
+fn a_batch_of_several_groups_is_one_write_and_one_flush_and_what_it_promises_is_found() {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let open = || Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
+    let groups = open();
+    let (one, two) = (groups.group(1).unwrap(), groups.group(2).unwrap());
+    append(&one, 1, 1..4);
+    one.sync().unwrap();
+    let (leader, vote) = (Leader::of_term(2), Vote::granted(Leader::of_term(2)));
+    let mut batch = Batch::new();
+    // The changes of a group need not lie side by side.
+    batch.append(&two, &[entry(&leader, 7)]).truncate_from(&one, 2).save_vote(&two, vote.clone());
+    batch.append(&one, &[2, 3, 4].map(|index| entry(&leader, index)));
+    batch.save_committed(&two, 7).truncate_from(&one, 4).save_committed(&one, 2);
+    let before = disk.counters();
+    groups.apply(&batch).unwrap();
+    let after = disk.counters();
+    assert_eq!((after.writes - before.writes, after.flushes - before.flushes), (1, 1));
+    let shown = |one: &RaftLog, two: &RaftLog| {
+        let entries = one.entries(1..9, usize::MAX).unwrap();
+        let terms: Vec<_> = entries.iter().map(|entry| entry.id.leader.term).collect();
+        (terms, one.bounds().unwrap(), two.bounds().unwrap(), two.vote().unwrap())
+    };
+    let (terms, of_one, of_two, voted) = shown(&one, &two);
+    assert_eq!((&terms[..], voted), (&[1, 2, 2][..], Some(vote)));
+    let committed = |index| Some(EntryId::new(leader.clone(), index));
+    assert_eq!((&of_one.saved_committed, &of_two.saved_committed), (&committed(2), &committed(7)));
+    let before = shown(&one, &two);
+    groups.abandon();
+    let groups = open();
+    assert_eq!(shown(&groups.group(1).unwrap(), &groups.group(2).unwrap()), before);
+}
+
+#[test]
+fn a_batch_with_a_part_that_cannot_be_is_refused_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path().join("groups"), still()).unwrap();
+    let others = Groups::open(directory.path().join("others"), still()).unwrap();
+    let [one, two, gone, old] = [1, 2, 3, 4].map(|id| groups.group(id).unwrap());
+    let foreign = others.group(2).unwrap();
+    append(&one, 1, 1..4);
+    append(&two, 1, 1..4);
+    two.save_vote(&Vote::new(Leader::of_term(5))).unwrap();
+    groups.remove(3).unwrap();
+    old.close().unwrap();
+    let new = groups.group(4).unwrap();
+    let (leader, large) = (Leader::of_term(1), vec![0; 20 << 10]);
+    let good = entry(&leader, 4);
+    let beyond = entry(&leader, 5);
+    let mut goes_back = both(&one, &two, good, &[good]);
+    goes_back.save_vote(&two, Vote::new(Leader::of_term(4)));
+    let mut two_of_one = both(&one, &new, good, &[good]);
+    two_of_one.append(&old, &[good]);
+    let parts = [NewEntry { payload: &large, ..good }, NewEntry { payload: &large, ..beyond }];
+    let before = (one.bounds().unwrap(), two.bounds().unwrap(), *one.records().end());
+    for (batch, words) in [
+        (Batch::new(), "without changes"),
+        (
+            both(&one, &two, good, &[beyond]),
+            "raft group 2: the next entry must have index 4, not 5",
+        ),
+        (goes_back, "raft group 2: a vote for term 4 goes back"),
+        (both(&one, &gone, good, &[good]), "raft group 3: the raft log is closed"),
+        (two_of_one, "raft group 4: the raft log is closed"),
+        (both(&one, &foreign, good, &[good]), "opened by itself or by other `Groups`"),
+        (both(&one, &two, good, &parts), "the limit"),
+    ] {
+        let told = groups.apply(&batch).unwrap_err().to_string();
+        assert!(told.contains(words), "{told}");
+        let refused = groups.apply_then(&batch, |_| panic!("it was refused"));
+        assert_eq!(refused.unwrap_err().to_string(), told);
+        assert_eq!((one.bounds().unwrap(), two.bounds().unwrap(), *one.records().end()), before);
+    }
+    // It could be made all the time.
+    groups.apply(&both(&one, &two, good, &[good])).unwrap();
+    assert_eq!([&one, &two].map(|raft| raft.bounds().unwrap().next), [5, 5]);
+}
+
+/// A batch that appends to two groups.
+fn both<'a>(
+    one: &'a RaftLog,
+    other: &'a RaftLog,
+    good: NewEntry<'a>,
+    entries: &[NewEntry<'a>],
+) -> Batch<'a> {
+    let mut batch = Batch::new();
+    batch.append(one, &[good]).append(other, entries);
+    batch
 }
 
 /// Also while one thread fills the buffers: the thread that makes room must not wait for the thread

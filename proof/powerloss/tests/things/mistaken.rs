@@ -91,4 +91,5 @@ fn of_raft_groups() {
     for mistake in OF_RAFT {
         caught(mistake, set_of_raft, (Class::Cut, 0), "raft.md", three);
     }
+    caught(RaftMistake::BatchInParts, set_of_raft, (Class::Cut, 0), "raft.md", three);
 }

@@ -3,7 +3,7 @@
 //! *Owns*: which calls there are, mostly allowed ones. *May not touch*: what a call means
 //! (`model.rs`).
 
-use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result, Vote};
+use inkstone_raft::{Batch, EntryId, Leader, NewEntry, RaftLog, Result, Vote};
 
 use super::model::{Model, Op};
 
@@ -92,6 +92,38 @@ impl Draw {
         }
     }
 
+    /// Draws changes of a batch, up to one that breaks a rule, and whether it is waited for.
+    pub fn batch(&mut self, now: &[Model]) -> (Vec<(usize, Op)>, bool) {
+        let (mut now, waits, mut ops) = (now.to_vec(), self.rng.bool(), Vec::new());
+        for _ in 0..self.rng.usize(1..6) {
+            let raft = self.rng.usize(..now.len());
+            let op = match self.call(&now[raft]) {
+                Op::Vote(vote) | Op::VoteThen(vote) if waits => Op::Vote(vote),
+                Op::Vote(vote) => Op::VoteThen(vote),
+                Op::Append(entries) if entries.is_empty() => continue,
+                Op::Truncate(from) | Op::TruncateThen(from) if waits => Op::Truncate(from),
+                Op::Truncate(from) => Op::TruncateThen(from),
+                op @ (Op::Append(_) | Op::VoteThen(_) | Op::TruncateThen(_) | Op::Commit(_)) => op,
+                Op::Purge(_) | Op::Snapshot(_) | Op::Sync => continue,
+            };
+            let is_allowed = now[raft].allows(&op);
+            if is_allowed {
+                now[raft] = now[raft].after(&op);
+            }
+            ops.push((raft, op));
+            if !is_allowed {
+                break;
+            }
+        }
+        if ops.is_empty() {
+            ops.push((
+                0,
+                Op::Append(vec![(EntryId::new(now[0].last_leader(), now[0].next()), vec![1])]),
+            ));
+        }
+        (ops, waits)
+    }
+
     fn draw_bad(&mut self, now: &Model) -> Op {
         let (first, next) = (now.first, now.next());
         let entry = |leader, index| Op::Append(vec![(EntryId::new(leader, index), vec![1; 40])]);
@@ -110,6 +142,26 @@ impl Draw {
     }
 }
 
+/// Adds a change to a batch.
+pub fn put<'a>(batch: &mut Batch<'a>, raft: &'a RaftLog, op: &'a Op) {
+    match op {
+        Op::Append(entries) => _ = batch.append(raft, &new_entries(entries)),
+        Op::Vote(vote) | Op::VoteThen(vote) => _ = batch.save_vote(raft, vote.clone()),
+        Op::Truncate(from) | Op::TruncateThen(from) => _ = batch.truncate_from(raft, *from),
+        Op::Commit(index) => _ = batch.save_committed(raft, *index),
+        Op::Purge(_) | Op::Snapshot(_) | Op::Sync => {}
+    }
+}
+
+fn new_entries(entries: &[(EntryId, Vec<u8>)]) -> Vec<NewEntry<'_>> {
+    let new = entries.iter().map(|(id, payload)| NewEntry {
+        leader: &id.leader,
+        index: id.index,
+        payload,
+    });
+    new.collect()
+}
+
 /// Carries a call out. `callback` is that of the calls that have one.
 pub fn carry_out(
     raft: &RaftLog,
@@ -117,13 +169,7 @@ pub fn carry_out(
     callback: impl FnOnce(Result<()>) + Send + 'static,
 ) -> Result<()> {
     match op {
-        Op::Append(entries) => {
-            let entries: Vec<_> = entries
-                .iter()
-                .map(|(id, payload)| NewEntry { leader: &id.leader, index: id.index, payload })
-                .collect();
-            raft.append(&entries, callback)
-        }
+        Op::Append(entries) => raft.append(&new_entries(entries), callback),
         Op::TruncateThen(from) => raft.truncate_from_then(*from, callback),
         Op::Vote(vote) => raft.save_vote(vote),
         Op::VoteThen(vote) => raft.save_vote_then(vote, callback),

@@ -7,12 +7,14 @@ use std::cell::RefCell;
 
 use inkstone_io::AnyDirectory;
 use inkstone_raft::StreamsOptions;
-use inkstone_raft::{EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Result, Vote};
+use inkstone_raft::{
+    Batch, EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Result, Vote,
+};
 
 pub mod history;
 pub mod model;
 
-use self::history::{Draw, carry_out};
+use self::history::{Draw, carry_out, put};
 use self::model::{Model, Op as RaftOp};
 use crate::states::past::Past;
 use crate::states::words::{Answer, Calls, Flaw, Shown, Told};
@@ -22,9 +24,14 @@ use crate::{End, Subject, When};
 /// What all of them hold.
 pub type Models = Vec<Model>;
 
+/// Whose callbacks those of batches are: they have no place among those of a group.
+const OF_BATCHES: usize = usize::MAX;
+
 #[derive(Debug, Clone)]
 pub enum Call {
     Of(usize, RaftOp),
+    /// Of several groups, all or none; it is waited for, or not.
+    Batch(Vec<(usize, RaftOp)>, bool),
     /// It is waited for.
     Probe(RaftOp),
     /// The handle goes, and another one comes.
@@ -45,6 +52,13 @@ impl Called for Models {
                 after[*raft] = self[*raft].allows(op).then(|| self[*raft].after(op))?;
             }
             Call::Probe(op) => after[0] = self[0].allows(op).then(|| self[0].after(op))?,
+            Call::Batch(ops, _) => {
+                for (raft, op) in ops {
+                    after[*raft] = after[*raft].allows(op).then(|| after[*raft].after(op))?;
+                }
+                // It says what is committed, too.
+                ops.iter().for_each(|(raft, _)| after[*raft] = after[*raft].closed());
+            }
             // Whoever lets go of a group writes what is committed.
             Call::Again(raft) => after[*raft] = self[*raft].closed(),
             Call::Remove(raft) => after[*raft] = Model::new(),
@@ -60,6 +74,7 @@ impl Called for Models {
             call,
             Call::Again(_)
                 | Call::Move
+                | Call::Batch(_, false)
                 | Call::Of(_, Append(_) | VoteThen(_) | TruncateThen(_) | Commit(_))
         )
     }
@@ -68,6 +83,9 @@ impl Called for Models {
         let (owner, op) = match call {
             Call::Of(raft, op) => (*raft, op),
             Call::Probe(op) => (0, op),
+            Call::Batch(_, false) => {
+                return Some(Callback { owner: OF_BATCHES, is_of_all: true });
+            }
             _ => return None,
         };
         match op {
@@ -81,12 +99,16 @@ impl Called for Models {
     }
 
     fn may_be_too_large(call: &Call) -> bool {
-        match call {
-            Call::Of(_, RaftOp::Append(entries)) => {
-                entries.iter().map(|(_, payload)| payload.len()).sum::<usize>() > 24 << 10
-            }
-            _ => false,
-        }
+        let bytes = |op: &RaftOp| match op {
+            RaftOp::Append(entries) => entries.iter().map(|(_, payload)| payload.len()).sum(),
+            _ => 0,
+        };
+        let all: usize = match call {
+            Call::Of(_, op) => bytes(op),
+            Call::Batch(ops, _) => ops.iter().map(|(_, op)| bytes(op)).sum(),
+            _ => 0,
+        };
+        all > 24 << 10
     }
 
     fn is_shown_as(&self, shown: &Self) -> bool {
@@ -190,6 +212,18 @@ impl Rafts {
             (Call::Probe(op), _) => {
                 self.with(0, |raft| carry_out(raft, op, callback).and_then(|()| raft.sync()))
             }
+            (Call::Batch(ops, waits), Some(groups)) => {
+                ops.iter().try_for_each(|(at, _)| self.with(*at, |_| Ok(())))?;
+                let all = self.all.borrow();
+                let mut batch = Batch::new();
+                for (at, op) in ops {
+                    put(&mut batch, all[*at].as_ref().ok_or(Error::Closed)?, op);
+                }
+                match waits {
+                    true => groups.apply(&batch),
+                    false => groups.apply_then(&batch, callback),
+                }
+            }
             (Call::Again(at), Some(_)) => {
                 let said = self.with(*at, RaftLog::bounds)?.saved_committed;
                 self.all.borrow_mut()[*at] = None;
@@ -236,7 +270,12 @@ impl Rafts {
         let (leader, none) = (Leader::of_term(u64::MAX), EntryId::new(Leader::of_term(0), 0));
         let entry = NewEntry { leader: &leader, index: 1, payload: b"no" };
         let ask = |raft: &RaftLog| {
-            Ok([
+            let (vote, mut batch) = (Vote::granted(leader.clone()), Batch::new());
+            batch.save_vote(raft, vote);
+            let of_all = self.groups.iter().flat_map(|groups| {
+                [("apply", groups.apply(&batch)), ("apply_then", groups.apply_then(&batch, |_| {}))]
+            });
+            let of_one = [
                 ("append", raft.append(&[entry], |_| {})),
                 ("save_vote", raft.save_vote(&Vote::granted(leader.clone()))),
                 ("save_vote_then", raft.save_vote_then(&Vote::granted(leader.clone()), |_| {})),
@@ -250,7 +289,8 @@ impl Rafts {
                 ("vote", raft.vote().map(drop)),
                 ("entries", raft.reader().entries(0..1, 1).map(drop)),
                 ("id_of", raft.reader().id_of(1).map(drop)),
-            ])
+            ];
+            Ok(of_one.into_iter().chain(of_all).collect::<Vec<_>>())
         };
         let is_told =
             |error: &Error| matches!(error.cause(), Error::Log(inkstone::Error::Poisoned(_)));
@@ -302,6 +342,10 @@ impl Subject for RaftSubject {
             0 | 1 if now.len() > 1 => Call::Again(raft),
             2 if now.len() > 1 => Call::Remove(raft),
             3..10 if now.len() > 1 => Call::Move,
+            10..15 if now.len() > 1 => {
+                let (ops, waits) = Draw { rng }.batch(now);
+                Call::Batch(ops, waits)
+            }
             _ => Call::Of(raft, Draw { rng }.call(&now[raft])),
         }
     }
